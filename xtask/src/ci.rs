@@ -1,4 +1,4 @@
-//! The steps of continuous integration, in the order in which they are cheapest to fail.
+//! The steps of continuous integration, ordered so that a failure shows as early as possible.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::{
 /// One named step.
 pub(crate) type Step = (&'static str, fn() -> StepOutcome);
 
-/// Runs the steps, all of them even after a failure; true when none failed.
+/// Runs all steps, even after a failure; true when none failed.
 pub(crate) fn run(steps: &[Step]) -> bool {
     let mut closing = Vec::new();
     let mut passed = true;
@@ -26,7 +26,7 @@ pub(crate) fn run(steps: &[Step]) -> bool {
     passed
 }
 
-/// Runs one step and says what came of it; also gives the line that says so.
+/// Runs one step and prints the result; returns the outcome, and the line that was printed.
 pub(crate) fn perform(&(name, step): &Step) -> (StepOutcome, String) {
     println!("==> {name}");
     let started = Instant::now();
@@ -41,7 +41,7 @@ pub(crate) fn perform(&(name, step): &Step) -> (StepOutcome, String) {
     (outcome, line)
 }
 
-/// The comparisons of `crates/bench` with the caller's arguments, on optimised programs.
+/// Runs the comparisons of `crates/bench` with the caller's arguments, on optimised programs.
 pub(crate) fn bench(args: &[String]) -> bool {
     let build = ["build", "--release", "--locked", "--package", "towline-cli"];
     let mut run = vec![
@@ -57,7 +57,7 @@ pub(crate) fn bench(args: &[String]) -> bool {
     cargo_step(&build, &[]) == StepOutcome::Passed && cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
-/// Simulates the number of seeds of the swarm that `args` gives, 10,000 by default.
+/// Simulates seeds of the swarm; `args` gives their number, which is 10,000 by default.
 pub(crate) fn sim(args: &[String]) -> bool {
     let count = match args {
         [] => Some(10_000),
@@ -76,7 +76,7 @@ pub(crate) fn sim(args: &[String]) -> bool {
     cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
-/// Runs one transfer at full rate for long (`args`: seconds, 60 by default); watches losses, memory
+/// Runs one long transfer at full rate (`args`: seconds, 60 by default), and watches losses, memory
 /// and rate.
 pub(crate) fn soak(args: &[String]) -> bool {
     let seconds = args.first().map_or("60", String::as_str);
@@ -123,10 +123,10 @@ fn tidy_step() -> StepOutcome {
     StepOutcome::of(findings.is_empty(), format!("{} findings", findings.len()))
 }
 
-/// Licences, sources and doubled versions of what is depended on; see deny.toml.
+/// Checks the licences, sources and duplicate versions of dependencies; see deny.toml.
 fn deny() -> StepOutcome {
     tool("cargo-deny", || {
-        // It reads every package in the lock file, those of other platforms too.
+        // cargo-deny reads every package in the lock file, also those of other platforms.
         if command::cargo_output(&["fetch", "--locked"]).is_none() {
             return StepOutcome::Skipped("the dependencies cannot be fetched here".to_owned());
         }
@@ -135,7 +135,7 @@ fn deny() -> StepOutcome {
     })
 }
 
-/// Faults known to the RustSec database, where that can be fetched.
+/// Looks for dependencies with known faults in the RustSec database, where that can be fetched.
 fn advisories() -> StepOutcome {
     tool("cargo-deny", || {
         let is_fetched = command::cargo_output(&["deny", "fetch", "db"]).is_some();
@@ -147,15 +147,16 @@ fn advisories() -> StepOutcome {
     })
 }
 
-/// What a program compiles that takes messages alone from the library.
+/// Checks the library as a program compiles it that uses only messages.
 fn messages_alone() -> StepOutcome {
     let lib = ["clippy", "-p", "towline", "--no-default-features", "--lib"];
     let strictly = ["--locked", "--", "-D", "warnings"];
     cargo_step(&[&lib[..], &strictly].concat(), &[])
 }
 
-/// Whether all crates could be published as they are, where the registry can be reached. That each
-/// compiles from its package alone takes two minutes more: `cargo publish --workspace --dry-run`.
+/// Checks that all crates could be published as they are, where the registry can be reached. It
+/// does not compile each crate from its package alone, which takes two minutes more: `cargo publish
+/// --workspace --dry-run` does.
 fn publishable() -> StepOutcome {
     if command::cargo_output(&["info", "--quiet", "libc"]).is_none() {
         return StepOutcome::Skipped("the registry cannot be reached here".to_owned());
@@ -167,7 +168,7 @@ fn publishable() -> StepOutcome {
     )
 }
 
-/// Dependencies that nothing uses, and files that no module declares.
+/// Looks for dependencies that nothing uses, and for files that no module declares.
 fn unused() -> StepOutcome {
     tool("cargo-shear", || {
         cargo_step(&["shear", "--deny-warnings"], &[])
@@ -178,7 +179,7 @@ fn spelling() -> StepOutcome {
     tool("typos", || program_step("typos", &["--format", "brief"]))
 }
 
-/// Runs a step that needs `program`, where that is installed.
+/// Runs a step that needs `program`; skips it when that is not installed.
 fn tool(program: &str, step: impl FnOnce() -> StepOutcome) -> StepOutcome {
     if output(program, &["--version"]).is_some() {
         step()
@@ -188,7 +189,7 @@ fn tool(program: &str, step: impl FnOnce() -> StepOutcome) -> StepOutcome {
     }
 }
 
-/// The pure crates for wasm32: the cheapest proof that they make no system call.
+/// Builds the pure crates for wasm32, the cheapest proof that they make no system call.
 fn wasm32() -> StepOutcome {
     type_check("wasm32-unknown-unknown", |krate| krate.is_pure)
 }
@@ -213,11 +214,11 @@ fn type_check(target: &str, wanted: fn(&CrateRule) -> bool) -> StepOutcome {
     let packages = rules.packages(wanted);
     let mut args = vec!["check", "--locked", "--lib", "--target", target];
     args.extend(packages.iter().flat_map(|package| ["-p", package.as_str()]));
-    // A type-check needs no C cross compiler, which BLAKE3's build script would look for.
+    // A type-check needs no C cross compiler, but BLAKE3's build script would look for one.
     cargo_step(&args, &[("CARGO_FEATURE_PURE", "1")])
 }
 
-/// Sees to it that `target` is installed, or says why it is not.
+/// Installs `target` unless it is installed; an error says why that failed.
 fn install_target(target: &str) -> Result<(), String> {
     let is_listed = || {
         output("rustup", &["target", "list", "--installed"])
@@ -236,7 +237,7 @@ fn install_target(target: &str) -> Result<(), String> {
     }
 }
 
-/// Set to 1, nothing may be installed; scripts/setup.sh heeds it too.
+/// Set to 1, this variable forbids installing anything; scripts/setup.sh obeys it too.
 const NO_INSTALL: &str = "TOWLINE_NO_INSTALL";
 
 const FUZZ_CHECK: Step = ("fuzz targets compile", fuzz::check);
@@ -247,8 +248,8 @@ const AARCH64: Step = ("target aarch64-unknown-linux-gnu", aarch64);
 pub(crate) const TIDY: Step = ("tidy", tidy_step);
 /// The other platforms alone.
 pub(crate) const TARGETS: &[Step] = &[WASM32, WINDOWS, AARCH64];
-/// Everything that is checked besides the tests, each counted as one; the house rules are a test
-/// already. The cheapest to fail come first.
+/// Everything that is checked besides the tests; each check counts as one test. House rules are not
+/// listed, because a test checks them. The checks that fail fastest come first.
 pub(crate) const CHECKS: &[Step] = &[
     ("fmt", fmt),
     ("spelling", spelling),

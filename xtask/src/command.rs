@@ -1,4 +1,4 @@
-//! Running other programs, and what came of it.
+//! Runs other programs, and says what came of it.
 
 use std::{
     ffi::OsString,
@@ -6,14 +6,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What became of one step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepOutcome {
-    /// It ran and found nothing wrong.
+    /// The step ran and found nothing wrong.
     Passed,
-    /// It could not run here, for this reason.
+    /// The step could not run here, for this reason.
     Skipped(String),
-    /// It ran and failed, or should have run and could not.
+    /// The step ran and failed, or should have run and could not.
     Failed(String),
 }
 
@@ -36,14 +36,14 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| manifest.to_path_buf(), Path::to_path_buf)
 }
 
-/// The cargo that runs us, so that one toolchain does everything.
+/// The same cargo that runs this program, so that one toolchain does everything.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).env("PATH", path());
     command
 }
 
-/// The caller's path, behind what `scripts/setup.sh checks` has installed.
+/// A path with the tools that `scripts/setup.sh checks` has installed, before the caller's path.
 fn path() -> OsString {
     let ours = root().join("target/checks/bin");
     let theirs = std::env::var_os("PATH").unwrap_or_default();
@@ -74,12 +74,12 @@ fn step(command: &mut Command, what: &str) -> StepOutcome {
     }
 }
 
-/// Standard output of a program that succeeded; `None` when it is missing or fails.
+/// Standard output of a program; `None` when the program is missing or fails.
 pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     printed(named(program).args(args))
 }
 
-/// As [`output`], of cargo.
+/// Like [`output`], for cargo.
 pub(crate) fn cargo_output(args: &[&str]) -> Option<String> {
     printed(cargo().args(args))
 }

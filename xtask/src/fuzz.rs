@@ -1,5 +1,5 @@
-//! Fuzzing: the committed corpora are replayed by the ordinary tests; where cargo-fuzz and a
-//! nightly toolchain are installed, each target also looks for new inputs.
+//! Fuzzing. The ordinary tests replay the committed corpora. Where cargo-fuzz and a nightly
+//! toolchain are installed, each target also looks for new inputs.
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,7 +8,7 @@ use crate::{
     suite,
 };
 
-/// Replays the corpora, then explores; `args` may name the seconds for each target.
+/// Replays the corpora, then looks for new inputs; `args` may give the seconds for each target.
 pub(crate) fn run(args: &[String]) -> bool {
     let seconds = match args.first().map(|text| text.parse::<u32>()) {
         None => 60,
@@ -53,7 +53,7 @@ pub(crate) fn explore(seconds: u32) -> StepOutcome {
     StepOutcome::Passed
 }
 
-/// Type-checks the targets, which are no part of the workspace.
+/// Type-checks the fuzz targets, which are outside the workspace.
 pub(crate) fn check() -> StepOutcome {
     let manifest = "fuzz/Cargo.toml";
     let fetch = ["fetch", "--quiet", "--locked", "--manifest-path", manifest];
@@ -61,7 +61,7 @@ pub(crate) fn check() -> StepOutcome {
         return StepOutcome::Skipped("libfuzzer-sys cannot be fetched here".into());
     }
     let mut check = vec!["check", "--locked", "--bins", "--manifest-path", manifest];
-    // Linking alone needs libFuzzer and a C++ compiler for it.
+    // Only linking needs libFuzzer and a C++ compiler for it.
     check.push("--no-default-features");
     cargo_step(&check, &[])
 }
@@ -84,7 +84,8 @@ pub(crate) fn targets(root: &Path) -> Vec<String> {
     names
 }
 
-/// New inputs go to `fuzz/corpus-found`, which is not committed; the seeds are only read.
+/// Fuzzes one target. New inputs go to `fuzz/corpus-found`, which is not committed; the committed
+/// seeds are only read.
 fn explore_one(target: &str, seconds: u32) -> Result<(), String> {
     let found = root().join("fuzz/corpus-found").join(target);
     fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;

@@ -1,13 +1,13 @@
-//! The test suite with a summary: checks, then one `cargo test` of the whole workspace, its output
-//! condensed, and a closing line `N passed, N failed, N skipped` over both.
+//! The test suite with a summary: it runs the checks, then `cargo test` for the whole workspace,
+//! shows a shorter output, and ends with a line `N passed, N failed, N skipped` for both.
 //!
 //! A test that cannot run here prints `skipped: why` and returns; it counts as skipped, and the
 //! reasons are listed. Tests marked `#[ignore]` count as skipped too. The whole output is kept in
 //! `target/test.log`. A build that fails, or a test program that dies, counts as one failure.
 //!
-//! Many tests stand on real time and on hosts that share this machine's processors. A few that
-//! fail are therefore run once more, alone. Those that pass then are named before the last line:
-//! each is a defect, of the test or of the program, that somebody has to look into.
+//! Many tests need real time, and share this machine's processors with others. So when at most five
+//! tests fail, they run once more, alone. Those that pass then are named before the last line: each
+//! shows a defect of the test or of the program, which somebody has to look into.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,8 @@ use crate::{
     command::{StepOutcome, cargo, root},
 };
 
-/// Runs `checks`, each of which counts as one test, and the suite (`cargo test --workspace` unless
-/// `args` say otherwise); true when all is well.
+/// Runs `checks`, each of which counts as one test, and the suite: `cargo test --workspace`, unless
+/// `args` say otherwise. True when nothing failed.
 pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     let started = Instant::now();
     let mut tally = Tally::default();
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     is_success && tally.failed == 0
 }
 
-/// The workspace, and then what needs another build of it; or only what `args` say.
+/// Tests the workspace, and then what needs another build of it; with `args` only what they say.
 fn run_all(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     std::fs::create_dir_all(root().join("target"))?;
     let mut log = File::create(root().join("target/test.log"))?;
@@ -80,7 +80,7 @@ fn run_all(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     Ok(is_success)
 }
 
-/// Runs the tests that failed once more, one at a time; true when all pass now.
+/// Runs the failed tests once more, one at a time; true when all pass now.
 fn run_once_more(tally: &mut Tally, log: &mut File) -> std::io::Result<bool> {
     println!("==> {} tests that failed, once more", tally.failures.len());
     let mut args = words(&["--workspace", "--lib", "--bins", "--tests", "--"]);
@@ -98,7 +98,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Runs cargo, feeds each line to `tally` and prints what a reader wants to see of it.
+/// Runs cargo, passes each line of its output to `tally`, and prints the lines that a reader wants.
 fn stream(args: &[String], tally: &mut Tally, log: &mut File) -> std::io::Result<bool> {
     let (reader, writer) = std::io::pipe()?;
     let mut command = cargo();
@@ -114,7 +114,7 @@ fn stream(args: &[String], tally: &mut Tally, log: &mut File) -> std::io::Result
         .stdout(writer.try_clone()?)
         .stderr(writer);
     let mut child = command.spawn()?;
-    // The command holds the pipe's writing end: without this the loop below would never end.
+    // The command has a writing end of the pipe: unless it is dropped, the loop below never ends.
     drop(command);
     for line in BufReader::new(reader).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
@@ -126,7 +126,7 @@ fn stream(args: &[String], tally: &mut Tally, log: &mut File) -> std::io::Result
     Ok(child.wait()?.success())
 }
 
-/// The proof that the simulation finds bugs: a build of its own, with bugs in it.
+/// The proof that the simulation finds bugs: a separate build with planted bugs.
 const PLANTED: &[&str] = &[
     "--package=towline-sim",
     "--features=planted-bugs",
@@ -134,10 +134,10 @@ const PLANTED: &[&str] = &[
     "--test=fair_repair",
 ];
 
-/// More failures than this are not chance.
+/// When more tests fail than this, chance does not explain it.
 const UNSTEADY_MAX: usize = 5;
 
-/// Counts and the state of reading one `cargo test` output.
+/// The counts of one `cargo test` output, and the state of reading it.
 #[derive(Debug, Default)]
 struct Tally {
     passed: u64,
@@ -145,23 +145,23 @@ struct Tally {
     skipped: u64,
     reasons: BTreeMap<String, u64>,
     failures: Vec<String>,
-    /// Tests that failed and passed when they were run once more.
+    /// Tests that failed at first, and passed when they ran once more.
     unsteady: Vec<String>,
     section: Section,
-    /// The test in the section being read has already been counted as skipped.
+    /// The test whose output is being read already counts as skipped.
     has_skipped: bool,
-    /// Skips seen in this test program, to be taken off its count of passes.
+    /// Skipped tests of this test program, which its count of passed tests includes.
     skips: u64,
 }
 
 impl Tally {
-    /// True when no more tests failed than chance explains, and each is known by its name.
+    /// True when chance explains the number of failed tests, and the name of each is known.
     fn is_worth_another_run(&self, checks_failed: usize) -> bool {
         let tests_failed = self.failed - checks_failed as u64;
         self.failures.len() <= UNSTEADY_MAX && tests_failed == self.failures.len() as u64
     }
 
-    /// Counts the tests that failed as passed, when all of them passed in the run `again`.
+    /// Counts the failed tests as passed, when all of them passed in the run `again`.
     fn passes_after_all(&mut self, again: &Self) {
         let count = self.failures.len() as u64;
         if again.passed >= count && again.failed == 0 {
@@ -171,7 +171,7 @@ impl Tally {
         }
     }
 
-    /// Counts a check that cargo does not run as a test.
+    /// Counts a check, which cargo does not run as a test.
     fn check(&mut self, name: &str, outcome: StepOutcome) {
         match outcome {
             StepOutcome::Passed => self.passed += 1,
@@ -186,7 +186,7 @@ impl Tally {
         }
     }
 
-    /// Takes one line; true when it is worth showing.
+    /// Takes one line of output; true when the line is worth showing.
     fn line(&mut self, line: &str) -> bool {
         match line {
             "successes:" => self.section = Section::Successes,
@@ -225,7 +225,7 @@ impl Tally {
         self.has_skipped = true;
     }
 
-    /// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`
+    /// Reads `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`.
     fn result(&mut self, text: &str) {
         let text = text.split_once(". ").map_or(text, |(_, counts)| counts);
         for part in text.split("; ") {
@@ -246,15 +246,15 @@ impl Tally {
     }
 }
 
-/// Which part of one test program's output is being read.
+/// The part of a test program's output that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Section {
-    /// The list of tests as they end.
+    /// The list of tests, each added when it ends.
     #[default]
     Names,
-    /// What the tests that passed have printed.
+    /// What passed tests have printed.
     Successes,
-    /// What the tests that failed have printed.
+    /// What failed tests have printed.
     Failures,
 }
 
@@ -293,7 +293,7 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
             tally.passes_after_all(&again);
             assert_eq!(counts(&tally), after);
         }
-        // One test too many, and a failure without a name: a program that died.
+        // One failure more than names, because a test program died.
         let mut tally = Tally {
             failed: 1,
             ..Tally::default()

@@ -1,9 +1,9 @@
-//! The house rules that a tool can check; `cargo xtask tidy`, and an ordinary test at the end of
-//! this file, so that `cargo test` fails on them too.
+//! The house rules that a tool can check: `cargo xtask tidy`. A test at the end of this file checks
+//! them too, so that `cargo test` fails on a breach.
 //!
 //! In: the repository's files. Out: findings, one line each. The rules' parameters are in
-//! `xtask/rules.toml`, exceptions in `xtask/allow.toml`; an exception that nothing needs is
-//! itself a finding. What kept tools check (clippy, cargo-deny, cargo-shear, typos) is not checked
+//! `xtask/rules.toml`, exceptions in `xtask/allow.toml`; an exception that nothing needs is a
+//! finding, too. What other tools check (clippy, cargo-deny, cargo-shear, typos) is not checked
 //! again here.
 
 use std::{fmt, path::Path};
@@ -26,7 +26,8 @@ use source::Source;
 
 mod text;
 
-/// Checks every rule; the findings that no exception covers, in the order of their files.
+/// Checks every rule; returns the findings without those that an exception covers, in the order of
+/// their files.
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
     let (rules, allowed) = match (Rules::load(root), allow::Exceptions::load(root)) {
         (Ok(rules), Ok(allowed)) => (rules, allowed),
@@ -56,15 +57,15 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
 /// One breach of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// The rule's name, as exceptions give it.
+    /// The rule's name, which exceptions use.
     rule: &'static str,
     /// Path from the repository's root.
     path: String,
-    /// Line from 1; 0 when it concerns the whole file.
+    /// Line from 1; 0 when the finding is about the whole file.
     line: usize,
-    /// What an exception must name besides rule and path; may be empty.
+    /// What an exception must name in addition to rule and path; may be empty.
     what: String,
-    /// The size that was measured, for rules about sizes.
+    /// For rules about sizes, the size that was measured.
     size: Option<u64>,
     /// What is wrong and what to do, for a person.
     text: String,

@@ -1,8 +1,8 @@
-//! The public surface of the library `towline`, compared with what was agreed on: whoever changes
-//! it says so by changing the list too.
+//! Compares the public surface of the library `towline` with an agreed list: whoever changes the
+//! surface must change the list, too.
 //!
-//! Nothing is published yet, so there is no release to compare with; the list is the baseline. It
-//! is made of rustdoc's JSON, which the pinned toolchain writes when it is told to be unstable.
+//! Nothing is published yet, so there is no release to compare with. The surface is read from
+//! rustdoc's JSON, which the pinned toolchain writes when unstable features are allowed.
 
 use std::{
     fs,
@@ -41,8 +41,8 @@ fn the_public_surface_is_as_listed() {
     );
 }
 
-/// A type that a signature shows and that `towline` does not name has no page, and nobody can write
-/// a function that takes it.
+/// When a signature shows a type that `towline` does not name, the type has no page in the
+/// documentation, and nobody can write a function that takes it.
 #[test]
 fn every_type_of_a_signature_has_a_name_in_towline() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -68,8 +68,8 @@ fn every_type_of_a_signature_has_a_name_in_towline() {
     );
 }
 
-/// Documents `towline` as JSON. Only rustdoc is told that it may be unstable: told so too, the
-/// compiler would build every dependency again.
+/// Documents `towline` as JSON. Only rustdoc is allowed unstable features: for the compiler the
+/// setting would build every dependency again.
 fn rustdoc_json(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| root.join("target"));

@@ -143,12 +143,29 @@ impl RecvBatch {
         true
     }
 
+    /// As [`RecvBatch::datagrams`], for a stage that changes the data in place.
+    pub fn datagrams_mut(&mut self) -> impl Iterator<Item = (&Datagram, &mut [u8])> {
+        self.filled
+            .iter()
+            .zip(self.slab.chunks_exact_mut(self.slot_bytes))
+            .map(|(datagram, slot)| (datagram, &mut slot[..datagram.len]))
+    }
+
     /// The filled buffers with their data, in order of arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = (&Datagram, &[u8])> {
         self.filled
             .iter()
             .zip(self.slab.chunks_exact(self.slot_bytes))
             .map(|(datagram, slot)| (datagram, &slot[..datagram.len]))
+    }
+}
+
+impl Datagram {
+    /// The datagrams of the buffer, whose contents are `bytes`, for a stage that changes them in
+    /// place. An empty buffer is one empty datagram: it was received, so it is counted.
+    pub fn split<'b>(&self, bytes: &'b mut [u8]) -> impl Iterator<Item = &'b mut [u8]> + use<'b> {
+        let empty: Option<&'b mut [u8]> = bytes.is_empty().then(<&mut [u8]>::default);
+        bytes.chunks_mut(self.segment.max(1)).chain(empty)
     }
 }
 

@@ -42,6 +42,8 @@ pub use counter::{CounterInfo, CounterSet, Unit};
 mod io;
 pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};
 
+mod pace;
+pub use pace::Pace;
 pub mod parameter;
 
 #[cfg(feature = "planted-bugs")]

@@ -23,8 +23,8 @@ pub enum Bug {
     RepairedOnce,
     /// A sender of messages ends when everything was sent, as if every receiver had been given it.
     ConfirmedTooEarly,
-    /// A sender with a key takes in receivers that show none.
-    KeylessAdmitted,
+    /// An end with a key takes data whose tag is wrong.
+    ForgedTaken,
     /// A receiver with a key greets senders without showing it, and asks for nothing.
     SenderNotAsked,
     /// A source repairs in one order for all receivers, however much each asks for.
@@ -42,7 +42,7 @@ impl Bug {
         Self::LossMiscounted,
         Self::RepairedOnce,
         Self::ConfirmedTooEarly,
-        Self::KeylessAdmitted,
+        Self::ForgedTaken,
         Self::SenderNotAsked,
     ];
 }

@@ -74,6 +74,10 @@ drop_reasons! {
     Stale stale "control older than what was already processed";
     Unexpected unexpected "well-formed but meaningless for this role";
     Ended ended "the session was over";
+    Unprotected unprotected "of a session without a key, at an end that has one";
+    Forged forged "its tag is wrong: altered, forged, or made with another key";
+    Replayed replayed "protected with the key, and taken before or too old to tell";
+    Unproven unproven "data of a sender that has not yet shown that it has the key now";
     Incompatible incompatible "a session profile or required feature this end cannot serve";
 }
 

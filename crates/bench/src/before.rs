@@ -1,4 +1,4 @@
-//! Compares the present program with an older build of it: what a change costs or gains.
+//! Compares the present program with an older build, to show what a change costs or gains.
 //!
 //! More is better in every figure, so a ratio below 1 is always a loss. The row "now (again)"
 //! compares the program with itself, which shows the noise.
@@ -15,7 +15,7 @@ use crate::{
     turns::{Figures, Run, Turns},
 };
 
-/// Compares with the program at `before`, `pairs` times each.
+/// Compares with the program at `before`, `pairs` runs of each.
 pub(crate) fn run(pairs: usize, before: &Path) -> Result<String, String> {
     if !before.is_file() {
         return Err(format!("{} is not a program", before.display()));
@@ -69,7 +69,7 @@ fn rows(
     Ok(turns.rows().map(row).collect())
 }
 
-/// The rate, and the payload megabytes for each second of the machine's processors.
+/// The rate, and the payload megabytes for each second of processor time.
 fn rates(sample: &Sample) -> Result<Figures, String> {
     if sample.missing > 0 {
         return Err(format!("{} missing", sample.missing));

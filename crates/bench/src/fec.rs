@@ -28,7 +28,7 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// A workspace of its own, so that building Towline compiles no rival.
+/// The rivals are in a workspace of their own, so that building Towline does not compile them.
 fn rivals(pairs: usize) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
@@ -39,7 +39,7 @@ fn rivals(pairs: usize) -> Command {
     cargo
 }
 
-/// The runs of one kind of work, by who did it, in the order in which they first came.
+/// The runs of one kind of work, a series for each crate, in the order of their first lines.
 fn series(lines: &str, work: &str) -> Result<Vec<Series>, String> {
     let mut all: Vec<Series> = Vec::new();
     for line in lines.lines() {

@@ -1,8 +1,8 @@
 //! Files to three receivers, 1 % of packets lost at each: Towline compared with uftp and udpcast.
 //!
-//! The time is from the sender's start to the last program's end, set-up and proof included; all
-//! receivers are waiting already. Everything lies in memory, so that no disk is compared. What
-//! arrived is compared byte by byte, outside the time.
+//! The receivers are waiting when the sender starts. The time runs from the sender's start to the
+//! end of the last program, set-up and proof included. All files lie in memory, so that disks play
+//! no part. Afterwards the files that arrived are compared byte by byte.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     sample::Sample,
 };
 
-/// What is sent, and where it is put; removed at the end.
+/// The files to send and the directories of the receivers; all are removed at the end.
 #[derive(Debug)]
 pub(crate) struct Load {
     root: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `files` files of `bytes` bytes each.
+    /// Makes `files` files of `bytes` bytes each.
     pub(crate) fn make(name: &str, files: usize, bytes: usize) -> Result<Self, String> {
         let root = Path::new("/dev/shm").join(format!("towline-bench-{}", std::process::id()));
         let root = root.join(name);
@@ -52,13 +52,13 @@ impl Load {
     /// An empty directory for a receiver.
     fn target(&self, receiver: usize) -> Result<PathBuf, String> {
         let path = self.root.join(format!("target-{receiver}"));
-        // Not there before the first run.
+        // Before the first run there is no such directory.
         drop(fs::remove_dir_all(&path));
         create(&path)?;
         Ok(path)
     }
 
-    /// How many receivers do not hold what was sent.
+    /// How many receivers lack something that was sent.
     fn wrong(&self) -> u64 {
         let is_wrong = |receiver: &usize| {
             let target = self.root.join(format!("target-{receiver}"));
@@ -76,7 +76,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // Anything left lies in memory and has this program's name.
+        // A file that is left over lies in memory, in a directory with this program's name.
         drop(fs::remove_dir_all(&self.root));
         if let Some(parent) = self.root.parent() {
             drop(fs::remove_dir(parent));
@@ -84,12 +84,12 @@ impl Drop for Load {
     }
 }
 
-/// `towline send` and `recv` at their defaults.
+/// `towline send` and `recv` with their defaults.
 #[derive(Debug)]
 pub(crate) struct Ours<'a> {
     name: &'static str,
     load: &'a Load,
-    /// The files are named one by one, not by their directory.
+    /// The command line names each file, not their directory.
     is_one_by_one: bool,
 }
 
@@ -143,7 +143,7 @@ impl Peer for Ours<'_> {
     }
 }
 
-/// uftp without a rate limit, its receivers as daemons that stay.
+/// uftp without a rate limit; its receivers are daemons, which stay.
 #[derive(Debug)]
 pub(crate) struct Uftp<'a> {
     pub(crate) load: &'a Load,
@@ -169,7 +169,7 @@ impl Peer for Uftp<'_> {
     }
 }
 
-/// udpcast with a confirmed window, as fast as the receivers follow; it sends one file.
+/// udpcast with a confirmed window, as fast as the receivers follow. It sends a single file.
 #[derive(Debug)]
 pub(crate) struct Udpcast<'a> {
     pub(crate) load: &'a Load,
@@ -199,8 +199,8 @@ impl Peer for Udpcast<'_> {
     }
 }
 
-/// Bare datagrams to the three for some seconds, with gaps: what the kernel carries over these
-/// cables.
+/// Bare datagrams to the three hosts for some seconds, with gaps: what the kernel carries over
+/// these cables.
 #[derive(Debug)]
 pub(crate) struct Ceiling {
     datagrams: Datagrams,
@@ -226,7 +226,7 @@ impl Peer for Ceiling {
     }
 }
 
-/// Starts the sender, waits for all but the daemons, and compares.
+/// Starts the sender, waits for all programs but the daemons, and compares the files.
 fn timed(
     load: &Load,
     receivers: Vec<Running>,
@@ -272,7 +272,7 @@ fn create(path: &Path) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Content that no peer can make smaller.
+/// Fills `content` with bytes that no peer can compress.
 fn fill(content: &mut [u8], state: &mut u64) {
     for word in content.chunks_mut(8) {
         *state ^= *state << 13;
@@ -284,7 +284,7 @@ fn fill(content: &mut [u8], state: &mut u64) {
 
 const RECEIVERS: std::ops::RangeInclusive<usize> = 1..=3;
 const DATAGRAM_BYTES: usize = 1400;
-/// Time for receivers to start listening; not part of the measured time.
+/// Time for receivers to start listening. It does not count.
 const SETTLE: Duration = Duration::from_secs(1);
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 

@@ -9,7 +9,7 @@ use std::{
 
 use lab::Host;
 
-/// The machine in one line: processor, cores, kernel, and what its idle processors do.
+/// The machine in one line: processor, cores, kernel, and how long its idle processors poll.
 pub(crate) fn describe() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
@@ -30,8 +30,8 @@ pub(crate) fn clock_source() -> Option<String> {
     word("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
 
-/// The governor of the first processor's frequency, such as `performance`; `None` where this kernel
-/// does not control it, as in most guests.
+/// The governor of the first processor's frequency, such as `performance`; `None` where the kernel
+/// does not control the frequency, as in most guests.
 pub(crate) fn governor() -> Option<String> {
     word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 }
@@ -41,19 +41,20 @@ fn word(path: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// For how long an idle processor of this guest waits for work before it gives itself back to the
-/// hypervisor; `None` where no such governor is at work.
+/// How long an idle processor of this guest looks for work before it returns to the hypervisor, in
+/// nanoseconds; `None` where the kernel has no such governor.
 fn halt_poll_ns() -> Option<u64> {
     let governor = fs::read_to_string(GOVERNOR).ok()?;
     let is_it = governor.trim() == "haltpoll";
     is_it.then(|| fs::read_to_string(HALT_POLL).ok()?.trim().parse().ok())?
 }
 
-/// The kernel's own default for idle processors, on a guest that is set to something else, until
-/// this is dropped or the program dies.
+/// Gives idle processors the kernel's default polling time, on a guest with another setting. The
+/// old setting returns when this is dropped or when the program dies.
 ///
-/// With 0, each wait of a program gives its processor back, and what wakes it costs a turn of the
-/// hypervisor: 100 us and more where a wait of 200 us makes it 17. All peers meet the same.
+/// With a polling time of 0, each wait of a program returns the processor to the hypervisor, and
+/// waking up takes 100 us and more. With 200 us of polling it takes 17 us. All peers run with the
+/// same setting.
 #[derive(Debug)]
 pub(crate) struct HaltPoll {
     keeper: Child,
@@ -63,7 +64,7 @@ impl HaltPoll {
     /// Sets it.
     pub(crate) fn set() -> Result<Self, String> {
         let was = halt_poll_ns().ok_or("--halt-poll: no haltpoll governor on this machine")?;
-        // Another program, so that the old setting is restored even when this one is killed.
+        // A separate program restores the old setting even when this one is killed.
         let keeper = Command::new("sh")
             .args(["-c", KEEP, "sh", &was.to_string(), HALT_POLL])
             .stdin(Stdio::piped())
@@ -79,7 +80,7 @@ impl HaltPoll {
 impl Drop for HaltPoll {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
-        // Its result does not matter: it fails only where setting failed.
+        // The result does not matter: the keeper fails only where setting the value failed.
         let _ended = self.keeper.wait();
     }
 }
@@ -137,7 +138,7 @@ impl Ticks {
         (self.busy - earlier.busy) as f64 / TICKS_PER_SECOND
     }
 
-    /// Thousandths of the time that the hypervisor took.
+    /// The share of the time, in thousandths, that the hypervisor took.
     pub(crate) fn steal_permille_since(self, earlier: Self) -> u64 {
         let all = self.all - earlier.all;
         let steal = self.steal - earlier.steal;
@@ -146,7 +147,8 @@ impl Ticks {
 }
 
 /// Waits, at most [`CALM_WAIT_MAX`], until the hypervisor takes no more than
-/// [`STEAL_PERMILLE_MAX`], both from threads that compute and from threads that wake up.
+/// [`STEAL_PERMILLE_MAX`]: first from threads that compute, then from threads that sleep and wake
+/// up.
 pub(crate) fn await_calm() {
     let give_up = Instant::now() + CALM_WAIT_MAX;
     while Instant::now() < give_up {
@@ -159,7 +161,8 @@ pub(crate) fn await_calm() {
     }
 }
 
-/// What the hypervisor takes while all processors do `what` again and again for a moment.
+/// Runs `what` again and again on all processors for a second; gives the share of that time, in
+/// thousandths, that the hypervisor took.
 fn steal_permille_of(what: impl Fn() + Sync) -> u64 {
     let before = Ticks::read();
     let probed = Instant::now() + PROBE;
@@ -179,15 +182,15 @@ const GOVERNOR: &str = "/sys/devices/system/cpu/cpuidle/current_governor";
 const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 /// `drivers/cpuidle/governors/haltpoll.c`.
 const HALT_POLL_NS: u64 = 200_000;
-/// Ends with the program that started it.
+/// A shell script that waits until the bench ends, and then restores the setting.
 const KEEP: &str = r#"trap "" INT TERM HUP; read -r _; [ -w "$2" ] && echo "$1" > "$2""#;
-/// A run is void when the hypervisor took more than this share of the time.
+/// A run does not count when the hypervisor took more than this share of the time, in thousandths.
 pub(crate) const STEAL_PERMILLE_MAX: u64 = 10;
 const PROBE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_micros(100);
 const CALM_PAUSE: Duration = Duration::from_secs(3);
-/// A busy neighbour is often gone after seconds. One that stays for half an hour is not waited for:
-/// the tries end, and the bench says so.
+/// A busy neighbour is often gone after seconds. When it stays longer, the bench runs out of tries
+/// and says so.
 const CALM_WAIT_MAX: Duration = Duration::from_secs(20);
 /// USER_HZ is 100 on every Linux architecture that this runs on.
 const TICKS_PER_SECOND: f64 = 100.0;

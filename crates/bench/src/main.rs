@@ -1,10 +1,11 @@
 //! `make bench`: message rates, file transfers, round trips and captures, compared with rivals and
 //! with the kernel's own ceiling.
 //!
-//! Hosts on virtual cables; in every pair the peer and ours run one after the other, so that
-//! a slow moment of a shared machine meets both. The table gives medians over the pairs, and the
-//! machine's whole CPU time (`/proc/stat`, less the idle baseline) beside each. A run counts only
-//! when its receiver got everything; one whose steal time exceeds 1 % is repeated once it is calm.
+//! The hosts are on virtual cables. In every pair Towline and the peers run one after the other, so
+//! that a slow moment of a shared machine meets all. The table gives medians over the pairs, and
+//! beside each the processor time of the whole machine (`/proc/stat`). A run counts only when its
+//! receivers got everything. When the hypervisor took more than 1 % of the time, the run is
+//! repeated as soon as the machine is calm.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -77,7 +78,7 @@ fn finish(outcome: Result<(), String>) -> ExitCode {
     }
 }
 
-/// What is to be compared.
+/// The parsed command line.
 #[derive(Debug)]
 struct Request {
     groups: Vec<String>,
@@ -85,9 +86,9 @@ struct Request {
     sizes: Vec<usize>,
     soak_seconds: Option<u64>,
     is_halt_poll: bool,
-    /// Draw the book's page of figures from the results in the repository, and measure nothing.
+    /// Measure nothing, but draw the book's page of figures from the results in the repository.
     is_page: bool,
-    /// An older program of ours, to compare with.
+    /// An older build of Towline to compare with.
     before: Option<PathBuf>,
 }
 
@@ -143,7 +144,8 @@ impl Request {
         self.groups.is_empty() || self.groups.iter().any(|wanted| wanted == group)
     }
 
-    /// Which parts of a group are wanted, none of them by name for all; `None` when it is not.
+    /// The wanted parts of a group; an empty list stands for all of them, `None` for a group that
+    /// is not wanted.
     fn parts(&self, group: &str, parts: &[&str]) -> Option<Vec<String>> {
         let is_asked = |part: &&String| parts.contains(&part.as_str());
         let asked: Vec<String> = self.groups.iter().filter(is_asked).cloned().collect();
@@ -151,7 +153,7 @@ impl Request {
     }
 }
 
-/// Whether a name is that of a part of some group.
+/// True for the name of a part of some group.
 fn is_part(name: &str) -> bool {
     capture::PARTS.contains(&name)
         || round_trips::PARTS.contains(&name)
@@ -225,10 +227,10 @@ fn messages(request: &Request) -> Result<(), String> {
     Ok(())
 }
 
-/// Longer messages share no packet with another.
+/// A longer message does not share its packet with another one.
 const PACKED_SIZE_MAX: usize = 700;
 
-/// A sender, `receivers` that lose 1 % of the packets each, and a switch between them.
+/// A lab of a sender, a switch, and `receivers` hosts that each lose 1 % of the packets.
 fn lossy_lab(receivers: u8) -> Result<lab::Lab, String> {
     let spec = lab::LabSpec::new(1 + receivers).segments_at_switch();
     let lab = lab::Lab::new(&spec).map_err(|e| e.to_string())?;
@@ -275,7 +277,7 @@ fn small_files(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
     record::keep("trees", &title, "MB/s", &series)
 }
 
-/// Adds a peer that may not be had on this machine; the table then lacks its row.
+/// Adds a peer. When it is not available on this machine, the table has no row for it.
 fn add<P: Peer + 'static>(peers: &mut Vec<Box<dyn Peer>>, peer: Result<P, String>) {
     match peer {
         Ok(peer) => peers.push(Box::new(peer)),
@@ -283,8 +285,8 @@ fn add<P: Peer + 'static>(peers: &mut Vec<Box<dyn Peer>>, peer: Result<P, String
     }
 }
 
-/// Runs all in turn, `pairs` times. A peer that never completes a run is left out, unless it is
-/// ours.
+/// Runs all peers in turn, `pairs` times. The table leaves out a peer without a valid run; when
+/// that is Towline, the bench fails.
 fn compare(
     lab: &lab::Lab,
     peers: &[Box<dyn Peer + '_>],
@@ -314,7 +316,7 @@ fn compare(
     Ok(series.into_iter().flatten().collect())
 }
 
-/// One run that counts: complete, and on a machine that no other work disturbed.
+/// Makes one run that counts: complete, and on a machine that no other work disturbed.
 fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
     let mut last = String::new();
     let (mut failures, mut incomplete) = (0, 0);
@@ -331,7 +333,7 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
                 last = format!("{} missing", sample.missing);
             }
             Ok(sample) => return Ok(sample),
-            // A program that hangs takes its whole time limit each time.
+            // A program that hangs would take its whole time limit at each try.
             Err(text) if failures == FAILURES_MAX => {
                 return Err(format!("{}: {text}", peer.name()));
             }
@@ -359,15 +361,15 @@ usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [tree
        --out DIR keeps the runs as JSON there instead of in target/bench; `page` draws
        docs/src/bench.md from docs/bench, and measures nothing
        make soak ARGS=[SECONDS], at least 8";
-/// What can be asked for by name; without any, all are run.
+/// The names that a command line can give; without any name, all groups run.
 const GROUPS: [&str; 11] = [
     "fec", "messages", "matrix", "tail", "parity", "files", "trees", "rtt", "udp", "rate",
     "capture",
 ];
 const PAIRS: usize = 7;
-/// Runs of a peer that may fail before one that counts.
+/// How many runs of a peer may fail before one that counts.
 const FAILURES_MAX: usize = 1;
-/// Runs in which something was missing, before one that counts.
+/// How many runs of a peer may be incomplete before one that counts.
 const INCOMPLETE_MAX: usize = 4;
-/// Shorter, there are not enough samples to tell growth from the beginning.
+/// A shorter soak has too few samples to tell growth from the beginning.
 const SOAK_SECONDS_LEAST: usize = 8;

@@ -1,9 +1,9 @@
-//! Messages by size, loss and number of receivers, compared with what the kernel carries under the
-//! same rule.
+//! Messages by size, loss and number of receivers, compared with bare UDP under the same loss.
 //!
-//! Runs kept whole go over one virtual cable; loss and several receivers over a switch that cuts
-//! runs into single packets, as a wire would. "Lossless" there is a rule that drops none: it costs
-//! the same as one that does.
+//! One receiver without loss has one virtual cable to the sender, which keeps GSO runs whole. With
+//! loss or several receivers there is a switch, which cuts runs into single packets as a wire
+//! would. "Lossless" at the switch is a loss rule that drops nothing, as such a rule costs the same
+//! as one that drops.
 
 use lab::{Lab, LabSpec};
 
@@ -14,17 +14,17 @@ use crate::{
     sample::Series,
 };
 
-/// One column of the matrix: what is sent to whom.
+/// One case of the matrix: the size of the messages, the receivers and their loss.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// Payload bytes of a message.
     pub(crate) size: usize,
     pub(crate) receivers: usize,
-    /// Packets of a thousand that each receiver loses; `None` for no rule at all.
+    /// How many of 1,000 packets each receiver loses; `None` for no loss rule at all.
     pub(crate) lost_permille: Option<u32>,
 }
 
-/// Runs every case and gives the table.
+/// Runs every case and returns the table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let direct = Lab::new(&LabSpec::new(2).direct()).map_err(|e| e.to_string())?;
     let spec = LabSpec::new(1 + RECEIVERS_MAX).segments_at_switch();
@@ -69,7 +69,7 @@ fn head() -> String {
     )
 }
 
-/// Ours and bare UDP in turn.
+/// Runs Towline and bare UDP in turn.
 fn both(lab: &Lab, case: Case, pairs: usize) -> Result<[Series; 2], String> {
     case.set_loss(lab)?;
     let ours = case.towline("towline load", &[])?;
@@ -104,7 +104,7 @@ fn row(case: Case, ours: &Series, bare: &Series) -> String {
 }
 
 impl Case {
-    /// Lets every receiver lose as much as the case says.
+    /// Gives every receiver the loss of this case.
     pub(crate) fn set_loss(self, lab: &Lab) -> Result<(), String> {
         for receiver in 1..=self.receivers {
             let host = lab.host(receiver);
@@ -116,7 +116,7 @@ impl Case {
         Ok(())
     }
 
-    /// Our messages of this case, with `more` on the sender's command line.
+    /// Towline's messages of this case, with `more` on the sender's command line.
     pub(crate) fn towline(
         self,
         name: &'static str,

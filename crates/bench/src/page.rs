@@ -1,5 +1,6 @@
-//! The page of the book that shows the committed results: `docs/bench/*.json` in, tables in
-//! `docs/src/bench.md` and bars in `docs/src/img/bench` out. A test compares the page.
+//! The page of the book that shows the committed results. It reads `docs/bench/*.json` and writes
+//! tables into `docs/src/bench.md` and bars into `docs/src/img/bench`. A test checks that the page
+//! is up to date.
 
 use std::{fs, path::Path};
 
@@ -21,7 +22,7 @@ pub(crate) fn draw() -> Result<String, String> {
     Ok(format!("drew {PAGE} from {} results", results.len()))
 }
 
-/// Bars of the first column of a result.
+/// Draws the first column of a result as bars.
 pub(crate) fn picture(result: &Value) -> Result<String, String> {
     let columns = columns(result)?;
     let rows = rows(result)?;
@@ -40,7 +41,7 @@ pub(crate) fn picture(result: &Value) -> Result<String, String> {
     Ok(plot::svg(&scene))
 }
 
-/// Every committed result, by the name of its file.
+/// Every committed result with the name of its file, sorted by name.
 fn load(root: &Path) -> Result<Vec<(String, Value)>, String> {
     let directory = root.join(RESULTS);
     let failed = |error| format!("{}: {error}", directory.display());
@@ -110,14 +111,15 @@ impl Row {
         }
     }
 
-    /// Minimum, median and maximum of `first`'s first figure over this one's, pair by pair.
+    /// Minimum, median and maximum of the ratio to `first`, pair by pair: the first figure of
+    /// `first` divided by that of this row.
     fn ratio(&self, first: &Self) -> [f64; 3] {
         let pairs = first.runs.iter().zip(&self.runs);
         spread(pairs.filter_map(|(one, other)| Some(one.first()? / other.first()?)))
     }
 }
 
-/// Three digits or more, thousands set apart.
+/// Shows at least three digits, with a separator between thousands.
 fn number(value: f64) -> String {
     if value.abs() < 100.0 {
         let text = format!("{value:.2}");
@@ -166,7 +168,8 @@ fn columns(result: &Value) -> Result<Vec<String>, String> {
     Ok(columns)
 }
 
-/// Rows that are compared with the first of them.
+/// How many rows make a group: the first row of each group is the one that the others are compared
+/// with.
 fn group(result: &Value, all: usize) -> usize {
     let group = result["group"].as_u64().map_or(all, |rows| rows as usize);
     group.max(1)

@@ -10,7 +10,7 @@ use crate::{
     sample::Series,
 };
 
-/// Runs every case, each way in turn, and gives the table.
+/// Runs every case, the ways in turn, and returns the table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let spec = LabSpec::new(1 + RECEIVERS_MAX).segments_at_switch();
     let lab = Lab::new(&spec).map_err(|e| e.to_string())?;
@@ -33,7 +33,7 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// All ways of one case in turn: a line for each.
+/// Runs all ways of one case in turn, and returns a line for each.
 fn rows(lab: &Lab, case: Case, pairs: usize) -> Result<String, String> {
     case.set_loss(lab)?;
     let mut ways = Vec::new();
@@ -67,7 +67,7 @@ fn rows(lab: &Lab, case: Case, pairs: usize) -> Result<String, String> {
     Ok(ways.iter().map(line).collect())
 }
 
-/// What the sender is told.
+/// The ways: a name, and the sender's options.
 const WAYS: [(&str, &[&str]); 4] = [
     ("without parity", &[]),
     ("--fec-group 64", &["--fec-group", "64"]),

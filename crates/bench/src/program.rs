@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Compiles one of the yardsticks in `bench/` and gives the program's path.
+/// Compiles one of the yardsticks in `bench/` and returns the program's path.
 pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let root = root();
     let out = root
@@ -25,8 +25,8 @@ pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     Ok(out)
 }
 
-/// As [`compile`], with the library that `pkg-config` knows as `package`, which is in the Debian
-/// package `debian`.
+/// Like [`compile`], with the library that `pkg-config` knows as `package`; the Debian package is
+/// `debian`.
 pub(crate) fn compile_with(source: &str, package: &str, debian: &str) -> Result<PathBuf, String> {
     let flags = pkg_config(package, debian)?;
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -43,8 +43,8 @@ pub(crate) fn complete(command: &mut Command) -> Result<(), String> {
     printed(command).map(drop)
 }
 
-/// Runs `command` to its end and returns its standard output; when it fails, the error has all its
-/// output.
+/// Runs `command` to its end and returns its standard output. When the command fails, the error
+/// holds all its output.
 pub(crate) fn printed(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -57,7 +57,7 @@ pub(crate) fn printed(command: &mut Command) -> Result<String, String> {
     Err(format!("{name}: {}: {out} {err}", output.status))
 }
 
-/// The flags that `pkg-config` gives for `package`, which is in the Debian package `debian`.
+/// The flags that `pkg-config` gives for `package`; the Debian package is `debian`.
 fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
     let output = Command::new("pkg-config")
         .args(["--cflags", "--libs", package])
@@ -80,7 +80,7 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// The commit that the tree is at, where `git` knows it.
+/// The checked-out commit, when `git` knows it.
 pub(crate) fn commit() -> Option<String> {
     let mut git = Command::new("git");
     git.args(["describe", "--always", "--dirty"])
@@ -89,7 +89,7 @@ pub(crate) fn commit() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The command under test, optimised; while [`standing_in`] runs, the one that it names.
+/// The optimised `towline` under test; while [`standing_in`] runs, the program given there.
 pub(crate) fn ours() -> Result<PathBuf, String> {
     let program = STAND_IN
         .with_borrow(Clone::clone)
@@ -102,8 +102,8 @@ pub(crate) fn ours() -> Result<PathBuf, String> {
     }
 }
 
-/// The command that `cargo test --workspace` builds beside the test that asks; without it, says in
-/// the test's output why that is skipped.
+/// The `towline` that `cargo test --workspace` builds beside the running test. When it is missing,
+/// prints why the test is skipped.
 #[cfg(test)]
 pub(crate) fn beside_this_test() -> Option<PathBuf> {
     let tested = std::env::current_exe().ok()?;
@@ -115,7 +115,7 @@ pub(crate) fn beside_this_test() -> Option<PathBuf> {
     None
 }
 
-/// Does `measure` with `program` in the place of [`ours`].
+/// Runs `measure` with `program` in place of [`ours`].
 pub(crate) fn standing_in<T>(program: &Path, measure: impl FnOnce() -> T) -> T {
     STAND_IN.set(Some(program.to_path_buf()));
     let measured = measure();
@@ -127,7 +127,7 @@ thread_local! {
     static STAND_IN: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
 }
 
-/// A started program whose output is kept. It is ended when dropped.
+/// A started program whose output is kept. Dropping it kills the program.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -152,7 +152,7 @@ impl Running {
         })
     }
 
-    /// Waits for the program's end, at most `limit`, and gives its standard output.
+    /// Waits at most `limit` for the program's end, and returns its standard output.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<String, String> {
         let (status, stdout, stderr) = self.collect(limit, LOOK_PAUSE)?;
         if status.success() {
@@ -167,9 +167,8 @@ impl Running {
         }
     }
 
-    /// As [`Running::finish`], of this program and then of `others`, in at most `limit` together;
-    /// what all of them printed, in order, and the most memory that was resident in each, added up,
-    /// in KiB.
+    /// Waits, at most `limit` in total, for this program and then for `others`. Returns what each
+    /// printed, in this order, and the sum of the most memory that each held, in KiB.
     pub(crate) fn finish_with(
         self,
         others: Vec<Self>,
@@ -180,7 +179,8 @@ impl Running {
         let (mut printed, mut peak_kib) = (Vec::new(), 0);
         while let Some(mut first) = left.pop_front() {
             while first.is_running() && Instant::now() < end {
-                // Who ends before the first does says no more of its memory afterwards.
+                // The kernel tells no memory of a program that has ended, so all are asked while
+                // they run.
                 first.look_at_memory();
                 left.iter_mut().for_each(Self::look_at_memory);
                 thread::sleep(LOOK_PAUSE);
@@ -194,8 +194,8 @@ impl Running {
         Ok((printed, peak_kib))
     }
 
-    /// Waits for its end, which is looked for every `pause`, and gives what it said, on either way.
-    /// When that takes longer than `limit` it still runs.
+    /// Waits for the program's end, looking every `pause`; returns its exit status and both its
+    /// outputs. After `limit` this is an error, and the program still runs.
     pub(crate) fn collect(
         &mut self,
         limit: Duration,
@@ -219,7 +219,8 @@ impl Running {
         format!("{}: not done in {limit:?}", self.what)
     }
 
-    /// Notes the most memory that was resident so far. A program that has ended says no more.
+    /// Notes the most memory that the program has held so far. The kernel tells none of a program
+    /// that has ended.
     pub(crate) fn look_at_memory(&mut self) {
         let peak = memory_kib(self.process(), "VmHWM:").unwrap_or(0);
         self.peak_kib = self.peak_kib.max(peak);
@@ -230,7 +231,7 @@ impl Running {
         self.peak_kib
     }
 
-    /// True until it has ended.
+    /// True until the program has ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -243,25 +244,26 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when the program is gone already, which is what is wanted.
+        // Both fail only when the program has ended already, which is the aim.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// What the kernel says of a process's memory under `key`, in KiB; nothing of one that has ended.
+/// What the kernel says under `key` about a process's memory, in KiB; `None` for a process that has
+/// ended.
 pub(crate) fn memory_kib(process: u32, key: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     number_after(&status, key).map(|kib| kib as u64)
 }
 
-/// Between looks at a program that runs.
+/// Pause between looks at a running program.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 fn read(stream: Option<&mut impl std::io::Read>) -> String {
     let mut text = String::new();
     if let Some(stream) = stream {
-        // A program that prints something other than text is caught by its missing figures.
+        // Output that is not text is an error later, as its figures are missing.
         drop(stream.read_to_string(&mut text));
     }
     text
@@ -272,7 +274,7 @@ pub(crate) fn document(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{error} in {text}"))
 }
 
-/// Runs `command` to its end, whatever that is, and gives the JSON that it printed.
+/// Runs `command` to its end, whatever its exit status, and returns the JSON that it printed.
 pub(crate) fn answer(command: &mut Command) -> Result<Value, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

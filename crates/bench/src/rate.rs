@@ -1,9 +1,10 @@
-//! The automatic rate: on slow cables, and on a cable that it shares with TCP.
+//! The automatic rate, on slow cables and on a cable shared with TCP.
 //!
-//! The cable is a token bucket at the switch's port, with a queue of 16 ms. Used: what the port
-//! has sent, headers included, against the cable's rate. Repaired: packets sent again for each new
-//! one. Both from three seconds after the start on, as the search for the rate has its own cost.
-//! Beside TCP, one CUBIC flow of iperf3 runs all the time; what it gets is the rest.
+//! The cable is a token bucket at the switch's port, with a queue of 16 ms. "Used" is the share of
+//! the cable's rate that Towline's packets take, headers included. "Repaired" is the number of
+//! packets sent again for each new one. Both are measured from four seconds after the start, as the
+//! search for the rate has its own cost. The TCP rival is one CUBIC flow of iperf3, which runs all
+//! the time.
 
 use std::{
     process::Command,
@@ -19,7 +20,7 @@ use crate::{
     sample::spread,
 };
 
-/// The table of `runs` runs at each rate.
+/// The table over `runs` runs at each rate.
 pub(crate) fn run(runs: usize) -> Result<String, String> {
     let mut text = format!(
         "{:<16} {:>8} {:>24} {:>24}\n",
@@ -50,14 +51,14 @@ pub(crate) fn run(runs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// What one run uses of the first cable.
+/// The share of the first cable that one run uses.
 #[cfg(test)]
 pub(crate) fn alone() -> Result<f64, String> {
     let (mbit_per_s, has_rival) = CASES[0];
     steady(mbit_per_s, has_rival).map(|[used, _]| used)
 }
 
-/// The share of the cable that is ours, and packets repaired for each sent.
+/// The share of the cable that Towline uses, and repaired packets for each new one.
 fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
     let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).map_err(|e| e.to_string())?;
     let bytes_per_s = mbit_per_s * 125_000;
@@ -86,7 +87,7 @@ fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
     Ok([used, repairs / packets.max(1.0)])
 }
 
-/// A TCP flow through the same cable, both of its ends.
+/// Starts a TCP flow through the same cable: its server and its client.
 fn rivals(lab: &Lab) -> Result<[Running; 2], String> {
     let server = Running::start(lab.host(1).command("iperf3").args(["-s", "-1"]))?;
     thread::sleep(SERVER_START);
@@ -102,7 +103,7 @@ fn start(lab: &Lab, host: usize, words: &str) -> Result<Running, String> {
     Running::start(command.args(["--group", GROUP_AND_PORT, "--iface", "e0", "--json"]))
 }
 
-/// What the sender has sent up to now.
+/// What the sender has sent so far.
 struct Sample {
     taken: Instant,
     packets: f64,
@@ -126,22 +127,22 @@ impl Sample {
     }
 }
 
-/// The median of per cents, and from where to where they go.
+/// The median of the percentages, with their least and greatest.
 fn shown(values: Vec<f64>) -> String {
     let [low, middle, high] = spread(values);
     format!("{middle:.2} % ({low:.2} .. {high:.2})")
 }
 
-/// Of the cable, in Mbit/s, and whether a TCP flow runs too.
+/// The cable's rate in Mbit/s, and whether a TCP flow uses the cable too.
 const CASES: [(u32, bool); 4] = [(50, false), (200, false), (1000, false), (200, true)];
 const QUEUE_MS: u32 = 16;
-/// What the search for the rate takes, and for how long it is then watched.
+/// How long the search for the rate may take, and how long the rate is watched after it.
 const START: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 4 });
 const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 6 });
 const SEND_SECONDS: u32 = if cfg!(test) { 4 } else { 12 };
 const SERVER_START: Duration = Duration::from_millis(300);
 const END_TIME_MAX: Duration = Duration::from_secs(60);
-/// What the kernel counts of each packet beside the bytes that the source counts.
+/// Bytes of the Ethernet header: the kernel counts them at the port, and the source does not.
 const LINK_BYTES: f64 = 14.0;
 const GROUP_AND_PORT: &str = "239.192.0.4:7504";
 

@@ -1,4 +1,5 @@
-//! What stays of a comparison: its table, and every run as JSON, from which [`crate::page`] draws.
+//! What is kept of a comparison: its table, and every run as JSON, from which [`crate::page`]
+//! draws.
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 
@@ -16,8 +17,8 @@ pub(crate) fn keep(name: &str, title: &str, unit: &str, series: &[Series]) -> Re
     write(name, title, unit, series, series.len())
 }
 
-/// Keeps every run as [`raw()`] does. Of each `group` rows, which may not be 0, the first is ours,
-/// with which the others are compared.
+/// Keeps every run as [`raw()`] does. The rows form groups of `group` rows, at least 1; the first
+/// row of each is ours, and the others are compared with it.
 pub(crate) fn write(
     name: &str,
     title: &str,
@@ -38,8 +39,8 @@ pub(crate) fn write(
 /// A peer, and the figures of each of its runs.
 pub(crate) type Row = (String, Vec<Vec<f64>>);
 
-/// Leaves every run in `NAME.json` and bars of the first column in `NAME.svg`, in `target/bench`;
-/// with `--out DIR` the JSON alone, in that directory.
+/// Writes every run into `NAME.json` and bars of the first column into `NAME.svg`, both in
+/// `target/bench`. With `--out DIR` only the JSON is written, into that directory.
 pub(crate) fn raw(
     name: &str,
     title: &str,
@@ -82,7 +83,7 @@ pub(crate) fn raw(
 
 /// Keeps the JSON of this process's comparisons in `directory`.
 pub(crate) fn into(directory: PathBuf) {
-    // It is set once, from the command line.
+    // The directory is set once, from the command line.
     let _ok = OUT.set(directory);
 }
 

@@ -7,25 +7,25 @@ use crate::machine::Ticks;
 /// One complete run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// What the table compares: messages per second as the receiver counted them, or megabytes per
-    /// second from start to end.
+    /// The rate that the table compares: messages per second as the receiver counted them, or
+    /// megabytes per second from start to end.
     pub(crate) rate: f64,
-    /// Messages that the receiver did not get, or receivers that do not hold everything.
+    /// How many messages the receiver did not get, or how many receivers lack something.
     pub(crate) missing: u64,
-    /// Busy seconds of the whole machine during the run.
+    /// Processor seconds of the whole machine during the run.
     pub(crate) cpu_seconds: f64,
     /// Payload bytes that the receiver got.
     pub(crate) bytes: f64,
-    /// Packets sent besides those with new data, for a thousand of these.
+    /// Packets without new data (repairs, parity) for each 1,000 packets with new data.
     pub(crate) repairs_permille: f64,
-    /// The most memory that was resident in each of the peer's programs, added up, in KiB.
+    /// The sum of the most memory that each of the peer's programs held, in KiB.
     pub(crate) peak_kib: u64,
-    /// Thousandths of the time that the hypervisor gave to others.
+    /// The share of the time, in thousandths, that the hypervisor took.
     pub(crate) steal_permille: u64,
 }
 
 impl Sample {
-    /// A sample that has only what the machine did since `before`.
+    /// A sample that holds only what the machine spent since `before`.
     pub(crate) fn since(before: Ticks) -> Self {
         let after = Ticks::read();
         Self {
@@ -79,7 +79,7 @@ impl Series {
         &self.samples
     }
 
-    /// Median over the runs of the peak resident memory, in MiB.
+    /// Median over the runs of the most resident memory, in MiB.
     pub(crate) fn peak_mib(&self) -> f64 {
         spread(self.samples.iter().map(|sample| sample.peak_kib as f64))[1] / 1024.0
     }
@@ -94,7 +94,7 @@ impl Series {
         spread(self.samples.iter().map(Sample::cpu_seconds_per_gb))[1]
     }
 
-    /// Median of the packets sent beside those with new data, for a thousand of these.
+    /// Median over the runs of [`Sample::repairs_permille`].
     pub(crate) fn repairs_permille(&self) -> f64 {
         spread(self.samples.iter().map(|sample| sample.repairs_permille))[1]
     }
@@ -106,7 +106,7 @@ impl Series {
     }
 }
 
-/// Minimum, median and maximum; zeros of nothing.
+/// Minimum, median and maximum; zeros when there are no values.
 pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

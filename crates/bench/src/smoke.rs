@@ -1,6 +1,7 @@
-//! Each kind of measurement once, for a second, ours alone, so that no bench rots unseen: what it
-//! starts still starts, what it reads of a report is still there, and all arrives. Nothing is
-//! compared or timed. Rivals and the yardsticks in C are compiled where their libraries are.
+//! Makes each kind of measurement once, for a second and with Towline alone, so that no bench
+//! breaks unnoticed: the programs still start, the reports still have the expected figures, and
+//! everything arrives. Nothing is compared or timed. Rivals and the yardsticks in C are compiled
+//! where their libraries are installed.
 
 use std::{fs, path::Path};
 
@@ -94,7 +95,7 @@ fn the_yardsticks_compile() {
     );
 }
 
-/// A run of which everything arrived; gives the repairs for a thousand packets.
+/// Makes a run in which everything must arrive; returns the repairs for 1,000 packets.
 fn whole(peer: &dyn Peer, lab: &Lab) -> Result<f64, String> {
     let sample = peer.run(lab)?;
     let name = peer.name();
@@ -105,7 +106,7 @@ fn whole(peer: &dyn Peer, lab: &Lab) -> Result<f64, String> {
     Ok(sample.repairs_permille)
 }
 
-/// A report that lacks a figure gives none, or one that is not a number.
+/// Checks that all figures are above zero: a figure that the report lacks is 0 or NaN.
 fn positive<const N: usize>(what: &str, figures: [f64; N]) -> Result<(), String> {
     match figures
         .into_iter()

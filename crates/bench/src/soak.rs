@@ -1,10 +1,10 @@
-//! `make soak`: one transfer at full rate for long, 1 % of its packets lost on the way.
+//! `make soak`: one long transfer at full rate, with 1 % of its packets lost on the way.
 //!
-//! Nothing may be missing at the end. The resident memory of both ends and the packets that arrive,
-//! looked at once a second, are compared over the run: in the second half memory may not exceed the
-//! most of the first half by more than 2 % (and 2 MiB at the receiver), and the rate may not fall
-//! below half of what it was, nor may a quarter of what arrives be repairs. [`crate::peer`]
-//! measures how high the rate is.
+//! Nothing may be missing at the end. Once a second the bench looks at the resident memory of both
+//! ends and at the packets that have arrived. In the second half memory may exceed the most of the
+//! first half by at most 2 % (at the receiver by 2 MiB more), and the rate must stay above half of
+//! that of the first half. At most a quarter of the packets that arrive may be repairs. How high
+//! the rate is, [`crate::peer`] measures.
 
 use std::{
     path::Path,
@@ -20,14 +20,14 @@ use crate::{
     program::{self, Running},
 };
 
-/// Runs `program` for `seconds` and gives what came of it, as one line.
+/// Runs `program` for `seconds` and returns the result as one line.
 pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, String> {
     let receiver = start(program, lab.host(1), &["recv", "--timeout", "20s"])?;
     let length = seconds.to_string();
     let words = ["send", "--receivers", "1", "--seconds", &length];
     let sender = start(program, lab.host(0), &words)?;
     let mut ends = [
-        // Its window is full from the first second on.
+        // The sender's window is full after one second, so its memory may not grow later.
         Memory::of("sender", &sender, 0),
         Memory::of("receiver", &receiver, RECEIVER_GROWTH_KIB_MAX),
     ];
@@ -60,13 +60,14 @@ pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, Str
     ))
 }
 
-/// Looks at both ends and at what has arrived once a second; gives how many packets had, and after
-/// how many seconds. What ends in the last tenth may be late to be looked at.
+/// Looks once a second at the memory of both ends and at the packets that have arrived. Returns the
+/// seconds since the start and the packets of each look. An end may finish in the last tenth of the
+/// run, which stops the looking.
 fn watch(receiver: &Host, ends: &mut [Memory], seconds: u64) -> Result<Vec<(f64, u64)>, String> {
     let began = Instant::now();
     let mut arrived = vec![(0.0, arrived_and_sent(receiver)?.0)];
     for second in 1..seconds {
-        // From the beginning on, so that the samples do not drift to the end of the run.
+        // Each look is timed from the start, so that the looks do not drift.
         let due = Duration::from_secs(second);
         thread::sleep(due.saturating_sub(began.elapsed()));
         match ends.iter_mut().try_for_each(Memory::sample) {
@@ -78,8 +79,8 @@ fn watch(receiver: &Host, ends: &mut [Memory], seconds: u64) -> Result<Vec<(f64,
     Ok(arrived)
 }
 
-/// Packets a second of each tenth of the run, or that the second half fell off. `arrived` is what
-/// [`watch`] gives.
+/// Packets a second in each tenth of the run; an error when the second half was below half of the
+/// first. `arrived` comes from [`watch`].
 fn flatness(arrived: &[(f64, u64)]) -> Result<String, String> {
     let last = arrived.len().saturating_sub(1);
     let rate = |from: usize, to: usize| {
@@ -102,7 +103,7 @@ fn flatness(arrived: &[(f64, u64)]) -> Result<String, String> {
 struct Memory {
     name: &'static str,
     process: u32,
-    /// What it may grow by, beside [`GROWTH_PERCENT_MAX`].
+    /// How much it may grow in addition to [`GROWTH_PERCENT_MAX`].
     growth_kib_max: u64,
     samples_kib: Vec<u64>,
 }
@@ -124,7 +125,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Both halves' maxima, or that the second one is too high.
+    /// The most memory of each half; an error when that of the second is too high.
     fn verdict(&self) -> Result<String, String> {
         let (first, last) = self.samples_kib.split_at(self.samples_kib.len() / 2);
         let most = |half: &[u64]| half.iter().copied().max().unwrap_or(0);
@@ -152,7 +153,7 @@ fn report(running: Running) -> Result<Value, String> {
 
 const GROUP_AND_PORT: &str = "239.192.0.3:7503";
 const GROWTH_PERCENT_MAX: u64 = 2;
-/// A receive window takes more when it meets its longest gap yet, which may be late.
+/// A receive window needs more memory when its longest gap yet occurs, perhaps late in the run.
 const RECEIVER_GROWTH_KIB_MAX: u64 = 2048;
 const TENTHS: usize = 10;
 /// How long an end may take to finish after the last sample.
@@ -191,7 +192,7 @@ mod tests {
         assert!(flatness(&after([0, 100, 200, 249, 298])).is_err());
     }
 
-    /// Of the command that stands beside this test: `cargo test --workspace` builds it anew.
+    /// Tests the command that `cargo test --workspace` builds beside this test.
     #[test]
     fn a_minute_at_full_rate_loses_nothing_and_grows_nowhere() {
         lab::isolated(|| {

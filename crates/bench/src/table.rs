@@ -2,8 +2,8 @@
 
 use crate::sample::Series;
 
-/// Renders the series as rows, their rates in `unit`; the first is ours, and every row shows our
-/// ratio to it.
+/// Renders each series as a row, with rates in `unit`. The first row is ours, and every row shows
+/// the ratio of our rate to its own.
 pub(crate) fn render(series: &[Series], unit: &str) -> String {
     let mut text = format!(
         "{:<34} {:>12} {:>25} {:>9} {:>9} {:>22}\n",
@@ -27,7 +27,7 @@ pub(crate) fn render(series: &[Series], unit: &str) -> String {
     text
 }
 
-/// The most memory that a peer's programs held, where that was looked at.
+/// The most memory that a peer's programs held; empty when it was not measured.
 pub(crate) fn memory(row: &Series) -> String {
     match row.peak_mib() {
         0.0 => String::new(),

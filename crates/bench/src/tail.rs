@@ -1,11 +1,11 @@
-//! How late messages come when few packets are lost: 224 bytes, 50,000 a second, to three receivers
-//! that lose one packet in 10,000 each.
+//! How late messages arrive when few packets are lost: messages of 224 bytes, 50,000 a second, to
+//! three receivers that each lose one packet in 10,000.
 //!
-//! Delays count from when a message was due, so a stalled sender shows. Rivals wait a short time
-//! before they ask for missing packets. The worst receiver of each run counts. Two baselines show
-//! the lateness of the machine: bare datagrams without a protocol, and processes that only sleep
-//! and wake without a network. Towline also runs with ten times the loss, where delays by loss
-//! outweigh those of the machine.
+//! A delay counts from the time when its message was due, so a sender that stalls shows in the
+//! figures. Rivals wait a short time before they ask for missing packets. The worst receiver of
+//! each run counts. Two baselines show how late the machine itself is: bare datagrams without a
+//! protocol, and processes that only sleep and wake up, without a network. Towline also runs with
+//! ten times the loss, where most delays come from loss and not from the machine.
 
 use std::{fmt::Write as _, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -20,27 +20,27 @@ use crate::{
     turns::undisturbed,
 };
 
-/// One run, at the receiver that was worst.
+/// The figures of one run, from its worst receiver.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail {
     p50_us: f64,
     p999_us: f64,
-    /// Messages later than 500 us for each packet lost.
+    /// How many messages were more than 500 us late, for each lost packet.
     late_for_each_loss: f64,
     missing: f64,
 }
 
-/// A program that sends on a schedule, with receivers that report how late messages came.
+/// A program that sends on a schedule, with receivers that report how late messages arrived.
 trait Rival {
     fn name(&self) -> &'static str;
     fn receiver(&self, host: &Host) -> Command;
     fn sender(&self, host: &Host) -> Command;
-    /// One packet in N is lost at each receiver.
+    /// The N of "each receiver loses one packet in N".
     fn lost_of(&self) -> u32 {
         LOST_OF
     }
-    /// False for one that sends nothing and so loses nothing: it is measured by the losses that
-    /// the others have on average.
+    /// False for a program that sends nothing and so loses nothing; its late messages are divided
+    /// by the average losses of the others.
     fn has_network(&self) -> bool {
         true
     }
@@ -48,7 +48,7 @@ trait Rival {
     fn figures(&self, received: &str) -> Option<[f64; 4]>;
 }
 
-/// Interleaved runs of all, and their table.
+/// Runs all programs in turn, and returns their table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|e| e.to_string())?;
     let ours = |lost_of| -> Result<Box<dyn Rival>, String> {
@@ -201,7 +201,7 @@ impl Rival for Ours {
     }
 }
 
-/// The figures of a yardstick's line.
+/// Reads the figures in a yardstick's output.
 fn printed(text: &str) -> Option<[f64; 4]> {
     let names = ["p50", "p99.9", "late", "missing"];
     let mut figures = [0.0; 4];
@@ -211,7 +211,7 @@ fn printed(text: &str) -> Option<[f64; 4]> {
     Some(figures)
 }
 
-/// A yardstick of ours in C, by its name in the table: OpenPGM's library, or bare datagrams.
+/// One of our C programs, with its name in the table: over OpenPGM's library, or bare datagrams.
 struct Yardstick(&'static str, PathBuf);
 
 impl Yardstick {
@@ -317,14 +317,14 @@ const RECEIVERS: usize = 3;
 const BYTES: &str = "224";
 const PER_SECOND: &str = "50000";
 const SECONDS: &str = "5";
-/// The product of these.
+/// Messages of a run: `PER_SECOND` times `SECONDS`.
 const MESSAGES: u64 = 250_000;
-/// One packet in N is lost, unless a rival's row says otherwise.
+/// Each receiver loses one packet in this many, unless a row says otherwise.
 const LOST_OF: u32 = 10_000;
-/// The yardsticks receive for this time: start, sending, and the last repairs.
+/// Seconds for which the yardsticks receive: start, sending, and the last repairs.
 const RECEIVE_SECONDS: &str = "11";
 const GROUP: &str = "239.192.7.5";
 const GROUP_AND_PORT: &str = "239.192.7.5:7500";
-/// The last octet of an Aeron group's address is odd.
+/// Aeron demands that the last octet of a group address is odd.
 const AERON_ENDPOINT: &str = "239.192.7.5:40457";
 const RUN_LIMIT: Duration = Duration::from_secs(60);

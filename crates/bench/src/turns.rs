@@ -1,4 +1,4 @@
-//! Peers that take turns, and their two figures pair by pair.
+//! Runs peers in turn, and keeps their two figures pair by pair.
 
 use crate::{
     machine::{STEAL_PERMILLE_MAX, Ticks, await_calm},
@@ -6,10 +6,10 @@ use crate::{
     sample::spread,
 };
 
-/// What one run gives.
+/// The two figures of one run.
 pub(crate) type Figures = [f64; 2];
 
-/// A run of one peer.
+/// A function that makes one run of a peer.
 pub(crate) type Run<'a> = Box<dyn Fn() -> Result<Figures, String> + 'a>;
 
 /// The figures of all peers, in the order of the pairs.
@@ -25,12 +25,14 @@ pub(crate) struct Row<'a> {
     pub(crate) name: &'a str,
     /// Medians.
     pub(crate) figures: Figures,
-    /// Medians over the pairs of the first peer's figure over this one's.
+    /// For each figure, the median over the pairs of the first peer's figure divided by this
+    /// peer's.
     pub(crate) ratios: Figures,
 }
 
 impl Turns {
-    /// Runs all in turn, `pairs` times, and says each run's figures under the heading `what`.
+    /// Runs all peers in turn, `pairs` times, and prints each run's figures under the heading
+    /// `what`.
     pub(crate) fn take(
         what: &str,
         pairs: usize,
@@ -50,7 +52,7 @@ impl Turns {
         Ok(Self { rows })
     }
 
-    /// Keeps every run under `title`, its two figures called `columns`.
+    /// Writes every run under `title`, with its two figures named `columns`.
     pub(crate) fn keep(&self, title: &str, columns: [&str; 2]) -> Result<(), String> {
         let rows: Vec<record::Row> = self
             .rows
@@ -73,8 +75,8 @@ impl Turns {
     }
 }
 
-/// One run on an undisturbed machine: a run of which the hypervisor took more than 1 % is repeated
-/// when it is calm.
+/// Makes one run on an undisturbed machine: a run of which the hypervisor took more than 1 % is
+/// repeated as soon as the machine is calm.
 pub(crate) fn undisturbed<T>(
     what: &str,
     name: &str,
@@ -95,7 +97,7 @@ pub(crate) fn undisturbed<T>(
     Err(format!("{what} {name}: no valid run in {TRIES} tries"))
 }
 
-/// Runs of which one has to be undisturbed.
+/// How many runs may be disturbed before the bench gives up.
 pub(crate) const TRIES: usize = 15;
 
 #[cfg(test)]

@@ -72,13 +72,13 @@ pub struct Account {
     pub super_frames: u64,
     /// Super-packets that could not be cut up and were delivered whole.
     pub uncut_super_frames: u64,
-    /// Packets that the sink was given and has kept, in [`Account::unit`].
+    /// Packets that the sink took and kept, in [`Account::unit`].
     pub delivered: u64,
     /// Bytes of these.
     pub delivered_bytes: u64,
     /// Delivered packets that are not whole.
     pub cut: u64,
-    /// Packets that the sink was given and could not keep: full disk, device down.
+    /// Packets that the sink took and could not keep: the disk was full, or the device down.
     pub unwritten: u64,
     /// Bytes of these.
     pub unwritten_bytes: u64,
@@ -88,13 +88,13 @@ pub struct Account {
     pub losses: Losses,
     /// What `delivered`, `cut` and `unwritten` count; all other counts are in frames as captured.
     pub unit: Unit,
-    /// The same counts by interface, in the order of their numbers in the sink.
+    /// The same counts for each interface, in the order of the interfaces' numbers in the sink.
     pub interfaces: Vec<InterfaceAccount>,
     /// What interfaces and their drivers lost, by their own names for it.
     pub named_losses: Vec<(String, u64)>,
     /// The same counts for each second of the last day.
     pub seconds: Vec<Second>,
-    /// Seconds before those, which are in the sums alone.
+    /// Earlier seconds, which are only in the sums.
     pub seconds_unlisted: u64,
 }
 
@@ -103,24 +103,24 @@ pub struct Account {
 pub struct InterfaceAccount {
     /// Frames that passed the filter.
     pub passed: u64,
-    /// What the sink was given and has kept, in [`Account::unit`].
+    /// Packets that the sink took and kept, in [`Account::unit`].
     pub delivered: u64,
     /// Bytes of these.
     pub delivered_bytes: u64,
-    /// What the sink was given and could not keep.
+    /// Packets that the sink took and could not keep.
     pub unwritten: u64,
-    /// What its source lost; a file's losses are counted at the file's first interface.
+    /// What the interface's source lost. A file's losses are counted at the file's first interface.
     pub losses: Losses,
 }
 
-/// What a sink was given of one interface's packets and could not keep.
+/// Packets of one interface that a sink took and could not keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
     /// Packets.
     pub packets: u64,
-    /// Their bytes, as many as were given.
+    /// Bytes of these packets, as many as the sink was given.
     pub bytes: u64,
-    /// Packets among these that were not whole.
+    /// How many of these packets were not whole.
     pub cut: u64,
 }
 
@@ -136,7 +136,7 @@ impl Unwritten {
     }
 }
 
-/// What a sink could not keep and has not reported yet, by the interfaces' numbers.
+/// Packets that a sink could not keep and has not reported yet, by the interfaces' numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnwrittenList(Vec<Unwritten>);
 
@@ -167,7 +167,7 @@ impl UnwrittenList {
 /// One second of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Its end, in seconds since the capture began.
+    /// The end of the second, counted in seconds since the capture began.
     pub at: u64,
     /// Delivered.
     pub delivered: u64,
@@ -175,23 +175,23 @@ pub struct Second {
     pub delivered_bytes: u64,
     /// Delivered packets that are not whole.
     pub cut: u64,
-    /// Packets that the sink was given and could not keep.
+    /// Packets that the sink took and could not keep.
     pub unwritten: u64,
-    /// Rejected by the filter.
+    /// Frames that the filter rejected.
     pub filtered: u64,
-    /// Left in the ring when a limit was reached.
+    /// Frames that were still in the ring when a limit was reached.
     pub unread: u64,
-    /// No room in the ring.
+    /// Packets for which the ring had no room.
     pub ring: u64,
-    /// Dropped by the interface.
+    /// Packets that the interface dropped.
     pub interface: u64,
     /// Records of a file that were damaged.
     pub damaged: u64,
 }
 
 impl Account {
-    /// Packets that the kernel says it gave us or dropped, less those that the account has: 0 when
-    /// the account closes. `None` for a source that does not count.
+    /// Packets that the kernel says it gave us or dropped, minus those in the account: 0 when the
+    /// account adds up. `None` for a source that does not count.
     #[must_use]
     pub fn residual(&self) -> Option<i128> {
         let seen = i128::from(self.losses.seen?);
@@ -199,8 +199,8 @@ impl Account {
         Some(seen - known.iter().map(|count| i128::from(*count)).sum::<i128>())
     }
 
-    /// Packets that passed the filter, super-packets as their pieces, less those that the sink has
-    /// kept or could not keep: 0 when nothing was lost on the way to the sink.
+    /// Packets that passed the filter (a super-packet counts as its pieces), minus those that the
+    /// sink kept or could not keep: 0 when nothing was lost on the way to the sink.
     #[must_use]
     pub fn sink_residual(&self) -> i128 {
         let given = i128::from(self.passed) + i128::from(self.pieces);
@@ -221,8 +221,8 @@ impl Account {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
-    /// True unless it is certain that nothing was lost. So it is also true when a file lost bytes
-    /// at its end, which may be any number of packets, or when the account does not close.
+    /// True unless nothing can have been lost. So it is also true when a file lost bytes at its
+    /// end, which may be any number of packets, or when the account does not add up.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lost() + self.losses.lost_bytes > 0 || !self.closes()
@@ -263,7 +263,8 @@ impl Account {
         sum
     }
 
-    /// Notes that a packet of the sink's interface `interface` was read and passed the filter.
+    /// Notes a packet that was read and passed the filter; `interface` is its interface's number in
+    /// the sink.
     #[inline]
     pub(crate) fn pass(&mut self, packet: &Packet<'_>, interface: u32) {
         self.received += 1;
@@ -274,8 +275,7 @@ impl Account {
         }
     }
 
-    /// Notes that the sink could not keep what it had been given: those packets no longer count as
-    /// delivered.
+    /// Notes packets that the sink took and could not keep: they no longer count as delivered.
     pub(crate) fn take_out(&mut self, interface: usize, unwritten: &Unwritten) {
         self.delivered -= unwritten.packets;
         self.delivered_bytes -= unwritten.bytes;
@@ -302,7 +302,7 @@ impl Account {
         self.amend_second(before)
     }
 
-    /// Adds to the second that was noted last what has changed since the account was `before`.
+    /// Adds what has changed since the account was `before` to the second that was noted last.
     pub(crate) fn amend_second(&mut self, before: &Totals) -> Totals {
         let now = Totals::of(self);
         for ((now, before), field) in now.0.iter().zip(before.0).zip(FIELDS) {
@@ -310,7 +310,7 @@ impl Account {
             if let Some(last) = self.seconds.last_mut() {
                 *field(last) += now.saturating_sub(before);
             }
-            // Packets that the sink could not keep were given to it in this second or earlier.
+            // The sink took the packets that it could not keep in this second or earlier.
             for second in self.seconds.iter_mut().rev() {
                 let part = less.min(*field(second));
                 *field(second) -= part;
@@ -378,7 +378,7 @@ const FIELDS: [Field; 9] = [
 /// The seconds of one day, which take 4 MiB.
 const SECONDS_MAX: usize = 86_400;
 
-/// Adds up counters of 32 bits that the kernel sets to zero when they are read.
+/// Adds up 32-bit counters, which the kernel resets when they are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SocketTotals {
     pub(crate) seen: u64,

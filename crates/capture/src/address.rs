@@ -17,8 +17,8 @@ pub enum SourceAddress {
     Xdp(String),
     /// `gen:SPEC`: frames made on the spot.
     Generated(GeneratorSpec),
-    /// `pcap:FILE`, `pcapng:FILE`, or a file's name that ends in one of these or has a `/`; `-` is
-    /// standard input. Either format is read, whichever the address names.
+    /// `pcap:FILE`, `pcapng:FILE`, or a file's name that ends in one of these or has a `/`; `-` for
+    /// standard input, also by itself. The file may have either format, whatever the address says.
     File(PathBuf),
 }
 
@@ -29,16 +29,16 @@ pub enum SinkAddress {
     Pcap(PathBuf),
     /// `pcapng:FILE`; `-` is standard output.
     Pcapng(PathBuf),
-    /// `ring:IF`, or an interface's name: sent through a transmit ring.
+    /// `ring:IF`, or an interface's name: packets are sent through a transmit ring.
     Ring(String),
-    /// `int:IF`: sent with one system call each.
+    /// `int:IF`: each packet is sent with a system call.
     Int(String),
-    /// `null:`: counted and forgotten.
+    /// `null:`: packets are counted and forgotten.
     Null,
 }
 
 impl SourceAddress {
-    /// True for an interface, where packets come at their own times.
+    /// True for an interface, whose packets come at any time.
     #[must_use]
     pub const fn is_live(&self) -> bool {
         matches!(
@@ -47,8 +47,8 @@ impl SourceAddress {
         )
     }
 
-    /// The interface whose packets this source takes away from the host while it is open, if it
-    /// does so: all packets that arrive there.
+    /// The interface whose packets this source takes away from the host while it is open; `None`
+    /// for a source that takes none away.
     #[must_use]
     pub fn taken(&self) -> Option<&str> {
         match self {
@@ -135,6 +135,9 @@ impl FromStr for SinkAddress {
             what: "sink of packets",
             reason: reason.to_owned(),
         };
+        if is_packed(text) {
+            return Err(error(UNPACKED));
+        }
         let Some((kind, rest)) = text.split_once(':') else {
             return match text.rsplit_once('.').map(|(_, end)| end) {
                 Some("pcap") => Ok(Self::Pcap(text.into())),
@@ -180,12 +183,15 @@ impl fmt::Display for SinkAddress {
     }
 }
 
-/// True for a name that an interface can have and that is not a packed file's.
+/// True for a name that an interface can have, except the name of a packed file.
 fn is_interface_name(text: &str) -> bool {
-    let is_packed = text.ends_with(".gz") || text.ends_with(".zst");
     let is_long = text.len() > INTERFACE_NAME_MAX;
     let has_odd = text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
-    !(text.is_empty() || is_long || has_odd || is_packed || text == "-")
+    !(text.is_empty() || is_long || has_odd || is_packed(text) || text == "-")
+}
+
+fn is_packed(text: &str) -> bool {
+    text.ends_with(".gz") || text.ends_with(".zst")
 }
 
 fn is_file_name(text: &str) -> bool {
@@ -193,12 +199,15 @@ fn is_file_name(text: &str) -> bool {
         .strip_suffix(".gz")
         .or_else(|| text.strip_suffix(".zst"));
     let end = packed.unwrap_or(text).rsplit_once('.').map(|(_, end)| end);
-    text.contains('/') || matches!(end, Some("pcap" | "pcapng" | "cap"))
+    text == "-" || text.contains('/') || matches!(end, Some("pcap" | "pcapng" | "cap"))
 }
 
 const SOURCE_FORM: &str =
     "write IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE, pcap:FILE or pcapng:FILE";
-const SINK_FORM: &str = "write pcapng:FILE, pcap:FILE, IF, ring:IF, int:IF or null:";
+const SINK_FORM: &str = "write FILE.pcapng, FILE.pcap, pcapng:FILE, pcap:FILE, IF, ring:IF, \
+                         int:IF or null:";
+const UNPACKED: &str = "files are written as they are: write pcapng:- to a pipe that packs, as \
+                        `| zstd > FILE.pcapng.zst`, or pack the file afterwards";
 /// The kernel's limit.
 const INTERFACE_NAME_MAX: usize = 15;
 
@@ -225,11 +234,12 @@ mod tests {
             ("e0", "ring:e0"),
             ("e0.100", "ring:e0.100"),
             ("./e0", "file:./e0"),
+            ("-", "file:-"),
         ] {
             assert_eq!(source(bare).to_string(), meant);
         }
         let long = "an-interface-name-of-more-than-15";
-        for wrong in ["", "-", "ring:", "what:e0", "c.gz", "e0.zst", "a b", long] {
+        for wrong in ["", "ring:", "what:e0", "c.gz", "e0.zst", "a b", long] {
             let error = wrong.parse::<SourceAddress>().unwrap_err().to_string();
             assert!(error.contains("is not a source of packets"), "{error}");
         }
@@ -249,7 +259,14 @@ mod tests {
         assert_eq!(numbered("pcapng:a.b/c"), "pcapng:a.b/c.2");
         assert_eq!(numbered("null:"), "null:");
         assert_eq!(interface("e0").as_deref(), Some("e0"));
-        for wrong in ["null:x", "", "./e0", "pcap:", "ring:"] {
+        for packed in ["x.zst", "x.pcapng.gz", "pcapng:x.pcapng.zst", "pcap:x.gz"] {
+            let error = packed.parse::<SinkAddress>().unwrap_err().to_string();
+            assert!(
+                error.contains("`| zstd > FILE.pcapng.zst`"),
+                "{packed}: {error}"
+            );
+        }
+        for wrong in ["null:x", "", "-", "./e0", "pcap:", "ring:"] {
             assert!(wrong.parse::<SinkAddress>().is_err(), "{wrong}");
         }
     }

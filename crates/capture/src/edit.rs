@@ -6,28 +6,29 @@ use wire::link::{insert_tag, remove_tags, replace_address};
 
 use crate::Packet;
 
-/// What is changed in each packet.
+/// The changes made to each packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edits {
     /// The hardware address that packets are sent to.
     pub to: Option<[u8; 6]>,
     /// The hardware address that packets are sent from.
     pub from: Option<[u8; 6]>,
-    /// IP (and ARP) addresses, old and new, wherever they stand; each pair is of one family.
+    /// Pairs of an old and a new IP address, both of one family. The old one is replaced wherever
+    /// it stands, also in ARP.
     pub addresses: Vec<(IpAddr, IpAddr)>,
     /// VLAN tags.
     pub tag: TagEdit,
 }
 
-/// What becomes of VLAN tags.
+/// What happens to VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TagEdit {
     /// They stay.
     #[default]
     Keep,
-    /// All are taken out.
+    /// All tags are removed.
     Remove,
-    /// All are taken out, and this one is put in: its identifier and priority as on the wire.
+    /// All tags are removed, and this one is inserted: its identifier and priority as on the wire.
     Set(u16),
 }
 
@@ -39,11 +40,11 @@ impl Edits {
     }
 }
 
-/// Changes packets in a room of its own.
+/// Changes packets, in memory of its own.
 #[derive(Debug)]
 pub struct Editor {
     edits: Edits,
-    /// Which of the old addresses some packet had.
+    /// For each old address, whether some packet had it.
     met: Vec<bool>,
     room: Vec<u8>,
 }
@@ -59,7 +60,7 @@ impl Editor {
         }
     }
 
-    /// The old addresses that no packet had.
+    /// The old addresses that no packet has had.
     pub(crate) fn unmet(&self) -> impl Iterator<Item = IpAddr> {
         let addresses = self.edits.addresses.iter().zip(&self.met);
         addresses
@@ -67,7 +68,7 @@ impl Editor {
             .map(|((old, _), _)| *old)
     }
 
-    /// The packet as it is to be sent.
+    /// The changed packet.
     pub fn edit<'a>(&'a mut self, packet: &Packet<'a>) -> Packet<'a> {
         let room = &mut self.room;
         room.clear();

@@ -2,26 +2,26 @@
 
 use std::{io, path::PathBuf};
 
-/// Everything that opening or running a capture can fail with. The text names the operation, the
-/// target, the cause and, where there is one, the remedy.
+/// Every way in which opening or running a capture can fail. The text names the operation, the
+/// target, the cause and, where one is known, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The address of a source or sink makes no sense.
+    /// The address of a source or sink cannot be understood.
     #[error("{address:?} is not a {what}: {reason}")]
     Address {
-        /// What was given.
+        /// The address as given.
         address: String,
-        /// What it was to be.
+        /// What it addresses: a source or a sink.
         what: &'static str,
-        /// What it must be.
+        /// What is wrong with the address.
         reason: String,
     },
     /// There is no such interface.
-    #[error("there is no interface {name}; this host has {known}")]
+    #[error("there is no interface {name}; this host has {known}; for a file write pcapng:{name}")]
     NoInterface {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The interfaces that exist.
         known: String,
     },
     /// The process may not capture.
@@ -30,7 +30,7 @@ pub enum CaptureError {
          cap_net_raw+ep PROGRAM` once as root"
     )]
     NotPermitted {
-        /// What was attempted.
+        /// What the process tried to do.
         operation: String,
     },
     /// The process may not take frames off an interface.
@@ -41,10 +41,10 @@ pub enum CaptureError {
          CAP_NET_RAW only"
     )]
     NotPermittedXdp {
-        /// What was attempted.
+        /// What the process tried to do.
         operation: String,
     },
-    /// The interface carries something else than Ethernet frames.
+    /// The interface carries no Ethernet frames.
     #[error("{name} does not carry Ethernet frames (hardware type {hardware})")]
     LinkType {
         /// The interface.
@@ -52,38 +52,38 @@ pub enum CaptureError {
         /// `ARPHRD_*`.
         hardware: u16,
     },
-    /// An interface takes no packet.
+    /// An interface takes no packets.
     #[error("cannot send on {name}: it has accepted no packet for {waited_s} s: {reason}")]
     Stalled {
         /// The interface.
         name: String,
-        /// Seconds that were waited.
+        /// For how many seconds the sender waited.
         waited_s: f64,
-        /// The cause as far as it is known, and what to do.
+        /// The cause, as far as it is known, and what to do.
         reason: &'static str,
     },
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("cannot {operation}: {cause}")]
     Os {
-        /// What was attempted, and on what.
+        /// The operation and its target.
         operation: String,
         /// The system's reason.
         cause: io::Error,
     },
-    /// The system refused something for a reason that is known.
+    /// The system refused an operation for a known reason.
     #[error("cannot {operation}: {cause}; {remedy}")]
     Refused {
-        /// What was attempted, and on what.
+        /// The operation and its target.
         operation: String,
         /// The system's reason.
         cause: io::Error,
-        /// What that means, and what can be done.
+        /// What the reason means, and what to do.
         remedy: &'static str,
     },
     /// A file could not be opened, read or written.
     #[error("cannot {operation} {}: {cause}", path.display())]
     File {
-        /// What was attempted.
+        /// The operation.
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ impl CaptureError {
         }
     }
 
-    /// What a netlink request was refused with.
+    /// The error of a netlink request that the kernel refused.
     pub(crate) fn netlink(error: &sys::netlink::NetlinkError) -> Self {
         Self::Os {
             operation: "ask the kernel about its interfaces".to_owned(),

@@ -1,5 +1,5 @@
-//! Which packets are kept: a filter in tcpdump's language, run on each captured packet with its
-//! VLAN tags in place. Rejected packets are counted.
+//! A filter in tcpdump's language decides which packets are kept. It sees each packet with its VLAN
+//! tags. Rejected packets are counted.
 
 use sys::{
     FilterProgram,
@@ -9,7 +9,7 @@ use wire::trace_file::ETHERNET;
 
 use crate::{CaptureError, Packet};
 
-/// A filter, compiled for the link types that it is asked for.
+/// A filter, compiled for each link type that its user names.
 #[derive(Clone, Debug)]
 pub struct Filter {
     text: String,
@@ -28,7 +28,7 @@ impl Filter {
     /// another link type is accepted too.
     ///
     /// # Errors
-    /// When the machine has no libpcap, or it does not understand the text.
+    /// When the machine has no libpcap, or when libpcap does not understand the text.
     pub fn compile(text: &str) -> Result<Self, CaptureError> {
         let mut compiled = Compiled::new(text, ETHERNET);
         for other in OTHER_LINK_TYPES {
@@ -48,10 +48,10 @@ impl Filter {
         })
     }
 
-    /// Compiles the filter for packets of `link_type` (`LINKTYPE_*`) too.
+    /// Also compiles the filter for packets of `link_type` (`LINKTYPE_*`).
     ///
     /// # Errors
-    /// When it makes no sense for these, or libpcap does not know them.
+    /// When the filter makes no sense for these packets, or when libpcap does not know them.
     pub fn add_link_type(&mut self, link_type: u16) -> Result<(), CaptureError> {
         if self.compiled(link_type).is_none() {
             let compiled = Compiled::new(&self.text, link_type);
@@ -65,7 +65,7 @@ impl Filter {
         Ok(())
     }
 
-    /// True for a packet of `link_type` that is to be kept.
+    /// True for a packet of `link_type` that the filter keeps.
     ///
     /// **Panics** (bug): when the link type was not added.
     #[inline]
@@ -106,7 +106,7 @@ impl Filter {
             if_false,
             operand,
         };
-        // Tests for a tag first. Jumps are relative, so code in front does not change the rest.
+        // The program first tests for a tag. Jumps are relative, so the rest stays as it is.
         let head = [
             op(LOAD_WORD, 0, 0, TAG_PRESENT),
             op(JUMP_EQUAL, 1, 0, 0),
@@ -140,18 +140,18 @@ impl Compiled {
 /// Files number some link types (`LINKTYPE_*`) differently from libpcap's compiler (`DLT_*`).
 const fn library_number(link_type: u16) -> u16 {
     match link_type {
-        // ATM, and IP without anything in front.
+        // ATM, and IP without a link-layer header.
         100 => 11,
         101 => 12,
         other => other,
     }
 }
 
-/// Link types to try for filters that make no sense for Ethernet: IEEE 802.11 bare and with
-/// radiotap in front, RAW, SLL.
+/// Link types to try for filters that make no sense for Ethernet: IEEE 802.11 alone and behind
+/// radiotap, RAW, SLL.
 const OTHER_LINK_TYPES: [u16; 4] = [105, 127, 101, 113];
 
-/// `BPF_RET | BPF_K`, and the class of all returns.
+/// `BPF_RET | BPF_K`; below, the class of all returns.
 const RETURN: u16 = 0x06;
 const RETURN_CLASS: u16 = 0x06;
 const CLASS: u16 = 0x07;

@@ -1,5 +1,5 @@
-//! Frames with a sequence number: made by `gen:`, and checked where they arrive, so that frames
-//! which were lost without being counted show too.
+//! Frames with a sequence number. `gen:` makes them, and the receiving end checks them, so that
+//! frames lost without being counted show, too.
 //!
 //! ```text
 //! | Ethernet 14 | IPv4 20 | UDP 8 | mark u32 | flow u16 | sequence u64 | filling |
@@ -16,24 +16,24 @@ use crate::CaptureError;
 /// How long frames are, without their check sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// From and to, both inclusive; drawn uniformly.
+    /// Drawn uniformly from the first size to the second, both included.
     Between(u16, u16),
     /// Sizes with weights: one of weight N is drawn N times as often as one of weight 1.
     Weighted(Vec<(u16, u32)>),
 }
 
-/// What frames are made.
+/// Describes the frames to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorSpec {
     /// Bytes of a frame.
     pub sizes: Sizes,
     /// Frames a second; `None` for as many as the sink takes.
-    pub rate: Option<u64>,
+    pub frames_per_s: Option<u64>,
     /// Number of frames; `None` for no end.
     pub count: Option<u64>,
-    /// Flows (UDP source ports), taken in turn.
+    /// Number of flows (UDP source ports), which take turns.
     pub flows: u16,
-    /// Destination of the frames.
+    /// Hardware address of destination.
     pub to: [u8; 6],
     /// The seed for drawing the sizes.
     pub seed: u64,
@@ -43,7 +43,7 @@ impl Default for GeneratorSpec {
     fn default() -> Self {
         Self {
             sizes: Sizes::Between(FRAME_BYTES_LEAST, FRAME_BYTES_LEAST),
-            rate: None,
+            frames_per_s: None,
             count: None,
             flows: 1,
             to: [2, 0, 0, 0, 0, 2],
@@ -55,7 +55,8 @@ impl Default for GeneratorSpec {
 impl FromStr for GeneratorSpec {
     type Err = CaptureError;
 
-    /// `size=60,rate=10k,count=1000000,flows=4,to=02:00:00:00:00:02,seed=1`, each part optional.
+    /// Reads `size=60,rate=10k,count=1000000,flows=4,to=02:00:00:00:00:02,seed=1`, each part
+    /// optional.
     fn from_str(text: &str) -> Result<Self, CaptureError> {
         let mut spec = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -67,7 +68,7 @@ impl FromStr for GeneratorSpec {
             let (key, value) = part.split_once('=').ok_or_else(|| error(FORM))?;
             let is_read = match key {
                 "size" => value.parse().ok().map(|sizes| spec.sizes = sizes),
-                "rate" => rate(value).map(|rate| spec.rate = Some(rate)),
+                "rate" => frames_per_s(value).map(|it| spec.frames_per_s = Some(it)),
                 "count" => quantity::count(value)
                     .ok()
                     .map(|count| spec.count = Some(count)),
@@ -85,7 +86,7 @@ impl FromStr for GeneratorSpec {
 impl FromStr for Sizes {
     type Err = ();
 
-    /// `60`, `60-1514`, or `60*7+570*4+1514`.
+    /// Reads `60`, `60-1514`, or `60*7+570*4+1514`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let size = |text: &str| {
             let size: u16 = text.parse().map_err(drop)?;
@@ -142,10 +143,12 @@ impl Sizes {
     }
 }
 
-/// `150000`, `150k`, `1.5M`: at least 1, and so few that frames are nanoseconds apart.
-fn rate(text: &str) -> Option<u64> {
-    let rate = quantity::count(text).ok()?;
-    (1..=1_000_000_000_000).contains(&rate).then_some(rate)
+/// Reads `150000`, `150k` or `1.5M`: at least 1, and at most 10^12, as stamps are in nanoseconds.
+fn frames_per_s(text: &str) -> Option<u64> {
+    let frames_per_s = quantity::count(text).ok()?;
+    (1..=1_000_000_000_000)
+        .contains(&frames_per_s)
+        .then_some(frames_per_s)
 }
 
 fn positive(text: &str) -> Option<u16> {
@@ -191,13 +194,13 @@ impl Generator {
         }
     }
 
-    /// True when all are made.
+    /// True when all frames are made.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.spec.count.is_some_and(|count| self.sequence >= count)
     }
 
-    /// The next frame; `None` when all are made.
+    /// The next frame; `None` when all frames are made.
     pub fn next_frame(&mut self) -> Option<&[u8]> {
         if self.is_over() {
             return None;
@@ -228,10 +231,10 @@ impl Generator {
     }
 }
 
-/// Finds generated frames among others and says what is missing.
+/// Finds generated frames among others, and counts the missing ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceCheck {
-    /// Generated frames, each once.
+    /// Generated frames, each counted once.
     pub frames: u64,
     /// Frames that came again.
     pub duplicates: u64,
@@ -241,7 +244,8 @@ pub struct SequenceCheck {
     pub corrupt: u64,
     /// One more than the highest sequence number.
     pub end: u64,
-    /// Numbers `end - WINDOW .. end` that have come, as bits at their number modulo the window.
+    /// A bit for each number from `end - WINDOW` to `end` that has come, at the number modulo the
+    /// window.
     recent: Vec<u64>,
 }
 
@@ -259,7 +263,7 @@ impl Default for SequenceCheck {
 }
 
 impl SequenceCheck {
-    /// Looks at one frame; others than generated ones are ignored.
+    /// Looks at one frame, and ignores it unless it is a generated one.
     pub fn look(&mut self, frame: &[u8]) {
         let Some(head) = frame.get(..MARK + 14) else {
             return;
@@ -273,7 +277,7 @@ impl SequenceCheck {
             .get(..ETHERNET + ip_len)
             .filter(|frame| frame.len() > MARK)
         else {
-            // The frame was cut: it has its number, but its sum cannot be checked.
+            // The frame was cut: it has its number, but its checksum cannot be checked.
             self.note(sequence(head));
             return;
         };
@@ -284,8 +288,8 @@ impl SequenceCheck {
         }
     }
 
-    /// Adds what another worker saw of the same source, when each flow goes to one worker. The sum
-    /// of two workers' late frames may count frames that came in order at their worker.
+    /// Adds the counts of another worker on the same source. Each flow must go to one worker.
+    /// Frames that came in order at each worker may count as late in the sum.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -298,7 +302,7 @@ impl SequenceCheck {
         }
     }
 
-    /// Numbers below [`SequenceCheck::end`] that have not come.
+    /// How many numbers below [`SequenceCheck::end`] have not come.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.end - self.frames
@@ -306,7 +310,7 @@ impl SequenceCheck {
 
     fn note(&mut self, sequence: u64) {
         if sequence >= self.end {
-            // A jump beyond the window leaves nothing of it.
+            // After a jump beyond the window every bit of it is cleared.
             let first = self.end.max(sequence.saturating_sub(WINDOW));
             for passed in first..=sequence {
                 self.set(passed, false);
@@ -354,12 +358,12 @@ const MARK: usize = PORTS + 8;
 const UDP: u8 = 17;
 const MARK_WORD: u32 = 0x546f_776c;
 const FIRST_PORT: u16 = 20_000;
-/// The shortest Ethernet frame, without check sequence.
+/// Bytes of the shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_LEAST: u16 = 60;
 const FRAME_BYTES_MOST: u16 = 9_014;
-/// Frames that come later than this behind a later one count as duplicates.
+/// A frame that comes more than this many numbers behind the newest counts as a duplicate.
 const WINDOW: u64 = 65_536;
-/// So small that the sum of many weights cannot overflow.
+/// With larger weights the sum of many could overflow.
 const WEIGHT_MOST: u32 = 1_000_000;
 const FORM: &str = "write gen:size=60-1514,rate=N,count=N,flows=N,to=MAC,seed=N, with only the \
      keys that are wanted; a size is 60 to 9014 bytes, or sizes by weight as 60*7+570*4+1514";
@@ -432,8 +436,11 @@ mod tests {
         }
         let spec: GeneratorSpec = "to=0a:00:00:00:00:ff,seed=7".parse().unwrap();
         assert_eq!((spec.to[5], spec.seed), (255, 7));
-        assert_eq!((spec.sizes, spec.rate), (Sizes::Between(60, 60), None));
-        let rate = |text: &str| text.parse::<GeneratorSpec>().unwrap().rate;
+        assert_eq!(
+            (spec.sizes, spec.frames_per_s),
+            (Sizes::Between(60, 60), None)
+        );
+        let rate = |text: &str| text.parse::<GeneratorSpec>().unwrap().frames_per_s;
         assert_eq!(
             (rate("rate=150k"), rate("rate=7")),
             (Some(150_000), Some(7))
@@ -453,7 +460,7 @@ mod tests {
             *counts.entry(frame.len()).or_insert(0_u32) += 1;
         }
         assert_eq!((check.frames, check.corrupt), (12_000, 0));
-        // Thousands, give or take six standard deviations.
+        // The expected counts, plus or minus six standard deviations.
         for (bytes, wanted) in [(60, 7_000_u32), (570, 4_000), (1514, 1_000)] {
             assert!(counts[&bytes].abs_diff(wanted) < 350, "{counts:?}");
         }

@@ -7,11 +7,11 @@
 //! Source --Packet<'_>--> Session: filter, cut, segment, count --> Sink
 //!    \__ Losses (ring, interface) ___________/ \__ Account: per cause, per second
 //! ```
-//! What it does not do: protocols above the transport (`wire`), diagnosis, screens.
+//! The crate does not parse protocols above the transport (`wire` does), diagnose, or draw screens.
 //!
 //! Invariants:
 //! - every packet that the socket saw is delivered, filtered, dropped because the ring was full,
-//!   unwritten or left unread, and [`Account::residual`] is the difference: 0;
+//!   unwritten or left unread: [`Account::residual`] is 0;
 //! - every packet that passed the filter, a super-packet as its pieces, is delivered or unwritten:
 //!   [`Account::sink_residual`] is 0, in total and by interface and second;
 //! - counters have 64 bits, and the session reads the kernel's 32-bit counters at least once a

@@ -1,4 +1,4 @@
-//! An interface by its name, and what it has counted since it was found.
+//! Finds an interface by its name, and reads what it has counted since.
 
 use sys::{
     DriverCounters,
@@ -7,7 +7,7 @@ use sys::{
 
 use crate::CaptureError;
 
-/// The counters of one interface, from now on.
+/// What one interface counts from now on.
 #[derive(Debug)]
 pub(crate) struct LinkCounters {
     index: u32,
@@ -34,8 +34,9 @@ impl LinkSpeed {
         bits.ok()?.map(|bits| Self { bits })
     }
 
-    /// Frames a second of `frame_bytes` without check sequence, as captures count them. The wire
-    /// adds check sequence, preamble and gap, and pads short frames to the least length.
+    /// How many frames of `frame_bytes` (without check sequence, as captures count) the link
+    /// carries a second. On the wire each frame also has check sequence, preamble and gap, and a
+    /// short frame is padded.
     #[must_use]
     pub fn frames(&self, frame_bytes: f64) -> f64 {
         self.bits as f64 / 8.0 / (frame_bytes.max(FRAME_BYTES_LEAST) + BETWEEN_BYTES)
@@ -87,7 +88,7 @@ impl LinkCounters {
         Ok(now.since(&self.at_start))
     }
 
-    /// Whether the interface is switched on, and has a carrier; `None` when it is gone.
+    /// Whether the interface is switched on, and whether it has a carrier; `None` when it is gone.
     pub(crate) fn state(&mut self) -> Option<(bool, bool)> {
         let link = self.netlink.links().ok()?;
         let link = link.into_iter().find(|link| link.index == self.index)?;
@@ -114,7 +115,7 @@ impl LinkCounters {
 
 impl Driver {
     fn find(interface: &str) -> Option<Self> {
-        // Many drivers have none.
+        // Many drivers have no counters.
         let counters = DriverCounters::open(interface).ok()?;
         let at_start = counters.read().ok()?;
         Some(Self { counters, at_start })
@@ -132,8 +133,8 @@ impl Driver {
     }
 }
 
-/// Drivers have no common names for counters, only common words. Losses of sent packets do not
-/// count here.
+/// True for the name of a counter of lost packets. Drivers use no common names, only common words.
+/// Counters of sent packets do not count.
 fn is_of_loss(name: &str) -> bool {
     let name = name.to_lowercase();
     let words = [
@@ -149,9 +150,9 @@ fn is_of_loss(name: &str) -> bool {
     !name.starts_with("tx") && words.iter().any(|word| name.contains(word))
 }
 
-/// Without check sequence.
+/// Bytes of the shortest frame, without check sequence.
 const FRAME_BYTES_LEAST: f64 = 60.0;
-/// Check sequence 4, preamble and delimiter 8, gap 12.
+/// Bytes of check sequence (4), preamble and delimiter (8) and gap (12).
 const BETWEEN_BYTES: f64 = 24.0;
 
 #[cfg(test)]

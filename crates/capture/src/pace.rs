@@ -1,12 +1,12 @@
 //! When each replayed packet is due, and how exactly it left.
 //!
-//! Deadlines are absolute, computed from the beginning, so that no error adds up. The wait sleeps
-//! until shortly before the deadline and then looks at the clock without pause: the kernel wakes
-//! sleepers tens of microseconds late. When packets are late, for example because another process
-//! had the processor, each gap is shortened by a sixteenth until they are on time, or by half while
-//! they are more than a millisecond late. Without gaps, packets would overrun the receiver. Packets
-//! that leave in bursts have one deadline for each burst, and the wait for it only sleeps: that
-//! leaves the processor to others, at the price of some lateness.
+//! Deadlines are computed from the beginning, so that no error adds up. The wait sleeps until
+//! shortly before the deadline and then looks at the clock without pause: the kernel wakes sleepers
+//! tens of microseconds late. When packets are late, for example because another process had the
+//! processor, each gap is shortened by a sixteenth until they are on time, or by half while they
+//! are more than a millisecond late. Packets without gaps would overrun the receiver. Packets that
+//! leave in bursts have one deadline for each burst, and the wait for it only sleeps, so that
+//! others can use the processor; the bursts are a little late.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use sys::clock;
 
 use crate::Packet;
 
-/// What the times of a replay's packets follow.
+/// What decides when a replay's packets leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pace {
-    /// Nothing: as fast as the sink takes them.
+    /// Nothing: they leave as fast as the sink takes them.
     #[default]
     TopSpeed,
     /// This many packets a second, evenly spaced.
     Packets(u64),
     /// This many bits of frames a second, without preamble and gap.
     Bits(u64),
-    /// By the packets' own stamps, this many times as fast.
+    /// The packets' own time stamps, this many times as fast.
     Stamps(f64),
 }
 
@@ -66,8 +66,8 @@ impl Pacer {
         }
     }
 
-    /// Returns when the packet is due; `None` for at once, as for all of a burst except the first.
-    /// Call it once for each packet.
+    /// Returns when the packet is due; `None` when it leaves at once, as all packets of a burst
+    /// except the first do. Call it once for each packet.
     pub fn due(&mut self, packet: &Packet<'_>) -> Option<Instant> {
         if self.pace == Pace::TopSpeed {
             return None;
@@ -91,7 +91,7 @@ impl Pacer {
         is_first.then(|| started + Duration::from_nanos(offset_ns))
     }
 
-    /// True when the packet of the last call of [`Pacer::due`] is the last of its burst.
+    /// True when the packet of the last call of [`Pacer::due`] ends its burst.
     #[must_use]
     pub const fn ends_burst(&self) -> bool {
         self.packets.is_multiple_of(self.burst)
@@ -117,8 +117,8 @@ impl Pacer {
         }
     }
 
-    /// Notes that the packet which was due at `due` has left, as `wire_bytes` on the wire: the
-    /// frame that left may be longer or shorter than the one that was read.
+    /// Notes that the packet that was due at `due` has left. `wire_bytes` are those of the frame
+    /// that left, which may be longer or shorter than the frame that was read.
     pub fn left(&mut self, due: Option<Instant>, wire_bytes: u64) {
         self.bits += u128::from(wire_bytes) * 8;
         let Some(due) = due else {
@@ -134,8 +134,8 @@ impl Pacer {
         self.last = Some((due, now));
     }
 
-    /// Returns when to send the packet that is due at `due`: at `due`, or, when the last packet was
-    /// late, so much later that the gap between the two is nearly kept.
+    /// Returns when to send the packet that is due at `due`. When the last packet was late, this is
+    /// later than `due`, so that the gap between the two is nearly kept.
     fn leave_at(&self, due: Instant) -> Instant {
         match self.last {
             Some((last_due, last_left)) if self.burst == 1 => {
@@ -151,8 +151,8 @@ impl Pacer {
         }
     }
 
-    /// The rate that was attained from the first deadline to the last, as a share of the wanted
-    /// rate; `None` while these are less than 10 ms apart.
+    /// The rate from the first deadline to the last, as a share of the wanted rate; `None` when
+    /// these are less than 10 ms apart.
     #[must_use]
     pub fn attained(&self) -> Option<f64> {
         let (due, left) = self.last?;
@@ -162,7 +162,7 @@ impl Pacer {
             .then(|| wanted.as_secs_f64() / left.since(started).max(wanted).as_secs_f64())
     }
 
-    /// How far the gaps between packets were from what was wanted.
+    /// The errors of the gaps between packets.
     #[must_use]
     pub const fn errors(&self) -> &GapErrors {
         &self.errors
@@ -194,7 +194,7 @@ impl GapErrors {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The error that a share of `share` (0 to 1) of the gaps does not exceed; 0 without gaps.
+    /// The error that a share (0 to 1) of the gaps does not exceed; 0 when there are no gaps.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let wanted = (self.count as f64 * share).ceil() as u64;
@@ -221,7 +221,7 @@ impl GapErrors {
     }
 }
 
-/// The value's leading bits: its power of two, and `FINE_BITS` bits behind the first.
+/// The bucket of a value: its power of two, and the `FINE_BITS` bits behind its first bit.
 fn bucket(value: u64) -> usize {
     let fine = 1 << FINE_BITS;
     if value < fine {
@@ -249,7 +249,7 @@ const FINE_BITS: u32 = 5;
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
 /// A packet that is later than this shortens its gap by half.
 const LATE: Duration = Duration::from_millis(1);
-/// A packet that is late by at most one gap has caught up after this many packets.
+/// After this many packets a packet that was one gap late has caught up.
 const GAPS_TO_CATCH_UP: u32 = 16;
 /// A rate over a shorter time would mostly measure the first packet.
 const ATTAINED_SPAN: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! A packet on its way from source to sink, and the interface that saw it.
+//! A packet on its way from source to sink, and the interface that captured it.
 
 use sys::packet::{Checksum, Direction, Offload, RawPacket, STUB_LEN};
 use wire::pcapng::Options;
@@ -6,23 +6,23 @@ use wire::pcapng::Options;
 /// One packet; it borrows the memory of its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// From its first link-layer byte on, as much as was kept.
+    /// The packet's bytes from the first of the link layer on, as many as were kept.
     pub data: &'a [u8],
-    /// Bytes of the whole frame; more than `data` when it was cut.
+    /// Bytes of the whole frame; more than in `data` when the packet was cut.
     pub wire_len: u32,
-    /// The time of capture, in nanoseconds since 1970; 0 when its file does not say.
+    /// The time of capture, in nanoseconds since 1970; 0 when the packet's file does not say.
     pub stamp_ns: u64,
-    /// Which of the source's interfaces saw it.
+    /// The number of the interface, among the source's interfaces, that captured the packet.
     pub interface: u32,
-    /// Where it came from or went to, when known.
+    /// Where the packet came from or went to, when known.
     pub direction: Option<Direction>,
-    /// What is known of its checksums.
+    /// What is known of the packet's checksums.
     pub checksum: Checksum,
     /// What the kernel left for an adapter to do.
     pub offload: Option<Offload>,
-    /// What its file says of it; its remarks stay with the packet.
+    /// Options that the packet's file has for it, such as comments; they stay with the packet.
     pub notes: Options<'a>,
-    /// The kernel's filter has rejected it: it has no bytes and is only counted.
+    /// The kernel's filter has rejected the packet: it has no bytes and is only counted.
     pub is_rejected: bool,
 }
 
@@ -41,36 +41,36 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// True when not all of it was kept.
+    /// True when some of the packet's bytes were not kept.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.data.len() < self.wire_len as usize
     }
 
-    /// Its first `len` bytes.
+    /// The packet with its first `len` bytes.
     #[must_use]
     pub fn cut_to(mut self, len: usize) -> Self {
         self.data = &self.data[..self.data.len().min(len)];
         self
     }
 
-    /// True when it is several packets of the wire in one piece.
+    /// True for a super-packet: several packets of the wire in one piece.
     #[must_use]
     pub const fn is_super_packet(&self) -> bool {
         matches!(self.offload, Some(Offload { gso: Some(_), .. }))
     }
 }
 
-/// An interface that packets were seen on, live or in a file.
+/// An interface that captured packets, live or in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name; empty when a file does not say.
+    /// The interface's name; empty when a file does not say.
     pub name: String,
     /// `LINKTYPE_*`: 1 is Ethernet.
     pub link_type: u16,
     /// Packets are cut to this many bytes; 0 for no limit.
     pub snap_len: u32,
-    /// How it is captured from, for people.
+    /// How packets are captured from it, for people.
     pub description: String,
 }
 

@@ -9,16 +9,16 @@ use wire::{
 
 use crate::Packet;
 
-/// Cuts packets up; it owns the room that the pieces are made in.
+/// Cuts packets up, in memory of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Segmenter {
     buffer: Vec<u8>,
 }
 
 impl Segmenter {
-    /// Passes to `emit` what the wire would carry of `packet`: its pieces, or the packet itself,
-    /// with the checksum filled in where the kernel left that to the adapter. False for a
-    /// super-packet that is passed whole, because it was cut short or is of an unknown kind.
+    /// Passes to `emit` what the wire would carry of `packet`: its pieces, or the packet itself. It
+    /// fills in checksums that the kernel left to the adapter. False for a super-packet that is
+    /// passed whole, because it was cut short or is of an unknown kind.
     pub(crate) fn segment(
         &mut self,
         packet: &Packet<'_>,
@@ -39,7 +39,7 @@ impl Segmenter {
         self.as_it_is(packet, offload, emit)
     }
 
-    /// Passes on a packet that stays whole; returns false, for the caller to return.
+    /// Passes a packet on whole; always returns false, which the caller returns in turn.
     fn as_it_is(
         &mut self,
         packet: &Packet<'_>,
@@ -70,7 +70,7 @@ const fn kind(offload: &Offload) -> Option<SegmentKind> {
     }
 }
 
-/// A piece of `packet`, with nothing left to be done.
+/// A piece of `packet` as the wire carries it, with no work left for an adapter.
 const fn on_the_wire<'a>(packet: &Packet<'_>, data: &'a [u8]) -> Packet<'a> {
     Packet {
         data,

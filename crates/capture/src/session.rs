@@ -37,41 +37,41 @@ pub struct Limits {
     pub packets: Option<u64>,
     /// Time.
     pub duration: Option<Duration>,
-    /// Bytes of each packet; the source's own limit costs less.
+    /// How many bytes of each packet are kept. The source's own limit costs less.
     pub snap_len: Option<u32>,
-    /// When packets are passed on; the pieces of a super-packet leave together.
+    /// When packets are passed on. The pieces of a super-packet leave together.
     pub pace: Pace,
-    /// Packets that are passed on together when there is a pace; 0 means 1.
+    /// With a pace, how many packets are passed on together; 0 means 1.
     pub burst: u64,
-    /// Cut super-packets into what the wire would carry, and fill in checksums.
+    /// True to cut super-packets into what the wire would carry, and to fill in checksums.
     pub segments: bool,
-    /// Look for generated frames, and for what is missing of them.
+    /// True to look for generated frames and to count the missing ones.
     pub checks_sequence: bool,
 }
 
 /// Why a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its sources have nothing more.
+    /// The sources have no more packets.
     Source,
     /// A limit was reached.
     Limit,
-    /// It was told to stop.
+    /// The caller stopped it.
     Stopped,
-    /// Its sink can keep nothing more; [`Session::take_failure`] gives the error.
+    /// The sink can keep no more packets; [`Session::take_failure`] gives the error.
     Sink,
 }
 
-/// A source, and what the session knows of it.
+/// A source, and what the session knows about it.
 #[derive(Debug)]
 struct Tapped {
     source: Box<dyn Source>,
-    /// Its interfaces' numbers in the sink; they are given in the order of discovery.
+    /// The numbers of the source's interfaces in the sink, in the order in which they were found.
     interfaces: Vec<u32>,
     is_over: bool,
 }
 
-/// The stages of one packet: filter, pace, count, shape, exit.
+/// The way of a packet: filter, pace, count, shape, exit.
 #[derive(Debug)]
 struct Path {
     /// The link type of each interface, by its number.
@@ -81,13 +81,13 @@ struct Path {
     shape: Shape,
     exit: Exit,
     packets_max: u64,
-    /// True when packets pass unchanged and only the filter looks at them.
+    /// True when packets pass unchanged, so that only the filter looks at them.
     is_plain: bool,
     /// True when a stop ended the wait for a packet's time.
     is_stopped: bool,
 }
 
-/// What the sink is to get of a packet.
+/// Changes a packet into what the sink gets.
 #[derive(Debug)]
 struct Shape {
     segmenter: Option<Segmenter>,
@@ -96,7 +96,7 @@ struct Shape {
     sequence: Option<SequenceCheck>,
 }
 
-/// The sink, and the account of what it was given.
+/// The sink, and the account of what it took.
 #[derive(Debug)]
 struct Exit {
     sink: Box<dyn Sink>,
@@ -166,7 +166,7 @@ impl Session {
     /// Keeps only packets that `filter` accepts, and counts the others.
     ///
     /// # Errors
-    /// When it makes no sense for the packets of a source.
+    /// When the filter makes no sense for the packets of a source.
     pub fn set_filter(&mut self, mut filter: Filter) -> Result<(), CaptureError> {
         for link_type in &self.path.link_types {
             filter.add_link_type(*link_type)?;
@@ -175,22 +175,22 @@ impl Session {
         Ok(())
     }
 
-    /// Changes packets that passed the filter before they are passed on.
+    /// Changes packets that passed the filter, before the sink gets them.
     pub fn set_edits(&mut self, edits: Edits) {
         self.path.is_plain &= edits.is_empty();
         self.path.shape.editor = (!edits.is_empty()).then(|| Editor::new(edits));
     }
 
-    /// Addresses that [`Session::set_edits`] asked to change and that no packet has had so far.
+    /// Addresses that [`Session::set_edits`] replaces and that no packet has had so far.
     pub fn addresses_unmet(&self) -> impl Iterator<Item = IpAddr> {
         self.path.shape.editor.iter().flat_map(Editor::unmet)
     }
 
-    /// Captures until its sources end, a limit is reached, or `is_stopped`, which it calls 100
-    /// times a second, gives true. It shows `tick` the account each second.
+    /// Captures until the sources end, a limit is reached, or `is_stopped` gives true, which is
+    /// called 100 times a second. Each second it passes the account to `tick`.
     ///
     /// # Errors
-    /// When a source is beyond use. What was captured before is in the sink.
+    /// When a source cannot be used any more. What was captured before is in the sink.
     pub fn run(
         &mut self,
         is_stopped: &dyn Fn() -> bool,
@@ -214,19 +214,19 @@ impl Session {
         &self.path.exit.account
     }
 
-    /// How exactly packets left, with a pace.
+    /// With a pace, how exactly packets left.
     #[must_use]
     pub fn gap_errors(&self) -> Option<&GapErrors> {
         self.path.pacer.as_ref().map(Pacer::errors)
     }
 
-    /// The rate that was attained as a share of what was asked for, with a pace.
+    /// With a pace, the rate that was reached, as a share of the wanted rate.
     #[must_use]
     pub fn attained(&self) -> Option<f64> {
         self.path.pacer.as_ref().and_then(Pacer::attained)
     }
 
-    /// What arrived of generated frames, when the limits ask for that check.
+    /// The counts of generated frames, when the limits ask for them.
     #[must_use]
     pub const fn sequence(&self) -> Option<&SequenceCheck> {
         self.path.shape.sequence.as_ref()
@@ -237,13 +237,13 @@ impl Session {
         self.path.exit.sink.dropped_later()
     }
 
-    /// How long it has run.
+    /// How long the session has run.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         clock::monotonic().since(self.started)
     }
 
-    /// Takes the remarks that the user should know; each comes once.
+    /// Takes the remarks for the user; each remark comes once.
     pub fn take_remarks(&mut self) -> Vec<String> {
         for tapped in &mut self.sources {
             self.remarks.append(&mut tapped.source.take_remarks());
@@ -252,7 +252,7 @@ impl Session {
         std::mem::take(&mut self.remarks)
     }
 
-    /// Why the sink can keep nothing more.
+    /// Takes the error for which the sink can keep no more packets.
     pub const fn take_failure(&mut self) -> Option<CaptureError> {
         self.path.exit.failure.take()
     }
@@ -264,7 +264,7 @@ impl Session {
     ) -> Result<Ended, CaptureError> {
         let mut epoll = self.waiter()?;
         let mut stop_checked = self.started;
-        // With a pace, the next packet may be due long after the limit.
+        // With a pace, the next packet may be due long after the time limit.
         let until = self.limits.duration.map(|limit| self.started + limit);
         let is_over = || is_stopped() || until.is_some_and(|until| clock::monotonic() >= until);
         loop {
@@ -308,7 +308,7 @@ impl Session {
         }
     }
 
-    /// Waits for packets or the next thing to do.
+    /// Waits until there are packets, or until the session has something to do.
     fn wait(&self, epoll: &mut Epoll) -> Result<(), CaptureError> {
         let now = clock::monotonic();
         let mut until = self.next_second().min(now + WAIT_LIMIT);
@@ -353,8 +353,7 @@ impl Session {
     /// Notes the second that ends `at`, in the account and in the sink.
     fn close_second(&mut self, at: u64) {
         let exit = &mut self.path.exit;
-        // Only now does it show which packets the sink cannot keep; they were given to it in this
-        // second.
+        // Only the flush shows which packets the sink cannot keep; it took them in this second.
         exit.flush();
         self.totals = exit.account.end_second(at, &self.totals);
         exit.note_account();
@@ -379,7 +378,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads the sources out and closes the account.
+    /// Reads the rest from the sources, and closes the account.
     fn finish(&mut self) -> Result<(), CaptureError> {
         let mut is_waiting = false;
         let mut has_stopped = Vec::with_capacity(self.sources.len());
@@ -392,7 +391,7 @@ impl Session {
         while is_waiting {
             let sources = self.sources.iter_mut().zip(&has_stopped);
             for (tapped, has_stopped) in sources.filter(|(tapped, _)| !tapped.is_over) {
-                // A source may give one frame at a time, now that nothing more is kept.
+                // As nothing more is kept, a source may now give one frame in each call.
                 while tapped.read(&mut self.path, &|| false)? == Progress::Some
                     && *has_stopped
                     && !is_late()
@@ -442,7 +441,7 @@ impl Tapped {
         Ok(progress)
     }
 
-    /// Describes the interfaces that are new to the sink.
+    /// Describes to the sink the interfaces that are new to it.
     fn introduce(&mut self, path: &mut Path) -> Result<(), CaptureError> {
         for interface in &self.source.interfaces()[self.interfaces.len()..] {
             path.exit.sink.interface(interface)?;
@@ -480,7 +479,7 @@ impl Path {
             return ControlFlow::Continue(());
         }
         let due = self.pacer.as_mut().and_then(|pacer| pacer.due(packet));
-        // This comes before anything is counted: a packet whose wait a stop ended counts as unread.
+        // The wait comes before all counting: when a stop ends it, the packet counts as unread.
         if let Some((pacer, due)) = self.pacer.as_ref().zip(due)
             && !pacer.wait(due, is_stopped)
         {
@@ -515,7 +514,7 @@ impl Path {
         link_type.is_some_and(|link_type| filter.accepts(packet, *link_type))
     }
 
-    /// Delivers what the sink is to get of a packet whose time has come; `due` is when that was.
+    /// Delivers a packet in its final shape. Its time, `due`, has come.
     fn deliver_shaped(&mut self, packet: &Packet<'_>, due: Option<Instant>) {
         let exit = &mut self.exit;
         let (mut pieces, mut wire_bytes) = (0, 0);
@@ -540,8 +539,8 @@ impl Path {
 }
 
 impl Shape {
-    /// Gives `emit` the packet, or the pieces that the wire would carry, in their final form. False
-    /// for a super-packet that was to be cut up and could not be.
+    /// Passes to `emit` the packet, or the pieces that the wire would carry, in their final form.
+    /// False for a super-packet that should have been cut up and could not be.
     fn apply(&mut self, packet: &Packet<'_>, mut emit: impl FnMut(&Packet<'_>)) -> bool {
         let mut finish = |packet: &Packet<'_>| {
             let (edited, cut);
@@ -579,7 +578,7 @@ impl Exit {
             account.delivered_bytes += packet.data.len() as u64;
         }
         if self.failure.is_some() {
-            // This is a piece of a packet whose earlier pieces the sink failed on.
+            // The sink failed on an earlier piece of the same packet.
             let unwritten = Unwritten::of(packet);
             self.account.take_out(packet.interface as usize, &unwritten);
         } else if let Err(failure) = self.sink.write(packet) {
@@ -587,7 +586,7 @@ impl Exit {
         }
     }
 
-    /// Notes the account in the sink, and lets the reader of the file see it.
+    /// Notes the account in the sink, and flushes it to the file's readers.
     fn note_account(&mut self) {
         if self.failure.is_none() {
             let noted = self.sink.note(&self.account, clock::wall_nanos());
@@ -608,11 +607,11 @@ impl Exit {
     }
 }
 
-/// Interval of checks for a stop, both between packets and while none arrive.
+/// How often the session checks for a stop, between packets and while none arrive.
 const STOP_CHECK: Duration = Duration::from_millis(10);
 /// A signal ends a wait; a signal that comes just before the wait is seen after this time.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);
-/// A ring gives out its last block within its retire time; if that takes longer than this,
+/// A ring gives out its last block within its retire time. When this takes longer than the limit,
 /// something is wrong.
 const DRAIN_LIMIT: Duration = RETIRE_MAX.saturating_add(Duration::from_secs(1));
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);

@@ -1,10 +1,10 @@
 //! Counts packets and bytes by filter, protocol, size, pair of addresses and time, in one pass.
 //!
-//! [`StatsSink`] takes packets as any other sink does and counts them; [`StatsSink::summary`] gives
-//! a handle from which the sums can be had while, and after, a session owns the sink.
+//! [`StatsSink`] is a sink that counts packets. [`StatsSink::summary`] gives a handle, which reads
+//! the sums while a session owns the sink and after that.
 //!
-//! Memory is bounded: a number of pairs of addresses ([`PAIRS_MAX`]), beyond which the rest is
-//! counted together, and of steps of time, which grow twice as long when they become too many.
+//! Memory is bounded. After [`PAIRS_MAX`] pairs of addresses, all further pairs are counted
+//! together. When there are 4,096 steps of time, the steps become twice as long.
 
 use std::{
     collections::HashMap,
@@ -47,36 +47,37 @@ impl Count {
 pub struct Summary {
     /// Everything.
     pub all: Count,
-    /// By filter, in the order given; a packet may count for several.
+    /// Counts by filter, in the order given; a packet may count for several filters.
     pub filters: Vec<(String, Count)>,
-    /// By protocol, most bytes first: what the IP header says, or else the type of the frame.
+    /// Counts by protocol, most bytes first: the protocol in the IP header, or the type of a frame
+    /// without IP.
     pub protocols: Vec<(String, Count)>,
-    /// By size on the wire without check sequence; each up to and including.
+    /// Counts by size on the wire, without check sequence; each size is the largest of its class.
     pub sizes: Vec<(u32, Count)>,
-    /// Pairs of source and destination with most bytes, those first.
+    /// The pairs of source and destination with the most bytes, most first.
     pub talkers: Vec<(IpAddr, IpAddr, Count)>,
-    /// Pairs beyond those that could be told apart.
+    /// Packets of the further pairs, which are counted together.
     pub untold: Count,
-    /// Number of pairs that were told apart.
+    /// Number of pairs that are counted separately.
     pub pairs: u64,
     /// Frames with a VLAN tag.
     pub tagged: Count,
-    /// Parts of IP packets.
+    /// Packets that are fragments of IP packets.
     pub fragments: Count,
-    /// The first stamp and the last in time, in nanoseconds since 1970.
+    /// The earliest and the latest stamp, in nanoseconds since 1970.
     pub stamps_ns: Option<(u64, u64)>,
     /// Length of a step of `rate`.
     pub step: Duration,
-    /// By time, from the first stamp on; what is stamped earlier counts for the first step.
+    /// Counts by time, from the first packet's stamp on; earlier stamps count for the first step.
     pub rate: Vec<Count>,
 }
 
-/// The sums of a sink that a session owns.
+/// Reads the sums of a sink that a session owns.
 #[derive(Clone, Debug, Default)]
 pub struct SharedSummary(Arc<Mutex<Summary>>);
 
 impl SharedSummary {
-    /// As of the last second of a running session; complete when it has ended.
+    /// The sums as of the last second of a running session; complete when the session has ended.
     #[must_use]
     pub fn read(&self) -> Summary {
         self.0
@@ -89,7 +90,7 @@ impl SharedSummary {
 /// Counts packets.
 #[derive(Debug)]
 pub struct StatsSink {
-    /// Of each interface, by its number.
+    /// The link type of each interface, by its number.
     link_types: Vec<u16>,
     filters: Vec<(Filter, Count)>,
     talkers_max: usize,
@@ -98,7 +99,7 @@ pub struct StatsSink {
 }
 
 impl StatsSink {
-    /// Counts for each of `filters` besides everything, and names `talkers_max` pairs.
+    /// Counts all packets and those of each of `filters`, and names `talkers_max` pairs.
     #[must_use]
     pub fn new(filters: Vec<Filter>, talkers_max: usize) -> Self {
         let zero = |filter| (filter, Count::default());
@@ -111,7 +112,7 @@ impl StatsSink {
         }
     }
 
-    /// Looks into no packet: counts, bytes, sizes and times only.
+    /// Counts packets, bytes, sizes and times only, without looking into packets.
     #[must_use]
     pub fn without_headers(mut self) -> Self {
         self.counts.reads_headers = false;
@@ -157,14 +158,14 @@ impl Sink for StatsSink {
     }
 }
 
-/// The sums as they are kept.
+/// The sums in the form in which they are counted.
 #[derive(Debug)]
 struct Counts {
     reads_headers: bool,
     by_protocol: Box<[Count; 256]>,
-    /// Frames without IP, by their type; few kinds, so a list.
+    /// Frames without IP, by type. A list is enough, as there are few types.
     by_type: Vec<(u16, Count)>,
-    /// Packets that are not looked into, by their link type.
+    /// Packets of link types that are not decoded, by link type.
     by_link_type: Vec<(u16, Count)>,
     by_size: [Count; SIZES.len()],
     v4: Pairs<u64>,
@@ -185,7 +186,7 @@ struct Counts {
 struct StepAt {
     index: usize,
     begin_ns: u64,
-    /// 0 before the first packet.
+    /// Length of the step in nanoseconds; 0 before the first packet.
     len_ns: u64,
 }
 
@@ -240,7 +241,7 @@ impl Counts {
         if ip.is_fragment {
             self.fragments.add(bytes);
         }
-        // Layers are found only where the whole header is.
+        // The parser finds a layer only when its whole header is there.
         let is_told = if ip.version == 4 {
             let at = layers.network + 12;
             let pair = packet.data[at..].first_chunk::<8>();
@@ -266,7 +267,8 @@ impl Counts {
         self.rate[self.step_at.index].add(bytes);
     }
 
-    /// Divisions take as long as all else: only once for the packets of a step that follow.
+    /// Finds the step of a packet. It divides only when a new step begins, because a division takes
+    /// as long as all the rest.
     fn enter_step(&mut self, stamp_ns: u64) {
         let first_ns = *self.first_ns.get_or_insert(stamp_ns);
         let since_ns = stamp_ns.saturating_sub(first_ns);
@@ -292,7 +294,7 @@ impl Counts {
         add_to(&mut self.by_type, ether_type, bytes);
     }
 
-    /// A packet of a link type that is not looked into.
+    /// Counts a packet of a link type that is not decoded.
     #[cold]
     fn add_unknown(&mut self, link_type: u16, bytes: u64) {
         add_to(&mut self.by_link_type, link_type, bytes);
@@ -356,9 +358,10 @@ fn add_to(kinds: &mut Vec<(u16, Count)>, kind: u16, bytes: u64) {
 #[derive(Debug)]
 struct Pairs<K> {
     counts: Vec<(K, Count)>,
-    /// Where each is in `counts`.
+    /// The place of each pair in `counts`.
     places: HashMap<K, u32, BuildHasherDefault<Mixer>>,
-    /// The same of pairs met lately, by some bits of their hash: most packets need no more.
+    /// The places of pairs met lately, by some bits of their hash, which are enough for most
+    /// packets.
     lately: Box<[u32; LATELY_LEN]>,
 }
 
@@ -373,7 +376,7 @@ impl<K> Default for Pairs<K> {
 }
 
 impl<K: Copy + Eq + Hash> Pairs<K> {
-    /// False when there are too many pairs to tell this one from others.
+    /// Counts a packet of a pair; false when there are too many pairs to count this one separately.
     #[inline]
     fn add(&mut self, pair: K, bytes: u64) -> bool {
         let mut mixer = Mixer::default();
@@ -393,7 +396,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
         true
     }
 
-    /// Where the pair is counted.
+    /// The place in `counts` of a pair; `None` when there are too many pairs.
     fn place(&mut self, pair: K) -> Option<u32> {
         if let Some(place) = self.places.get(&pair) {
             return Some(*place);
@@ -435,7 +438,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// IANA's name, for those that are met.
+/// IANA's name of a protocol, for the usual ones.
 fn protocol_name(number: usize) -> String {
     let name = match number {
         1 => "ICMP",
@@ -472,7 +475,7 @@ fn type_name(kind: u16) -> String {
     }
 }
 
-/// The first of [`SIZES`] that is not below.
+/// The number of the class in [`SIZES`] that a size belongs to.
 #[inline]
 fn size_class(wire_len: u32) -> usize {
     let class = SIZE_CLASSES.get(wire_len as usize);
@@ -487,11 +490,11 @@ const fn classify(wire_len: u32) -> usize {
     class
 }
 
-/// Pairs of addresses that are told apart, of each family.
+/// How many pairs of addresses are counted separately, for each IP version.
 pub const PAIRS_MAX: usize = 65_536;
-/// Upper ends of the classes of sizes, without check sequence: those of RFC 2819 less 4.
+/// The largest size of each class, without check sequence: the classes of RFC 2819, less 4 bytes.
 const SIZES: [u32; 8] = [60, 123, 251, 507, 1019, 1514, 9014, u32::MAX];
-/// Of sizes of Ethernet, which are looked up.
+/// The classes of all Ethernet sizes, for looking up.
 static SIZE_CLASSES: [u8; 2048] = {
     let mut classes = [0; 2048];
     let mut len = 0;
@@ -501,15 +504,15 @@ static SIZE_CLASSES: [u8; 2048] = {
     }
     classes
 };
-/// Pairs that are found without a search: 1 KiB.
+/// How many pairs are found without a search; they take 1 KiB.
 const LATELY_LEN: usize = 256;
 const TYPES_MAX: usize = 256;
-/// A reserved type, for those beyond.
+/// A reserved type, which stands for all further types.
 const OTHER_TYPES: u16 = 0xFFFF;
-/// The first length of a step, and how many there are at most.
+/// The first length of a step; below, the most steps.
 const STEP_NS: u64 = 1_000_000;
 const STEPS_MAX: u64 = 4096;
-/// The odd number next to 2^64 divided by the golden ratio.
+/// 2^64 divided by the golden ratio, rounded to an odd number.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[cfg(test)]
@@ -559,7 +562,7 @@ mod tests {
             ("198.18.0.1".into(), "198.18.0.2".into())
         );
         assert_eq!((summary.pairs, count.packets), (1, 500));
-        // Five seconds in steps of milliseconds are too many: they grew.
+        // Five seconds make too many steps of 1 ms, so the steps became longer.
         assert_eq!(summary.step, Duration::from_millis(2));
     }
 

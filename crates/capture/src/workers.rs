@@ -1,10 +1,10 @@
-//! Several sessions at once, each with a thread of its own, which share an interface's packets.
+//! Runs several sessions at once, each on its own thread; they share an interface's packets.
 //!
 //! ```text
 //! interface --by flow--> ring 0 -> session 0 -> sink 0     one account:
 //!                   \--> ring 1 -> session 1 -> sink 1     the sum
 //! ```
-//! When one of them ends, so do the others.
+//! When one session ends, the others end too.
 
 use std::{
     sync::{
@@ -17,26 +17,26 @@ use std::{
 
 use crate::{Account, CaptureError, Ended, Session, generated::SequenceCheck};
 
-/// Sessions that run together; a single one runs as it would without this.
+/// Sessions that run together. A single session runs as it would alone.
 #[derive(Debug)]
 pub struct Workers {
     sessions: Vec<Session>,
 }
 
 impl Workers {
-    /// Over sessions that have not begun, at least one.
+    /// Takes sessions that have not begun, at least one.
     #[must_use]
     pub fn new(sessions: Vec<Session>) -> Self {
         assert!(!sessions.is_empty(), "nobody to do the work");
         Self { sessions }
     }
 
-    /// As [`Session::run`]; the accounts that are shown are sums.
+    /// Like [`Session::run`]; the accounts passed to `tick` are sums over all sessions.
     ///
     /// # Errors
-    /// The first of any session.
+    /// The first error of any session.
     ///
-    /// **Panics**: when a session does.
+    /// **Panics**: when a session panics.
     pub fn run(
         &mut self,
         is_stopped: &dyn Fn() -> bool,
@@ -46,7 +46,7 @@ impl Workers {
             return alone.run(is_stopped, tick);
         }
         let is_over = AtomicBool::new(false);
-        // What each has said last, and whether it is new.
+        // The newest account of each session, until the sum has used it.
         let said: Vec<_> = self.sessions.iter().map(|_| Mutex::new(None)).collect();
         thread::scope(|scope| {
             let is_over = &is_over;
@@ -65,13 +65,13 @@ impl Workers {
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             let ended: Vec<Ended> = ended.collect::<Result<_, _>>()?;
-            // The worker that stopped the others knows the reason better than they do.
+            // The reason of the worker that ended first counts; the others were only stopped.
             let first = ended.iter().find(|ended| **ended != Ended::Stopped);
             Ok(*first.unwrap_or(&Ended::Stopped))
         })
     }
 
-    /// The account of all together.
+    /// The sum of all sessions' accounts.
     #[must_use]
     pub fn account(&self) -> Account {
         let (first, others) = self.sessions.split_first().expect("at least one, by `new`");
@@ -79,30 +79,30 @@ impl Workers {
         others.iter().fold(first.account().clone(), sum)
     }
 
-    /// Of each, in order.
+    /// The account of each session, in order.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
         self.sessions.iter().map(Session::account)
     }
 
-    /// What came of generated frames, when that was asked for.
+    /// The counts of generated frames over all sessions, when the limits ask for them.
     #[must_use]
     pub fn sequence(&self) -> Option<SequenceCheck> {
         let checks = self.sessions.iter().filter_map(Session::sequence).cloned();
         checks.reduce(|sum, one| sum.plus(&one))
     }
 
-    /// How long they have run.
+    /// How long the sessions have run.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let elapsed = self.sessions.iter().map(Session::elapsed);
         elapsed.max().unwrap_or_default()
     }
 
-    /// What their user should know, each once.
+    /// Takes the remarks for the user; each remark comes once.
     pub fn take_remarks(&mut self) -> Vec<String> {
         let mut remarks: Vec<String> = Vec::new();
         for remark in self.sessions.iter_mut().flat_map(Session::take_remarks) {
-            // Each has seen that the interface went down.
+            // Each session leaves the same remark when the interface goes down.
             if !remarks.contains(&remark) {
                 remarks.push(remark);
             }
@@ -110,13 +110,13 @@ impl Workers {
         remarks
     }
 
-    /// Why a sink can keep nothing more.
+    /// Takes the error for which a sink can keep no more packets.
     pub fn take_failure(&mut self) -> Option<CaptureError> {
         self.sessions.iter_mut().find_map(Session::take_failure)
     }
 }
 
-/// What a session has said since it was asked last.
+/// The newest account of a session, until the sum has used it.
 type Said = Mutex<Option<Account>>;
 
 fn work(session: &mut Session, is_over: &AtomicBool, said: &Said) -> Result<Ended, CaptureError> {
@@ -126,7 +126,7 @@ fn work(session: &mut Session, is_over: &AtomicBool, said: &Said) -> Result<Ende
     })
 }
 
-/// The sum when all have said something new.
+/// The sum, when every session has a new account.
 fn sum_of(said: &[Said]) -> Option<Account> {
     let mut held: Vec<_> = said
         .iter()
@@ -139,5 +139,5 @@ fn sum_of(said: &[Said]) -> Option<Account> {
     accounts.reduce(|sum, one| sum.plus(&one))
 }
 
-/// A session looks as often whether it is to stop.
+/// How often a session checks whether it must stop.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);

@@ -1,6 +1,9 @@
 //! What a command will do: flags and configuration file brought together, defaults filled in, and
 //! everything that concerns more than one of them checked. Nothing has been opened yet.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 mod capture;
 pub(crate) use capture::{CapturePlan, ReplayPlan, StatsPlan, StatsSweepPlan};
 
@@ -32,3 +35,11 @@ pub(crate) use udp::{UdpPlotPlan, UdpRunPlan, UdpServePlan};
 
 #[cfg(test)]
 mod tests;
+
+/// What `--dry-run` shows instead of the work, as a JSON document.
+pub(crate) trait Plan: Serialize + JsonSchema {
+    /// Name of the document's schema.
+    const SCHEMA: &'static str;
+    /// Grows with every change that an old reader would misread.
+    const VERSION: u32 = 1;
+}

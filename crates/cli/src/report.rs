@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{args::OutputArgs, failure::Failure, log};
+use crate::{args::OutputArgs, failure::Failure, log, plan::Plan};
 
 mod capture;
 pub(crate) use capture::{CaptureReport, ReplayReport, last_second};
@@ -67,6 +67,9 @@ pub(crate) use transfer::{FileListing, RecvReport, SendReport, ServeReport, SumR
 mod udp;
 pub(crate) use udp::{UdpReport, UdpServeReport};
 
+#[cfg(test)]
+mod tests;
+
 /// Where and how a command speaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
@@ -97,14 +100,9 @@ impl Output {
     }
 
     /// For `--dry-run`: prints the plan; true when that is all there is to do.
-    pub(crate) fn shows_only(&self, command: &str, plan: &impl Serialize) -> Result<bool, Failure> {
+    pub(crate) fn shows_only<P: Plan>(&self, plan: &P) -> Result<bool, Failure> {
         if self.is_dry_run {
-            json::write(
-                &mut io::stdout().lock(),
-                &format!("towline.plan.{command}"),
-                1,
-                plan,
-            )?;
+            json::write(&mut io::stdout().lock(), P::SCHEMA, P::VERSION, plan)?;
         }
         Ok(self.is_dry_run)
     }

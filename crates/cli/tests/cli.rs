@@ -115,6 +115,53 @@ fn errors_say_what_to_do() {
     insta::assert_snapshot!("errors", texts.join("\n"));
 }
 
+/// Results that are kept with the documentation are told the same everywhere.
+#[test]
+fn reports_of_kept_results() {
+    let trips = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/bench/raw/rtt-rates.rtt"
+    );
+    let sweep = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/bench/raw/udp-sizes.json"
+    );
+    let place = env::temp_dir().join(format!("towline-kept-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("four.pcap"), four_packets()).unwrap();
+    let texts = [
+        (["rtt", "plot", trips], "report-rtt"),
+        (["udp", "plot", sweep], "report-udp"),
+        (["stats", "pcap:four.pcap", "--filter=udp"], "report-stats"),
+    ];
+    for (args, name) in texts {
+        let output = towline(&args).current_dir(&place).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        insta::assert_snapshot!(name, text(&output.stdout));
+    }
+    fs::remove_dir_all(place).unwrap();
+}
+
+/// A file of four UDP datagrams, a millisecond apart, of 10.0.0.1 and 10.0.0.2.
+fn four_packets() -> Vec<u8> {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    file.extend([0_u32, 0, 65_535, 1].map(u32::to_le_bytes).concat());
+    for nth in 0..4_u8 {
+        let payload = [0x55; 58];
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        frame.extend([0x45, 0, 0, 86, 0, nth, 0x40, 0, 64, 17, 0, 0]);
+        frame.extend([10, 0, 0, 1 + nth % 2, 10, 0, 0, 2 - nth % 2]);
+        frame.extend([0x1d, 0x4c, 0x1d, 0x4c, 0, 66, 0, 0]);
+        frame.extend(payload);
+        let len = u32::try_from(frame.len()).expect("a short frame");
+        let stamp = [1_700_000_000, u32::from(nth) * 1_000, len, len];
+        file.extend(stamp.map(u32::to_le_bytes).concat());
+        file.extend(frame);
+    }
+    file
+}
+
 #[test]
 fn a_dry_run_shows_the_plan_with_every_default() {
     let args = [
@@ -210,6 +257,55 @@ fn a_load_whose_receiver_was_killed_says_so() {
         "{document:#}"
     );
     assert_eq!(output.status.code(), Some(1), "{document:#}");
+}
+
+/// The kernel sends nothing from an address of this host alone to one that is elsewhere.
+#[test]
+fn what_the_kernel_refuses_whole_was_not_sent() {
+    let group = [
+        "-g",
+        "8.8.8.8:17511",
+        "--iface",
+        "lo",
+        "--timeout",
+        "2s",
+        "--json",
+    ];
+    for words in [&["pub", "hello"][..], &["load", "send", "--count", "3"]] {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = run(&[words, &group].concat());
+        let document: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
+        assert_eq!(status.code(), Some(1), "{document:#}{}", text(&stderr));
+        assert_eq!(document["is_confirmed"], false, "{document:#}");
+        let failure = document["failure"].as_str().unwrap();
+        let parts = [
+            "cannot send to 8.8.8.8:17511",
+            "(os error ",
+            "`ip route get`",
+        ];
+        assert!(parts.iter().all(|part| failure.contains(part)), "{failure}");
+    }
+}
+
+#[test]
+fn nobody_confirms_what_nobody_receives() {
+    let group = ["-g", "239.192.77.43:17543", "--iface", "lo", "--json"];
+    for words in [&["pub", "hello"][..], &["load", "send", "--count", "3"]] {
+        let Output { status, stdout, .. } = run(&[words, &group].concat());
+        let document: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
+        assert_eq!(status.code(), Some(0), "{document:#}");
+        assert_eq!(
+            (
+                &document["is_confirmed"],
+                &document["receivers"],
+                &document["failure"]
+            ),
+            (&false.into(), &0.into(), &serde_json::Value::Null),
+        );
+    }
 }
 
 #[test]

@@ -5,12 +5,15 @@
 use std::{
     env, fs,
     io::{Read as _, Write as _},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
+
+mod kit;
+use kit::Killed;
 
 mod schema_kit;
 use schema_kit::{check_schema, json};
@@ -25,21 +28,11 @@ fn towline(line: &str) -> Command {
     command
 }
 
-/// A command at work, which ends with the test, however that ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.kill().unwrap_or_default();
-        self.0.wait().map(drop).unwrap_or_default();
-    }
+fn start(line: &str) -> Killed {
+    Killed(towline(line).spawn().unwrap())
 }
 
-fn start(line: &str) -> Running {
-    Running(towline(line).spawn().unwrap())
-}
-
-fn printed(mut running: Running) -> String {
+fn printed(mut running: Killed) -> String {
     let mut text = String::new();
     let output = running.0.stdout.as_mut().unwrap();
     output.read_to_string(&mut text).unwrap();
@@ -88,7 +81,7 @@ const KEPT: [&str; 8] = [
     "schema", "group", "role", "state", "kind", "text", "set", "unit",
 ];
 
-fn stop(running: &Running) {
+fn stop(running: &Killed) {
     let pid = running.0.id().to_string();
     assert!(Command::new("kill").arg(pid).status().unwrap().success());
 }
@@ -98,7 +91,7 @@ fn messages() {
     let group = "-g 239.192.77.30:17530 -i lo --json";
     let sub = start(&format!("sub {group} --once"));
     let mut publish = towline(&format!("pub {group} --receivers 1"));
-    let mut publish = Running(publish.stdin(Stdio::piped()).spawn().unwrap());
+    let mut publish = Killed(publish.stdin(Stdio::piped()).spawn().unwrap());
     publish
         .0
         .stdin
@@ -261,6 +254,43 @@ fn paths() {
     let facts = &json(&reach)["facts"];
     assert!(facts["lasted_s"].as_f64() > Some(0.9), "{reach}");
     check_schema(&reach);
+}
+
+/// Each plan with every default. Of the protocol's parameters, which have a reference of their own,
+/// the first stays.
+#[test]
+fn plans() {
+    let lines = [
+        "pub hello -g 239.192.77.43:17543 --receivers 2",
+        "sub -g 239.192.77.43 --timeout 1500ms",
+        "load send -g 239.192.77.43 --per-second 1000 --for 4s",
+        "load recv -g 239.192.77.43 --fail-on loss",
+        "recv incoming -g 239.192.77.43@lo --from 10.0.0.0/8",
+        "capture gen:size=64,count=200 -o pcapng:packets.pcapng",
+        "replay pcapng:packets.pcapng -o int:lo",
+        "stats pcapng:packets.pcapng",
+        "stats --sweep ring-size",
+        "rtt run 127.0.0.1 --rate 100",
+        "rtt reflect --listen 127.0.0.1:17534",
+        "rtt plot trips.rtt --to trips.svg",
+        "udp run 127.0.0.1 --size 100 --rate 100",
+        "udp serve --listen 127.0.0.1:17535",
+        "udp plot sweep.json --to sweep.svg",
+        "mtu 127.0.0.1",
+        "reach -g 239.192.77.43 --iface lo",
+        "clock 127.0.0.1",
+        "demo",
+    ];
+    for line in lines {
+        let (name, mut plan) = check_schema(&printed(start(&format!("{line} --dry-run"))));
+        let session = plan.get_mut("session");
+        let parameters = session.and_then(|session| session.get_mut("config"));
+        if let Some(parameters) = parameters.and_then(Value::as_object_mut) {
+            let (name, value) = parameters.iter().next().unwrap();
+            *parameters = [(name.clone(), value.clone())].into_iter().collect();
+        }
+        insta::assert_snapshot!(name, serde_json::to_string_pretty(&plan).unwrap());
+    }
 }
 
 /// Holds the lines of `--every` against their schema, and gives what they count together, and the

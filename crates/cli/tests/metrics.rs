@@ -3,22 +3,15 @@
 
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Write as _},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
+mod kit;
+use kit::Killed;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
-
-/// A process that ends with the test, however that ends.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().unwrap_or_default();
-        self.0.wait().map(drop).unwrap_or_default();
-    }
-}
 
 /// A load that answers Prometheus, and where.
 fn scraped_sender(group: &str) -> (Killed, String) {

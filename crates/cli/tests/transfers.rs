@@ -124,6 +124,27 @@ fn a_dry_run_lists_what_the_rules_leave() {
 }
 
 #[test]
+fn an_include_alone_leaves_nothing_out_and_says_so() {
+    let place = place("include");
+    let listed = |rules: &[&str]| {
+        let args = [&["send", "tree", "--dry-run"][..], rules].concat();
+        let output = run(&place, &args);
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (all, _) = listed(&[]);
+    let (listing, said) = listed(&["--include", "*.o"]);
+    assert_eq!(listing, all);
+    assert!(said.contains("add --exclude '*' behind it"), "{said}");
+    let (listing, said) = listed(&["--include", "*/", "--include", "x", "--exclude", "*"]);
+    assert!(
+        listing.contains("tree/build/x") && !listing.contains(".o"),
+        "{listing}"
+    );
+    assert!(!said.contains("--exclude"), "{said}");
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
 fn a_name_does_not_break_the_line_that_lists_it() {
     let place = place("names");
     fs::write(place.join("tree/new\nline"), "abc").unwrap();
@@ -337,7 +358,7 @@ fn the_sample_configuration_is_one_and_flags_go_before_it() {
     let own = own.to_str().unwrap();
     let shown = plan(&[own]);
     assert_eq!(shown["exec"], json!(["a", "b c"]));
-    assert_eq!(shown["timeout"]["secs"], 3);
+    assert_eq!(shown["timeout_s"], 3.0);
     let flags = [
         "y",
         "--exec",
@@ -355,8 +376,8 @@ fn the_sample_configuration_is_one_and_flags_go_before_it() {
         (&"y".into(), &json!(["z"]))
     );
     assert_eq!(
-        (&shown["timeout"]["secs"], &shown["allowed"]),
-        (&9.into(), &json!(["any"]))
+        (&shown["timeout_s"], &shown["allowed"]),
+        (&9.0.into(), &json!(["any"]))
     );
     assert_eq!(
         (&shown["is_serving"], &shown["existing"]),

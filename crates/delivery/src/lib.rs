@@ -1,7 +1,7 @@
 //! Objects (files) and reports over any transport, as pure state machines.
 //!
-//! Two pairs of machines, both speaking the control protocol of [`wire::object`] over control
-//! connections, and both ignorant of sockets, threads, disks and of PGM:
+//! There are two pairs of machines. Both speak the control protocol of [`wire::object`] over
+//! control connections, and neither knows sockets, threads, disks or PGM:
 //!
 //! ```text
 //!              sender                                     receiver
@@ -11,21 +11,22 @@
 //!              Content (bytes to send)                    Store (bytes to keep)
 //! ```
 //!
-//! [`Transfers`] has a transfer receiver for each sender whose manifest its owner wants, and
-//! decides which senders are asked, what is taken, and which sender continues it.
+//! [`Transfers`] has a transfer receiver for each sender whose manifest its owner wants. It decides
+//! which senders are asked, which offers are taken, and which sender continues a transfer.
 //!
-//! The contract is that of [`base`], from `handle_link` on.
+//! How to drive a machine is described in [`base`], from `handle_link` on.
 //!
 //! Invariants: everything kept for a peer is bounded by configuration and by what the peer has
-//! really sent, never by what it claims; a peer that breaks the protocol loses its connection and
-//! nobody else notices.
+//! really sent, never by what it claims; a peer that breaks the protocol loses its connection, and
+//! others are not affected.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod fabric;
 
 mod control;
-pub use control::{Key, LinkCommand};
+pub use control::LinkCommand;
+pub use protection::Key;
 
 mod content;
 pub use content::{Content, ContentError};

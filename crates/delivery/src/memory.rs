@@ -16,18 +16,21 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MemoryContent {
     bytes: Vec<u8>,
-    /// Reading the file that has this position, from it on, fails, as when it was cut short.
+    /// Reading fails from this position on, up to the end of its file, as if the file had been cut
+    /// short.
     pub fails_at: Option<u64>,
+    /// It does not fail before so many bytes were read.
+    pub fails_after_bytes: u64,
     withdrawn: BTreeSet<usize>,
     /// Bytes read so far.
     pub bytes_read: u64,
 }
 
 impl MemoryContent {
-    /// A manifest of `entries`, and content made from `seed` that no other offset repeats soon.
+    /// A manifest of `entries`, and content made from `seed` that does not repeat soon.
     ///
     /// # Errors
-    /// When the entries are no manifest.
+    /// When no manifest can be made of the entries.
     pub fn generate(
         entries: Vec<Entry>,
         identity: [u8; 16],
@@ -47,6 +50,7 @@ impl MemoryContent {
         Self {
             bytes,
             fails_at: None,
+            fails_after_bytes: 0,
             withdrawn: BTreeSet::new(),
             bytes_read: 0,
         }
@@ -73,8 +77,9 @@ impl Content for MemoryContent {
         for (index, _, range) in manifest.pieces(offset..end as u64) {
             let file = &manifest.files()[index];
             let mut fails_at = self.fails_at.iter();
+            let is_due = self.bytes_read >= self.fails_after_bytes;
             let fails = fails_at.any(|&at| (file.start..range.end).contains(&at));
-            if fails && !self.withdrawn.contains(&index) {
+            if fails && is_due && !self.withdrawn.contains(&index) {
                 return Err(changed().of_file(index));
             }
         }
@@ -102,52 +107,54 @@ pub struct MemoryStore {
     bytes: Vec<u8>,
     events: VecDeque<StoreEvent>,
     is_committed: bool,
-    /// Faults to show, for tests.
+    /// The faults that the store has, for tests.
     pub faults: StoreFaults,
-    /// What [`StoreEvent::Prepared`] says is there already, with its bytes: a resumed transfer.
+    /// Slabs that [`StoreEvent::Prepared`] says are there already, with their bytes, as in a
+    /// resumed transfer.
     pub resumed: BTreeMap<u64, Vec<u8>>,
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
-    /// The commit has not ended, of all but these files.
+    /// Set while a commit hangs: the files that the commit leaves out.
     hanging: Option<Vec<usize>>,
-    /// Behind for this many more polls.
+    /// For how many more polls the store is behind.
     behind_polls: u32,
 }
 
-/// What goes wrong in a [`MemoryStore`].
+/// The faults of a [`MemoryStore`].
 #[derive(Clone, Debug, Default)]
 pub struct StoreFaults {
-    /// `prepare` fails like this.
+    /// `prepare` fails with this code.
     pub prepare: Option<ErrorCode>,
     /// `prepare` takes this many polls, as on a disk that makes room slowly.
     pub prepare_polls: u32,
-    /// `commit` fails like this.
+    /// `commit` fails with this code.
     pub commit: Option<ErrorCode>,
-    /// After this many writes the queue is full, and behind until it was polled twice; 0 for never.
+    /// After every N writes the queue is full, and stays behind until it was polled twice; 0 for
+    /// never.
     pub full_every: u64,
-    /// True while enough waits to be written that the sender should pause.
+    /// True while so much waits to be written that the sender should pause.
     pub is_behind: bool,
-    /// `commit` does not end while this is set, as on a disk that hangs.
+    /// While this is set, `commit` does not end, as on a disk that hangs.
     pub commit_hangs: bool,
-    /// The number of seals that still come out wrong, as if the disk had turned a bit.
+    /// For this many more slabs the hash is wrong, as if the disk had turned a bit.
     pub seals_wrong: u64,
 }
 
 impl MemoryStore {
-    /// The content, once it is in place.
+    /// The content after the commit.
     #[must_use]
     pub fn committed(&self) -> Option<&[u8]> {
         self.is_committed.then_some(&self.bytes)
     }
 
-    /// What was written so far, zero where nothing was.
+    /// The bytes written so far, with zeros where nothing was written.
     #[must_use]
     pub fn staged(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The manifest it was given.
+    /// The manifest that the store was given.
     #[must_use]
     pub const fn manifest(&self) -> Option<&Arc<Manifest>> {
         self.manifest.as_ref()

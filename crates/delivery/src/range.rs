@@ -1,12 +1,13 @@
-//! Sets of byte ranges: what is held, missing, or to be sent.
+//! Sets of byte ranges, for bytes that are held, missing, or to be sent.
 //!
 //! ```text
 //!   0        10       20       30       40
 //!   |  [#####)        [########)   [####)      ranges: ascending, not empty, not touching
 //! ```
 //!
-//! Invariants: ranges ascend, none is empty, no two touch or overlap, `bytes` is their sum, and
-//! there are at most `ranges_max` of them, and one more for each [`RangeSet::remove_always`].
+//! Invariants: ranges ascend, none is empty, no two touch or overlap, `bytes` is the sum of their
+//! lengths, and there are at most `ranges_max` of them, plus one for each
+//! [`RangeSet::remove_always`].
 
 use std::ops::Range;
 
@@ -21,7 +22,8 @@ pub struct RangeSet {
     bytes: u64,
 }
 
-/// An insert or removal that would need more ranges than the set may have; nothing was changed.
+/// The error of an insert or a removal that needs more ranges than the set may have; the set is
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyRanges;
 
@@ -109,17 +111,17 @@ impl RangeSet {
         Ok(())
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     ///
     /// # Errors
-    /// When the set is full and the range lies inside one of its ranges: nothing was taken out.
+    /// When the set is full and the range lies inside one of its ranges; nothing was removed.
     pub fn remove(&mut self, range: Range<u64>) -> Result<(), TooManyRanges> {
         let is_full = self.ranges.len() >= self.ranges_max;
         self.take_out(range, is_full)
     }
 
-    /// Takes a range out even of a full set, which then has one range more than its bound: nothing
-    /// is inserted apart from the others until it has fewer again. For what must not stay.
+    /// Removes a range even from a full set, for bytes that must not stay. The set may then have
+    /// one range more than its bound, and takes no separate range until it has fewer again.
     pub fn remove_always(&mut self, range: Range<u64>) {
         let _is_out = self.take_out(range, false).is_ok();
     }
@@ -158,7 +160,7 @@ impl RangeSet {
         if range.is_empty() {
             return true;
         }
-        // Data mostly arrives behind everything that is there.
+        // Data usually arrives behind all ranges.
         match self.ranges.last() {
             None => return false,
             Some(last) if last.start <= range.start => return range.end <= last.end,
@@ -192,7 +194,7 @@ impl RangeSet {
     #[inline]
     pub fn missing_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         let Range { start, end } = range;
-        // Data mostly arrives behind everything that is there.
+        // Data usually arrives behind all ranges.
         let first = match self.ranges.last() {
             Some(last) if start < last.end => {
                 self.ranges.partition_point(|known| known.end <= start)
@@ -224,20 +226,20 @@ impl RangeSet {
         self.bytes
     }
 
-    /// True without any position.
+    /// True when the set has no position.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.bytes = 0;
     }
 
-    /// Builds a set of at most `ranges_max` ranges that covers all of `ranges`, which ascend: exact
-    /// when they are few enough, otherwise with the smallest power-of-two grain that fits.
+    /// Builds a set of at most `ranges_max` ranges that covers `ranges`, which must ascend. When
+    /// there are too many, their ends are rounded to the smallest power of two that suffices.
     #[must_use]
     pub fn covering(
         ranges: impl Iterator<Item = Range<u64>> + Clone,

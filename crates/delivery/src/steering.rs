@@ -1,39 +1,41 @@
-//! What a source tells of itself once a turn, and what its receivers' reports ask of it.
+//! What a source tells about itself once a turn, and what its receivers' reports want of it.
 
 use std::time::Duration;
 
-/// Where a source's packet stream stands.
+use base::Pace;
+
+/// The state of a source's packet stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// The last position that was sent. What waits does not count: no receiver is behind because of
-    /// data that the flow window holds back.
+    /// The last position that was sent. Waiting data does not count: data that the flow window
+    /// holds back puts no receiver behind.
     pub lead: u64,
-    /// Something waits for the rate limit.
+    /// Data waits for the rate limit.
     pub is_rate_limited: bool,
-    /// Something waits for room that the slowest receiver has not given.
+    /// Data waits for room that the slowest receiver has not given.
     pub is_held: bool,
-    /// Packets that a receiver may be behind before the source waits for it.
+    /// How many packets a receiver may be behind before the source waits for it.
     pub window: u64,
 }
 
 /// What the receivers of a source want of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// The rate to go at, in bytes a second, 0 for no limit; `None` when nobody sets it.
-    pub rate: Option<u64>,
-    /// How many there are, or are going to be: many spread what all of them do at once, one alone
-    /// asks for repairs without listening for others.
+    /// The pace that is wanted; `None` when nobody sets it.
+    pub pace: Option<Pace>,
+    /// How many receivers there are or are expected. Many receivers spread what they do at once; a
+    /// single one asks for repairs without listening for others.
     pub count: u32,
-    /// The number of the one who limits the session.
+    /// The number of the receiver that limits the session.
     pub limiting: Option<u32>,
-    /// The position from which on everything is to be kept; `None` when nothing is held back.
+    /// The position from which on everything must be kept; `None` when nothing must be kept.
     pub hold: Option<u64>,
-    /// The longest round trip to any of them, once one is known.
+    /// The longest of the receivers' round trips, once one is known.
     pub round_trip: Option<Duration>,
 }
 
-/// The receiver that the others wait for, of all with how far each is behind: half of the others
-/// are at least half as far ahead as the stream itself.
+/// The receiver that the others wait for; `behind` says for each receiver how far it is behind. It
+/// is the slowest one, if at least half of the receivers are less than half as far behind.
 ///
 /// ```text
 ///   slowest                          median          lead

@@ -20,8 +20,8 @@ pub trait Store {
     /// files. False when the queue is full: nothing was taken, the block counts as not received.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// True while enough waits to be written that the sender should pause; what is under way to
-    /// this end still finds room. Cheap; asked once a turn.
+    /// True when so much waits to be written that the sender should pause. There is still room for
+    /// what is under way. It is cheap, and asked once in each turn.
     fn is_behind(&self) -> bool {
         false
     }

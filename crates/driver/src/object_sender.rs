@@ -40,7 +40,7 @@ impl<C: Content> ObjectSender<C> {
         };
         opening::settle_transfer(&mut config, &sending.config);
         Self {
-            source: sending.source(Profile::Objects, now),
+            source: sending.source(Profile::Objects, config.key.is_some(), now),
             transfer: TransferSender::new(config, manifest, content, now),
             is_closing: false,
         }
@@ -93,9 +93,9 @@ impl<C: Content> ObjectSender<C> {
             if filled == 0 {
                 return;
             }
-            let last_sqn = burst.commit_first(filled);
+            let last_position = burst.commit_first(filled);
             self.transfer
-                .blocks_committed(now, &block, filled, last_sqn);
+                .blocks_committed(now, &block, filled, last_position);
         }
     }
 

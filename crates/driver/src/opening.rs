@@ -10,7 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 use base::{Instant, PathId};
 use delivery::{AudienceConfig, Policy, RateConfig, SlowPolicy};
 use pgm::{Config, Mode, Rate, Receiver, ReceiverSetup, Source, SourceSetup, fec::Combine};
-use wire::pgm::{Gsi, Mark, Profile, Tsi};
+use protection::{Key, PacketProtection};
+use wire::{
+    Sqn,
+    pgm::{Gsi, Mark, Profile, Tsi},
+};
 
 /// What distinguishes a session from all others. No host off the packets' path may be able to guess
 /// it.
@@ -79,9 +83,26 @@ pub struct Sending {
 }
 
 impl Sending {
+    /// What protects this end's packets with `key`; the same key goes to the endpoint, so that it
+    /// says so in its mark.
+    #[must_use]
+    pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
+        let Identity {
+            tsi,
+            session_id,
+            first_sqn,
+            ..
+        } = self.identity;
+        let first = Sqn(first_sqn);
+        key.map(|key| PacketProtection::source(key, tsi, session_id, self.own, first))
+    }
+
     /// Makes the PGM source, which marks its session with `profile`.
-    pub(crate) fn source(&self, profile: Profile, now: Instant) -> Source {
+    pub(crate) fn source(&self, profile: Profile, is_protected: bool, now: Instant) -> Source {
         let mut mark = Mark::new(profile, self.identity.session_id);
+        if is_protected {
+            mark = mark.protected();
+        }
         mark.control_port = self.control_port.unwrap_or(0);
         mark.upstream_port = self.upstream_port;
         let setup = SourceSetup {
@@ -113,19 +134,28 @@ pub struct Receiving {
     pub own: IpAddr,
     /// The seed of every random choice.
     pub seed: u64,
+    /// A random number that no other receiver has: it tells protected packets of receivers apart.
+    pub instance: u64,
     /// The function that recovers packets from parity.
     pub combine: Combine,
 }
 
 impl Receiving {
+    /// What protects this end's packets with `key`; the same key goes to the endpoint.
+    #[must_use]
+    pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
+        key.map(|key| PacketProtection::receiver(key, self.instance))
+    }
+
     /// Makes the PGM receiver.
-    pub(crate) fn receiver(&self, mode: Mode, now: Instant) -> Receiver {
+    pub(crate) fn receiver(&self, mode: Mode, is_protected: bool, now: Instant) -> Receiver {
         let setup = ReceiverSetup {
             mode,
             destination_port: self.destination_port,
             group: self.group,
             path: PathId(0),
             seed: self.seed,
+            is_protected,
             own_nla: self.own,
         };
         let mut receiver = Receiver::new(self.config, setup, now);

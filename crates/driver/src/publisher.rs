@@ -30,7 +30,7 @@ impl Publisher {
     #[must_use]
     pub fn open(sending: &Sending, mut audience: AudienceConfig, now: Instant) -> Self {
         opening::settle_audience(&mut audience, &sending.config);
-        let source = sending.source(Profile::Messages, now);
+        let source = sending.source(Profile::Messages, audience.key.is_some(), now);
         Self::new(source, Audience::new(audience))
     }
 
@@ -347,18 +347,18 @@ mod tests {
         say(&mut publisher, now, &Message::Hello(hello));
         publisher.drain(now, &mut ());
 
-        let sqn = publisher.offer(b"message").unwrap();
+        let position = publisher.offer(b"message").unwrap();
         send_all(&mut publisher, now);
         // The next turn begins with the answer, before anything is drained.
         let pos = Pos {
-            contiguous: sqn + 1,
-            lead: sqn,
+            contiguous: position + 1,
+            lead: position,
             ..Pos::default()
         };
         say(&mut publisher, now, &Message::Pos(pos));
 
         assert_eq!(publisher.audience().counters().reports_ahead, 0);
-        assert!(publisher.audience().has_confirmed(sqn + 1));
+        assert!(publisher.audience().has_confirmed(position + 1));
     }
 
     /// An expected receiver joins on `link` and says that it has everything below `contiguous`.
@@ -400,7 +400,7 @@ mod tests {
         let s = |n: u64| start + Duration::from_secs(n);
         let mut publisher = expecting(1, start);
         join(&mut publisher, start, LINK, Some(100));
-        let sqn = publisher.offer(b"message").unwrap();
+        let position = publisher.offer(b"message").unwrap();
         send_all(&mut publisher, start);
         publisher.close(start, s(60));
         publisher.handle_link(s(1), LINK, LinkEvent::Closed, &[]);
@@ -411,7 +411,7 @@ mod tests {
         }
         assert!(!publisher.is_confirmed(), "it lacks the message");
         assert_eq!(publisher.ended(), None);
-        join(&mut publisher, s(20), LinkId(2), Some(sqn + 1));
+        join(&mut publisher, s(20), LinkId(2), Some(position + 1));
         assert_eq!(publisher.audience().counters().refused, 0);
         assert!(publisher.is_confirmed());
     }
@@ -425,11 +425,11 @@ mod tests {
             ..Mark::new(Profile::Messages, SESSION)
         });
         let mut publisher = publisher_with(mark, start);
-        let sqn = publisher.offer(b"message").unwrap();
+        let position = publisher.offer(b"message").unwrap();
         send_all(&mut publisher, start);
         if let Some(asker) = asker {
             let body = Body::Nak(Nak {
-                sqn: Sqn::of(sqn),
+                sqn: Sqn::of(position),
                 source_nla: [10, 0, 0, 1].into(),
                 group_nla: [239, 1, 1, 1].into(),
             });
@@ -441,7 +441,7 @@ mod tests {
             assert_eq!(publisher.source().counters().naks, 1);
         }
         if reports {
-            join(&mut publisher, start, LINK, Some(sqn + 1));
+            join(&mut publisher, start, LINK, Some(position + 1));
         }
         publisher.close(start, start + Duration::from_secs(60));
         let mut now = start;

@@ -21,13 +21,13 @@ pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
 
 /// Makes `source` do what its receivers want.
 pub(crate) fn follow(source: &mut Source, wanted: &Steering) {
-    if let Some(rate) = wanted.rate
-        && rate != source.rate()
+    if let Some(pace) = wanted.pace
+        && pace != source.pace()
     {
-        source.set_rate(rate);
+        source.set_pace(pace);
     }
     let limiting = wanted.limiting.unwrap_or(Mark::NO_RECEIVER);
-    source.set_announced(source.rate(), wanted.count, limiting);
+    source.set_announced(source.pace(), wanted.count, limiting);
     source.set_hold(wanted.hold);
     if let Some(round_trip) = wanted.round_trip {
         source.set_round_trip(round_trip);

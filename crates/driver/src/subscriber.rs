@@ -102,6 +102,8 @@ pub struct Subscriber {
     seen_packets: u64,
     host_drops: u64,
     leaving: Leaving,
+    /// This end has a key.
+    is_protected: bool,
 }
 
 /// How a closed subscriber has left.
@@ -134,7 +136,10 @@ impl Subscriber {
         reporter: Option<ReporterConfig>,
         now: Instant,
     ) -> Self {
-        let receiver = receiving.receiver(mode, now);
+        let is_protected = reporter
+            .as_ref()
+            .is_some_and(|reporter| reporter.key.is_some());
+        let receiver = receiving.receiver(mode, is_protected, now);
         let reporter = reporter.filter(|_| !receiving.config.strict_pgm());
         Self {
             reporter: reporter.map(Reporter::new),
@@ -144,6 +149,7 @@ impl Subscriber {
             seen_packets: 0,
             host_drops: 0,
             leaving: Leaving::No,
+            is_protected,
         }
     }
 
@@ -223,6 +229,19 @@ impl Subscriber {
                     mark,
                     source,
                 } => {
+                    if mark.is_protected() && !self.is_protected {
+                        // A session that has brought data is not protected, whatever a forged SPM
+                        // says.
+                        let at = self.receiver.position(session);
+                        if at.is_none_or(|at| at.arrived.packets == 0) {
+                            sink.event(SessionEvent::Refused {
+                                session,
+                                reason: Refusal::KeyRequired,
+                            });
+                            self.receiver.forget(session);
+                        }
+                        continue;
+                    }
                     // Reports go only to a host that both sends the packets and takes the NAKs.
                     let nla = self.receiver.position(session).and_then(|at| at.path_nla);
                     if let Some(reporter) = self.reporter.as_mut().filter(|_| nla == Some(source)) {
@@ -269,7 +288,7 @@ impl Subscriber {
     }
 
     /// Acts on what senders said over their control connections.
-    fn pop_said<S: MessageSink + ?Sized>(&mut self, sink: &mut S) {
+    fn pop_said<S: MessageSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
         while let Some(event) = self.reporter.as_mut().and_then(Reporter::pop_event) {
             match event {
                 ReporterEvent::Dropped { session, code, .. } => {
@@ -278,16 +297,32 @@ impl Subscriber {
                     }
                 }
                 ReporterEvent::NameTaken { session } => {
+                    self.believe(now, session, sink);
                     sink.event(SessionEvent::NameTaken { session });
                 }
                 ReporterEvent::Refused {
-                    session, reason, ..
-                } => sink.event(SessionEvent::Refused { session, reason }),
+                    session,
+                    reason,
+                    is_proven,
+                    ..
+                } => {
+                    if is_proven {
+                        self.believe(now, session, sink);
+                    }
+                    sink.event(SessionEvent::Refused { session, reason });
+                }
                 // A sender that answers from the address of its packets is not forged.
-                ReporterEvent::Joined { session, .. } => self.receiver.vouch(session),
+                ReporterEvent::Joined { session, .. } => self.believe(now, session, sink),
                 ReporterEvent::Closed { session } => self.receiver.conclude(session),
             }
         }
+    }
+
+    /// A sender has answered on its connection: it is there now, and its packets are not old.
+    fn believe<S: MessageSink + ?Sized>(&mut self, now: Instant, session: u32, sink: &mut S) {
+        self.receiver.vouch(session);
+        // Who it is comes before what else is told of it.
+        self.pop_ready(now, sink);
     }
 
     fn end<S: MessageSink + ?Sized>(
@@ -358,7 +393,7 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
     }
 
     fn drain(&mut self, now: Instant, sink: &mut S) {
-        self.pop_said(sink);
+        self.pop_said(now, sink);
         self.pop_ready(now, sink);
         let seen = self.receiver.counters().seen_packets;
         let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;

@@ -1,7 +1,8 @@
 //! The loop itself. It fits on a screen and knows no protocol.
 
-use base::{Budget, Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch, RunLimit, Segments};
+use base::{Budget, Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch, Run, RunLimit};
 use delivery::LinkCommand;
+use protection::{OVERHEAD_MAX, PacketProtection};
 
 use crate::parameters::{LINK_COMMANDS_MAX, LINK_EVENTS_MAX, RUNS_MAX};
 use crate::{Endpoint, Handle};
@@ -35,6 +36,8 @@ pub struct Driver<I, E> {
     pub io: I,
     /// The state machines at this end.
     pub endpoint: E,
+    /// With it, packets leave and enter protected with a key.
+    protection: Option<PacketProtection>,
     batch: RecvBatch,
     link_data: Vec<u8>,
     counters: DriverCounters,
@@ -50,12 +53,37 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         Self {
             io,
             endpoint,
+            protection: None,
             batch,
             link_data: Vec::new(),
             counters,
             blocked: false,
             now,
         }
+    }
+
+    /// Protects the packets that leave, and takes in protected ones only.
+    #[must_use]
+    pub fn with_protection(mut self, protection: impl Into<Option<PacketProtection>>) -> Self {
+        self.protection = protection.into();
+        self
+    }
+
+    /// What protects the packets.
+    pub const fn protection(&self) -> Option<&PacketProtection> {
+        self.protection.as_ref()
+    }
+
+    /// Packets that the endpoint was given: all that arrived, except those that did not show the
+    /// key.
+    pub fn handed_on(&self) -> u64 {
+        let refused = self.protection.as_ref().map_or(0, |p| p.drops().total());
+        self.counters.datagrams - refused
+    }
+
+    /// What protects the packets, to take notices from.
+    pub const fn protection_mut(&mut self) -> Option<&mut PacketProtection> {
+        self.protection.as_mut()
     }
 
     /// Makes one turn: receive batch, handle, control connections, timers, drain, runs.
@@ -106,11 +134,18 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         }
         self.batch.clear();
         let buffers = self.io.recv(&mut self.batch)?;
-        for (datagram, bytes) in self.batch.datagrams() {
+        for (datagram, bytes) in self.batch.datagrams_mut() {
             self.counters.buffers += 1;
-            for tpdu in Segments::new(bytes, datagram.segment) {
+            for tpdu in datagram.split(bytes) {
                 self.counters.datagrams += 1;
-                self.endpoint.handle(now, &datagram.arrival, tpdu, sink);
+                let plain = match &mut self.protection {
+                    None => &*tpdu,
+                    Some(protection) => match protection.unprotect(&datagram.arrival, tpdu) {
+                        Ok(plain) => plain,
+                        Err(_counted) => continue,
+                    },
+                };
+                self.endpoint.handle(now, &datagram.arrival, plain, sink);
             }
         }
         Ok(buffers)
@@ -159,14 +194,25 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
 
     fn send_runs(&mut self, now: Instant) -> u32 {
         self.blocked = false;
-        let RunLimit { bytes, datagrams } = self.io.run_limit();
+        let RunLimit {
+            mut bytes,
+            mut datagrams,
+        } = self.io.run_limit();
+        if self.protection.is_some() {
+            // Protected, the run still fits; a small one holds fewer packets.
+            datagrams = datagrams.min(bytes / PROTECTED_BYTES_MIN).max(1);
+            bytes = bytes.saturating_sub(datagrams * OVERHEAD_MAX);
+        }
         for sent in 0..RUNS_MAX {
             let Some(run) = self.endpoint.poll_run(now, Budget { bytes, datagrams }) else {
                 return sent;
             };
             let whole = run.datagram_count();
             let begun = self.io.now();
-            let outcome = self.io.send(&run);
+            let outcome = match &mut self.protection {
+                None => self.io.send(&run),
+                Some(protection) => send_protected(protection, &run, &mut self.io),
+            };
             if let Outcome::Sent { datagrams } = outcome {
                 debug_assert!(
                     datagrams <= whole,
@@ -220,6 +266,18 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 }
 
+/// Sends a run, or as much of its front as can leave in one run.
+fn send_protected<I: Io>(protection: &mut PacketProtection, run: &Run<'_>, io: &mut I) -> Outcome {
+    match protection.protect(run) {
+        Some(protected) => io.send(&protected),
+        // The first packet, which was counted, is lost; those behind it leave with the next run.
+        None => Outcome::Sent { datagrams: 1 },
+    }
+}
+
+/// A run of fewer bytes for each of its packets is not worth its system call.
+const PROTECTED_BYTES_MIN: usize = 4 * OVERHEAD_MAX;
+
 /// What one turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -251,7 +309,7 @@ impl Turn {
 mod tests {
     use std::{collections::VecDeque, net::SocketAddr};
 
-    use base::{Arrival, LinkId, PathId, Run, Socket};
+    use base::{Arrival, LinkId, PathId, Socket};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Captured files of any bytes, and frames changed in any way.
+//! Capture files of arbitrary bytes, and frames changed in arbitrary ways.
 
 use std::{
     io::{Cursor, Write as _},
@@ -21,17 +21,18 @@ use wire::{
     trace_file::{Step, TraceDecoder},
 };
 
-/// Any frame, changed as its first bytes say: changing it again changes nothing, what was cut stays
-/// cut by as much, and the header's checksum is as right or wrong as it was.
+/// Changes any frame as the first bytes of the input say. Changing it again must change nothing, a
+/// cut frame must stay cut by the same number of bytes, and the header's checksum must stay as
+/// right or wrong as it was.
 ///
-/// **Panics**: when one of these does not hold.
+/// **Panics**: when one of these conditions fails.
 pub fn edits(data: &[u8]) {
     let Some((asked, frame)) = data.split_at_checked(ASKED_LEN) else {
         return;
     };
     let packet = Packet {
         data: frame,
-        // A byte that says it was cut by so much.
+        // This byte says how many bytes of the frame were cut off.
         wire_len: frame.len() as u32 + u32::from(asked[1]),
         stamp_ns: 7,
         interface: 0,
@@ -57,7 +58,8 @@ pub fn edits(data: &[u8]) {
     }
 }
 
-/// What the first bytes ask for; addresses are those of the frame, so that they are met.
+/// Reads the changes from the first bytes of the input. Addresses to replace are taken from the
+/// frame, so that it has them.
 fn edits_of(asked: &[u8], frame: &[u8]) -> Edits {
     let mac = |at: usize| asked[at..].first_chunk::<6>().copied();
     let mut edits = Edits {
@@ -91,7 +93,7 @@ fn edits_of(asked: &[u8], frame: &[u8]) -> Edits {
     edits
 }
 
-/// The sum over a whole IPv4 header, as its checksum takes it.
+/// The sum over a whole IPv4 header, as for its checksum.
 fn header_sum(frame: &[u8]) -> Option<u64> {
     let layers = Layers::parse(frame);
     let ip = layers.ip.filter(|ip| ip.version == 4)?;
@@ -99,10 +101,10 @@ fn header_sum(frame: &[u8]) -> Option<u64> {
     Some(checksum::sum(header) % 0xFFFF)
 }
 
-/// Any bytes as up to three files, which are merged: all of their packets come, each file's in its
-/// order, and always the earliest of those that are next.
+/// Merges any bytes as up to three files. All packets must come, those of each file in their order,
+/// and always the earliest of the next packets first.
 ///
-/// **Panics**: when one of these does not hold.
+/// **Panics**: when one of these conditions fails.
 pub fn merged(data: &[u8]) {
     let Some(([first, second], rest)) = data.split_first_chunk::<2>() else {
         return;
@@ -131,10 +133,10 @@ pub fn merged(data: &[u8]) {
     assert_eq!(merged.losses.lost_bytes, lost, "what is lost is said");
 }
 
-/// Any bytes as a compressed file, which is read to its end; and as a file that is the same when it
-/// was packed by gzip or zstd.
+/// Reads any bytes as a compressed file to its end. Then reads them as a file, which must have the
+/// same content when it is packed by gzip or zstd.
 ///
-/// **Panics**: when it is not.
+/// **Panics**: when the content differs.
 pub fn compressed(data: &[u8]) {
     if let Some((kind, rest)) = data.split_first() {
         let magic: &[u8] = match kind & 1 {
@@ -145,7 +147,7 @@ pub fn compressed(data: &[u8]) {
             Contents::read(&mut source);
         }
     }
-    // What is packed twice is not unpacked twice.
+    // A file that is packed twice is unpacked only once.
     if matches!(TraceDecoder::new().step(data).1, Step::Lost(_)) {
         return;
     }
@@ -163,13 +165,13 @@ pub fn compressed(data: &[u8]) {
     assert_eq!(Contents::read(&mut again), plain, "packed by zstd");
 }
 
-/// The source of these bytes, when they begin as a file does.
+/// A source that reads these bytes; `None` when they do not begin like a capture file.
 fn file(data: &[u8]) -> Option<FileSource> {
     let input = Cursor::new(data.to_vec());
     FileSource::new(Path::new("fuzzed"), Box::new(input)).ok()
 }
 
-/// All that a source gave.
+/// Everything that a source gave.
 #[derive(Debug, PartialEq, Eq)]
 struct Contents {
     packets: Vec<Seen>,
@@ -198,7 +200,7 @@ impl Contents {
                 bytes += 64 + packet.data.len();
                 ControlFlow::Continue(())
             });
-            // A few packed bytes may be a great many.
+            // A few packed bytes may unpack to very many.
             if progress.expect("memory is readable") == Progress::End || bytes > BYTES_MAX {
                 break;
             }
@@ -211,8 +213,9 @@ impl Contents {
     }
 }
 
-/// Bytes in front of a frame that say how it is to be changed.
+/// How many bytes before a frame say how to change it.
 const ASKED_LEN: usize = 20;
-/// Of an Ethernet header. In less, a tag that was put in is not told from the addresses.
+/// Bytes of an Ethernet header. In a shorter frame an inserted tag looks like part of the
+/// addresses.
 const HEADER_LEN: usize = 14;
 const BYTES_MAX: usize = 8 << 20;

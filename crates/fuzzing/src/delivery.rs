@@ -1,7 +1,7 @@
-//! The machines that deliver, each fed by a peer that says anything.
+//! The state machines of `delivery`, each with a peer that sends arbitrary messages.
 //!
-//! Each body drives a real machine with operations read from the input: bytes of a control
-//! connection in pieces, blocks, time. They panic when an invariant of the machine does not hold.
+//! Each body drives a real machine with operations read from the input: pieces of a control
+//! connection, blocks, time. It panics when an invariant of the machine does not hold.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -23,9 +23,10 @@ use wire::{
 
 const SESSION: u64 = 7;
 
-/// A manifest: what is accepted holds no path that leaves the tree, and reads back the same.
+/// Reads any bytes as a manifest. An accepted manifest must have no path that leaves the tree, and
+/// must read back the same when it is written.
 ///
-/// **Panics**: when that does not hold.
+/// **Panics**: when one of these conditions fails.
 pub fn manifest(data: &[u8]) {
     let limits = ManifestLimits {
         slabs_max: 1 << 16,
@@ -49,9 +50,9 @@ pub fn manifest(data: &[u8]) {
     assert_eq!(Manifest::id_of(data), manifest.id());
 }
 
-/// An audience whose receivers say anything.
+/// Drives an audience whose receivers send arbitrary messages.
 ///
-/// **Panics**: when a hold is beyond what was sent, or anything inside breaks.
+/// **Panics**: when a hold is beyond the last packet sent, or when an invariant breaks.
 pub fn audience(data: &[u8]) {
     let mut audience = Audience::new(AudienceConfig::new(SESSION));
     let lead = (1 << 32) - 5;
@@ -71,16 +72,16 @@ pub fn audience(data: &[u8]) {
     }
 }
 
-/// A transfer sender whose receivers say anything.
+/// Drives a transfer sender whose receivers send arbitrary messages.
 ///
-/// **Panics**: when it calls a transfer proven, or anything inside breaks.
+/// **Panics**: when the sender calls a transfer proven, or when an invariant breaks.
 pub fn sender(data: &[u8]) {
     let keyless = TransferSenderConfig::new(SESSION, 1);
     let outcome = sender_with(keyless, data);
-    // The proof is a hash of random content: nobody can have guessed it.
+    // The proof is a hash of random content, which the input cannot have guessed.
     assert!(!outcome.is_proven());
     let mut keyed = TransferSenderConfig::new(SESSION, 1);
-    keyed.key = Some(Key::derive(b"nobody has it"));
+    keyed.key = Some(Key::derive(b"nobody has it", protection::portable));
     let outcome = sender_with(keyed, data);
     assert!(
         outcome.receivers.is_empty(),
@@ -117,14 +118,14 @@ fn sender_with(config: TransferSenderConfig, data: &[u8]) -> TransferOutcome {
     sender.outcome()
 }
 
-/// A transfer receiver whose sender says anything, after a plausible beginning.
+/// Drives a transfer receiver whose sender sends arbitrary messages after a plausible beginning.
 ///
-/// **Panics**: when it calls content delivered that does not hash to its seals, or anything inside
-/// breaks.
+/// **Panics**: when the receiver calls content delivered that does not match its hashes, or when an
+/// invariant breaks.
 pub fn receiver(data: &[u8]) {
     receiver_with(TransferReceiverConfig::new("r", 1), data);
     let mut keyed = TransferReceiverConfig::new("r", 1);
-    keyed.key = Some(Key::derive(b"nobody has it"));
+    keyed.key = Some(Key::derive(b"nobody has it", protection::portable));
     let receiver = receiver_with(keyed, data);
     assert_eq!(
         receiver.manifest_id(),
@@ -155,7 +156,7 @@ fn receiver_with(config: TransferReceiverConfig, data: &[u8]) -> TransferReceive
                 receiver.handle_link(now, LINK, LinkEvent::Data, bytes);
             }
             Operation::Link(now, ..) => {
-                // Now and then the truth, so that the later steps are reached.
+                // The sender sometimes sends the true manifest, so that later steps are reached.
                 let header = BlockHeader::data(ObjectId::MANIFEST, 0).to_bytes();
                 receiver.handle_block(now, &[&header[..], manifest.bytes()].concat());
             }
@@ -180,10 +181,10 @@ fn receiver_with(config: TransferReceiverConfig, data: &[u8]) -> TransferReceive
     receiver
 }
 
-/// A reporter whose sender says anything, before and after a welcome.
+/// Drives a reporter whose sender sends arbitrary messages, before and after a welcome.
 ///
-/// **Panics**: when it reports without a welcome, dials a sender that has sent it away, or anything
-/// inside breaks.
+/// **Panics**: when it reports without a welcome, dials a sender that has sent it away, or when an
+/// invariant breaks.
 pub fn reporter(data: &[u8]) {
     let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
     let (session, source) = (0, IpAddr::from([10, 0, 0, 1]));
@@ -206,7 +207,7 @@ pub fn reporter(data: &[u8]) {
         }
         match operation {
             Operation::Link(_, _, LinkEvent::Accepted { .. }, _) => {
-                // Now and then the truth, so that the later steps are reached.
+                // The sender sometimes answers correctly, so that later steps are reached.
                 reporter.handle_link(now, link, LinkEvent::Data, &truth);
             }
             Operation::Link(_, _, event, bytes) => reporter.handle_link(now, link, event, bytes),
@@ -262,7 +263,7 @@ fn welcome(manifest: &Arc<Manifest>) -> Vec<u8> {
     bytes
 }
 
-/// What a command asked for.
+/// The kind of a command that a machine gave.
 enum Taken {
     Open(u32),
     Other,
@@ -277,8 +278,8 @@ fn taken(command: LinkCommand<'_>) -> Taken {
     }
 }
 
-/// Looks at a machine's commands and gives the key of a connection it asks for. A send is left in
-/// its queue, as to a peer that does not read.
+/// Looks at a machine's commands, and gives the key of the connection that it asks for. A send
+/// command stays in its queue, as with a peer that does not read.
 fn drain(mut poll: impl FnMut() -> Option<Taken>) -> Option<u32> {
     let mut asked = None;
     for _ in 0..8 {
@@ -309,7 +310,7 @@ impl Operation<'_> {
     }
 }
 
-/// Reads operations from bytes: a kind, a parameter, a length, and as many bytes.
+/// Reads operations from bytes: a kind, a parameter, a length, and then as many bytes.
 struct Operations<'a> {
     rest: &'a [u8],
     now: Instant,
@@ -333,7 +334,7 @@ impl<'a> Iterator for Operations<'a> {
         let link = LinkId(u32::from(parameter % 4));
         let peer = SocketAddr::from(([10, 0, 0, 9], 9));
         let (bytes, rest, now) = match kind % 8 {
-            // Only these carry bytes of their own.
+            // Only these operations have bytes of their own.
             3 | 4 | 7 => (&rest[..len], &rest[len..], self.now),
             6 => (
                 &[][..],

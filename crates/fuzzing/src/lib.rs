@@ -1,18 +1,19 @@
-//! What is done to parsers and state machines with bytes that nobody vouches for.
+//! The bodies of the fuzz targets: they drive parsers and state machines with arbitrary bytes.
 //!
-//! A body takes any bytes, as a file, a packet or a list of operations, and panics when something
-//! that must hold does not. The programs in `fuzz/` let a fuzzer look for such bytes; the tests
-//! here replay what it found (`fuzz/corpus`), and changes of it, without one. Bodies use the
-//! product's crates as anybody could, and no program that is shipped contains them.
+//! A body takes any bytes, as a file, a packet or a list of operations, and panics when an
+//! invariant fails. The programs in `fuzz/` let a fuzzer search for such bytes. The tests here need
+//! no fuzzer: they replay what it found (`fuzz/corpus`), and changed copies of it. Bodies use only
+//! the public functions of the product's crates, and no shipped program contains them.
 #![forbid(unsafe_code)]
 
 pub mod capture;
 pub mod delivery;
 pub mod measure;
 pub mod pgm;
+pub mod protection;
 pub mod wire;
 
-/// What panics when something that must hold does not hold for these bytes.
+/// A function that panics when these bytes make an invariant fail.
 pub type Body = fn(&[u8]);
 
 /// Each fuzz target by its name: the program in `fuzz/fuzz_targets` and the folder in
@@ -26,10 +27,12 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("delivery_receiver", delivery::receiver),
     ("delivery_reporter", delivery::reporter),
     ("delivery_sender", delivery::sender),
+    ("link_segments", wire::segments),
     ("object_block", wire::block),
     ("object_manifest", wire::manifest),
     ("object_stream", wire::stream),
     ("parity_ops", pgm::parity_ops),
+    ("protected_packets", protection::unprotect),
     ("receiver_ops", pgm::receiver_ops),
     ("rtt_message", measure::message),
     ("source_ops", pgm::source_ops),

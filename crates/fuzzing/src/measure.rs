@@ -2,11 +2,12 @@
 
 use measure::{CLOCK_BYTES, ClockWord, Probe, ProbeKind};
 
-/// Any bytes as a message of a measurement: nothing panics, an answer keeps the size of its
-/// question and is never answered, and a word that is read is written again as it came.
+/// Reads any bytes as a message of a measurement. An answer must be as long as its question and
+/// must not be answered itself, and a clock report that can be read must be the same when it is
+/// written again.
 ///
 /// # Panics
-/// When one of these does not hold.
+/// When one of these conditions fails.
 pub fn message(bytes: &[u8]) {
     let mut answer = bytes.to_vec();
     if let Some(asked) = Probe::answer(&mut answer) {
@@ -38,5 +39,5 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
-/// Times that a word may hold.
+/// Cuts arbitrary times down to times that a clock report may hold.
 const NS_MASK: u64 = (1 << 61) - 1;

@@ -1,5 +1,5 @@
-//! How accurate this host's clocks are: where time comes from, which daemon keeps it right, how
-//! wrong it may be, and whether one-way delays can be measured with it.
+//! How accurate this host's clocks are: where their time comes from, which daemon corrects them,
+//! how far they may be wrong, and whether they are good enough to measure one-way delays.
 
 use std::{fs, io, path::Path};
 
@@ -19,35 +19,35 @@ pub use keeper::{Keeper, KeeperState};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockReport {
-    /// What the kernel's clocks run on.
+    /// The hardware counter that the kernel's clocks use now, such as `tsc`.
     pub source: String,
-    /// What they could run on.
+    /// The hardware counters that they could use.
     pub sources: Vec<String>,
     /// PTP hardware clocks.
     pub ptp: Vec<PtpClock>,
-    /// Daemons that keep the wall clock, and their state.
+    /// Daemons that keep the wall clock right, and their state.
     pub keepers: Vec<Keeper>,
     /// A daemon says that the wall clock is synchronised.
     pub is_synchronised: bool,
-    /// The bound of its error that the daemon states, in nanoseconds.
+    /// The most by which the wall clock may be wrong, as the daemon states it, in nanoseconds.
     pub error_ns_max: u64,
     /// The daemon's estimate of the error, in nanoseconds.
     pub error_ns_estimated: u64,
-    /// What is still to be corrected, in nanoseconds.
+    /// The correction that the kernel has still to make, in nanoseconds.
     pub offset_ns: i64,
-    /// How fast the clock is made to run, in thousandths of a millionth.
+    /// How much faster the kernel makes the clock run, in thousandths of a millionth.
     pub frequency_ppb: i64,
     /// International atomic time minus UTC, in seconds; 0 when it was never set.
     pub tai_offset_s: i32,
-    /// A leap second is to come.
+    /// A leap second is announced.
     pub has_leap: bool,
-    /// Smallest step that two readings of the monotonic clock differ by, in nanoseconds.
+    /// The smallest difference between two readings of the monotonic clock, in nanoseconds.
     pub step_ns: u64,
-    /// What a reading costs, in nanoseconds.
+    /// How long one reading takes, in nanoseconds.
     pub reading_ns: u64,
-    /// Whether and how far one-way delays can be believed, in words.
+    /// Whether this clock is good enough to measure one-way delays, and how exactly, in words.
     pub one_way: String,
-    /// False when they cannot.
+    /// True when it is good enough.
     pub has_one_way: bool,
 }
 
@@ -55,16 +55,16 @@ pub struct ClockReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PtpClock {
-    /// Its device: `/dev/ptp0`.
+    /// The device file: `/dev/ptp0`.
     pub device: String,
-    /// What the driver calls it.
+    /// The driver's name for the clock.
     pub name: String,
-    /// The largest correction that it takes, in thousandths of a millionth.
+    /// The largest change of its rate that the clock takes, in thousandths of a millionth.
     pub adjustment_ppb_max: u64,
-    /// How far it is from the wall clock; none where this user may not read it, and `remark` says
-    /// so.
+    /// How far the clock is from the wall clock; none when it could not be read, and `remark` says
+    /// why.
     pub offset: Option<PtpOffset>,
-    /// Why there is no offset.
+    /// Why `offset` is missing.
     pub remark: Option<String>,
 }
 
@@ -72,14 +72,14 @@ pub struct PtpClock {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PtpOffset {
-    /// The adapter's clock less the wall clock, in nanoseconds.
+    /// The adapter's clock minus the wall clock, in nanoseconds.
     pub offset_ns: i64,
-    /// How far that may be wrong, in nanoseconds.
+    /// The most by which the offset may be wrong, in nanoseconds.
     pub error_ns_max: u64,
-    /// The same without the whole seconds that atomic time is ahead of UTC, where the adapter keeps
-    /// atomic time and the kernel knows these seconds.
+    /// The offset without the whole seconds by which atomic time is ahead of UTC; given when the
+    /// adapter keeps atomic time and the kernel knows these seconds.
     pub from_utc_ns: Option<i64>,
-    /// How the two were read: `precise`, `extended` or `basic`.
+    /// How the two clocks were read: `precise`, `extended` or `basic`.
     pub method: &'static str,
 }
 
@@ -114,15 +114,16 @@ pub fn clock() -> Result<ClockReport, Error> {
 }
 
 impl ClockReport {
-    /// Takes a later reading of the wall clock's state. The kernel's bound grows until the daemon
-    /// resets it, so bounds that are compared must be of one reading.
+    /// Replaces the wall clock's state with a later reading. The kernel's error bound grows until
+    /// the daemon resets it, so whoever compares bounds needs them from one reading.
     pub fn set_state(&mut self, state: ClockState) {
         (self.is_synchronised, self.error_ns_max) = (state.is_synchronised, state.error_ns_max);
         (self.has_one_way, self.one_way) = one_way(state.is_synchronised, state.error_ns_max);
     }
 }
 
-/// Whether one-way delays can be measured: each end contributes its own bound.
+/// Whether one-way delays can be measured with this clock, and the reason. The error of a delay is
+/// the sum of both ends' bounds.
 fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
     let bound_us = error_ns_max.div_ceil(1_000);
     if !is_synchronised {
@@ -175,7 +176,7 @@ fn ptp_clocks(home: &Path, tai_offset_s: i32) -> Vec<PtpClock> {
 fn ptp_offset(found: phc::PhcOffset, tai_offset_s: i32) -> PtpOffset {
     let tai_ns = i64::from(tai_offset_s) * 1_000_000_000;
     let from_utc_ns = found.offset_ns.saturating_sub(tai_ns);
-    // Within half a second of atomic time, the clock keeps atomic time and not UTC.
+    // A clock within half a second of atomic time keeps atomic time and not UTC.
     let is_tai = tai_offset_s > 0 && from_utc_ns.unsigned_abs() < 500_000_000;
     PtpOffset {
         offset_ns: found.offset_ns,
@@ -189,7 +190,7 @@ fn ptp_offset(found: phc::PhcOffset, tai_offset_s: i32) -> PtpOffset {
     }
 }
 
-/// The smallest step between readings, and what one costs.
+/// The smallest step between two readings, and how long one reading takes.
 fn resolution() -> (u64, u64) {
     let now = || sys::clock::monotonic().as_nanos();
     let (start, mut last, mut step) = (now(), now(), u64::MAX);

@@ -5,29 +5,29 @@ use std::{io, net::SocketAddr};
 use net::{InterfaceError, Remedy, SystemError};
 use sys::errno;
 
-/// Everything that a measurement can fail with. The text names the operation, the target, the cause
-/// and, where there is one, the remedy.
+/// Every way in which a measurement can fail. The text names the operation, the target, the cause
+/// and, where one is known, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The session that carries the measurement could not be opened or used.
     #[error("{0}")]
     Session(#[from] towline::Error),
-    /// No usable interface.
+    /// There is no usable interface.
     #[error("{0}")]
     Interface(#[from] InterfaceError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("{0}")]
     System(#[from] SystemError),
-    /// The caller did not want to wait any longer.
+    /// The caller stopped the measurement.
     #[error("interrupted")]
     Interrupted,
-    /// A measurement could not be made or kept.
+    /// A measurement could not be made or recorded.
     #[error("{0}")]
     Measurement(String),
 }
 
 impl Error {
-    /// What failed and why, without the remedy that its text has besides.
+    /// What failed and why: the text without its remedy.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {
@@ -38,7 +38,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it, where that is known.
+    /// What the user can do about it, where that is known.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         match self {

@@ -1,4 +1,4 @@
-//! Instruments for networks and hosts, each usable from a program as from the command line.
+//! Instruments for networks and hosts. Each can be used from a program and from the command line.
 //!
 //! | module | asks | answers |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | [`sweep`] | a lab of two hosts | what captures lose and cost by size |
 //! | [`demo`] | the shipped program | that files reach several receivers whole, under loss |
 //!
-//! What it does not do: move an application's messages and files. That is `towline`, which depends
-//! on none of this.
+//! The crate does not move an application's messages and files. `towline` does, and does not depend
+//! on this crate.
 #![forbid(unsafe_code)]
 
 pub mod clock;

@@ -5,7 +5,7 @@ pub use sender::{LoadSender, LoadSpec};
 
 pub use measure::{Delays, Percentiles, Schedule, ScheduleError, load::*};
 
-/// Nanoseconds of the wall clock since 1970, which stamps are of.
+/// The wall clock in nanoseconds since 1970; stamps hold this time.
 #[must_use]
 pub fn wall_ns() -> u64 {
     sys::clock::wall_nanos()

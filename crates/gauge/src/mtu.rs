@@ -1,18 +1,18 @@
-//! The largest packet that passes a path unfragmented, found by sending packets that must not be
-//! fragmented, and which ICMP messages were right about it.
+//! Finds the largest packet that passes a path unfragmented, by sending packets that must not be
+//! fragmented. Tells which ICMP messages were right about the path.
 //!
 //! ```text
 //!   probe(size) --> arrived   the reflector answers at this size, or the host that nobody listens
 //!               --> too big   a router says so (ICMP), and names an MTU: a claim, to be tested
 //!               --> silence   tried three times: dropped without a word
 //! ```
-//! What ICMP claims is never taken as the answer: the size it names must arrive, and one byte more
-//! must not. When a packet arrives that a router called too big, the router was wrong. It needs no
-//! privileges: Linux hands ICMP errors to the socket that caused them.
+//! An ICMP message is only a claim: the size it names must arrive, and one byte more must not. When
+//! a packet arrives that a router called too big, the router was wrong. No privileges are needed,
+//! as Linux hands ICMP errors to the socket that caused them.
 //!
-//! An answer that comes back in fragments proves the path there, not the path back: the reflector
-//! may fragment what its own path does not take. Then the largest answer that came whole is looked
-//! for, too.
+//! An answer that comes back in fragments proves the path there, but not the path back, because the
+//! reflector may fragment what its path does not take. In this case the search also finds the
+//! largest answer that comes back whole.
 
 use std::{
     io,
@@ -34,21 +34,23 @@ use crate::Error;
 mod group;
 pub use group::{GroupMtuReport, group_mtu};
 
-/// What a path's MTU is, and how it is known. Sizes are those of whole IP packets, in bytes.
+/// A path's MTU, and how it is known. Sizes are those of whole IP packets, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathMtuReport {
     /// The largest packet that arrived.
     pub path_mtu: u32,
     /// The MTU of the interface here.
     pub interface_mtu: u32,
-    /// The largest packet whose answer of the same size came back whole; less than `path_mtu` when
-    /// larger answers came in fragments. None without a reflector.
+    /// The largest packet whose answer of the same size came back whole. It is less than `path_mtu`
+    /// when larger answers came in fragments. None without a reflector.
     pub path_mtu_back: Option<u32>,
-    /// What confirmed arrivals.
+    /// Who confirmed that packets arrived.
     pub confirmation: Confirmation,
-    /// What routers claimed, without repetitions.
+    /// What routers claimed, each claim once.
     pub claims: Vec<Claim>,
-    /// What follows from all that.
+    /// Claims beyond those, however often each was made: 8 are listed.
+    pub unlisted_claims: u64,
+    /// The conclusion from all this.
     pub verdict: MtuVerdict,
     /// Largest UDP payload that is not fragmented.
     pub udp_payload_max: u32,
@@ -61,24 +63,24 @@ pub struct PathMtuReport {
 /// How an arrival is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back`] is what
-    /// the path back takes without fragments.
+    /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back`] is the
+    /// largest packet that the path back takes whole.
     Reflector,
-    /// The host answered that nothing listens on the port: the packet arrived, but of the path back
-    /// only small packets are proven.
+    /// The host answered that nothing listens on the port. So the packet arrived; of the path back
+    /// this proves only that small packets pass.
     PortUnreachable,
 }
 
-/// A router's word about the next hop.
+/// A router's claim about the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The router or host that sent it.
+    /// The router or host that sent the ICMP message.
     pub router: Option<IpAddr>,
-    /// The MTU it named.
+    /// The MTU that the message names.
     pub mtu: u32,
 }
 
-/// What is known of a path.
+/// What the search found out about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MtuVerdict {
     /// Everything that leaves here arrives.
@@ -89,25 +91,25 @@ pub enum MtuVerdict {
     BlackHole,
     /// A router names an MTU that is not the path's.
     FalseClaim,
-    /// The search was stopped: larger packets than the largest that arrived may arrive, too.
+    /// The search was stopped: packets larger than `path_mtu` may arrive, too.
     Unfinished,
 }
 
 impl Claim {
-    /// Whether larger packets than it names have arrived. A router may rightly name more than
-    /// `path_mtu` when the path is narrower behind it.
+    /// True when packets larger than the claim have arrived. A router may rightly name more than
+    /// `path_mtu`, when a later part of the path is narrower.
     #[must_use]
     pub const fn is_refuted(&self, path_mtu: u32) -> bool {
         self.mtu < path_mtu
     }
 }
 
-/// Finds the MTU of the path to `peer`: the port of a reflector, or one where nobody listens.
+/// Finds the MTU of the path to `peer`: a reflector, or a port on which nobody listens.
 ///
 /// # Errors
-/// When not even a small packet is answered, or the system refuses.
+/// When not even a small packet is answered, or when the system refuses.
 ///
-/// **Cost**: some 15 packets when a reflector answers; a second for each that is dropped.
+/// **Cost**: some 15 packets when a reflector answers; a second for each packet that is dropped.
 pub fn path_mtu(
     peer: SocketAddr,
     timeout: Duration,
@@ -117,15 +119,35 @@ pub fn path_mtu(
     search.run(is_stopped)
 }
 
+/// What routers claim, each claim once, as long as there is room.
+#[derive(Debug, Default)]
+struct Claims {
+    listed: Vec<Claim>,
+    unlisted: u64,
+}
+
+impl Claims {
+    fn add(&mut self, claim: Claim) {
+        if self.listed.contains(&claim) {
+            return;
+        }
+        if self.listed.len() < CLAIMS_MAX {
+            self.listed.push(claim);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+}
+
 /// A search under way.
 struct Search {
     socket: UdpSocket,
     peer: SocketAddr,
     timeout: Duration,
-    /// How long an answer is waited for after a router has said that the packet was too big.
+    /// How long to wait for an answer after a router said that the packet was too big.
     patience: Duration,
     interface_mtu: u32,
-    claims: Vec<Claim>,
+    claims: Claims,
     confirmation: Option<Confirmation>,
     /// The largest packet whose answer came back whole.
     whole_back: Option<u32>,
@@ -165,9 +187,10 @@ impl Search {
             peer,
             timeout,
             patience: PATIENCE_MIN.min(timeout),
-            // A packet's own length field bounds it where the interface (loopback) does not.
+            // The length field of an IP packet is the limit where the interface (loopback) allows
+            // more.
             interface_mtu: interface.mtu.min(PACKET_BYTES_MAX),
-            claims: Vec::new(),
+            claims: Claims::default(),
             confirmation: None,
             whole_back: None,
             pieces_back: None,
@@ -181,17 +204,19 @@ impl Search {
         if self.probe(good, is_stopped)? != Fate::Arrived {
             return Err(Error::Measurement(self.silence()));
         }
-        // The usual answers first: all of it, then what a router names, then halves.
+        // The likely sizes come first: the interface's MTU, then the size that a router names, then
+        // halves.
         let mut bad = self.interface_mtu + 1;
         let mut next = self.interface_mtu;
         while good + 1 < bad {
             match self.probe(next, is_stopped)? {
                 Fate::Arrived => good = next,
-                // Perhaps because the answer came after the wait for it had ended.
+                // When stopped, the search does not know: the answer may have come after the wait
+                // ended.
                 Fate::TooBig | Fate::Silent if is_stopped() => return Ok(self.unfinished(good)),
                 Fate::TooBig | Fate::Silent => bad = next,
             }
-            let claimed = self.claims.last().map(|claim| claim.mtu);
+            let claimed = self.claims.listed.last().map(|claim| claim.mtu);
             next = match claimed {
                 Some(mtu) if mtu > good && mtu < bad => mtu,
                 Some(mtu) if mtu == good => good + 1,
@@ -207,15 +232,15 @@ impl Search {
             self.drain();
             let left = end.since(sys::clock::monotonic());
             let _ready = datagram::wait_readable(self.socket.as_fd(), left);
-            // Reads what waits, such as doubled answers and errors: it would end the next wait at
-            // once.
+            // Messages that wait, such as doubled answers, would end the next wait at once: read
+            // them.
             while datagram::receive(self.socket.as_fd(), &mut [0; 1], false).is_ok() {}
         }
         Ok(self.report(good))
     }
 
-    /// Searches by halves between the largest answer that came whole and the smallest in fragments;
-    /// false when it was stopped.
+    /// Searches by halves between the largest answer that came whole and the smallest that came in
+    /// fragments; false when the caller stopped it.
     fn search_back(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<bool, Error> {
         let (Some(mut whole), Some(mut pieces)) = (self.whole_back, self.pieces_back) else {
             return Ok(true);
@@ -235,7 +260,7 @@ impl Search {
         Ok(true)
     }
 
-    /// Notes how an answer came back to a packet of `size` bytes.
+    /// Notes whether the answer to a packet of `size` bytes came whole or in pieces.
     fn note_back(&mut self, size: u32, is_in_pieces: bool) {
         if is_in_pieces {
             self.pieces_back = Some(self.pieces_back.map_or(size, |it| it.min(size)));
@@ -252,14 +277,15 @@ impl Search {
     }
 
     fn report(&self, path_mtu: u32) -> PathMtuReport {
+        let claims = &self.claims.listed;
         let is_true = |claim: &Claim| claim.mtu == path_mtu;
-        let verdict = if self.claims.iter().any(|it| it.is_refuted(path_mtu)) {
+        let verdict = if claims.iter().any(|it| it.is_refuted(path_mtu)) {
             MtuVerdict::FalseClaim
-        } else if path_mtu >= self.interface_mtu && self.claims.is_empty() {
+        } else if path_mtu >= self.interface_mtu && claims.is_empty() {
             MtuVerdict::Clear
-        } else if self.claims.is_empty() {
+        } else if claims.is_empty() {
             MtuVerdict::BlackHole
-        } else if self.claims.iter().any(is_true) {
+        } else if claims.iter().any(is_true) {
             MtuVerdict::Told
         } else {
             MtuVerdict::FalseClaim
@@ -270,7 +296,8 @@ impl Search {
             interface_mtu: self.interface_mtu,
             path_mtu_back: self.whole_back,
             confirmation: self.confirmation.unwrap_or(Confirmation::Reflector),
-            claims: self.claims.clone(),
+            claims: claims.clone(),
+            unlisted_claims: self.claims.unlisted,
             verdict,
             udp_payload_max,
             pgm_payload_max: udp_payload_max.saturating_sub(PGM_HEADERS),
@@ -278,7 +305,8 @@ impl Search {
         }
     }
 
-    /// Sends a packet of `size` bytes until its fate is known or the caller stops it.
+    /// Sends a packet of `size` bytes, up to three times, until its fate is known or the caller
+    /// stops it.
     fn probe(&mut self, size: u32, is_stopped: &dyn Fn() -> bool) -> Result<Fate, Error> {
         let len = size.saturating_sub(self.headers()) as usize;
         let mut message = vec![0; len.max(PROBE_BYTES_MIN)];
@@ -299,13 +327,13 @@ impl Search {
                     if size > self.interface_mtu {
                         return Ok(Fate::TooBig);
                     }
-                    // An error of an earlier packet; this one has not been sent.
+                    // The error is that of an earlier packet; this packet has not been sent.
                     fate = Fate::TooBig;
                     continue;
                 }
-                // Our own link dropped it, as a veth pair does whose far end takes less.
+                // Our own link dropped the packet, as a veth pair does when its far end takes less.
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
-                // An error of an earlier packet; this one has not been sent.
+                // The error is that of an earlier packet; this packet has not been sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => {
                     let error = SystemError::system("probe the path to", self.peer, &error);
@@ -329,7 +357,7 @@ impl Search {
             match self.drain() {
                 Some(Fate::TooBig) if fate == Fate::Silent => {
                     fate = Fate::TooBig;
-                    // No proof yet: an answer may be on its way.
+                    // A router's word is no proof: an answer may be on its way.
                     end = end.min(sys::clock::monotonic() + self.patience);
                 }
                 Some(Fate::Arrived) => return self.arrived(began),
@@ -352,26 +380,27 @@ impl Search {
                     continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The report that goes with it is in the error queue.
+                // The error queue has the report that belongs to this error.
                 Err(_) => continue,
             }
             let left = end.since(sys::clock::monotonic());
             if left.is_zero() {
                 return fate;
             }
-            // An error ends the wait; the next round reads it.
+            // An error ends the wait, and the next round reads it.
             let _ready = datagram::wait_readable(self.socket.as_fd(), left);
         }
     }
 
-    /// Learns how long an answer may take after a router's word.
+    /// Sets how long to wait for answers after a router's word, from the time that this answer
+    /// took.
     fn arrived(&mut self, sent: Instant) -> Fate {
         let took = sys::clock::monotonic().since(sent);
         self.patience = self.patience.max(took * 3).min(self.timeout);
         Fate::Arrived
     }
 
-    /// Reads the error queue: keeps the claims, and returns the last message about the packet.
+    /// Reads the error queue, keeps the claims, and returns the last message about the packet.
     fn drain(&mut self) -> Option<Fate> {
         let mut fate = None;
         while let Ok(Some(report)) = receive_report(self.socket.as_fd()) {
@@ -390,9 +419,7 @@ impl Search {
                     router: offender,
                     mtu: info,
                 };
-                if !self.claims.contains(&claim) && self.claims.len() < CLAIMS_MAX {
-                    self.claims.push(claim);
-                }
+                self.claims.add(claim);
                 fate = Some(Fate::TooBig);
             } else if code == errno::ECONNREFUSED {
                 self.confirmation = Some(Confirmation::PortUnreachable);
@@ -418,10 +445,29 @@ impl Search {
 const TRIES: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_millis(50);
 const CLAIMS_MAX: usize = 8;
-/// Probes carry no secret; the token only separates their answers from strangers.
+/// Distinguishes answers from strangers' messages. It is fixed, as probes carry no secret.
 const TOKEN: u64 = 0x6d74_7520_7072_6f62;
 const UDP_HEADER: u32 = 8;
-/// PGM's common header and that of its data packets.
+/// PGM's common header and its data header.
 const PGM_HEADERS: u32 = 24;
 /// The largest length of an IPv4 packet.
 const PACKET_BYTES_MAX: u32 = 65_535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_finds_no_room_is_counted() {
+        let claim = |mtu| Claim {
+            router: Some([10, 0, 0, 1].into()),
+            mtu,
+        };
+        let mut claims = Claims::default();
+        for mtu in [1_400, 1_400].into_iter().chain(1_401..1_410) {
+            claims.add(claim(mtu));
+        }
+        assert_eq!((claims.listed.len(), claims.unlisted), (8, 2));
+        assert_eq!(claims.listed.last(), Some(&claim(1_407)));
+    }
+}

@@ -1,13 +1,13 @@
-//! Measures the loss and cost of captures by the size of their memory or of the packets: one system
-//! call a packet (`int:`), the ring of blocks (`ring:`) and the ring of slots (`ring2:`), by turns,
-//! on a virtual cable between two hosts of a lab.
+//! Measures how much captures lose and cost, by the size of their memory or of the packets. Three
+//! sources take turns on a virtual cable between two hosts of a lab: one system call for each
+//! packet (`int:`), the ring of blocks (`ring:`) and the ring of slots (`ring2:`).
 //!
 //! ```text
 //! host 0: gen: --ring--> cable --> host 1: int: | ring: | ring2: -> null:
 //!         |<- not measured ->|<- processor time of the machine ->|<- not measured ->|
 //! ```
-//! The cost of the source without a capture is subtracted. Losses are those of the account, and of
-//! the numbers that generated frames carry.
+//! The cost of sending without a capture is subtracted. Losses are known from the capture's account
+//! and from the numbers in the generated frames.
 
 use std::{
     io::{self, Write},
@@ -35,9 +35,10 @@ use crate::Error;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepBy {
-    /// The memory that is shared with the kernel, with packets of 64 to 1518 bytes on the wire.
+    /// The size of the memory that a capture shares with the kernel; packets have 64 to 1518 bytes
+    /// on the wire.
     RingSize,
-    /// The packets, each of its size.
+    /// The size of the packets, which is the same for all packets of a run.
     PacketSize,
 }
 
@@ -47,39 +48,40 @@ pub enum SweepBy {
 pub struct CaptureSweep {
     /// What changes.
     pub by: SweepBy,
-    /// Packets a second that are sent, in bursts of a few milliseconds.
+    /// Packets a second, sent in bursts of 1.7 ms.
     pub packets_per_s: u64,
     /// How long each run is; its first and last fifth are not measured.
     pub time: Duration,
-    /// Bytes of memory where the packets change.
+    /// Bytes of memory, when the packets change.
     pub ring_bytes: usize,
 }
 
-/// One way to capture, at one size.
+/// The result of one capture source at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepRow {
     /// `int`, `ring` or `ring2`.
     pub source: &'static str,
-    /// Bytes of memory, or of a packet without check sequence.
+    /// Bytes of memory, or of a packet without its check sequence.
     pub size: usize,
-    /// Packets that left.
+    /// Packets that were sent.
     pub sent: u64,
-    /// Of these, packets that were captured.
+    /// How many of them were captured.
     pub captured: u64,
-    /// Packets for which there was no room, as the kernel says.
+    /// Packets that the kernel dropped because the ring was full.
     pub lost_ring: u64,
-    /// 0 when the account closes.
+    /// What the account cannot explain, in packets: 0 when it adds up.
     pub residual: Option<i128>,
-    /// Processor time of the machine for each packet sent, less that of the source alone; none
-    /// where the system does not tell.
+    /// Processor time of the machine for each packet sent, minus that of sending alone; none where
+    /// the system does not tell.
     pub cpu_ns: Option<f64>,
-    /// The source alone took more than both together: `cpu_ns` is 0 and below what can be measured.
+    /// Sending alone took more than sending and capturing: `cpu_ns` is 0, and the true cost is
+    /// below what can be measured.
     pub cpu_is_noise: bool,
 }
 
 impl SweepRow {
-    /// Takes the cost of the source alone out.
+    /// Subtracts the cost of sending alone.
     fn less(mut self, alone: Option<f64>) -> Self {
         let left = self.cpu_ns.zip(alone).map(|(all, alone)| all - alone);
         self.cpu_is_noise = left.is_some_and(|left| left < 0.0);
@@ -87,7 +89,7 @@ impl SweepRow {
         self
     }
 
-    /// Share of the packets that were sent and not captured, 0 to 1.
+    /// Share of the sent packets that were not captured, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.sent.saturating_sub(self.captured) as f64 / self.sent.max(1) as f64
@@ -95,10 +97,10 @@ impl SweepRow {
 }
 
 impl CaptureSweep {
-    /// Runs it all, and shows each row as it comes.
+    /// Makes all runs, and passes each row to `show` as soon as it is measured.
     ///
     /// # Errors
-    /// When there can be no lab, what a capture is refused, and [`Error::Interrupted`].
+    /// When a lab cannot be made, when a capture cannot be opened, or [`Error::Interrupted`].
     pub fn run(
         &self,
         is_stopped: &dyn Fn() -> bool,
@@ -112,7 +114,8 @@ impl CaptureSweep {
         let mut rows = Vec::new();
         let mut alone = None;
         for size in sizes {
-            // The packets are the same at all sizes of the ring, and so is their source.
+            // With all sizes of the ring the packets are the same, so the cost of sending is
+            // measured once.
             if alone.is_none() || self.by == SweepBy::PacketSize {
                 alone = self.run_one(&lab, None, *size, is_stopped)?.cpu_ns;
             }
@@ -126,7 +129,7 @@ impl CaptureSweep {
         Ok(rows)
     }
 
-    /// One run; without a capture only its cost says something.
+    /// Makes one run; without a capture only its cost means something.
     fn run_one(
         &self,
         lab: &Lab,
@@ -195,7 +198,8 @@ impl CaptureSweep {
         let sink = format!("ring:{}", host.interface());
         let limits = Limits {
             pace: Pace::Packets(rate),
-            // Slept for: the processor is the capture's, and is measured.
+            // The source sleeps between bursts, because the processor time that counts is the
+            // capture's.
             burst: (rate * BURST_US / 1_000_000).max(1),
             ..Limits::default()
         };
@@ -207,10 +211,10 @@ impl CaptureSweep {
     }
 }
 
-/// Draws a sweep. A page has the rows below the picture.
+/// Draws a sweep. The page of [`Format::Html`] has the rows below the picture.
 ///
 /// # Errors
-/// When `output` does, and for formats that are no pictures.
+/// When `output` fails, or when `format` is no picture.
 pub fn draw(
     output: &mut impl Write,
     format: Format,
@@ -263,7 +267,7 @@ fn capturing(host: &Host, kind: &str, ring_bytes: usize) -> Result<Session, Erro
     })
 }
 
-/// What is opened in a host stays there.
+/// Opens a session inside a host; sockets opened there stay in that host.
 fn opened(
     host: &Host,
     open: impl FnOnce() -> Result<Session, CaptureError> + Send,
@@ -277,12 +281,12 @@ fn failure(error: impl std::fmt::Display) -> Error {
 
 const KINDS: [&str; 3] = ["int", "ring", "ring2"];
 const RING_SIZES: [usize; 6] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-/// Without check sequence: 64 to 1518 bytes on the wire.
+/// Without check sequence; on the wire these are 64 to 1518 bytes.
 const PACKET_SIZES: [usize; 6] = [60, 124, 252, 508, 1020, 1514];
 const MIXED_SIZES: &str = "60-1514";
-/// How often the caller is asked whether to go on.
+/// How often to ask the caller whether to go on.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// Off the beat of the kernel's clock tick.
+/// Not a multiple of the kernel's clock tick.
 const BURST_US: u64 = 1_700;
 
 #[cfg(test)]

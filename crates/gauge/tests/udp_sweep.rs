@@ -311,6 +311,33 @@ fn a_second_client_is_told_that_the_server_is_busy() {
 }
 
 #[test]
+fn a_server_counts_the_trials_of_clients_that_follow_each_other_at_once() {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Server::open(ServeSpec { listen }).unwrap();
+    let (address, stop) = (server.local(), AtomicBool::new(false));
+    let mut sweep = sweep(Vec::new());
+    (sweep.servers, sweep.sizes) = (vec![address], vec![64]);
+    (sweep.load, sweep.duration) = (Some(Load::Rate(500)), Duration::from_millis(20));
+    let served = thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            server
+                .run(&|| stop.load(Ordering::Relaxed), &mut |_| {})
+                .unwrap()
+        });
+        let mut made = 0;
+        while made < 5 {
+            // One that comes before the last has left is refused.
+            if let Ok(report) = sweep.run(&never, &mut |_| {}, None) {
+                made += u64::from(report.rows[0].trials);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap()
+    });
+    assert_eq!(served, 5);
+}
+
+#[test]
 fn a_server_that_goes_leaves_the_rows_that_were_measured() {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
     let server = Server::open(ServeSpec { listen }).unwrap();

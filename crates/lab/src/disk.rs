@@ -7,8 +7,9 @@ use sys::namespace::{CommandExt as _, Namespace, run_in};
 
 use crate::LabError;
 
-/// An empty filesystem in memory over a directory, for the commands that are started on it: a disk
-/// that is full or cannot be written, even for root. It lives as long as there is a handle to it.
+/// An empty filesystem in memory over a directory, which only commands started on it see. It is a
+/// disk that is full or cannot be written, even for root. It exists as long as there is a handle to
+/// it.
 #[derive(Debug)]
 pub struct Disk {
     mounts: Namespace,
@@ -26,12 +27,12 @@ impl Disk {
         Ok(Self { mounts })
     }
 
-    /// Has `command` see the disk.
+    /// Makes `command` see the disk.
     pub fn give_to(&self, command: &mut Command) {
         command.namespace(&self.mounts);
     }
 
-    /// Runs `body`, on a thread of its own, where the disk is seen.
+    /// Runs `body` on a new thread that sees the disk.
     ///
     /// # Panics
     /// When `body` panics.

@@ -7,19 +7,19 @@ use sys::{
     netlink::NetlinkError,
 };
 
-/// Why a lab could not be built or changed. The text names the operation and, where there is one,
+/// Why a lab could not be built or changed. The text names the operation and, where one is known,
 /// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The machine does not let this user make namespaces. A test then prints this and is skipped.
     #[error("the lab is not permitted here: {missing}; {remedy}")]
     NotPermitted {
-        /// What was refused.
+        /// The step that the system refused.
         missing: String,
         /// What to change so that it works.
         remedy: String,
     },
-    /// The specification is impossible for a lab.
+    /// No lab can be built by this specification.
     #[error("no such lab: {0}")]
     Spec(&'static str),
     /// A network object could not be made, changed or read.
@@ -28,12 +28,12 @@ pub enum LabError {
     /// A system call failed.
     #[error("cannot {operation}: {cause}")]
     Os {
-        /// What was attempted.
+        /// What the lab tried to do.
         operation: String,
         /// The system's reason.
         cause: io::Error,
     },
-    /// Random loss cannot be switched on by the kernel here; inject it in the process instead.
+    /// The kernel cannot drop packets at random here; drop them in the process instead.
     #[error("the kernel cannot lose packets at random here: {reason}")]
     NoLoss {
         /// The kernel's or the tool's reason.
@@ -42,9 +42,9 @@ pub enum LabError {
     /// The network did not come up in time.
     #[error("{what} was not ready after {waited_ms} ms")]
     NotReady {
-        /// What was waited for.
+        /// What the lab waited for.
         what: String,
-        /// How long, in milliseconds.
+        /// How long it waited, in milliseconds.
         waited_ms: u128,
     },
 }
@@ -63,7 +63,8 @@ impl LabError {
         }
     }
 
-    /// Names the kernel setting (sysctl) that forbids the step, where it can be read.
+    /// The error of a refused step. It names the kernel setting (sysctl) that forbids the step,
+    /// where that can be read.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         Self::NotPermitted {
             missing: refusal.to_string(),
@@ -75,8 +76,8 @@ impl LabError {
     }
 }
 
-/// The first setting that is known to forbid the step; `sysctl` reads one, `None` when it does not
-/// exist.
+/// How to permit the step, by the first setting that forbids it. `sysctl` reads a setting, and
+/// gives `None` for one that does not exist.
 fn remedy(step: Step, sysctl: &dyn Fn(&str) -> Option<i64>) -> String {
     if step == Step::Start {
         return "free processes or memory, then try again".to_owned();
@@ -134,7 +135,7 @@ mod tests {
                 name == "kernel.apparmor_restrict_unprivileged_userns" || name.starts_with("user."),
             ))
         });
-        // kernel.unprivileged_userns_clone reads 0 here and is asked first.
+        // kernel.unprivileged_userns_clone is read first, and is 0 here.
         assert!(
             text.contains("kernel.unprivileged_userns_clone=1"),
             "{text}"

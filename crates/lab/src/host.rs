@@ -29,14 +29,14 @@ impl Host {
     pub(crate) fn new(number: u8) -> Result<Self, LabError> {
         let network = Namespace::network()
             .map_err(|cause| LabError::os("make a host's network namespace", cause))?;
-        // The name is an address, so that it resolves without any file.
+        // The host's name is its address, so it resolves without any file.
         let name = Namespace::host_name(&ipv4(number).to_string())
             .map_err(|cause| LabError::os("give a host its name", cause))?;
         let has_ipv6 = in_namespace(&network, || {
             let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
             for name in ["all", "default"].iter().filter(|_| has_ipv6) {
-                // Addresses are usable at once. Where /proc/sys is read-only the lab only takes
-                // longer: Lab::new waits for the addresses.
+                // Addresses can be used at once. Where /proc/sys is read-only, Lab::new waits
+                // longer for them.
                 let path = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
                 let _read_only = fs::write(path, "0");
             }
@@ -79,8 +79,8 @@ impl Host {
         command
     }
 
-    /// Runs `body` on a thread of its own inside the host, waits for it and returns its result.
-    /// Sockets opened there stay in the host, whichever thread uses them.
+    /// Runs `body` on a new thread inside the host, waits for it and returns its result. Sockets
+    /// opened there stay in the host, whichever thread uses them.
     ///
     /// # Panics
     /// When `body` panics.
@@ -92,28 +92,28 @@ impl Host {
             .map_err(|cause| LabError::os("enter a host of the lab", cause))
     }
 
-    /// Loses `lost` of `of` UDP packets that arrive at `e0`, each drawn at random, by a netfilter
-    /// rule; the `nft` program is not needed. `(0, 1000)` loses none but costs the same: the
-    /// baseline to compare with. The kernel draws once for a GSO run that is kept whole; for loss
-    /// of single packets, build the lab with
+    /// Drops UDP packets that arrive at `e0` at random, `lost` in `of` on average, by a netfilter
+    /// rule. It does not need the `nft` program. `(0, 1000)` drops none and costs the same: the
+    /// baseline for comparisons. The kernel draws once for a GSO run that is kept whole. To drop
+    /// single packets, build the lab with
     /// [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
     ///
     /// # Errors
-    /// [`LabError::NoLoss`] when the kernel cannot: inject the loss in the process instead.
+    /// [`LabError::NoLoss`] when the kernel cannot do it: drop packets in the process instead.
     pub fn set_loss(&self, lost: u32, of: u32) -> Result<(), LabError> {
         self.with_loss(|loss| loss.set(INTERFACE, lost, of))
     }
 
-    /// Loses nothing from here on, at no cost.
+    /// Removes the rule, so that no packet is dropped any more.
     ///
     /// # Errors
-    /// [`LabError::NoLoss`] when the kernel cannot.
+    /// [`LabError::NoLoss`] when the kernel cannot do it.
     pub fn clear_loss(&self) -> Result<(), LabError> {
         self.with_loss(RandomLoss::clear)
     }
 
-    /// Packets lost since [`Host::set_loss`]; 0 when no loss is set. A GSO run that is kept whole
-    /// counts as one packet.
+    /// Packets dropped since [`Host::set_loss`]; 0 when no loss is set. A GSO run that is kept
+    /// whole counts as one packet.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -138,13 +138,14 @@ impl Host {
         self.number
     }
 
-    /// Its IPv4 address, in 10.77.0.0/24; as text, it is also the machine's name inside the host.
+    /// The host's IPv4 address, in 10.77.0.0/24. Its text is also the machine's name inside the
+    /// host.
     #[must_use]
     pub const fn ipv4(&self) -> Ipv4Addr {
         ipv4(self.number)
     }
 
-    /// Its IPv6 address, in fd77::/64. Configured only where [`Host::has_ipv6`].
+    /// The host's IPv6 address, in fd77::/64. It is configured only where [`Host::has_ipv6`].
     #[must_use]
     pub const fn ipv6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number as u16)
@@ -156,13 +157,13 @@ impl Host {
         self.has_ipv6
     }
 
-    /// The name of its interface: `e0` on every host.
+    /// The name of the host's interface: `e0` on every host.
     #[must_use]
     pub const fn interface(&self) -> &'static str {
         INTERFACE
     }
 
-    /// The network namespace that is the host.
+    /// The network namespace of the host.
     #[must_use]
     pub const fn namespace(&self) -> &Namespace {
         &self.network
@@ -188,12 +189,12 @@ impl Host {
         })
     }
 
-    /// Its interface in its present state.
+    /// The present state of the host's interface.
     pub(crate) fn link(&self) -> Result<Link, LabError> {
         self.with_netlink(|netlink| Ok(netlink.link(INTERFACE)?))
     }
 
-    /// Switches its interface off, as its administrator would.
+    /// Switches the host's interface off, as its administrator would.
     pub(crate) fn switch_off(&self) -> Result<(), LabError> {
         self.with_netlink(|netlink| {
             let index = netlink.link_index(INTERFACE)?;
@@ -221,5 +222,5 @@ pub(crate) fn in_namespace<T: Send>(
         .map_err(|cause| LabError::os("enter a network namespace of the lab", cause))
 }
 
-/// Every host's interface.
+/// The name of every host's interface.
 pub(crate) const INTERFACE: &str = "e0";

@@ -1,4 +1,5 @@
-//! Where a lab may be built: for root in the process as it is, for others inside a user namespace.
+//! Where a lab may be built: root builds it in its own process, other users inside a user
+//! namespace.
 
 use std::{
     any, env, io,
@@ -13,12 +14,12 @@ use sys::{
 
 use crate::{LabError, host::in_namespace};
 
-/// Makes sure that this process may build labs, moving it into a user namespace where it is not
-/// root. Call it at the very start of `main`, before any thread is started. When other threads
-/// exist already, it starts the program again inside and does not return.
+/// Makes sure that this process may build labs. A process that is not root moves into a user
+/// namespace. Call this at the very start of `main`, before any thread is started. When there are
+/// other threads already, it starts the program again inside the namespace and does not return.
 ///
 /// # Errors
-/// [`LabError::NotPermitted`], with what to change; the process is as it was.
+/// [`LabError::NotPermitted`], which says what to change; the process stays as it was.
 pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
     if check_permitted().is_ok() {
         return Ok(());
@@ -39,13 +40,13 @@ pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
     }
 }
 
-/// Runs the body of a `#[test]` where it may build labs: in a blank network namespace, so that what
-/// it forgets to run inside a host cannot reach the real network. For an ordinary user, it starts
-/// the test program again, inside a user namespace, for this one test. Where the machine forbids
+/// Runs the body of a `#[test]` where it may build labs: in an empty network namespace, so that
+/// nothing that it runs outside a host reaches the real network. For an ordinary user, it starts
+/// the test program again inside a user namespace, for this one test. Where the machine forbids
 /// that, it prints the reason and does not run the body.
 ///
-/// To be called with a closure, as the only statement of the test: its type's name tells which test
-/// to run again.
+/// Call it with a closure, as the only statement of the test: the name of the closure's type tells
+/// which test to run again.
 ///
 /// # Panics
 /// When the body panics, here or in the program that was started again.
@@ -70,11 +71,11 @@ pub fn isolated<F: FnOnce() + Send>(body: F) {
     );
     let output = run_again(test).unwrap_or_else(|error| panic!("cannot run {test} again: {error}"));
     let text = String::from_utf8_lossy(&output.stdout);
-    // A name that matches no test would pass without running anything.
+    // When the name matches no test, the test program succeeds without running anything.
     let ran = text.contains("test result: ok. 1 passed");
     if !(output.status.success() && ran) {
         let text = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
-        // Indented, so that nobody takes the inner summary for one of the outer test program.
+        // The output is indented, so that nobody takes the inner summary for the outer one.
         panic!(
             "{test} inside a user namespace:\n  | {}",
             text.replace('\n', "\n  | ")
@@ -83,7 +84,7 @@ pub fn isolated<F: FnOnce() + Send>(body: F) {
     repeat(&text);
 }
 
-/// Prints what the test printed inside, which may be the reason for a skip.
+/// Prints what the inner test printed, which may be the reason for a skip.
 #[expect(clippy::print_stdout, reason = "the test's own words")]
 fn repeat(text: &str) {
     let printed = text
@@ -110,7 +111,8 @@ fn run_again(test: &str) -> io::Result<process::Output> {
         .output()
 }
 
-/// `crate::module::test::{{closure}}` without crate and closure: the test's name in its harness.
+/// The test's name in its test program: `crate::module::test::{{closure}}` without crate and
+/// closure.
 fn test_path(type_name: &str) -> &str {
     let path = type_name.split("::{{closure}}").next().unwrap_or(type_name);
     path.split_once("::").map_or(path, |(_crate, path)| path)
@@ -118,15 +120,15 @@ fn test_path(type_name: &str) -> &str {
 
 #[expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 fn skip(reason: &LabError) {
-    // The suite counts tests that print such a line as skipped.
+    // The test suite counts tests that print this line as skipped.
     println!("skipped: {reason}");
 }
 
-/// Checks that this process may make network namespaces as it is.
+/// Checks that this process may make network namespaces without further ado.
 pub(crate) fn check_permitted() -> Result<(), LabError> {
     match Namespace::network() {
         Ok(_) => Ok(()),
-        // ENOSPC is what the kernel says when the number of namespaces is limited.
+        // The kernel says ENOSPC when the number of namespaces is limited.
         Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSPC)) => {
             Err(LabError::refused(Refusal {
                 step: Step::NetworkNamespace,
@@ -146,7 +148,7 @@ fn switch_loopback_on() -> Result<(), LabError> {
     Ok(switch_on()?)
 }
 
-/// Set in the test program that was started again.
+/// An environment variable, set in the test program that was started again.
 const INSIDE: &str = "TOWLINE_LAB_INSIDE";
 
 #[cfg(test)]

@@ -67,8 +67,9 @@ impl Lab {
         &self.hosts
     }
 
-    /// Makes the switch send at most `bytes_per_s`, link headers included, to the host at `index`,
-    /// and let `queue_bytes` wait: it sends packets one by one, as a slow cable would.
+    /// Makes the switch send at most `bytes_per_s` to the host at `index`, link headers included,
+    /// with room for `queue_bytes` in its queue. It sends packets one by one, as a slow cable
+    /// would.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel lacks `sch_tbf`.
@@ -94,8 +95,8 @@ impl Lab {
         Ok(self.switch()?.sent_to(&self.hosts[index])?.tx_bytes)
     }
 
-    /// Pulls the cable of the host at `index` and waits until its kernel has noticed: its interface
-    /// keeps its addresses and routes, and loses its carrier.
+    /// Unplugs the cable of the host at `index`, and waits until the kernel has noticed. The host's
+    /// interface keeps its addresses and routes, and loses its carrier.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel refuses.
@@ -104,7 +105,7 @@ impl Lab {
         self.await_loss_of_carrier(index)
     }
 
-    /// Puts the cable of the host at `index` back and waits until packets pass.
+    /// Plugs the cable of the host at `index` in again, and waits until packets pass.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel refuses.
@@ -113,9 +114,9 @@ impl Lab {
         self.await_cable(index)
     }
 
-    /// Switches the interface of the host at `index` off, which removes its IPv6 addresses and all
-    /// its routes, or on, which restores them; then waits until packets pass, provided that the far
-    /// end of its cable is on.
+    /// Switches the interface of the host at `index` on or off. Off removes its IPv6 addresses and
+    /// all its routes, on restores them. Waits until the kernel has noticed; after switching on,
+    /// this means until packets pass, if the far end of the cable is on.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -158,8 +159,8 @@ impl Lab {
         })
     }
 
-    /// Waits until both ends of a host's cable know that nothing passes. The kernel takes up to a
-    /// second; without the wait, a later check would take the old state for a new one.
+    /// Waits until both ends of a host's cable know that no packet passes. The kernel takes up to a
+    /// second for that; without the wait a later check would see the old state.
     fn await_loss_of_carrier(&self, index: usize) -> Result<(), LabError> {
         let host = &self.hosts[index];
         let what = format!("the loss of carrier at host {}", host.number());
@@ -193,7 +194,7 @@ impl Drop for Lab {
     }
 }
 
-/// One cable between two hosts.
+/// Makes a cable between two hosts.
 fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
     let namespace: &Namespace = one.namespace();
     in_namespace(namespace, || {
@@ -201,8 +202,8 @@ fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
             name: INTERFACE,
             peer_name: INTERFACE,
             peer_namespace: other.namespace().as_fd(),
-            // The kernel looks at once at the carrier of a link whose peer has another number, and
-            // within a second at that of a link whose peer has the same.
+            // When the two ends of a cable have different numbers, the kernel looks at the carrier
+            // at once; when they have the same number, it looks within a second.
             index: Some(NEAR_INDEX),
             mtu: spec.mtu_bytes(),
         })?)
@@ -223,10 +224,13 @@ fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Resu
     Ok(())
 }
 
-/// A slow link's timer is late on a busy machine: it sends this much at once, two packets at least.
+/// A timer may be late on a busy machine, so a slow link sends a 4,000th of a second's bytes at
+/// once, and at least two packets.
 const BURSTS_PER_S: u32 = 4_000;
 const BURST_BYTES_MIN: u32 = 3_028;
-/// The number of the first host's interface when joined directly: above what is in use.
+/// The number of the first host's interface when two hosts are joined directly; it is higher than
+/// any number in use.
 const NEAR_INDEX: u32 = 1_000;
-/// The kernel may take a second for a carrier, and two for IPv6 where it insists on detection.
+/// The kernel may take a second until it sees a carrier, and two seconds until it has checked an
+/// IPv6 address for duplicates.
 const READY_LIMIT: Duration = Duration::from_secs(10);

@@ -7,15 +7,15 @@
 //! host 1: 10.77.0.2  fd77::2  e0 ---- p2 | br0 |      or, for two hosts, e0 ---- e0 directly
 //! host 2: 10.77.0.3  fd77::3  e0 ---- p3 +-----+
 //! ```
-//! Every host and the switch are network namespaces held by descriptors: nothing appears in the
-//! machine's own network, no name is left behind, and all of it is gone when the [`Lab`] is dropped
-//! or its process is killed. Multicast (224.0.0.0/4 and ff00::/8) is routed by `e0`; no packet can
-//! leave the lab. Inside a host, the machine's name is the host's own address, so names differ from
-//! host to host and resolve.
+//! Every host and the switch are network namespaces held by descriptors. So nothing appears in the
+//! machine's own network, no name is left behind, and everything is gone when the [`Lab`] is
+//! dropped or its process is killed. Multicast (224.0.0.0/4 and ff00::/8) is routed by `e0`; no
+//! packet can leave the lab. Inside a host, the machine's name is the host's own address, so names
+//! differ from host to host and resolve.
 //!
-//! It runs as root, and as an ordinary user inside a user namespace:
-//! [`enter_user_namespace_or_explain`] at the start of `main`, [`isolated`] in a `#[test]`.
-//! What it does not do: delay, reordering and corruption (the simulator and the interceptor do).
+//! A lab runs as root, or as an ordinary user inside a user namespace: call
+//! [`enter_user_namespace_or_explain`] at the start of `main`, and [`isolated`] in a `#[test]`. A
+//! lab does not delay, reorder or corrupt packets; the simulator and the interceptor do.
 #![forbid(unsafe_code)]
 
 mod disk;

@@ -12,7 +12,8 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
-    /// `hosts` hosts on one switch, MTU 1500, GSO runs kept whole from host to host.
+    /// A lab of `hosts` hosts on one switch, with an MTU of 1500, which keeps GSO runs whole from
+    /// host to host.
     #[must_use]
     pub const fn new(hosts: u8) -> Self {
         Self {
@@ -38,8 +39,8 @@ impl LabSpec {
     }
 
     /// Makes the switch cut GSO runs into single packets, as a wire would, so that random loss
-    /// takes packets and not whole runs. The switch's ports do this, because at the sender it costs
-    /// twice as much.
+    /// drops packets and not whole runs. The switch's ports cut them, because cutting at the sender
+    /// costs twice as much.
     #[must_use]
     pub const fn segments_at_switch(mut self) -> Self {
         self.segments_at_switch = true;
@@ -81,7 +82,7 @@ impl LabSpec {
     }
 }
 
-/// Host numbers 1 to 250 fit the last octet with room for the rest of the /24.
+/// Host numbers from 1 to 250 fit the last octet of an address and leave some of the /24 free.
 const HOSTS_MAX: u8 = 250;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The switch between the hosts: a bridge in a namespace of its own.
+//! The switch between the hosts: a bridge in its own namespace.
 
 use std::os::fd::AsFd as _;
 
@@ -61,7 +61,7 @@ impl Switch {
         })?
     }
 
-    /// Limits the rate of what goes to one host.
+    /// Limits the rate of packets to one host.
     pub(crate) fn set_bottleneck(&self, host: &Host, bucket: &TokenBucket) -> Result<(), LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;
@@ -105,5 +105,5 @@ fn port_name(host: &Host) -> String {
 }
 
 const BRIDGE: &str = "br0";
-/// The feature that lets a port hand UDP GSO runs on in one piece.
+/// The feature by which a port passes UDP GSO runs on in one piece.
 const SEGMENTATION: &str = "tx-udp-segmentation";

@@ -56,7 +56,7 @@ impl Series<'_> {
         let (first_ns, count) = unanswered.fold((last_ns, 1), |(_, count), (sent_ns, _)| {
             (sent_ns, count + 1)
         });
-        // A window holds messages back, so fewer unanswered messages prove as much.
+        // With a window fewer messages are sent without an answer, so fewer prove as much.
         let window = match self.setup.per_second {
             Some(_) => self.setup.window.unwrap_or(u32::MAX),
             None => 1,
@@ -66,7 +66,7 @@ impl Series<'_> {
         is_silent.then_some((first_ns, count))
     }
 
-    /// The silence in words.
+    /// What [`Series::silence`] found, in words.
     #[must_use]
     pub fn silence_words(&self) -> Option<String> {
         let (since_ns, count) = self.silence()?;
@@ -78,13 +78,12 @@ impl Series<'_> {
     }
 }
 
-/// Messages in a row without an answer that no usual loss explains.
+/// This many messages in a row without an answer are more than usual loss explains.
 const SILENT_MIN: u64 = 10;
-/// Least time over which they were sent: a full queue on the way drops many packets, but not for
-/// long.
+/// The shortest time in which they were sent: a full queue drops many packets, but not for long.
 const SILENT_NS_MIN: u64 = 50_000_000;
 
-/// A rate counts as attained from this share of the rate asked for.
+/// A rate counts as attained when at least this share of it was reached.
 pub const ATTAINED_MIN: f64 = 0.99;
 
 #[cfg(test)]

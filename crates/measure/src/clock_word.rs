@@ -7,7 +7,7 @@
 //! ```
 //! The first flag says that a daemon keeps the clock synchronised; a reader ignores other flags.
 //! The times are nanoseconds since 1970 by the wall clock, read in the reflector's application. A
-//! question is as long as its answer, so that no reflector makes traffic grow.
+//! question is as long as its answer, so that a reflector cannot be used to multiply traffic.
 
 use crate::{PROBE_BYTES_MIN, Probe, ProbeKind};
 
@@ -16,11 +16,11 @@ use crate::{PROBE_BYTES_MIN, Probe, ProbeKind};
 pub struct ClockWord {
     /// A daemon says that it keeps the clock synchronised.
     pub is_synchronised: bool,
-    /// The bound of its error that the daemon states, in nanoseconds.
+    /// The most by which the clock may be wrong, as the daemon states it, in nanoseconds.
     pub error_ns_max: u64,
     /// The daemon's estimate of the error, in nanoseconds.
     pub error_ns_estimated: u64,
-    /// When the question was received: its own wall clock, nanoseconds since 1970.
+    /// When the question was received, in nanoseconds since 1970, by the wall clock of this end.
     pub received_ns: u64,
     /// When the answer was sent, by the same clock.
     pub sent_ns: u64,
@@ -73,11 +73,11 @@ impl ClockWord {
     }
 }
 
-/// The smallest message with such a report, in bytes.
+/// Bytes of the smallest message that has room for such a report.
 pub const CLOCK_BYTES: usize = PROBE_BYTES_MIN + 40;
 /// Longest that a reflector may say it took to answer: ten seconds.
 pub const ANSWER_NS_MAX: u64 = 10_000_000_000;
-/// The latest time whose differences fit a signed number.
+/// A later time is refused, as its differences would not fit a signed number.
 const TIME_NS_MAX: u64 = i64::MAX as u64 - ANSWER_NS_MAX;
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// An answer with `word`, made of a question as a reflector makes it.
+    /// Builds an answer with `word`, from a question as a reflector does.
     fn told(word: &ClockWord) -> Vec<u8> {
         let mut message = vec![0; CLOCK_BYTES + 6];
         let (kind, token, sequence) = (ProbeKind::Clock, 7, 9);
@@ -115,7 +115,7 @@ mod tests {
         let message = told(&word());
         let (probe, found) = ClockWord::parse(&message).unwrap();
         assert_eq!((probe.token, probe.sequence, found), (7, 9, word()));
-        // An answer is never answered, and one that was cut is none.
+        // A reflector never answers an answer, and a cut answer is none.
         assert_eq!(Probe::answer(&mut message.clone()), None);
         for cut in 0..message.len() {
             assert_eq!(ClockWord::parse(&message[..cut]), None);

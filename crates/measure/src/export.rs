@@ -41,7 +41,7 @@ impl Format {
         }
     }
 
-    /// True for a format to be looked at.
+    /// True for the formats of pictures.
     #[must_use]
     pub const fn is_picture(self) -> bool {
         matches!(self, Self::Png | Self::Svg | Self::Html)

@@ -162,7 +162,7 @@ mod tests {
         let slow_word = Some(Strain::Slow);
         assert_eq!(found(runs), [slow_word, None, slow_word, None]);
         assert_eq!(found(vec![calm(10), calm(20)]), [None, None]);
-        // One rate is no sweep, and ping-pong no rate.
+        // A single rate is no sweep, and ping-pong has no rate.
         assert_eq!(found(vec![run(Some(10), 30_000, 500, 0)]), [None]);
         let mixed = vec![run(None, 10_000, 0, 0), calm(10), calm(20)];
         assert_eq!(found(mixed), [None; 3]);

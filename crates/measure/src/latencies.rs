@@ -102,7 +102,7 @@ impl Latencies {
         }
     }
 
-    /// The longest time that is recorded, one minute: longer times count as this.
+    /// The longest time that is recorded, one minute; a longer time counts as one minute.
     pub const VALUE_NS_MAX: u64 = 60_000_000_000;
 }
 
@@ -122,7 +122,7 @@ impl Delays {
         self.0.saturating_record(delay_ns);
     }
 
-    /// Adds those of another run.
+    /// Adds another run's delays.
     pub fn add(&mut self, other: &Self) {
         self.0
             .add(&other.0)
@@ -147,7 +147,7 @@ fn empty() -> Histogram<u64> {
         .expect("the bounds and the precision are constants that the crate takes")
 }
 
-/// Which of a run's histograms.
+/// Names one of a run's histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Round trips from the intended time of sending.
@@ -162,21 +162,21 @@ pub enum Which {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
-    /// How many values.
+    /// How many values there are.
     pub count: u64,
     /// The least.
     pub min_ns: u64,
     /// Arithmetic mean.
     pub mean_ns: f64,
-    /// Half are at most this.
+    /// Half of the values are at most this.
     pub p50_ns: u64,
-    /// 90 % are.
+    /// 90 % of the values are at most this.
     pub p90_ns: u64,
-    /// 99 % are.
+    /// 99 % of the values are at most this.
     pub p99_ns: u64,
-    /// 99.9 % are.
+    /// 99.9 % of the values are at most this.
     pub p999_ns: u64,
-    /// 99.99 % are.
+    /// 99.99 % of the values are at most this.
     pub p9999_ns: u64,
     /// The greatest.
     pub max_ns: u64,
@@ -207,7 +207,7 @@ impl Percentiles {
 /// intended time under its label, those from the actual time under `label-actual`.
 ///
 /// # Errors
-/// What the writer fails with.
+/// When the writer fails.
 pub fn write_log(
     output: &mut impl io::Write,
     runs: &[(String, Duration, Latencies)],
@@ -260,7 +260,8 @@ mod tests {
     fn a_stall_that_held_the_sender_back_shows_from_intended_times_only() {
         let mut latencies = Latencies::new();
         for sequence in 0..10_000 {
-            // One message took 5 ms; the 50 that were due meanwhile left late, and fast.
+            // One message took 5 ms; meanwhile 50 became due, which left late and were answered
+            // fast.
             let sample = match sequence {
                 5_000 => sample(sequence, 0, Some(5_000_000)),
                 5_001..=5_050 => sample(sequence, (5_050 - sequence) * 100_000, Some(20_000)),

@@ -1,5 +1,5 @@
 //! Measurements without clock or socket: when to send, what a probe looks like, how a result is
-//! kept, what its percentiles are, and its pictures.
+//! kept, its percentiles, and its pictures.
 //!
 //! ```text
 //!   Schedule --> (engine sends Probe, hears its echo) --> Sample --> raw::Writer --> FILE
@@ -12,10 +12,10 @@
 //!
 //! All times are nanoseconds of one monotonic clock since the start of their run. A round trip is
 //! counted twice: from the *intended* time of sending, which no stall of the sender or of the far
-//! end can hide, and from the *actual* one. Half a round trip never appears: it is not a one-way
-//! delay.
+//! end can hide, and from the *actual* one. Half a round trip is never shown, because it is no
+//! one-way delay.
 //!
-//! What it does not do: read clocks, move packets, open files.
+//! This crate reads no clocks, moves no packets and opens no files.
 #![forbid(unsafe_code)]
 
 mod attainment;

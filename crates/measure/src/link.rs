@@ -1,4 +1,4 @@
-//! What a link can carry at most: the ceiling that every plot names.
+//! The most that a link can carry: every plot shows it as a ceiling.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ pub enum Transport {
     Udp,
     /// One connection.
     Tcp,
-    /// Messages of a PGM session over UDP, and of another one back.
+    /// Messages of a PGM session over UDP, whose answers come in a second session.
     Pgm,
 }
 
 impl Transport {
-    /// Bytes of headers that a message has more than as a plain datagram: TCP's with its time
-    /// stamps, or PGM's.
+    /// How many more header bytes a message has than in a plain datagram: those of TCP with its
+    /// time stamps, or of PGM.
     #[must_use]
     pub const fn extra_bytes(self) -> usize {
         match self {
@@ -45,14 +45,15 @@ impl fmt::Display for Transport {
 pub struct Link {
     /// Bits each second.
     pub bits_per_s: u64,
-    /// Largest IP packet.
+    /// Bytes of the largest IP packet.
     pub mtu: u32,
 }
 
 impl Link {
-    /// Datagrams of `payload` bytes that the link carries each second at most, one way: with
-    /// Ethernet header and check sequence (18 bytes, 64 at least), preamble and gap (20 bytes), IP
-    /// and UDP headers, and fragmentation where the datagram is longer than the MTU.
+    /// The most datagrams of `payload` bytes that the link carries each second, one way. It counts
+    /// the Ethernet header and check sequence (18 bytes, and at least 64 in total), preamble and
+    /// gap (20 bytes), IP and UDP headers, and the fragments of a datagram that is longer than the
+    /// MTU.
     #[must_use]
     pub fn datagrams_per_s(&self, payload: usize, is_ipv6: bool) -> u64 {
         let octets = wire_octets(payload, self.mtu, is_ipv6);
@@ -99,10 +100,10 @@ mod tests {
             bits_per_s: 1_000_000_000,
             mtu: 1_500,
         };
-        // The figures every handbook gives: 64-byte and 1518-byte frames at 1 Gbit/s.
+        // The figures in every handbook: frames of 64 and of 1518 bytes at 1 Gbit/s.
         assert_eq!(gigabit.datagrams_per_s(18, false), 1_488_095);
         assert_eq!(gigabit.datagrams_per_s(1_472, false), 81_274);
-        // One byte more makes a second frame, padded to the minimum.
+        // One byte more needs a second frame, which is padded to the minimum.
         assert_eq!(
             gigabit.datagrams_per_s(1_473, false),
             1_000_000_000 / ((1_538 + 84) * 8)

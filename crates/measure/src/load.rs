@@ -70,7 +70,7 @@ impl LoadPattern {
     /// True when `message` is exactly message number `sequence`, except for a stamp.
     fn is_intact(&self, sequence: u64, message: &[u8], is_stamped: bool) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
-            // No load message is that long, whatever a stranger writes at its head.
+            // No load message is that long, so its head is a stranger's.
             return false;
         }
         let mark = self.mark(sequence, message.len()).to_le_bytes();
@@ -102,9 +102,9 @@ impl LoadPattern {
 /// The sizes of a load run's messages: message number and seed determine each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSizes {
-    /// Smallest, in bytes.
+    /// Bytes of the smallest message.
     pub min: usize,
-    /// Largest, in bytes.
+    /// Bytes of the largest message.
     pub max: usize,
     /// The seed that determines each size.
     pub seed: u64,
@@ -122,7 +122,7 @@ impl LoadSizes {
     }
 }
 
-/// Checks the messages of one sender as they come.
+/// Checks the messages of one sender in the order of their arrival.
 #[derive(Clone, Debug)]
 pub struct LoadCheck {
     pattern: LoadPattern,
@@ -131,7 +131,7 @@ pub struct LoadCheck {
     is_stamped: bool,
 }
 
-/// What a [`LoadCheck`] has found. Counts of messages.
+/// What a [`LoadCheck`] has found, in messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadTally {
     /// Intact messages, each counted once.
@@ -140,7 +140,7 @@ pub struct LoadTally {
     pub bytes: u64,
     /// Messages skipped between the first and the last one received.
     pub missing: u64,
-    /// Messages whose content is not what their number demands.
+    /// Messages whose content does not match their number.
     pub corrupt: u64,
     /// Messages that came again.
     pub duplicates: u64,
@@ -153,7 +153,7 @@ pub struct LoadTally {
 }
 
 impl LoadTally {
-    /// Adds the counts of another sender; `first` and `last` stay.
+    /// Adds another sender's counts; `first` and `last` stay.
     pub const fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.bytes += other.bytes;
@@ -165,14 +165,14 @@ impl LoadTally {
 }
 
 impl LoadCheck {
-    /// A check against the pattern that `seed` determines. **Cost**: that of a pattern.
+    /// A check against the pattern that `seed` determines. **Cost**: that of [`LoadPattern::new`].
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::against(&LoadPattern::new(seed))
     }
 
-    /// A check against a pattern that all senders share: a forged sender must not make this
-    /// receiver fill a block.
+    /// A check against a pattern that all senders share. So a forged sender cannot make this
+    /// receiver build another pattern.
     #[must_use]
     pub fn against(pattern: &LoadPattern) -> Self {
         Self {
@@ -227,7 +227,7 @@ impl LoadCheck {
         }
     }
 
-    /// What was found so far.
+    /// What the check has found so far.
     #[must_use]
     pub const fn tally(&self) -> &LoadTally {
         &self.tally

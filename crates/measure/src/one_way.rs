@@ -7,36 +7,37 @@
 //!
 //!   there = t2 - t1        back = t4 - t3        each +- (error here + error there)
 //! ```
-//! The bounds are what each end's daemon states; nothing is estimated from the round trip. A delay
-//! is refused when it does not exceed its error bound, or when two clocks within their bounds could
-//! not give it.
+//! Each end's daemon states the bound of its clock's error; nothing is estimated from the round
+//! trip. A delay is refused when it does not exceed the sum of both bounds, or when two clocks
+//! within their bounds cannot produce it.
 
 use serde::Serialize;
 
-/// One question and its answer. Times are nanoseconds since 1970, each of its end's wall clock.
+/// One question and its answer. All times are nanoseconds since 1970; each end reads its own wall
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockExchange {
     /// When the question left here.
     pub sent_ns: u64,
-    /// When the question came there.
+    /// When the question arrived there.
     pub received_there_ns: u64,
     /// When the answer left there.
     pub sent_there_ns: u64,
-    /// When the answer came here.
+    /// When the answer arrived here.
     pub received_ns: u64,
-    /// The clock here, at that moment.
+    /// The state of the clock here at that moment.
     pub here: ClockState,
-    /// The clock there.
+    /// The state of the clock there.
     pub there: ClockState,
 }
 
-/// How good a wall clock is, by its daemon.
+/// How good a wall clock is, as its daemon says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockState {
     /// A daemon says that it keeps the clock synchronised.
     pub is_synchronised: bool,
-    /// The bound of its error that the daemon states, in nanoseconds.
+    /// The most by which the clock may be wrong, as the daemon states it, in nanoseconds.
     pub error_ns_max: u64,
 }
 
@@ -62,16 +63,16 @@ pub struct OneWay {
     pub there: OneWayTimes,
     /// From there to here.
     pub back: OneWayTimes,
-    /// How far each of them may be wrong, up or down, in nanoseconds: the sum of both ends' bounds.
+    /// How far each delay may be wrong, up or down, in nanoseconds: the sum of both ends' bounds.
     pub error_ns_max: u64,
 }
 
 impl OneWay {
-    /// Computes the delays that the exchanges justify. With `is_one_clock` both ends read the same
-    /// clock, which cannot differ from itself.
+    /// Computes the delays from the exchanges. With `is_one_clock` both ends read the same clock,
+    /// so the error of the clock cancels out.
     ///
     /// # Errors
-    /// The reason why nothing is justified, in words.
+    /// Says why the clocks are not good enough to measure delays.
     pub fn of(exchanges: &[ClockExchange], is_one_clock: bool) -> Result<Self, String> {
         let there = exchanges.iter().map(ClockExchange::there_ns);
         let back = exchanges.iter().map(ClockExchange::back_ns);
@@ -135,7 +136,8 @@ impl ClockExchange {
         difference(self.sent_there_ns, self.received_ns)
     }
 
-    /// How far a delay by these two clocks may be wrong: the sum of both bounds, in nanoseconds.
+    /// How far a delay between these two clocks may be wrong, in nanoseconds: the sum of both
+    /// bounds.
     #[must_use]
     pub const fn error_ns_max(&self) -> u64 {
         self.here
@@ -158,7 +160,7 @@ impl OneWayTimes {
     }
 }
 
-/// Refuses what was exchanged while an end had no synchronised clock.
+/// An error when one end had no synchronised clock during an exchange.
 fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
     let remedy = "start chrony, ntpd, or ptp4l with phc2sys there";
     let here = exchanges.iter().all(|one| one.here.is_synchronised);
@@ -177,7 +179,7 @@ fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
     }
 }
 
-/// The time from `from` to `to`, saturating.
+/// The time from `from` to `to`, limited to what the type holds.
 fn difference(from: u64, to: u64) -> i64 {
     let wide = i128::from(to) - i128::from(from);
     let most = i128::from(i64::MAX);
@@ -192,7 +194,8 @@ fn time(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    /// A delay of 200 us there and 300 us back; the clock there is `ahead_ns` before ours.
+    /// Exchanges with delays of 200 us there and 300 us back; the clock there is `ahead_ns` before
+    /// ours.
     fn exchanges(ahead_ns: i64, here: ClockState, there: ClockState) -> Vec<ClockExchange> {
         let start = 1_700_000_000_000_000_000_u64;
         let one = |nth: u64| {
@@ -228,7 +231,7 @@ mod tests {
             (210_000, 210_050, 210_100)
         );
         assert_eq!((back.min_ns, back.p99_ns), (290_000, 290_099));
-        // Half the round trip would be 250 us in either direction, and wrong by 50.
+        // Half the round trip would give 250 us for both directions, which is wrong by 50 us.
         assert!(there.p50_ns.abs_diff(200_050) <= found.error_ns_max);
         assert!(back.p50_ns.abs_diff(300_050) <= found.error_ns_max);
     }

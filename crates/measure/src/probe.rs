@@ -5,9 +5,10 @@
 //!   | "TLRT" | version| kind| size   | token       | sequence    | padding up to `size`
 //!              1        u8    u16 LE   u64 LE        u64 LE
 //! ```
-//! The reflector sends a probe back unchanged except for its kind, so an echo has the size of its
-//! probe and no reflector can make traffic grow; it never answers an echo, so two reflectors cannot
-//! feed each other. The token is drawn for each run: an echo with another one is a stranger's.
+//! The reflector changes only the kind of a probe and sends it back, so an echo is as long as its
+//! probe, and a reflector cannot be used to multiply traffic. It never answers an echo, so two
+//! reflectors cannot keep each other busy. The token is drawn for each run: an echo with another
+//! token belongs to another program.
 
 use crate::CLOCK_BYTES;
 #[cfg(doc)]
@@ -16,29 +17,29 @@ use crate::ClockWord;
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What it is.
+    /// The kind of the message.
     pub kind: ProbeKind,
-    /// Drawn for the run.
+    /// A random number, drawn for the run.
     pub token: u64,
-    /// The slot of the schedule, from 0.
+    /// The slot of the schedule, counted from 0.
     pub sequence: u64,
 }
 
-/// What a message is.
+/// The kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// "Are you there?", answered by [`ProbeKind::Welcome`].
     Hello,
     /// The reflector is there.
     Welcome,
-    /// To be sent back.
+    /// A message that the reflector sends back.
     Probe,
     /// Sent back.
     Echo,
-    /// "What is your clock good for?", answered by [`ProbeKind::ClockTold`]. A reflector that does
-    /// not know the question leaves it alone.
+    /// "How good is your clock?", answered by [`ProbeKind::ClockTold`]. An older reflector, which
+    /// does not know the question, does not answer.
     Clock,
-    /// The answer, with a [`ClockWord`] behind the header.
+    /// The answer to [`ProbeKind::Clock`], with a [`ClockWord`] behind the header.
     ClockTold,
 }
 
@@ -70,7 +71,7 @@ impl Probe {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`ProbeError`] when it is not one of ours or was cut.
+    /// [`ProbeError`] when the bytes are no probe, or only part of one.
     pub fn parse(message: &[u8]) -> Result<Self, ProbeError> {
         let header = message.get(..PROBE_BYTES_MIN).ok_or(ProbeError::Short)?;
         if header[..4] != MAGIC {
@@ -95,9 +96,9 @@ impl Probe {
         })
     }
 
-    /// Turns a request into its answer in place; gives what was asked, or `None` when the message
-    /// is none of ours, asks for nothing, or is too short for its answer. Behind the header of a
-    /// [`ProbeKind::ClockTold`] the caller has to put the [`ClockWord`].
+    /// Turns a request into its answer in place, and returns what was asked. `None` when the
+    /// message is no probe, asks nothing, or is too short for its answer. The caller must write the
+    /// [`ClockWord`] behind the header of a [`ProbeKind::ClockTold`].
     pub fn answer(message: &mut [u8]) -> Option<Self> {
         let probe = Self::parse(message).ok()?;
         if probe.kind == ProbeKind::Clock && message.len() < CLOCK_BYTES {
@@ -145,18 +146,18 @@ impl ProbeKind {
 /// Why a message is no probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// Shorter than it says, or than the header.
+    /// The message is shorter than it says, or than the header.
     #[error("the message was cut short")]
     Short,
     /// Something else.
     #[error("the message is not a probe")]
     Foreign,
-    /// Of a release that measures differently.
+    /// The message comes from a release with another version of the format.
     #[error("the message has version {0}, this release speaks {VERSION}")]
     Version(u8),
 }
 
-/// The smallest message, in bytes: its header.
+/// Bytes of the smallest message, which is only a header.
 pub const PROBE_BYTES_MIN: usize = 24;
 const MAGIC: [u8; 4] = *b"TLRT";
 const VERSION: u8 = 1;

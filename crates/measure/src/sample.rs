@@ -1,28 +1,30 @@
-//! What one message of a run became.
+//! What became of each message of a run.
 
 use serde::{Deserialize, Serialize};
 
 /// One message that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Its slot of the schedule, from 0; a number that is missing was never sent.
+    /// The message's slot of the schedule, from 0; a number that is missing was never sent.
     pub sequence: u64,
-    /// When it was due, in nanoseconds after the start of the run.
+    /// When the message was due, in nanoseconds after the start of the run.
     pub intended_ns: u64,
-    /// When it was handed to the kernel, likewise; never before it was due.
+    /// When it was passed to the kernel, in nanoseconds after the start of the run; never before it
+    /// was due.
     pub sent_ns: u64,
-    /// From being handed over to being back in the application's hands; `None` when it never came.
+    /// Nanoseconds from passing it to the kernel until the application had the answer; `None` when
+    /// no answer came.
     pub rtt_ns: Option<u64>,
 }
 
 impl Sample {
-    /// How late it was sent: the pacing error.
+    /// How much later than due the message was sent: the pacing error.
     #[must_use]
     pub const fn late_ns(&self) -> u64 {
         self.sent_ns.saturating_sub(self.intended_ns)
     }
 
-    /// The round trip counted from when it should have left.
+    /// The round trip, counted from when the message should have left.
     #[must_use]
     pub fn rtt_intended_ns(&self) -> Option<u64> {
         self.rtt_ns.map(|rtt| rtt + self.late_ns())
@@ -56,21 +58,21 @@ impl Split {
     }
 }
 
-/// Whose stamps told where the time of stamped messages went. Counts of messages.
+/// How many messages were stamped, by whose clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StampCounts {
-    /// The kernel's, by the wall clock.
+    /// Messages stamped by the kernel, with the wall clock.
     pub software: u64,
-    /// The network device's, by its own clock, on the way out and in.
+    /// Messages stamped by the network device on the way out and in, with its own clock.
     pub hardware: u64,
-    /// Stamps were missing, or made no sense.
+    /// Messages whose stamps were missing or made no sense.
     pub incomplete: u64,
 }
 
 impl StampCounts {
-    /// Adds those of another run.
+    /// Adds another run's counts.
     pub const fn add(&mut self, other: &Self) {
         self.software += other.software;
         self.hardware += other.hardware;
@@ -78,7 +80,7 @@ impl StampCounts {
     }
 }
 
-/// Something that happened to the measurement itself.
+/// Something that disturbed the measurement itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disturbance {
@@ -90,21 +92,21 @@ pub struct Disturbance {
     pub lasted_ns: u64,
 }
 
-/// What can happen to a measurement.
+/// The kinds of disturbances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DisturbanceKind {
-    /// The measuring thread did not run: somebody else had its processor.
+    /// The measuring thread did not run: another thread or the hypervisor had its processor.
     Pause,
-    /// As a pause, of the length and at the distance that the kernel's limit on real-time threads
-    /// makes (`/proc/sys/kernel/sched_rt_runtime_us`).
+    /// A pause whose length and period match the kernel's limit on real-time threads
+    /// (`/proc/sys/kernel/sched_rt_runtime_us`).
     Throttled,
-    /// The wall clock was set; stamps of the kernel that straddle it are left out.
+    /// The wall clock was set. Messages under way at that time have no stamps in the result.
     ClockStep,
 }
 
-/// The counts of a run, which add up.
+/// The counts of a run; they add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
@@ -112,7 +114,7 @@ pub struct Counts {
     pub slots: u64,
     /// Messages sent; `slots - sent` were missed.
     pub sent: u64,
-    /// Slots that were not used: the sender was too late for them.
+    /// Slots that were not used, as the sender was too late for them.
     pub missed: u64,
     /// Messages that the kernel refused.
     pub refused: u64,
@@ -120,16 +122,16 @@ pub struct Counts {
     pub answered: u64,
     /// Messages without an answer in time.
     pub lost: u64,
-    /// Echoes of a message that was answered or given up already.
+    /// Echoes of a message that was already answered or given up.
     pub late_or_twice: u64,
-    /// Datagrams that belong to nobody here.
+    /// Datagrams that do not belong to this run.
     pub foreign: u64,
     /// Echoes that came after one with a higher number.
     pub out_of_order: u64,
 }
 
 impl Counts {
-    /// Adds those of another run.
+    /// Adds another run's counts.
     pub const fn add(&mut self, other: &Self) {
         self.slots += other.slots;
         self.sent += other.sent;
@@ -143,26 +145,26 @@ impl Counts {
     }
 }
 
-/// What PGM had to do beneath the messages, at the measuring end: it sends in one session and
+/// What PGM repaired beneath the messages, at the measuring end, which sends in one session and
 /// receives in another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Repairs {
-    /// NAKs of reflectors that missed something.
+    /// NAKs that reflectors sent for messages that they missed.
     pub naks_received: u64,
-    /// Packets sent again for them.
+    /// Packets sent again because of these NAKs.
     pub repairs_sent: u64,
-    /// Their bytes, PGM headers included.
+    /// Bytes of these packets, PGM headers included.
     pub repair_bytes_sent: u64,
-    /// NAKs for answers that this end missed.
+    /// NAKs that this end sent for answers that it missed.
     pub naks_sent: u64,
-    /// Answers that came as repairs.
+    /// Answers that arrived as repairs.
     pub repairs_received: u64,
 }
 
 impl Repairs {
-    /// Adds those of another run.
+    /// Adds another run's counts.
     pub const fn add(&mut self, other: &Self) {
         self.naks_received += other.naks_received;
         self.repairs_sent += other.repairs_sent;

@@ -1,20 +1,20 @@
 //! When each message of a run is due: a fixed schedule in whole nanoseconds.
 //!
-//! Slot `n` is due at `floor(n * 10^9 / rate)` nanoseconds after the start, computed afresh for
-//! each slot: a gap that is no whole number of nanoseconds (30,000 a second: 33,333.3) carries its
-//! remainder exactly, and the millionth slot is as exact as the first.
+//! Slot `n` is due at `floor(n * 10^9 / rate)` nanoseconds after the start. This is computed anew
+//! for each slot, so no rounding error adds up: at 30,000 a second, with gaps of 33,333.3 ns, the
+//! millionth slot is as exact as the first.
 
-/// A fixed rate.
+/// A schedule of a fixed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     per_second: u64,
 }
 
 impl Schedule {
-    /// `per_second` slots each second.
+    /// A schedule of `per_second` slots each second.
     ///
     /// # Errors
-    /// [`ScheduleError`] for a rate of none or above [`Schedule::RATE_MAX`].
+    /// [`ScheduleError`] for a rate of 0 or above [`Schedule::RATE_MAX`].
     pub const fn new(per_second: u64) -> Result<Self, ScheduleError> {
         if per_second == 0 || per_second > Self::RATE_MAX {
             return Err(ScheduleError { per_second });
@@ -28,7 +28,8 @@ impl Schedule {
         self.per_second
     }
 
-    /// When slot `slot` is due, in nanoseconds after the start. Saturates after 584 years.
+    /// When slot `slot` is due, in nanoseconds after the start; at most 584 years, which the type
+    /// can hold.
     #[must_use]
     pub const fn due_ns(&self, slot: u64) -> u64 {
         let due = slot as u128 * NANOS as u128 / self.per_second as u128;
@@ -51,7 +52,8 @@ impl Schedule {
         }
     }
 
-    /// How many slots start within `duration_ns`, its end excluded: the length of a run.
+    /// How many slots start within `duration_ns`, without its last instant: the slots of a run of
+    /// this length.
     #[must_use]
     pub const fn slots_within(&self, duration_ns: u64) -> u64 {
         match duration_ns.checked_sub(1) {
@@ -60,11 +62,11 @@ impl Schedule {
         }
     }
 
-    /// The fastest schedule: a slot every 100 ns, which no socket keeps.
+    /// The highest rate: a slot every 100 ns, which is faster than any socket.
     pub const RATE_MAX: u64 = 10_000_000;
 }
 
-/// A rate that cannot be kept.
+/// The error for a rate that no schedule can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{per_second} messages/s: a rate is 1 to {max} messages/s", max = Schedule::RATE_MAX)]
 pub struct ScheduleError {
@@ -106,7 +108,7 @@ mod tests {
             if due > 0 {
                 prop_assert!(schedule.slots_due(due - 1) <= slot);
             }
-            // Never early, and less than a nanosecond late of the true time.
+            // A slot is never early, and less than a nanosecond after its exact time.
             let exact = u128::from(slot) * u128::from(NANOS);
             let error = exact - u128::from(due) * u128::from(rate);
             prop_assert!(error < u128::from(rate));

@@ -1,4 +1,4 @@
-//! The runs of a result that belong together, as one.
+//! Joins the runs of a result that belong together.
 
 use crate::{
     Counts, Disturbance, Latencies, Repairs, Sample, Split, StampCounts,
@@ -9,21 +9,21 @@ use crate::{
 /// them.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
-    /// What it is called: its label, unless the caller changes it.
+    /// The label, unless the caller changes it.
     pub name: String,
-    /// The result it is from.
+    /// The manifest of the result that the series is from.
     pub manifest: &'a Manifest,
-    /// What the first slice was.
+    /// The settings of the first slice.
     pub setup: &'a Setup,
-    /// The slices, each with where it begins on the common axis.
+    /// The slices, each with its start on the common axis.
     pub(crate) slices: Vec<(u64, &'a Run)>,
     /// Length of the axis.
     pub lasted_ns: u64,
-    /// The accounts of all slices.
+    /// The sum of the counts of all slices.
     pub counts: Counts,
     /// What PGM repaired in all slices; `None` over another transport.
     pub repairs: Option<Repairs>,
-    /// Whose stamps the splits of all slices are from.
+    /// How many messages of all slices were stamped, by whose clock.
     pub stamps: StampCounts,
     /// The percentiles of all slices.
     pub latencies: Latencies,
@@ -64,7 +64,7 @@ impl<'a> Series<'a> {
         for sample in &run.samples {
             self.latencies.take(sample);
         }
-        // A run that was killed has no counts: they are taken from its samples.
+        // A run that was killed has no counts, so they are made from its samples.
         let last = run.samples.last().map_or(0, |sample| sample.sent_ns + 1);
         let lasted_ns = run.end.map_or(last, |end| end.lasted_ns.max(last));
         self.slices.push((self.lasted_ns, run));
@@ -81,14 +81,14 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// Every message with where its slice begins.
+    /// Every message, with the start of its slice.
     pub fn samples(&self) -> impl Iterator<Item = (u64, &'a Sample)> {
         self.slices
             .iter()
             .flat_map(|&(start, run)| run.samples.iter().map(move |sample| (start, sample)))
     }
 
-    /// Every stamped message with when it was sent on the common axis.
+    /// Every stamped message, with when it was sent on the common axis.
     pub fn splits(&self) -> impl Iterator<Item = (u64, &'a Split)> {
         self.slices.iter().flat_map(|&(start, run)| {
             run.splits.iter().map(move |split| {
@@ -101,7 +101,7 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// One message in this many was stamped; `None` when the result does not show it.
+    /// One message in this many was stamped; `None` when the result does not tell.
     #[must_use]
     pub fn stamp_interval(&self) -> Option<u64> {
         let gcd = |mut a: u64, mut b: u64| {
@@ -114,8 +114,8 @@ impl<'a> Series<'a> {
         Some(sequences.fold(0, gcd)).filter(|&every| every > 0)
     }
 
-    /// What stamping a message costs: how much longer it takes than the one before it, which was
-    /// not stamped. `None` when too few such pairs came back.
+    /// What stamping costs: how much longer a stamped message takes than the message before it,
+    /// which was not stamped. `None` when there are too few such pairs with answers.
     #[must_use]
     pub fn stamping_cost(&self) -> Option<StampingCost> {
         let every = self.stamp_interval().filter(|&every| every > 1)?;
@@ -135,7 +135,7 @@ impl<'a> Series<'a> {
         StampingCost::of(longer)
     }
 
-    /// What happened to the measurement, on the common axis.
+    /// The disturbances of the measurement, on the common axis.
     pub fn disturbances(&self) -> impl Iterator<Item = Disturbance> {
         self.slices.iter().flat_map(|&(start, run)| {
             run.disturbances.iter().map(move |what| Disturbance {
@@ -145,7 +145,8 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// Whether the far end stopped, the user did, or the file was cut.
+    /// True when a slice ended early: the far end stopped answering, the user stopped the run, or
+    /// the file was cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.slices
@@ -153,7 +154,7 @@ impl<'a> Series<'a> {
             .any(|(_, run)| run.end.is_none_or(|end| end.is_cut))
     }
 
-    /// Messages each second as they were really sent.
+    /// Messages that were really sent each second.
     #[must_use]
     pub fn sent_per_s(&self) -> f64 {
         self.counts.sent as f64 / (self.lasted_ns.max(1) as f64 / 1e9)
@@ -161,7 +162,7 @@ impl<'a> Series<'a> {
 }
 
 impl Series<'_> {
-    /// Whether only the rate sets it apart from `other`: both are points of one sweep.
+    /// True when the two series differ only in their rates: both are points of one sweep.
     #[must_use]
     pub fn is_swept_with(&self, other: &Self) -> bool {
         let same = |one: &Setup| {
@@ -173,18 +174,18 @@ impl Series<'_> {
     }
 }
 
-/// What a stamped message takes longer than others, and how well that is known.
+/// How much longer a stamped message takes, and how exactly that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampingCost {
     /// Median of the differences, in nanoseconds.
     pub p50_ns: i64,
-    /// Half the width of the median's 95 % interval, or more: a negative cost, which cannot be, is
-    /// noise of its size.
+    /// Half the width of the median's 95 % interval. It is more when the cost is negative: such a
+    /// cost is impossible, so the noise is at least its size.
     pub noise_ns: u64,
 }
 
 impl StampingCost {
-    /// From the ranks around the middle, so it holds for every distribution.
+    /// Computes the interval from ranks around the middle, which is right for every distribution.
     fn of(mut differences: Vec<i64>) -> Option<Self> {
         if differences.len() < PAIRS_MIN {
             return None;
@@ -201,7 +202,7 @@ impl StampingCost {
         })
     }
 
-    /// The cost, when it is above the noise.
+    /// The cost; `None` when it is not above the noise.
     #[must_use]
     pub fn known_ns(&self) -> Option<u64> {
         let cost = u64::try_from(self.p50_ns).ok()?;
@@ -226,7 +227,7 @@ fn told_by(samples: &[Sample]) -> Counts {
     }
 }
 
-/// Fewer differences have no interval around their median.
+/// With fewer differences there is no interval around the median.
 const PAIRS_MIN: usize = 12;
 
 #[cfg(test)]
@@ -237,7 +238,7 @@ mod tests {
     fn a_cost_within_the_noise_is_not_known() {
         let around = |middle: i64, step: i64| (-50..=50).map(move |it| middle + it * step);
         let cost = |middle, step| StampingCost::of(around(middle, step).collect()).unwrap();
-        // 101 values a step apart: the interval reaches ten ranks to either side.
+        // 101 values in equal steps: the interval reaches ten ranks to either side.
         let clear = cost(1_000, 10);
         assert_eq!((clear.p50_ns, clear.noise_ns), (1_000, 100));
         assert_eq!(clear.known_ns(), Some(1_000));

@@ -160,8 +160,9 @@ parameters! {
         "unsent data that may queue before the application waits; at most a quarter of the window";
     rate: Rate = Rate::Auto, 0 => 125_000_000_000, "bytes a second", Source,
         "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; Appendix B: congestion control",
-        "maximum send rate, with IP and UDP headers; auto follows the receivers' reports (without \
-         reports: messages have no limit, files begin at 25 MB/s); 0 is no limit";
+        "highest send rate, IP and UDP headers included; 0 is no limit; auto follows the \
+         receivers' reports (when there are none, messages have no limit, and files begin at \
+         25 MB/s)";
     pacing_quantum: Duration = fixed::us(250), fixed::us(10) => fixed::ms(100), "time", Source,
         "measurement: run length decides the packet rate; 250 us is below any queue that matters",
         "length of one burst when a rate is set, as time at that rate (at least 2 packets)";
@@ -236,6 +237,10 @@ parameters! {
         "RFC 3208 section 9.4: from the first packet received",
         "where a late receiver begins: now; offered (where the source offers, OPT_JOIN); window \
          (oldest packet held)";
+    network_elements: bool = false, false => true, "switch", Receiver,
+        "RFC 3208 section 6.2; judgement: elements are rare, and a forged SPM can name a victim",
+        "send NAKs to the address that SPMs name, as PGM network elements need, and not to the \
+         sender of the SPMs";
     rx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Receiver,
         "tx_window_sqns of a peer",
         "sequence numbers that a receiver tracks for one sender (RXW_SQNS)";

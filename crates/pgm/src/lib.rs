@@ -44,7 +44,8 @@
 //! };
 //! let mut source = Source::new(Config::default(), setup, now);
 //! let setup = ReceiverSetup {
-//!     mode: Mode::Sequence, destination_port: port, group, path, seed, own_nla: listener,
+//!     mode: Mode::Sequence, destination_port: port, group, path, seed, is_protected: false,
+//!     own_nla: listener,
 //! };
 //! let mut receiver = Receiver::new(Config::default(), setup, now);
 //!

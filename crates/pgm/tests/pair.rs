@@ -67,6 +67,7 @@ impl World {
                 group: GROUP,
                 path: PathId(0),
                 seed: host as u64,
+                is_protected: false,
                 own_nla: address(host),
             };
             Receiver::new(config, setup, now)
@@ -320,6 +321,7 @@ fn receivers_with_and_without_parity_are_served_side_by_side() {
         group: GROUP,
         path: PathId(0),
         seed: 2,
+        is_protected: false,
         own_nla: address(2),
     };
     world.receivers[1] = Receiver::new(plain, setup, world.now);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use base::{Arrival, Budget, DropReason, Instant, Outcome, PathId, Socket, Verdict};
+use base::{Arrival, Budget, DropReason, Instant, Outcome, Pace, PathId, Socket, Verdict};
 use receiver_kit::{
     Bench, Event, GROUP, NEIGHBOUR, OWN, PORT, SOURCE, TSI, data, downstream, downstream_of,
     dropped, joined, joined_with, made, odata, spm,
@@ -16,7 +16,7 @@ use receiver_kit::{
 use towline_pgm::{Config, Mode, Ready, Receiver, ReceiverSetup, Status};
 use wire::{
     Sqn,
-    pgm::{Body, Gsi, Mark, PgmOption, Profile, Spm, Tsi},
+    pgm::{Body, Gsi, Mark, PgmOption, Profile, Rst, Spm, Tsi},
 };
 
 const FIRST: u64 = 1 << 32;
@@ -28,7 +28,7 @@ fn a_mark_is_told_when_it_is_new_or_changed() {
     bench.spm(9, &[PgmOption::Mark(mark)]);
     bench.spm(9, &[PgmOption::Mark(mark)]);
     assert_eq!(bench.take_texts(), ["found", "mark"]);
-    mark.announced_rate = 5;
+    mark.announced_pace = Pace::of(5);
     bench.spm(9, &[PgmOption::Mark(mark)]);
     assert_eq!(bench.take_events(), [Event::Mark(mark)]);
     assert_eq!(bench.receiver.position(0).unwrap().mark, Some(mark));
@@ -41,7 +41,8 @@ fn a_mark_is_told_when_it_is_new_or_changed() {
 
 /// Where the NAK goes of a receiver that lacks 10, after an SPM of `path_nla` with `mark`.
 fn asked_after(path_nla: IpAddr, mark: Mark) -> SocketAddr {
-    let mut bench = joined(Mode::Sequence, 10);
+    let config = Config::builder().network_elements(true);
+    let mut bench = joined_with(Mode::Sequence, config, 10);
     let body = Body::Spm(Spm {
         sqn: Sqn(bench.spm_sqn + 1),
         trail: Sqn(10),
@@ -52,6 +53,58 @@ fn asked_after(path_nla: IpAddr, mark: Mark) -> SocketAddr {
     bench.packet(&made(&downstream(), &body, &options, &[]));
     bench.pass_ms(1_000);
     bench.take_sent()[0].to
+}
+
+#[test]
+fn nothing_is_taken_or_asked_for_of_a_protected_sender_before_its_owner_vouches_for_it() {
+    let mut bench = Bench::protected(Mode::Sequence);
+    bench.trail = 10;
+    assert_eq!(bench.odata(10, b"a"), dropped(DropReason::Unproven));
+    assert_eq!(
+        bench.receiver.sessions().count(),
+        0,
+        "data alone shows no sender"
+    );
+    bench.spm(9, &[PgmOption::Mark(Mark::new(Profile::Messages, 7))]);
+    assert_eq!(bench.take_texts(), ["mark"], "its owner alone hears of it");
+    assert_eq!(bench.odata(10, b"a"), dropped(DropReason::Unproven));
+    bench.spm(11, &[]);
+    bench.pass_ms(500);
+    assert!(
+        bench.take_naks().is_empty(),
+        "what was missed is not asked for"
+    );
+    bench.receiver.vouch(0);
+    bench.pass_ms(500);
+    assert_eq!(bench.take_naks()[..2], [10, 11]);
+    bench.rdata(10, b"a");
+    bench.rdata(11, b"b");
+    assert_eq!(bench.take_texts(), ["found", "a", "b"]);
+    bench.assert_accounts();
+}
+
+#[test]
+fn an_old_protected_session_that_is_played_again_is_never_shown() {
+    let mark = PgmOption::Mark(Mark::new(Profile::Messages, 7));
+    let reset = Rst {
+        is_deaf: false,
+        reason: 0,
+    };
+    for last in [PgmOption::Fin, PgmOption::Rst(reset)] {
+        let mut bench = Bench::protected(Mode::Sequence);
+        bench.spm(9, &[mark]);
+        bench.spm(9, &[last, mark]);
+        assert_eq!(bench.take_texts(), ["mark"]);
+        for _ in 0..40 {
+            bench.pass_ms(1_000);
+        }
+        assert_eq!(
+            bench.take_texts(),
+            [""; 0],
+            "it is forgotten without a word"
+        );
+        assert_eq!(bench.receiver.sessions().count(), 0);
+    }
 }
 
 #[test]
@@ -82,12 +135,14 @@ fn only_the_latest_of_marks_not_yet_popped_is_told() {
     let arrival = Arrival::from(SocketAddr::new(SOURCE, 1), Socket::Group);
     for rate in 1..4 {
         let mut mark = Mark::new(Profile::Objects, 77);
-        mark.announced_rate = rate;
+        mark.announced_pace = Pace::of(rate);
         let packet = spm(rate as u32, 0, 9, &[PgmOption::Mark(mark)]);
         bench.receiver.handle(bench.now, &arrival, &packet);
     }
     let events = bench.take_events();
-    assert!(matches!(events[..], [Event::Found(_), Event::Mark(m)] if m.announced_rate == 3));
+    assert!(
+        matches!(events[..], [Event::Found(_), Event::Mark(m)] if m.announced_pace == Pace::of(3))
+    );
 }
 
 #[test]
@@ -236,6 +291,7 @@ fn naks_over_ipv6_leave_by_the_interface_of_the_spm() {
         group: SocketAddr::new(group, PORT),
         path: PathId(0),
         seed: 1,
+        is_protected: false,
         own_nla: "fe80::2".parse().unwrap(),
     };
     let mut receiver = Receiver::new(Config::default(), setup, now);

@@ -2,17 +2,17 @@
 
 mod receiver_kit;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use base::{DropReason, Instant, Verdict};
 use receiver_kit::{
-    Bench, Event, GROUP, NEIGHBOUR, PORT, SOURCE, TSI, downstream, dropped, joined, joined_with,
-    made, nak_like, odata, rdata, spm, upstream,
+    Bench, Event, GROUP, NEIGHBOUR, PORT, SOURCE, TSI, data, downstream, downstream_of, dropped,
+    joined, joined_with, made, nak_like, odata, rdata, spm, upstream,
 };
 use towline_pgm::{Config, ConfigBuilder, LateJoin, Mode, Status, Timer};
 use wire::{
     Sqn,
-    pgm::{Body, Join, PgmOption, Rst, Spm},
+    pgm::{Body, Gsi, Join, PgmOption, Rst, Spm, Tsi},
 };
 
 /// Timers far apart, so that each test sees one at a time.
@@ -176,7 +176,15 @@ mod section_6_2_source_path_messages {
 
     #[test]
     fn naks_go_to_the_path_of_the_latest_spm() {
-        let mut bench = joined(Mode::Sequence, 10);
+        // By default they go to the sender of the SPM: see `network_elements`.
+        for (has_elements, to) in [(true, NEIGHBOUR), (false, SOURCE)] {
+            let config = Config::builder().network_elements(has_elements);
+            let mut bench = joined_with(Mode::Sequence, config, 10);
+            asked_after_spm_of(&mut bench, to);
+        }
+    }
+
+    fn asked_after_spm_of(bench: &mut Bench, to: IpAddr) {
         let body = Body::Spm(Spm {
             sqn: Sqn(bench.spm_sqn + 1),
             trail: Sqn(10),
@@ -186,11 +194,11 @@ mod section_6_2_source_path_messages {
         bench.packet(&made(&downstream(), &body, &[], &[]));
         bench.pass_ms(5);
         let sent = bench.take_sent();
-        assert_eq!(sent[0].to.ip(), NEIGHBOUR);
+        assert_eq!(sent[0].to.ip(), to);
         let Body::Nak(nak) = sent[0].body() else {
             panic!("not a NAK: {sent:?}");
         };
-        assert_eq!((nak.source_nla, nak.group_nla), (NEIGHBOUR, GROUP));
+        assert_eq!((nak.source_nla, nak.group_nla), (to, GROUP));
     }
 
     #[test]
@@ -452,7 +460,7 @@ mod section_9_1_options {
     fn parity_packets_are_counted_and_change_nothing() {
         use wire::pgm::{Flags, emit_flagged};
         let mut bench = joined(Mode::Sequence, 10);
-        let (mut packet, body) = (Vec::new(), Body::Rdata(receiver_kit::data(11, 10)));
+        let (mut packet, body) = (Vec::new(), Body::Rdata(data(11, 10)));
         emit_flagged(
             &mut packet,
             &downstream(),
@@ -748,6 +756,30 @@ mod section_13_5_spm_requests {
         assert_eq!((sent[1].to.ip(), sent[1].hops), (SOURCE, None));
         assert_eq!(sent[1].to.port(), PORT);
         assert_eq!(sent[0].bytes, made(&upstream(), &Body::Spmr, &[], &[]));
+    }
+
+    /// Deviation: the RFC knows no limit of what waits to be sent.
+    #[test]
+    fn a_request_that_finds_no_room_is_counted_and_made_later() {
+        let mut bench = Bench::with(Mode::Sequence, config().peers_max(5_000));
+        for nth in 0..5_000_u32 {
+            let [_, _, high, low] = nth.to_be_bytes();
+            let gsi = Gsi([1, 2, 3, 4, high, low]);
+            let sender = downstream_of(Tsi { gsi, ..TSI });
+            bench.packet(&made(&sender, &Body::Odata(data(10, 10)), &[], b"a"));
+        }
+        // Nothing leaves meanwhile: 128 KiB hold two packets of 16 bytes for each of 4096.
+        bench.now += Duration::from_millis(255);
+        bench.receiver.handle_timeout(bench.now);
+        let counters = *bench.receiver.counters();
+        assert_eq!(
+            (counters.spmr_packets, counters.spmr_packets_omitted),
+            (4_096, 904)
+        );
+        bench.pass_ms(1_000);
+        let counters = bench.receiver.counters();
+        assert!(counters.spmr_packets >= 5_000, "{counters:?}");
+        assert_eq!(counters.spmr_packets_omitted, 904);
     }
 
     #[test]

@@ -4,11 +4,11 @@ mod source_kit;
 
 use std::{net::SocketAddr, time::Duration};
 
-use base::{Arrival, DropReason, Instant, Outcome, PathId, Socket, Verdict};
+use base::{Arrival, DropReason, Instant, Outcome, Pace, PathId, Socket, Verdict};
 use source_kit::{
     BUDGET, Bench, GROUP, OVERHEAD, PORT, RECEIVER, SOURCE, START, TSI, nak, nak_body, upstream,
 };
-use towline_pgm::{Config, Full, Rate, Source, SourceSetup};
+use towline_pgm::{Config, Full, Source, SourceSetup};
 use wire::{
     Sqn,
     pgm::{
@@ -36,7 +36,7 @@ fn s3_3_the_window_is_empty_at_first() {
 #[test]
 fn s3_3_spms_tell_the_edges_of_what_was_sent() {
     for first in WRAPS {
-        let mut bench = Bench::with(Config::builder().rate(Rate::Limit(100_000)), first);
+        let mut bench = Bench::paced(100_000, first);
         // More than leaves at once: lead is what was transmitted, not what was submitted.
         bench.send(10, 1000);
         assert_eq!(bench.source.unsent() + 10, bench.source.lead());
@@ -112,7 +112,7 @@ fn s5_1_2_over_any_interval_the_rate_is_exceeded_by_one_run_at_most() {
         (1_250_000_000, 1400),
         (12_345_678_901, 1),
     ] {
-        let mut bench = Bench::with(Config::builder().rate(Rate::Limit(rate)), 0);
+        let mut bench = Bench::paced(rate, 0);
         let seconds = (200_000 / rate).clamp(1, 100);
         let time = match rate {
             0..10_000_000 => Duration::from_secs(seconds),
@@ -136,7 +136,7 @@ fn s5_1_2_over_any_interval_the_rate_is_exceeded_by_one_run_at_most() {
 #[test]
 fn s5_1_2_a_late_host_makes_up_for_no_more_than_the_catch_up() {
     let rate = 10_000_000;
-    let mut bench = Bench::with(Config::builder().rate(Rate::Limit(rate)), 0);
+    let mut bench = Bench::paced(rate, 0);
     for _ in 0..2000 {
         bench.source.offer(&[7; 1000]).unwrap();
     }
@@ -166,7 +166,7 @@ fn s5_1_2_a_run_lasts_a_quantum_of_the_rate() {
         (1_000_000_000, 1000, 62),
         (1_000_000_000, 40, 128),
     ] {
-        let mut bench = Bench::with(Config::builder().rate(Rate::Limit(rate)), 0);
+        let mut bench = Bench::paced(rate, 0);
         bench.drain();
         bench.now += Duration::from_secs(1);
         bench.drain();
@@ -542,14 +542,15 @@ fn s8_1_addresses_may_be_ipv6() {
 fn s8_1_our_own_option_is_last_and_dated() {
     let mut bench = Bench::set(&[("send_join", "true")]);
     bench.now = Instant::from_nanos(100_123_456_789);
-    bench.source.set_announced(1000, 7, Mark::NO_RECEIVER);
+    let pace = Pace::of(1000);
+    bench.source.set_announced(pace, 7, Mark::NO_RECEIVER);
     bench.drain();
     let options: Vec<_> = bench.seen[0].packet().options().collect();
     let [PgmOption::Join(_), PgmOption::Mark(mark)] = options[..] else {
         panic!("{options:?}");
     };
     assert_eq!((mark.tx_time_us, mark.session_id), (100_123_456, 42));
-    assert_eq!((mark.announced_rate, mark.receiver_count), (1000, 7));
+    assert_eq!((mark.announced_pace, mark.receiver_count), (pace, 7));
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! The judge: what was published, what each receiver was given, and whether the two agree.
 //!
-//! A receiver's deliveries and loss reports must tile what was published: each message at exactly
-//! the position where the one before ended, or a loss report that covers exactly what is left out.
-//! That one rule contains order, exactly once, and "never silently". In arrival mode order is free
-//! and the tiles are single packets.
+//! A receiver's deliveries and loss reports must tile what was published: each begins exactly where
+//! the one before ended, and a loss report covers exactly the packets that were left out. This one
+//! rule demands order, delivery exactly once, and no silent loss. In arrival mode order is free and
+//! the tiles are single packets.
 //!
 //! ```text
 //!   published   [ m0 ][ m1 ][ m2 ......... ][ m3 ]|end        one record per message, in packets
 //!   delivered   [ m0 ][ m1 ][ Lost 4 ]------[ m3 ]|Ended      no hole, no overlap
 //! ```
 //!
-//! It does not look into the state machines; [`crate::node`] adds what their counters must say.
+//! The judge does not look into the state machines; [`crate::node`] checks their counters.
 
 use std::{cell::RefCell, collections::BTreeMap, net::IpAddr, rc::Rc};
 
@@ -38,32 +38,33 @@ pub struct Ledger {
 /// The ledger as publishers and receivers of one run share it.
 pub type SharedLedger = Rc<RefCell<Ledger>>;
 
-/// What a receiver may demand.
+/// What the judge knows about a receiver.
 #[derive(Debug)]
 struct Standing {
     key: Option<Key>,
-    /// It may miss nothing of a session that waited for it.
+    /// The receiver was there from the start: in a session that waited for it, it must miss
+    /// nothing.
     from_start: bool,
 }
 
-/// The life of one publisher: a session.
+/// One session: what one publisher process sends.
 #[derive(Debug)]
 struct Publication {
     /// Its transport session identifier, as text.
     name: String,
-    /// Only receivers with the same report to it, and are waited for.
+    /// The sender's key. The sender admits and waits for receivers with the same key only.
     key: Option<Key>,
     /// Its host.
     source: IpAddr,
     /// Position of the first packet.
     start: u64,
-    /// Bytes of a message in each packet but the last, when it takes several.
+    /// When a message takes several packets, each but the last carries this many of its bytes.
     piece_len: usize,
     records: Vec<Record>,
     /// One past the last packet.
     end: u64,
     is_closed: bool,
-    /// Its sender began when all receivers had joined: they may miss nothing.
+    /// The sender began when all receivers had joined: they must miss nothing.
     has_waited: bool,
     /// For each receiver, the position before which it has been given everything.
     reached: BTreeMap<String, u64>,
@@ -92,14 +93,14 @@ impl Ledger {
         }
     }
 
-    /// An intruder may open sessions too, which are not judged.
+    /// Says whether an intruder runs. It may open sessions of its own, which are not judged.
     pub const fn tolerate_strangers(&mut self, tolerates: bool) {
         self.has_strangers = tolerates;
     }
 
     /// Notes a new session of the host at `source` whose first packet will have position `start`,
-    /// and which cuts messages into pieces of `piece_len` bytes. Receivers report to it that have
-    /// the same `key`.
+    /// and which cuts messages into pieces of `piece_len` bytes. Only receivers with the same `key`
+    /// report to it.
     pub fn open(
         &mut self,
         name: String,
@@ -133,7 +134,8 @@ impl Ledger {
         payload::fill(self.stream, number, out);
     }
 
-    /// Notes that message `number` of `len` bytes was taken as `count` packets from `first` on.
+    /// Notes that the sender took message `number` of `len` bytes as `count` packets from `first`
+    /// on.
     pub fn publish(&mut self, publication: usize, number: u64, len: usize, first: u64, count: u64) {
         let publication = &mut self.publications[publication];
         if publication.end != first || count == 0 {
@@ -156,13 +158,13 @@ impl Ledger {
         self.publications[publication].is_closed = true;
     }
 
-    /// A receiver process with this key begins: of those that may miss nothing, or another.
+    /// Notes that a receiver process with this key begins. With `from_start` it must miss nothing.
     pub fn begin(&mut self, who: &str, key: Option<Key>, from_start: bool) {
         let standing = Standing { key, from_start };
         self.receivers.insert(who.to_owned(), standing);
     }
 
-    /// The sender has taken a receiver in: it may be one that has its key, and no other.
+    /// Notes that the sender admitted a receiver; it is a failure when their keys differ.
     pub fn admit(&mut self, publication: usize, who: &str) {
         let of = &self.publications[publication];
         if !self.is_wanted(of, who) {
@@ -171,13 +173,13 @@ impl Ledger {
         }
     }
 
-    /// True for a receiver that reports to the sender, if it reports at all.
+    /// True when the receiver has the sender's key: only then may it report to the sender.
     fn is_wanted(&self, of: &Publication, who: &str) -> bool {
         let standing = self.receivers.get(who);
         standing.is_some_and(|standing| standing.key == of.key)
     }
 
-    /// True for a receiver that the sender has waited for, and that may miss nothing.
+    /// True when the sender waited for the receiver, which therefore must miss nothing.
     fn is_owed_all(&self, of: &Publication, who: &str) -> bool {
         let standing = self.receivers.get(who);
         of.has_waited
@@ -185,7 +187,7 @@ impl Ledger {
             && standing.is_some_and(|standing| standing.from_start)
     }
 
-    /// A receiver has been given everything before `position` of a session.
+    /// Notes that a receiver has been given everything before `position` of a session.
     fn reach(&mut self, publication: usize, who: &str, position: Option<u64>) {
         let Some(position) = position else {
             return;
@@ -197,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// The sender says that everyone who reports, `who`, has been given everything.
+    /// Checks the sender's claim that the reporting receivers `who` have been given everything.
     pub fn confirm<'a>(&mut self, publication: usize, who: impl Iterator<Item = &'a str>) {
         let of = &self.publications[publication];
         let has_all = |name: &str| of.reached.get(name).is_some_and(|&at| at >= of.end);
@@ -217,14 +219,14 @@ impl Ledger {
         }
     }
 
-    /// Notes something that must not happen.
+    /// Notes a failure of the run.
     pub fn fail(&mut self, text: String) {
         if self.failures.len() < FAILURES_MAX {
             self.failures.push(text);
         }
     }
 
-    /// Adds something to the fingerprint of the run.
+    /// Adds a word to the fingerprint of the run.
     pub fn witness(&mut self, word: u64) {
         self.hash.word(word);
     }
@@ -260,7 +262,7 @@ impl Ledger {
         wanted.map(|of| of.records.len() as u64).sum()
     }
 
-    /// Packets that new data was cut into, in all sessions.
+    /// Packets of new data in all sessions.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.publications
@@ -295,8 +297,8 @@ impl Publication {
     }
 }
 
-/// The position nearest to `near` with the low 32 bits of `position`: the two ends of a session
-/// may count from different multiples of 2^32.
+/// Of the positions whose low 32 bits are those of `position`, the one nearest to `near`. The two
+/// ends of a session may count from different multiples of 2^32.
 fn near(position: u64, near: u64) -> u64 {
     let ahead = (position as u32).wrapping_sub(near as u32);
     near.wrapping_add_signed(i64::from(ahead.cast_signed()))

@@ -1,4 +1,4 @@
-//! What receivers say on their control connections: how many messages, and how many of them in the
+//! Counts what receivers say on their control connections: all messages, and the reports in the
 //! busiest second, so that a run can check the bounds of reports.
 
 use std::collections::BTreeMap;
@@ -9,15 +9,15 @@ use wire::object::{Decoder, Message};
 /// Messages that reached the accepting ends of control connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlCounts {
-    /// All of them.
+    /// Messages of every kind.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those that say where a receiver stands.
+    /// Messages that say where a receiver stands: POS and PROGRESS.
     pub reports: u64,
-    /// Reports of one kind, POS or PROGRESS, in the second that had most of it.
+    /// The most reports of one kind, POS or PROGRESS, in one second.
     pub reports_a_second_max: u64,
-    /// Reports of the receiver that sent most, a connection counting as one.
+    /// The most reports on one connection, which stands for one receiver.
     pub reports_each_max: u64,
 }
 
@@ -32,7 +32,8 @@ pub(crate) struct ControlTally {
 }
 
 impl ControlTally {
-    /// Counts what a piece of connection `stream` completes. What cannot be read counts as bytes.
+    /// Counts `bytes` of connection `stream`, and each message that they complete. Bytes that are
+    /// no message count as bytes only.
     pub(crate) fn received(&mut self, now: Instant, stream: usize, bytes: &[u8]) {
         self.counts.bytes += bytes.len() as u64;
         let fresh = || (Decoder::new(BODY_BYTES_MAX), 0);

@@ -1,4 +1,4 @@
-//! What goes wrong at an endpoint's own socket calls.
+//! Faults of an endpoint's own socket calls.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::quantity::{Ratio, Span};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IoFaults {
-    /// A send finds the socket full; it stays so for up to `blocked_for`.
+    /// A send finds the socket full, and the socket stays full for up to `blocked_for`.
     pub blocked: Ratio,
-    /// How long at most.
+    /// The longest time for which a full socket stays full.
     pub blocked_for: Span,
-    /// A send takes only the front of a run.
+    /// A send takes only the first datagrams of a run.
     pub short: Ratio,
-    /// A send fails for good.
+    /// A send fails with an error that trying again does not mend.
     pub failed: Ratio,
     /// A send says that the datagram is too long although it is not.
     pub too_big: Ratio,
     /// A receive call joins datagrams of one flow into one buffer, as GRO does.
     pub coalesce: Ratio,
-    /// A receive call gives less than what is there.
+    /// A receive call returns only some of the datagrams that are there.
     pub partial_batch: Ratio,
 }
 

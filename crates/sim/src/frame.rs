@@ -23,16 +23,16 @@ pub struct Frame {
     pub hops: u8,
     /// A bit error in the payload that the PGM checksum does not notice.
     pub is_tainted: bool,
-    /// What was sent, once a bit error has changed the bytes: errors may pile up on the way.
+    /// The bytes as sent, once a bit error has changed them: several errors may hit one datagram.
     pub sent: Option<Rc<[u8]>>,
 }
 
 impl Frame {
     /// Flips up to `bits_max` random bits.
     ///
-    /// An error that leaves the Internet checksum right may hit the data of ODATA and RDATA only,
-    /// and taints the frame; elsewhere bits are drawn until the checksum notices, because a 16-bit
-    /// sum cannot prevent forged headers.
+    /// When the Internet checksum misses an error in the data of ODATA or RDATA, the frame is
+    /// tainted. Elsewhere bits are drawn again until the checksum notices: a header that is wrong
+    /// and looks right is a forgery, which 16 bits cannot prevent.
     pub fn corrupt(&mut self, bits_max: u32, rng: &mut Rng) {
         if self.bytes.is_empty() {
             return;
@@ -68,7 +68,7 @@ fn data_start(tpdu: &[u8]) -> usize {
         .saturating_sub(usize::from(u16::from_be_bytes([tpdu[14], tpdu[15]])))
 }
 
-/// The Internet checksum's sum. Own code on purpose: it judges the checksum of `wire`.
+/// The Internet checksum's sum. It is computed here and not by `wire`, whose checksum it tests.
 pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     let mut sum: u64 = 0;
     for pair in bytes.chunks(2) {
@@ -80,7 +80,7 @@ pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // Both zeros of ones' complement arithmetic count as one value.
+    // Ones' complement arithmetic has two zeros; both count as 0 here.
     if sum == 0xffff {
         0
     } else {
@@ -88,7 +88,7 @@ pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     }
 }
 
-/// A draw below a length of memory as an index.
+/// A number drawn below a length in memory, as an index.
 pub(crate) fn index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

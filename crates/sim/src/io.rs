@@ -10,7 +10,7 @@ use crate::{
     world::{Endpoint, SharedWorld},
 };
 
-/// [`Io`] in the simulated world. Copies of runs are made at send, as the kernel does.
+/// [`Io`] in the simulated world. A send copies the run, as the kernel does.
 #[derive(Clone, Debug)]
 pub struct SimIo {
     world: SharedWorld,
@@ -54,12 +54,12 @@ impl SimIo {
         self.world.borrow().has_sent_links(self.endpoint)
     }
 
-    /// The program ends: its sockets close.
+    /// Ends the program: its sockets close.
     pub fn exit(&self) {
         self.world.borrow_mut().exit(self.endpoint);
     }
 
-    /// Until when sends find the socket full; in the past when they do not.
+    /// Until when sends find the socket full; a time in the past when the socket has room.
     #[must_use]
     pub fn blocked_until(&self) -> Instant {
         self.world.borrow().endpoints[self.endpoint.0].blocked_until
@@ -152,8 +152,8 @@ impl Io for SimIo {
         self.world.borrow_mut().stream_close(self.endpoint, link);
     }
 
-    /// Makes the endpoint's next turn due at `until`; packets and control events make it due
-    /// anyway. Nothing blocks: the world's time moves only between turns.
+    /// Makes the endpoint's next turn due at `until`, or earlier when a packet or a control event
+    /// arrives. It does not block: the world's time moves only between turns.
     fn wait(&mut self, until: Option<Instant>) {
         let mut world = self.world.borrow_mut();
         let endpoint = &world.endpoints[self.endpoint.0];
@@ -163,8 +163,8 @@ impl Io for SimIo {
             let now = world.now;
             world.wake(self.endpoint, now);
         } else if blocked_until > world.now {
-            // Room to send comes with time here; a deadline that has passed cannot be served
-            // before.
+            // The full socket gets room at `blocked_until`; a deadline that has passed waits for
+            // that too.
             let due = until.map_or(blocked_until, |until| {
                 if until > world.now {
                     until.min(blocked_until)
@@ -212,7 +212,7 @@ fn fill_one(endpoint: &mut Endpoint, batch: &mut RecvBatch) -> Datagram {
     }
 }
 
-/// What a send call says: mostly that all went out.
+/// Draws what a send call returns: usually that all datagrams left.
 fn draw_outcome(endpoint: &mut Endpoint, now: Instant, run: &Run<'_>) -> Outcome {
     let faults = endpoint.setup.faults;
     let rng = &mut endpoint.rng;

@@ -1,10 +1,10 @@
 //! The simulated world in which the shipped run loop is tested: virtual time, a LAN with faults,
 //! control connections that break, hosts that pause and die, and a judge.
 //!
-//! For development only; nothing shipped depends on it. It tests `driver`, `pgm` and `delivery` as
-//! they are: [`SimIo`] is to them what sockets are elsewhere. It does not test sockets, threads or
-//! disks. In: a [`Plan`] (a scenario file, or one that [`swarm`] draws) and a seed. Out: a
-//! [`Report`]; of a failed run also a trace and a pcap.
+//! This crate is for development only; nothing shipped depends on it. It tests `driver`, `pgm` and
+//! `delivery` unchanged: [`SimIo`] takes the place of the sockets. It does not test sockets,
+//! threads or disks. In: a [`Plan`] (a scenario file, or one that [`swarm`] draws) and a seed. Out:
+//! a [`Report`]; of a failed run also a trace and a pcap.
 //!
 //! ```text
 //!   scenario.toml --+                      +--> node: Driver<SimIo, Publisher>    + workload
@@ -16,12 +16,13 @@
 //! ```
 //!
 //! Where to look: the world is `world` (clock, hosts, events), `pipe` and `fault` (what goes
-//! wrong), `stream` (control connections), `io` (an endpoint's view); what lives in it is [`node`];
-//! what is demanded is [`check`] and the end of `run`; what a run consists of is [`plan`].
+//! wrong), `stream` (control connections), `io` (an endpoint's view); the processes are in
+//! [`node`]; the checks are in [`check`] and at the end of `run`; [`plan`] says what a run consists
+//! of.
 //!
-//! Invariants: one plan and one seed are one run, to the last byte; nothing reads a clock, and no
-//! draw of one part shifts those of another; a turn always takes time, so that a loop that spins is
-//! seen and never hangs the simulation.
+//! Invariants: one plan and one seed are one run, to the last byte; nothing reads a clock; draws in
+//! one part do not change those in another; a turn always takes time, so that a loop that spins is
+//! found out instead of hanging the simulation.
 //!
 //! A failed seed: `cargo run -p towline-sim -- --seed N` runs it again and says where its trace and
 //! its pcap are.

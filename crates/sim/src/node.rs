@@ -1,5 +1,6 @@
-//! The processes of a run: the shipped loop around a publisher or a receiver, with an application
-//! that offers what the workload says, or compares what it is given with the ledger.
+//! The processes of a run: each is the shipped loop around a publisher or a receiver, with an
+//! application. A publisher's application offers the messages of the workload; a receiver's
+//! compares what it is given with the ledger.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -35,7 +36,7 @@ pub enum SimNode {
     Taker(Box<TakerNode>),
     /// Disturbs.
     Intruder(Box<IntruderNode>),
-    /// Its start is planned for later.
+    /// A process that starts later.
     Asleep,
 }
 
@@ -57,7 +58,7 @@ impl Node for SimNode {
 }
 
 impl SimNode {
-    /// True when its process has nothing left to do.
+    /// True when the process has nothing left to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         match self {
@@ -70,7 +71,7 @@ impl SimNode {
         }
     }
 
-    /// What it is waiting for.
+    /// Says what the process is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
         match self {
@@ -83,7 +84,7 @@ impl SimNode {
         }
     }
 
-    /// Checks what must hold at the end of the process, by a crash or otherwise.
+    /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self, is_crashed: bool) {
         match self {
             Self::Publisher(node) => node.judge(),
@@ -95,7 +96,7 @@ impl SimNode {
     }
 }
 
-/// Detects a loop that turns without progress: time moves only by the cost of its turns.
+/// Detects a loop that spins: turn after turn does nothing and asks for another one at once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     idle_turns: u32,
@@ -103,9 +104,9 @@ struct Progress {
 }
 
 impl Progress {
-    /// Notes one turn; the number of turns in a row, once, when they have become too many.
+    /// Notes one turn; gives the number of idle turns in a row, once, when there are too many.
     fn note(&mut self, was_idle: bool, now: Instant, due: Option<Instant>) -> Option<u32> {
-        // Counting only turns that ask for another one at once: a timer may well be short.
+        // Only turns that ask for another one at once count: a timer may well be short.
         let spins = was_idle && due.is_some_and(|due| due <= now + SPIN_WITHIN);
         self.idle_turns = if spins { self.idle_turns + 1 } else { 0 };
         let too_many = self.idle_turns > IDLE_TURNS_MAX && !self.is_told;
@@ -114,7 +115,8 @@ impl Progress {
     }
 }
 
-/// `kept + thrown away == seen`, over everything since the process started; else what is wrong.
+/// Checks that `kept + thrown away == seen` since the process started; gives what is wrong, if
+/// anything.
 fn identity_fault(seen: u64, kept: &[(&str, u64)], drops: &DropCounters) -> Option<String> {
     let sum = kept.iter().map(|(_, value)| value).sum::<u64>() + drops.total();
     if sum == seen {

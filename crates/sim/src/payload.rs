@@ -1,8 +1,8 @@
-//! What the simulated messages contain: bytes that prove which message they are.
+//! The content of the simulated messages: bytes that prove which message they are.
 //!
-//! PGM's own checksum has 16 bits, too few under bit errors; so every message of at least 16 bytes
-//! carries a 64-bit checksum and its number, and every message, short ones too, is compared with
-//! what was sent byte by byte.
+//! PGM's own checksum has 16 bits, too few to find every bit error. So every message of at least 16
+//! bytes carries a 64-bit checksum and its number, and every message, however short, is compared
+//! byte by byte with what was sent.
 //!
 //! ```text
 //!   | checksum 8 | number 8 | bytes drawn from (stream, number) ... |     shorter ones are cut off
@@ -24,7 +24,7 @@ pub fn fill(stream: u64, number: u64, out: &mut [u8]) {
     out[..short].copy_from_slice(&head[..short]);
 }
 
-/// The number of the message that `bytes` are, if they are one of `stream`, whole and intact.
+/// The number of the message in `bytes`, when it is a whole and intact message of `stream`.
 #[must_use]
 pub fn identify(stream: u64, bytes: &[u8]) -> Option<u64> {
     let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;

@@ -15,7 +15,7 @@ impl Pcap {
     #[must_use]
     pub fn new() -> Self {
         let mut file = Vec::new();
-        // Nanosecond magic in big-endian order: readers tell the order by it.
+        // The magic number for nanoseconds, big-endian: readers learn the byte order from it.
         file.extend(0xa1b2_3c4d_u32.to_be_bytes());
         file.extend([0, 2, 0, 4]);
         file.extend([0; 8]);

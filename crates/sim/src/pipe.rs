@@ -1,4 +1,4 @@
-//! What a link does to the datagrams that pass: faults as values that are put one behind another.
+//! What a link does to the datagrams that pass: faults are values, put one behind another.
 //!
 //! A [`Pipe`] is a list of [`Fault`]s with their state. Each fault sees every datagram that the one
 //! before it let through, and may drop it, delay it, copy it or change its bits. Nothing here knows
@@ -29,34 +29,34 @@ pub enum Fault {
     Loss(Ratio),
     /// Gilbert-Elliott: drops in bursts.
     Burst {
-        /// Good to bad, per datagram.
+        /// From good to bad, per datagram.
         enter: Ratio,
-        /// Bad to good, per datagram.
+        /// From bad to good, per datagram.
         leave: Ratio,
-        /// Dropped while bad.
+        /// Loss in the bad state.
         loss: Ratio,
     },
     /// Delays every datagram by the same time.
     Delay(Span),
-    /// Delays by up to this much more, never letting one overtake another.
+    /// Delays each datagram by up to this much more; none overtakes another.
     Jitter(Span),
     /// Holds some datagrams back, so that later ones overtake them.
     Reorder {
         /// How many.
         chance: Ratio,
-        /// For up to how long.
+        /// The longest time for which a datagram is held back.
         by: Span,
     },
     /// Delivers some datagrams twice.
     Duplicate {
         /// How many.
         chance: Ratio,
-        /// The second copy comes up to this much later.
+        /// The longest time by which the second copy comes later.
         after: Span,
     },
     /// Flips bits.
     Corrupt {
-        /// In how many datagrams.
+        /// How many datagrams are changed.
         chance: Ratio,
         /// At most this many bits in one datagram.
         bits_max: u32,
@@ -68,14 +68,14 @@ pub enum Fault {
         /// Room in the queue.
         queue_bytes: u64,
     },
-    /// Passes everything until that many datagrams went through, then drops one, and again.
+    /// Drops every Nth datagram.
     EveryNth(u32),
 }
 
 /// A datagram on its way through a pipe.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// When it is at this point.
+    /// When the datagram is at this point of the pipe.
     pub at: Instant,
     /// What.
     pub frame: Frame,
@@ -104,7 +104,7 @@ impl Pipe {
         }
     }
 
-    /// Replaces the faults from here on; what is in flight stays in flight.
+    /// Replaces the faults for datagrams that enter from now on; those in flight are not affected.
     pub fn set(&mut self, faults: &[Fault]) {
         *self = Self {
             lost: self.lost,
@@ -147,7 +147,7 @@ impl Pipe {
 }
 
 impl Fault {
-    /// A word for the trace.
+    /// The fault's name in the trace.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ struct Stage {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Memory {
-    /// Burst: in the bad state.
+    /// Burst: the link is in the bad state.
     is_bad: bool,
     /// Jitter: when the last datagram left. Rate: when the link is free.
     free_at: Instant,
@@ -251,7 +251,8 @@ impl Memory {
     }
 }
 
-/// Ethernet, IPv4 and UDP headers, preamble and gap: what a datagram costs beyond its payload.
+/// What a datagram takes on the link beyond its payload: Ethernet, IPv4 and UDP headers, check
+/// sequence, preamble and gap.
 const FRAME_OVERHEAD_BYTES: u64 = 14 + 20 + 8 + 4 + 20;
 
 #[cfg(test)]
@@ -276,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Sends `n` datagrams `gap_us` apart; when each arrived, in the order of sending.
+    /// Sends `n` datagrams `gap_us` apart; gives when each arrived, in the order of sending.
     fn arrivals(faults: &[Fault], n: u64, gap_us: u64) -> Vec<u64> {
         let mut pipe = Pipe::new(faults, Rng::new(9));
         let mut out = Vec::new();

@@ -23,7 +23,7 @@ use crate::{
 pub struct Plan {
     /// A short name.
     pub name: String,
-    /// What it shows, for the reader.
+    /// What the run shows, for the reader.
     #[serde(default)]
     pub about: String,
     /// How many seeds the test suite runs.
@@ -38,7 +38,7 @@ pub struct Plan {
     /// What is sent.
     #[serde(default)]
     pub workload: Workload,
-    /// Sends a tree of files instead of messages.
+    /// A tree of files to send instead of messages.
     #[serde(default)]
     pub objects: Option<ObjectsPlan>,
     /// How control connections behave.
@@ -50,13 +50,13 @@ pub struct Plan {
     /// The receiving hosts.
     #[serde(rename = "receiver")]
     pub receivers: Vec<EndPlan>,
-    /// A host that disturbs.
+    /// A hostile host.
     #[serde(default)]
     pub intruder: Option<IntruderPlan>,
-    /// What happens when.
+    /// Events at planned times.
     #[serde(default, rename = "event")]
     pub events: Vec<EventPlan>,
-    /// When all faults stop; never, when absent.
+    /// When all faults stop. When absent, they never stop.
     #[serde(default)]
     pub calm_at: Option<Span>,
     /// What must hold at the end.
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// Replaces each entry with a `count` by that many.
+/// Replaces each entry by `count` copies of it.
 fn expand(ends: &[EndPlan]) -> Vec<EndPlan> {
     let copies = |end: &EndPlan| {
         vec![
@@ -97,9 +97,9 @@ fn expand(ends: &[EndPlan]) -> Vec<EndPlan> {
 pub struct SessionPlan {
     /// Where sequence numbers begin.
     pub first_sqn: FirstSqn,
-    /// What a slow receiver may do to the sender.
+    /// What the sender does about a slow receiver.
     pub policy: PolicyPlan,
-    /// Receivers report to the sender, and the sender starts when all have joined.
+    /// Receivers report to the sender, which starts when all have joined.
     pub reports: bool,
     /// IPv6 addresses.
     pub ipv6: bool,
@@ -125,7 +125,7 @@ pub enum FirstSqn {
 }
 
 impl FirstSqn {
-    /// A number of this kind.
+    /// Draws a first sequence number.
     pub fn draw(self, rng: &mut Rng) -> u32 {
         let before = |edge: u64, rng: &mut Rng| (edge - rng.between(1, 2_000)) as u32;
         match self {
@@ -154,16 +154,16 @@ impl TryFrom<String> for FirstSqn {
     }
 }
 
-/// The flow-control policy.
+/// What a sender does about a slow receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyPlan {
     /// The sender waits for the slowest.
     Wait,
-    /// The slow one loses messages, and learns how many.
+    /// The slow receiver loses messages, and is told how many.
     #[default]
     Lose,
-    /// The slow one is dropped.
+    /// The sender drops the slow receiver from the session.
     Drop,
 }
 
@@ -177,7 +177,7 @@ pub struct Workload {
     pub size_min: usize,
     /// Longest.
     pub size_max: usize,
-    /// One message in N has a size of at most 100 bytes; 0 for none. Small messages fill runs.
+    /// One message in N has at most 100 bytes, as small messages fill runs; 0 for none.
     pub small_one_in: u64,
     /// Time between bursts.
     pub gap: Span,
@@ -211,24 +211,36 @@ impl Workload {
     }
 }
 
-/// A tree, and how its receivers keep it.
+/// A tree, and how receivers store it.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObjectsPlan {
     /// Number of files.
     pub files: u64,
-    /// The longest; half of them have at most 100 bytes.
+    /// Bytes of the longest file; half of the files have at most 100 bytes.
     pub file_bytes_max: u64,
-    /// Receivers that the sender waits for.
+    /// How many receivers the sender waits for.
     pub expected: usize,
-    /// How long it waits for them.
+    /// How long the sender waits for them.
     pub join_timeout: Span,
-    /// After which time without progress a receiver is given up.
+    /// The sender gives a receiver up after this time without progress.
     pub progress_timeout: Span,
-    /// A receiver's store is full after every N writes; 0 for never.
+    /// At each receiver the store is full after every N writes; 0 for never.
     pub store_full_every: u64,
-    /// This many slabs come out wrong at each receiver, as if its disk had turned a bit.
+    /// At each receiver this many slabs do not match their hashes, as if the disk had turned a bit.
     pub seals_wrong: u64,
+    /// A file that changes while the sender reads, and is withdrawn.
+    pub change: Option<FileChange>,
+}
+
+/// A file that changes during the transfer.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileChange {
+    /// A position of the content: the file is the one that has it. Beyond the end it wraps around.
+    pub position: u64,
+    /// The file is whole until the sender has read this many bytes of content.
+    pub after_bytes: u64,
 }
 
 impl Default for ObjectsPlan {
@@ -241,6 +253,7 @@ impl Default for ObjectsPlan {
             progress_timeout: Span::millis(30_000),
             store_full_every: 0,
             seals_wrong: 0,
+            change: None,
         }
     }
 }
@@ -249,33 +262,34 @@ impl Default for ObjectsPlan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EndPlan {
-    /// This many alike.
+    /// How many such hosts there are.
     pub count: usize,
-    /// On the way out.
+    /// Faults on the host's way to the switch.
     pub egress: Vec<Fault>,
-    /// On the way in.
+    /// Faults on the way from the switch to the host.
     pub ingress: Vec<Fault>,
-    /// At the socket calls.
+    /// Faults of the socket calls.
     pub io: IoFaults,
-    /// Bound of the socket buffer.
+    /// Bytes that the socket buffer holds.
     pub receive_buffer_bytes: usize,
-    /// Largest run: bytes and datagrams.
+    /// Bytes in the largest run.
     pub run_bytes: usize,
-    /// Datagrams in one run.
+    /// Datagrams in the largest run.
     pub run_datagrams: usize,
     /// The sender's own packets come back to its host.
     pub loops_back: bool,
-    /// What each received datagram costs the host.
+    /// Time that the host needs for each received datagram.
     pub datagram_cost: Span,
-    /// Starts that much later than the others.
+    /// When the host's process starts, counted from the start of the run.
     pub starts_at: Span,
-    /// Its owner ends it then, counted from the start of the run: a sender of messages closes with
-    /// what it has offered, a receiver of messages leaves, a transfer is cancelled.
+    /// When the owner ends the process, counted from the start of the run. A sender of messages
+    /// then closes with what it has offered, a receiver of messages leaves, and a transfer is
+    /// cancelled.
     pub ends_at: Option<Span>,
     /// How long a sender of messages may take to end before it breaks off.
     pub patience: Span,
-    /// The secret that its key follows from. A sender waits for those receivers alone that have the
-    /// same, or like itself none.
+    /// The secret that the key is derived from; none without a key. A sender waits only for
+    /// receivers with the same secret, or for those without one when it has none itself.
     pub secret: Option<String>,
 }
 
@@ -300,24 +314,25 @@ impl Default for EndPlan {
 }
 
 impl EndPlan {
-    /// The key that follows from its secret.
+    /// The key derived from the secret.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
         let secret = self.secret.as_ref()?;
-        Some(Key::derive(secret.as_bytes()))
+        Some(Key::derive(secret.as_bytes(), protection::portable))
     }
 }
 
-/// A host that sends what ought not to be sent, from its own address.
+/// A host that sends what no correct program sends, from its own address.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntruderPlan {
-    /// Between two packets, on average.
+    /// Average time between two packets.
     pub gap: Span,
-    /// For how long.
+    /// For how long the intruder sends.
     pub stops_after: Span,
-    /// Also sends packets of sessions that exist. Only where every receiver hears the real sender
-    /// first: a session belongs to the address that it first came from.
+    /// The intruder also forges packets of existing sessions. Use it only where every receiver
+    /// hears the real sender first: to a receiver, a session belongs to the address that it first
+    /// came from.
     pub forges_sessions: bool,
 }
 
@@ -331,11 +346,11 @@ impl Default for IntruderPlan {
     }
 }
 
-/// Something planned. `who` is `sender` or `receiver` with its index, as `"receiver 0"`.
+/// A planned event. `who` is `sender` or `receiver` with its index, as `"receiver 0"`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventPlan {
-    /// When, from the start of the run.
+    /// When it happens, counted from the start of the run.
     pub at: Span,
     /// To whom.
     pub who: Who,
@@ -347,29 +362,29 @@ pub struct EventPlan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum EventKind {
-    /// Runs nothing for a time.
+    /// The host runs nothing for a time.
     Pause(Span),
-    /// Neither hears nor is heard for a time.
+    /// For a time the host neither hears others nor is heard.
     CutOff(Span),
-    /// Hears nothing for a time.
+    /// For a time the host hears nothing.
     Deaf(Span),
-    /// Is not heard for a time.
+    /// For a time nobody hears the host.
     Mute(Span),
-    /// Its process is killed; started anew after a time, when one is given.
+    /// The process is killed.
     Kill {
-        /// How long it stays away; for ever, when absent.
+        /// After this time it is started anew; never, when absent.
         back_after: Option<Span>,
     },
-    /// Its host loses power.
+    /// The host loses power.
     PowerOff {
-        /// How long it stays away; for ever, when absent.
+        /// After this time the process is started anew; never, when absent.
         back_after: Option<Span>,
     },
-    /// New faults on its way in.
+    /// The faults on the way to the host are replaced by these.
     Ingress(Vec<Fault>),
-    /// New faults on its way out.
+    /// The faults on the way from the host are replaced by these.
     Egress(Vec<Fault>),
-    /// The longest datagram that leaves changes.
+    /// The longest datagram that leaves the host gets this length.
     Mtu(usize),
 }
 
@@ -377,9 +392,9 @@ pub enum EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Who {
-    /// The sender of that index.
+    /// The sender with this index.
     Sender(usize),
-    /// The receiver of that index.
+    /// The receiver with this index.
     Receiver(usize),
 }
 
@@ -402,22 +417,22 @@ impl TryFrom<String> for Who {
     }
 }
 
-/// How the end of a session of messages comes out.
+/// How a session of messages ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedPlan {
     /// Every receiver that reports has everything.
     Confirmed,
-    /// All are confirmed, and the deadline cut the announcement short.
+    /// All have confirmed, and the deadline cut the announcement of the end short.
     Hurried,
-    /// Receivers that were expected never came.
+    /// Some expected receivers never came.
     Unconfirmed,
-    /// The deadline came first.
+    /// The deadline came before the receivers had everything.
     BrokenOff,
 }
 
 impl EndedPlan {
-    /// True when this is how a session has ended.
+    /// True when a session has ended in this way.
     #[must_use]
     pub fn is(self, ended: Ended) -> bool {
         let expected = match self {
@@ -430,29 +445,29 @@ impl EndedPlan {
     }
 }
 
-/// What must hold at the end of a run, beyond what always must.
+/// What must hold at the end of this run, besides what must hold at the end of every run.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckPlan {
-    /// Everything is over by then, counted from the start of the run.
+    /// By this time, counted from the start of the run, everything has ended.
     pub deadline: Span,
     /// Every receiver gets every message of the sessions.
     pub all_delivered: bool,
-    /// The sender of a tree has a proof from every receiver that it expects.
+    /// The sender of a tree has proof of delivery from every receiver that it expects.
     pub proven: bool,
-    /// Every receiver hears of the end of every session.
+    /// Every receiver is told the end of every session.
     pub all_ended: bool,
-    /// How the end of every session of messages comes out.
+    /// How every session of messages ends.
     pub ended: Option<EndedPlan>,
-    /// How often a receiver was told that a session was broken off, over all receivers.
+    /// How many times in total receivers are told that a session was broken off.
     pub broken_off: Option<u64>,
-    /// Packets lost somewhere, so that the scenario shows what it is meant to show.
+    /// At least one packet is lost; otherwise the scenario tests nothing.
     pub some_lost: bool,
-    /// How often a receiver was told that a session had dropped it, over all receivers.
+    /// How many times in total receivers are told that a sender dropped them.
     pub dropped: Option<u64>,
-    /// NAKs on the wire per lost packet, in hundredths.
+    /// The most NAKs on the wire for 100 lost packets.
     pub naks_per_lost_percent_max: Option<u64>,
-    /// Repairs on the wire per lost packet, in hundredths.
+    /// The most repairs on the wire for 100 lost packets.
     pub repairs_per_lost_percent_max: Option<u64>,
 }
 
@@ -473,7 +488,7 @@ impl Default for CheckPlan {
     }
 }
 
-/// A scenario that cannot be read, in words.
+/// Why a scenario cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub String);
 
@@ -493,7 +508,7 @@ fn one_end() -> Vec<EndPlan> {
     vec![EndPlan::default()]
 }
 
-/// A LAN whose datagrams take a little while: what most scenarios start from.
+/// A LAN with a delay of 50 to 100 us, which most scenarios start from.
 #[must_use]
 pub fn lan(loss: Ratio) -> Vec<Fault> {
     vec![

@@ -1,7 +1,7 @@
 //! Numbers as scenario files write them: ratios (`"5%"`, `"3/1000"`) and times (`"250us"`), in the
 //! forms of [`base::quantity`].
 //!
-//! No floats anywhere: a run must repeat bit for bit on every machine.
+//! There are no floats: a run must repeat bit for bit on every machine.
 
 use std::{fmt, time::Duration};
 
@@ -22,7 +22,7 @@ impl Ratio {
 
     /// `numerator` in `denominator`.
     ///
-    /// **Panics** (bug): when that is more than one, or `denominator` is 0.
+    /// **Panics** (bug): when the ratio is above 1, or `denominator` is 0.
     #[must_use]
     pub const fn new(numerator: u32, denominator: u32) -> Self {
         Self(Chance::new(numerator as u64, denominator as u64))
@@ -40,7 +40,7 @@ impl Ratio {
         Self::new(n, 1000)
     }
 
-    /// True when it can never happen.
+    /// True when the ratio is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0.is_never()

@@ -1,4 +1,4 @@
-//! What is kept of a failed run: it is run once more with recording on, and both records written.
+//! Records failed runs: runs the seed once more with recording on, and writes trace and pcap.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ pub struct Records {
 /// Runs `plan` with `seed`; when it fails, records it into `dir`.
 ///
 /// # Errors
-/// In words, with everything needed to see the failure again.
+/// When the run fails: the text says what failed and how to run the seed again.
 pub fn must_hold(plan: &Plan, seed: u64, dir: &Path) -> Result<Report, String> {
     let report = run(plan, seed).map_err(|error| format!("{}: {error}", plan.name))?;
     if report.is_good() {
@@ -35,7 +35,7 @@ pub fn must_hold(plan: &Plan, seed: u64, dir: &Path) -> Result<Report, String> {
 /// Runs the plan that `plan_of` makes of each seed, with that seed.
 ///
 /// # Panics
-/// When one fails: tells which, and that `again` and the seed show it once more.
+/// When a run fails; the text names its seed and the command `again` that repeats it.
 pub fn all_must_hold(
     seeds: std::ops::Range<u64>,
     plan_of: fn(u64) -> Plan,

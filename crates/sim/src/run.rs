@@ -33,7 +33,7 @@ use crate::{
     world::{Action, CrashKind, CutDirection, EndpointSetup, HostId, World},
 };
 
-/// What one run came to.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The plan's name.
@@ -42,25 +42,26 @@ pub struct Report {
     pub seed: u64,
     /// What went wrong; empty for a good run.
     pub failures: Vec<String>,
-    /// Virtual time from start to end.
+    /// Virtual time from the start of the run to its end.
     pub took: Duration,
     /// Turns of all loops.
     pub turns: u64,
     /// Messages published.
     pub published: u64,
-    /// Packets of new data.
+    /// How many packets the new data was cut into.
     pub packets: u64,
     /// What each receiver process got, in the order in which they ended.
     pub receivers: Vec<Totals>,
     /// Packets on the wire by type.
     pub wire: WireCounts,
-    /// What receivers said on their control connections.
+    /// Messages that receivers sent on their control connections.
     pub control: ControlCounts,
-    /// Data packets that some receiver's link or socket lost.
+    /// Packets of new data that the link or the socket of some receiver lost, counted for each
+    /// receiver.
     pub data_lost: u64,
-    /// Distinct new packets that at least one receiver did not get at first.
+    /// New packets that at least one receiver lost, each counted once.
     pub sqns_lost: u64,
-    /// Equal for equal runs.
+    /// Two equal runs have the same fingerprint.
     pub fingerprint: u64,
 }
 
@@ -100,7 +101,7 @@ impl fmt::Display for Report {
 /// Runs `plan` with `seed`. A panic inside is a failure of the run, not of the caller.
 ///
 /// # Errors
-/// When the plan's parameters do not make a valid configuration, or name an end that does not
+/// When the plan's parameters make no valid configuration, or an event names an end that does not
 /// exist.
 pub fn run(plan: &Plan, seed: u64) -> Result<Report, PlanError> {
     let setting = Setting::new(plan, seed)?;
@@ -151,7 +152,7 @@ fn finish(mut setting: Setting<'_>, records: bool) -> (Report, Option<Trace>) {
             fingerprint,
         }
     });
-    // A panic while the world was borrowed leaves it so: then there is no record to take.
+    // After a panic in the middle of a step the world is still borrowed: then there is no record.
     let trace = world
         .try_borrow_mut()
         .ok()
@@ -254,7 +255,7 @@ impl<'a> Setting<'a> {
             .fail(format!("not over by the deadline: {text}"));
     }
 
-    /// The sessions of messages end as the plan wants it.
+    /// Checks that all sessions of messages ended as the plan wants.
     fn judge_ends(&self) {
         let Some(wanted) = self.plan.check.ended else {
             return;
@@ -272,7 +273,8 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// What senders say was delivered is in place somewhere, and what the plan wants proven is.
+    /// Checks that senders claim no more deliveries than there are trees in place, and that they
+    /// have the proof that the plan wants.
     fn judge_proofs(&self) {
         let mut claimed = 0;
         for (_, node) in self.simulation.nodes() {
@@ -381,7 +383,7 @@ fn is_over(simulation: &mut Simulation<SimNode>) -> bool {
     simulation.nodes().all(|(_, node)| node.is_finished())
 }
 
-/// Makes the processes, at the start and after each restart.
+/// Starts the processes, at the start of the run and after each restart.
 struct Maker {
     plan: Plan,
     config: Config,
@@ -390,7 +392,7 @@ struct Maker {
     ledger: SharedLedger,
     totals: Rc<RefCell<Vec<Totals>>>,
     tree: Option<Tree>,
-    /// What each receiving host's disk holds, whatever process runs.
+    /// Each receiving host's disk, which outlives the processes of the host.
     disks: Vec<Disk>,
     rng: Rng,
 }
@@ -462,8 +464,8 @@ impl Maker {
             group: self.group,
             seed: self.rng.next_u64(),
             reports: session.reports,
-            // Receivers that were waited for miss nothing; one that comes later begins where it
-            // joins.
+            // The sender waits for receivers that start with the run: they miss nothing. A later
+            // receiver begins where it joins.
             from_start: session.reports && now == self.started,
             ends_at: self.ends_at(&self.plan.receivers[number]),
             key: self.plan.receivers[number].key(),
@@ -484,12 +486,12 @@ impl Maker {
         SimNode::Receiver(Box::new(node))
     }
 
-    /// When the owner of an end ends it.
+    /// When the owner of this end ends it.
     fn ends_at(&self, end: &EndPlan) -> Option<Instant> {
         end.ends_at.map(|at| self.started + at.0)
     }
 
-    /// True when the host of a receiver that starts now comes back from a power cut.
+    /// True when the receiver starts now because its host has power again.
     fn had_power_cut(&self, number: usize, now: Instant) -> bool {
         self.plan.events.iter().any(|event| match event.does {
             EventKind::PowerOff {
@@ -556,7 +558,7 @@ fn endpoint(
     }
 }
 
-/// From then on the links keep their delay and speed and nothing else.
+/// Plans that from `at` on the links have no faults except their delay and their speed.
 fn calm(world: &mut World, plan: &Plan, at: Instant) {
     let quiet = |faults: &[Fault]| -> Vec<Fault> {
         let stays = |fault: &&Fault| matches!(fault, Fault::Delay(_) | Fault::Rate { .. });

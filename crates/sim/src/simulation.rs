@@ -1,5 +1,5 @@
-//! Runs nodes in a world: a node that is due gets its turn, one that crashes is dropped and made
-//! anew.
+//! Runs nodes in a world: gives each node its turn when due, and makes a crashed node anew at its
+//! restart.
 
 use base::Instant;
 
@@ -10,10 +10,10 @@ use crate::{
 
 /// A process that lives in the world: a run loop with its application.
 pub trait Node {
-    /// One turn of its loop; afterwards it says by [`base::Io::wait`] when it is due again.
+    /// Runs one turn of the loop, which says by [`base::Io::wait`] when its next turn is due.
     fn turn(&mut self);
 
-    /// Its process is about to be killed: the last chance to hand over what was counted.
+    /// Called before the process is killed: the last chance to hand over counts.
     fn crashed(&mut self) {}
 }
 
@@ -38,7 +38,7 @@ impl<N: Node> Simulation<N> {
         }
     }
 
-    /// Lets one event happen; `None` when nothing is due until then. Ticks are returned.
+    /// Lets one event happen, and returns it; `None` when none is due by `until`.
     pub fn step(&mut self, until: Instant) -> Option<Step> {
         let step = self.world.borrow_mut().step(until)?;
         match step {
@@ -54,7 +54,7 @@ impl<N: Node> Simulation<N> {
                 }
             }
             Step::Restarted(id) => {
-                // A node that had ended normally: its program is started once more.
+                // The program had ended normally and is started once more.
                 if let Some(mut node) = self.nodes[id.0].take() {
                     node.crashed();
                 }
@@ -65,8 +65,8 @@ impl<N: Node> Simulation<N> {
         Some(step)
     }
 
-    /// Runs until `is_done` says so, nothing is planned any more, or the time is over; true when
-    /// `is_done` said so.
+    /// Runs until `is_done` holds, nothing is planned any more, or time `until` is reached; gives
+    /// whether `is_done` holds.
     pub fn run(&mut self, until: Instant, mut is_done: impl FnMut(&mut Self) -> bool) -> bool {
         let mut turns = self.turns;
         loop {

@@ -1,9 +1,9 @@
 //! Control connections: what TCP looks like from above, with delay, bounds and breakage.
 //!
-//! A stream is reliable and ordered or it is over. Loss on the way shows only as delay; a peer that
-//! is silent for longer than [`StreamConditions::timeout`] ends it; a killed process ends it at
-//! once, a host without power only by the timeout. It does no windows in bytes per round trip:
-//! bandwidth of control traffic is not what the simulation is about.
+//! A stream is reliable and ordered until it ends. Loss on the way shows only as delay. When a
+//! process is killed, its streams end at once; when a host loses power or cannot be reached, they
+//! end after [`StreamConditions::timeout`]. There is no congestion window: the simulation does not
+//! test the bandwidth of control traffic.
 //!
 //! ```text
 //!   link_send --> unsent (bounded) --> in flight --> unread (bounded) --> link_event(Data)
@@ -26,17 +26,17 @@ use crate::{
 pub struct StreamConditions {
     /// One way.
     pub delay: Span,
-    /// Up to this much more.
+    /// The most by which a segment is delayed further.
     pub jitter: Span,
-    /// How many segments are lost at first and come `retransmit` later.
+    /// The share of segments that are lost at first; they come `retransmit` later.
     pub loss: Ratio,
     /// The retransmission time-out.
     pub retransmit: Span,
     /// After this long without an acknowledgement the connection is over.
     pub timeout: Span,
-    /// Bound of what waits to be sent.
+    /// The most bytes that may wait to be sent.
     pub unsent_bytes_max: usize,
-    /// Bound of what waits to be read, in flight included.
+    /// The most bytes that may wait to be read, those in flight included.
     pub unread_bytes_max: usize,
 }
 
@@ -64,21 +64,22 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 struct End {
     endpoint: EndpointId,
-    /// The life of the endpoint that this end belongs to.
+    /// The process of the endpoint that has this end: each restart of the endpoint is another
+    /// epoch.
     epoch: u32,
     is_open: bool,
     unsent: VecDeque<u8>,
     in_flight: usize,
     unread: VecDeque<u8>,
-    /// What is on its way to this end, with the time of its first attempt, in order.
+    /// What is under way to this end, in order, each with the time of its first attempt.
     arriving: VecDeque<(Instant, Kind)>,
-    /// Segments arrive in the order in which they left.
+    /// When the newest segment arrives; later ones arrive no earlier, so the order is kept.
     arrives_after: Instant,
-    /// `link_send` took less than it was given.
+    /// `link_send` took fewer bytes than it was given.
     is_starved: bool,
-    /// Its application reads nothing for now.
+    /// The application reads nothing for now.
     is_paused: bool,
-    /// Closed by its own application.
+    /// The application has closed this end.
     is_closing: bool,
     fin_left: bool,
     /// The other side's end of data has arrived, or the stream broke.
@@ -107,12 +108,12 @@ impl End {
     }
 }
 
-/// Something due on a stream; `to` is the index of the end where it happens.
+/// Something due on a stream; `to` is the index of the end that it happens to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StreamEvent {
-    /// The oldest of what is on its way there arrives.
+    /// The oldest segment under way to this end arrives.
     Arrive { stream: usize, to: usize },
-    /// The other side is gone: this end learns it.
+    /// This end learns that the other one is gone.
     Reset { stream: usize, to: usize },
 }
 
@@ -126,7 +127,7 @@ enum Kind {
 }
 
 impl World {
-    /// Dials; `Opened` or `Closed` follows.
+    /// Dials; the event `Opened` or `Closed` follows.
     pub(crate) fn dial(&mut self, from: EndpointId, peer: SocketAddr) -> LinkId {
         let epoch = self.endpoints[from.0].epoch;
         let listener = self.endpoints.iter().position(|endpoint| {
@@ -170,13 +171,13 @@ impl World {
             } else if is_over {
                 self.tell_closed(stream, side);
             }
-            // Room at the reader lets the writer go on.
+            // The reader has room again, so the writer's bytes can move.
             self.pump(stream, 1 - side);
         }
         Some((link, event))
     }
 
-    /// Queues bytes; how many were taken.
+    /// Queues bytes; gives how many were taken.
     pub(crate) fn stream_send(&mut self, from: EndpointId, link: LinkId, bytes: &[u8]) -> usize {
         let (stream, side) = end_of(link);
         let room_max = self.stream_conditions.unsent_bytes_max;
@@ -208,13 +209,13 @@ impl World {
         }
     }
 
-    /// Closes after what is queued has left.
+    /// Closes the link once its queued bytes have left.
     pub(crate) fn stream_close(&mut self, from: EndpointId, link: LinkId) {
         let (stream, side) = end_of(link);
         self.note(|| format!("link {stream}: {} closes", from.0));
         let end = &mut self.streams[stream].ends[side];
         end.is_closing = true;
-        // The application is done with it: it hears no more of this link.
+        // The application gets no more events of this link.
         end.is_closed_told = true;
         end.unread.clear();
         self.endpoints[from.0]
@@ -282,7 +283,7 @@ impl World {
         self.hosts[to.0].is_up && !self.is_cut(from, to) && !self.is_cut(to, from)
     }
 
-    /// The way is cut or the host without power: try again, or give up.
+    /// The way is cut or the host has no power: tries again later, or gives up after the timeout.
     fn postpone_or_break(&mut self, stream: usize, to: usize) {
         let Some((since, _)) = self.streams[stream].ends[to].arriving.front() else {
             return;
@@ -295,12 +296,12 @@ impl World {
         }
         self.note(|| format!("link {stream}: timed out"));
         self.end_by_reset(stream, 1 - to);
-        // The far side hears nothing; its keep-alive ends it later.
+        // The other end is told nothing; its keep-alive ends the stream later.
         let later = self.now + conditions.timeout.0;
         self.schedule(later, Event::Stream(StreamEvent::Reset { stream, to }));
     }
 
-    /// Tells one end, a network delay from here, that the other is gone.
+    /// Tells an end, after one network delay, that the other is gone.
     fn send_reset(&mut self, stream: usize, to: usize) {
         let at = self.now + self.stream_conditions.delay.0;
         self.schedule(at, Event::Stream(StreamEvent::Reset { stream, to }));
@@ -324,7 +325,7 @@ impl World {
         let end = &mut self.streams[stream].ends[to];
         let endpoint = &self.endpoints[end.endpoint.0];
         if endpoint.epoch != end.epoch || !endpoint.is_up {
-            // The process that had this connection is gone: its kernel says so.
+            // The process that had this connection is gone, so its kernel resets the stream.
             self.send_reset(stream, 1 - to);
             return;
         }
@@ -353,7 +354,7 @@ impl World {
         }
     }
 
-    /// Moves what waits towards the peer, as far as the peer has room.
+    /// Moves unsent bytes to the peer, as many as the peer has room for.
     fn pump(&mut self, stream: usize, side: usize) {
         let room = self.stream_conditions.unread_bytes_max;
         let state = &mut self.streams[stream];
@@ -386,7 +387,7 @@ impl World {
     fn send_kind(&mut self, stream: usize, to: usize, kind: Kind) {
         let conditions = self.stream_conditions;
         let mut delay = conditions.delay.0 + self.rng.duration_up_to(conditions.jitter.0);
-        // A stream without loss waits for nothing; each loss costs one time-out, doubled.
+        // Without loss nothing waits; each loss costs a time-out, twice as long as the one before.
         let mut wait = conditions.retransmit.0;
         while conditions.loss.draw(&mut self.rng) && wait < conditions.timeout.0 {
             delay += wait;
@@ -401,7 +402,7 @@ impl World {
         self.schedule(at, Event::Stream(StreamEvent::Arrive { stream, to }));
     }
 
-    /// A process ended: what its kernel does to its connections.
+    /// Does to the connections of a process that ended what its kernel does.
     pub(crate) fn break_streams_of(&mut self, id: EndpointId, kind: CrashKind) {
         let epoch = self.endpoints[id.0].epoch;
         for stream in 0..self.streams.len() {
@@ -411,7 +412,8 @@ impl World {
                     continue;
                 }
                 if side == 1 && !end.is_open {
-                    // The process that runs there when the call arrives takes it or refuses it.
+                    // The call has not arrived: the process that runs when it does takes or refuses
+                    // it.
                     continue;
                 }
                 end.is_closed_told = true;
@@ -425,7 +427,7 @@ impl World {
         }
     }
 
-    /// The peer is not notified; its keep-alive finds out.
+    /// Ends a stream without telling the peer, whose keep-alive finds out later.
     fn lose_power(&mut self, stream: usize, side: usize) {
         let end = &mut self.streams[stream].ends[side];
         end.unsent.clear();
@@ -442,14 +444,14 @@ impl World {
         }
     }
 
-    /// There is something to read for an application that reads.
+    /// Tells the application, unless it has paused the link, that there is something to read.
     fn tell_data(&mut self, stream: usize, side: usize) {
         if !self.streams[stream].ends[side].is_paused {
             self.tell(stream, side, LinkEvent::Data);
         }
     }
 
-    /// Queues an event for the application, if it is still the one that had the connection.
+    /// Queues an event for the application, if the process that had the connection still runs.
     fn tell(&mut self, stream: usize, side: usize, event: LinkEvent) {
         let end = &self.streams[stream].ends[side];
         let (id, epoch) = (end.endpoint, end.epoch);
@@ -475,5 +477,5 @@ fn end_of(link: LinkId) -> (usize, usize) {
     (number / 2, number % 2)
 }
 
-/// One data event gives at most this much, as [`base::Io::link_event`] says.
+/// A data event gives at most this many bytes, as [`base::Io::link_event`] says.
 const DATA_BYTES_MAX: usize = 64 << 10;

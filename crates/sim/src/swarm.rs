@@ -1,7 +1,7 @@
-//! Swarm testing: a seed chooses which faults a run has at all, and how strong each is.
+//! Swarm testing: a seed chooses which faults a run has, and how strong each is.
 //!
-//! A run with every fault at once mostly shows the strongest; leaving a random subset out lets the
-//! rest meet in ways nobody would write down.
+//! In a run with every fault the strongest hides the others. So each run leaves some out, and the
+//! rest meet in combinations that nobody would write down.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::{
     frame::index,
     pipe::Fault,
     plan::{
-        CheckPlan, EndPlan, EventKind, EventPlan, FirstSqn, IntruderPlan, ObjectsPlan, Plan,
-        PolicyPlan, SessionPlan, Who, Workload,
+        CheckPlan, EndPlan, EventKind, EventPlan, FileChange, FirstSqn, IntruderPlan, ObjectsPlan,
+        Plan, PolicyPlan, SessionPlan, Who, Workload,
     },
     quantity::{Ratio, Span},
     stream::StreamConditions,
@@ -25,9 +25,9 @@ pub fn plan(seed: u64) -> Plan {
     with_keys(seed, with_endings(seed, without_endings(seed)))
 }
 
-/// Ends that have a key, another one or none, in one run of three of messages with reports: drawn
-/// apart, as endings are. A receiver that its sender waits for gets the same promises as without
-/// keys.
+/// Draws keys in one of three runs of messages with reports: each end has the key, another one or
+/// none. A receiver that its sender waits for is promised the same as without keys. The generator
+/// is separate, so that adding keys did not change the other draws of a seed.
 fn with_keys(seed: u64, mut plan: Plan) -> Plan {
     let rng = &mut Rng::new(seed ^ 0x6b65_7973);
     if plan.objects.is_some() || !plan.session.reports || !rng.chance(1, 3) {
@@ -45,8 +45,8 @@ fn with_keys(seed: u64, mut plan: Plan) -> Plan {
     };
     draw(&mut plan.senders, 6);
     draw(&mut plan.receivers, 3);
-    // Only a receiver that the sender waits for surely hears it before a host that forges its
-    // session.
+    // A receiver with another key may hear a forged session before the real one, as no sender waits
+    // for it.
     let mut all = plan.senders.iter().chain(&plan.receivers);
     let is_alike = all.all(|end| end.secret == plan.senders[0].secret);
     if let Some(intruder) = &mut plan.intruder {
@@ -55,9 +55,8 @@ fn with_keys(seed: u64, mut plan: Plan) -> Plan {
     plan
 }
 
-/// Owners that end their programs in the middle, or do not wait for a good end, in one run of four.
-/// They have a generator of their own, so that adding them did not change the other draws of a
-/// seed.
+/// Draws, in one run of four, owners that end their programs early or do not wait for a good end.
+/// The generator is separate, so that adding endings did not change the other draws of a seed.
 fn with_endings(seed: u64, mut plan: Plan) -> Plan {
     let rng = &mut Rng::new(seed ^ 0x0e2d_1465);
     if !rng.chance(1, 4) {
@@ -67,7 +66,7 @@ fn with_endings(seed: u64, mut plan: Plan) -> Plan {
     if rng.chance(1, 2) {
         let leaving = index(rng.below(plan.receivers.len() as u64));
         plan.receivers[leaving].ends_at = Some(Span::millis(rng.between(1, calm_ms)));
-        // A tree that somebody gave up is not proven.
+        // When one receiver gives a tree up, the tree is not proven.
         plan.check.proven &= plan.objects.is_none();
     }
     if rng.chance(1, 2) {
@@ -89,7 +88,7 @@ fn with_endings(seed: u64, mut plan: Plan) -> Plan {
 fn without_endings(seed: u64) -> Plan {
     let mut rng = Rng::new(seed ^ 0x5eed_5eed);
     let rng = &mut rng;
-    // Some runs never become calm: the workload has to end under the faults.
+    // In some runs faults go on for 8 s, so that the workload ends under faults.
     let calm_ms = if rng.chance(1, 4) {
         8_000
     } else {
@@ -108,7 +107,8 @@ fn without_endings(seed: u64) -> Plan {
     };
     let share = Menu::draw(rng);
     let sender = |rng: &mut Rng| EndPlan {
-        // A sender waits as long for those whom it expects: it is over before the run has to be.
+        // A sender waits this long for the expected receivers; it is shorter than the run's
+        // deadline.
         patience: Span::millis(100_000),
         ..end(rng, share, false)
     };
@@ -142,9 +142,10 @@ fn without_endings(seed: u64) -> Plan {
         objects,
         control: control(rng),
         check: CheckPlan {
-            // A far receiver with room for eight packets takes 13 of them a second (seed 18870).
+            // The margin of 130 s is for a far receiver with room for eight packets, which takes 13
+            // packets a second (seed 18870).
             deadline: Span::millis(calm_ms + 130_000),
-            // What is promised, as long as nobody is killed.
+            // These promises hold while no process is killed.
             all_delivered: is_promised && is_survivable,
             proven: objects.is_some() && is_promised && is_survivable,
             ..CheckPlan::default()
@@ -160,9 +161,9 @@ fn without_endings(seed: u64) -> Plan {
 
 /// The plan of a tree that `seed` stands for: 1 to 50 receivers, the same faults, and more crashes.
 ///
-/// What is promised: with everybody alive to the end, or receivers killed that come back soon, the
-/// sender has a proof from each. Otherwise only what always is: no wrong content, no claim that is
-/// not so, and no end without a reason.
+/// When no process is killed, or only receivers that soon come back, the sender must have a proof
+/// from each. In other runs only this must hold: no wrong content, no false claim, and no end
+/// without a reason.
 #[must_use]
 pub fn tree_plan(seed: u64) -> Plan {
     let mut plan = without_endings(seed ^ 0x7ee5);
@@ -207,7 +208,8 @@ pub fn tree_plan(seed: u64) -> Plan {
     with_endings(seed, plan)
 }
 
-/// The end of a process, of the sender's now and then, mostly followed by another one.
+/// Draws an event that ends a process: in one of five cases the sender's. In three of four the
+/// process is started again.
 fn crash(rng: &mut Rng, calm_ms: u64, receivers: usize) -> EventPlan {
     let who = if rng.chance(1, 5) {
         Who::Sender(0)
@@ -229,7 +231,7 @@ fn crash(rng: &mut Rng, calm_ms: u64, receivers: usize) -> EventPlan {
     }
 }
 
-/// True for a receiver that is killed and soon there again.
+/// True for a receiver that is killed and soon started again.
 const fn comes_back(event: &EventPlan) -> bool {
     let is_receiver = matches!(event.who, Who::Receiver(_));
     let is_soon = matches!(
@@ -304,7 +306,7 @@ fn objects(rng: &mut Rng, receivers: usize) -> ObjectsPlan {
     let files = rng.between(0, 60);
     ObjectsPlan {
         files,
-        // Now and then more than one slab of 1 MiB.
+        // Files of up to 400,000 bytes, so that some trees have more than one slab of 1 MiB.
         file_bytes_max: if files < 8 {
             400_000
         } else {
@@ -318,8 +320,19 @@ fn objects(rng: &mut Rng, receivers: usize) -> ObjectsPlan {
             0
         },
         seals_wrong: rng.below(8) / 6,
+        change: change(rng.clone()),
         ..ObjectsPlan::default()
     }
+}
+
+/// In one tree of four a file changes, at the latest in the middle of a second pass. Drawn apart:
+/// the rest of a seed's plan does not depend on it.
+fn change(mut rng: Rng) -> Option<FileChange> {
+    rng.next_u64();
+    rng.chance(1, 4).then(|| FileChange {
+        position: rng.next_u64(),
+        after_bytes: rng.below(1_500_000),
+    })
 }
 
 fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
@@ -340,7 +353,7 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
             format!("{}us", rng.between(0, 10_000)),
         );
     }
-    // Handing a run over takes no simulated time, so an automatic cork is zero.
+    // A send call takes no simulated time, so an automatic cork would always be zero.
     if rng.chance(1, 3) {
         set("cork", format!("{}us", rng.between(0, 2_000)));
     }
@@ -352,7 +365,7 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
             format!("{}us", low + rng.between(1, 20_000)),
         );
     }
-    // Giving up early is for sessions in which loss is allowed.
+    // Receivers may give up early only in sessions that allow loss.
     if rng.chance(1, 3) && session.policy != PolicyPlan::Wait {
         set("nak_ncf_retries", rng.between(2, 10).to_string());
         set("nak_data_retries", rng.between(2, 10).to_string());
@@ -370,7 +383,7 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
     config
 }
 
-/// With parity in one run of three. It has a generator of its own, so that adding it did not change
+/// Adds parity in one run of three. The generator is separate, so that adding parity did not change
 /// the other draws of a seed.
 fn parity(seed: u64, mut config: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let rng = &mut Rng::new(seed ^ 0x000f_ec00);
@@ -378,7 +391,7 @@ fn parity(seed: u64, mut config: BTreeMap<String, String>) -> BTreeMap<String, S
         return config;
     }
     let mut group = 2 << rng.below(7);
-    // The windows of the run have to hold two groups.
+    // The windows of the run must hold two groups.
     while !is_sound(&config, group) && group > 2 {
         group /= 2;
     }
@@ -410,7 +423,7 @@ fn is_sound(config: &BTreeMap<String, String>, group: u64) -> bool {
     is_set && set("fec_group", &group.to_string()) && builder.build().is_ok()
 }
 
-/// Small windows make the windows' edges part of a run.
+/// Draws small windows, so that runs reach their edges.
 fn windows(rng: &mut Rng, set: &mut dyn FnMut(&str, String)) {
     let (tx_kib, tx_sqns) = match rng.below(3) {
         0 => (rng.between(64, 128), rng.between(64, 256)),
@@ -430,7 +443,7 @@ fn windows(rng: &mut Rng, set: &mut dyn FnMut(&str, String)) {
         8 << 10
     };
     set("rx_window_bytes", format!("{held_kib}KiB"));
-    // Two senders share this: the bound that the run is held to.
+    // The bound on the memory of a receiver, shared by up to two senders; the run checks it.
     set("rx_total_bytes", format!("{}KiB", held_kib + 64));
     set(
         "rx_window_sqns",
@@ -450,7 +463,7 @@ fn workload(rng: &mut Rng, session: SessionPlan) -> Workload {
         2 => rng.between(1_500, 6_000),
         _ => rng.between(6_000, 20_000),
     };
-    // In arrival mode a message in pieces is refused, and every packet of it reported lost.
+    // In arrival mode a receiver refuses a message of several packets and reports each packet lost.
     let size_max = if session.arrival && rng.chance(3, 4) {
         size_max.min(480)
     } else {
@@ -518,7 +531,7 @@ fn end(rng: &mut Rng, menu: Menu, may_start_late: bool) -> EndPlan {
 
 fn faults(rng: &mut Rng, menu: Menu) -> Vec<Fault> {
     let mut list = Vec::new();
-    // Half the links of a run with a fault have it, so that receivers differ.
+    // In a run with a fault half the links have the fault, so that receivers differ.
     let here = |on: bool, rng: &mut Rng| on && rng.chance(1, 2);
     if here(menu.loss, rng) {
         let strong = rng.chance(1, 4);
@@ -645,7 +658,8 @@ fn events(
     list
 }
 
-/// True for what a session with reports gets over without loss: nobody dies.
+/// True for an event after which a session with reports still delivers everything: no process ends,
+/// and the MTU stays.
 const fn is_survivable(event: &EventKind) -> bool {
     !matches!(
         event,

@@ -1,7 +1,7 @@
 //! The record of a run for a person: a line for everything that happened, and a pcap of the wire.
 //!
-//! A run is recorded only when somebody will read it: a failed seed is run again with recording on,
-//! which gives the same run.
+//! Runs are not recorded at first. A failed seed is run again with recording on, which gives the
+//! same run.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use base::Instant;
 
 use crate::{frame::Frame, pcap::Pcap};
 
-/// What happened in one run.
+/// The record of one run.
 #[derive(Clone, Debug)]
 pub struct Trace {
     started: Instant,

@@ -1,12 +1,12 @@
-//! What went over the simulated wire, by packet type, and which data got lost on it.
+//! Counts what went over the simulated wire, by packet type, and which new data was lost on it.
 //!
-//! Reads just enough of a packet to count it; the trace shows it whole.
+//! It reads just enough of a packet to count it.
 
 use std::{collections::BTreeSet, fmt};
 
 use wire::pgm::{Body, NakList, Packet, PgmOption};
 
-/// Packets that reached the switch, each once however many receivers take it.
+/// Packets that reached the switch. A packet counts once, however many receivers take it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireCounts {
     /// Session messages.
@@ -17,13 +17,13 @@ pub struct WireCounts {
     pub rdata: u64,
     /// NAK packets.
     pub nak: u64,
-    /// Sequence numbers asked for in NAK packets.
+    /// Sequence numbers requested in NAK packets.
     pub naked_sqns: u64,
     /// NAK confirmations.
     pub ncf: u64,
     /// Requests for session messages.
     pub spmr: u64,
-    /// Anything else, damaged packets too.
+    /// All other packets, damaged ones included.
     pub other: u64,
 }
 
@@ -82,9 +82,9 @@ impl fmt::Display for WireCounts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: WireCounts,
-    /// Losses of new data, each receiver's apart.
+    /// Lost packets of new data, counted for each receiver.
     pub(crate) data_lost: u64,
-    /// Numbers of new data that at least one receiver did not get at first.
+    /// Sequence numbers of new data that at least one receiver lost.
     pub(crate) sqns_lost: BTreeSet<u32>,
 }
 

@@ -1,8 +1,8 @@
 //! The simulated world: one virtual clock, hosts on a multicast LAN, and a queue of what is due.
 //!
-//! It moves datagrams and control bytes and knows nothing of what they mean. It runs nobody: an
-//! endpoint's turn is an event that [`World::step`] gives its caller (see [`crate::Simulation`]),
-//! and [`crate::SimIo`] is the endpoint's own view of the world.
+//! The world moves datagrams and control bytes without knowing what they mean. It runs no process:
+//! [`World::step`] tells its caller (see [`crate::Simulation`]) when an endpoint's turn is due, and
+//! [`crate::SimIo`] is the endpoint's view of the world.
 //!
 //! ```text
 //!   endpoint --send--> egress pipe --> switch --> ingress pipe of each member --> socket buffer
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Invariants: time never goes backwards; events of one instant happen in the order in which they
-//! were scheduled; nothing depends on addresses of memory or on hash order, so one seed is one run.
+//! were scheduled; nothing depends on memory addresses or on hash order, so a seed always gives the
+//! same run.
 
 use std::{
     cell::RefCell,
@@ -59,7 +60,7 @@ pub struct World {
     order: u64,
 }
 
-/// The world as its endpoints share it; one thread, so no lock.
+/// The world, shared by its endpoints; they run in one thread, so there is no lock.
 pub type SharedWorld = Rc<RefCell<World>>;
 
 impl World {
@@ -67,7 +68,8 @@ impl World {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        // The clock's origin is the owner's choice; zero would hide arithmetic below it.
+        // The clock starts at a random time: from zero, arithmetic that goes below the start would
+        // go unseen.
         let now = Instant::from_nanos(rng.between(1_000_000_000, 1 << 45));
         Self {
             now,
@@ -91,22 +93,22 @@ impl World {
         Rc::new(RefCell::new(self))
     }
 
-    /// Says how control connections behave from here on.
+    /// Sets how control connections behave from now on.
     pub const fn set_streams(&mut self, conditions: StreamConditions) {
         self.stream_conditions = conditions;
     }
 
-    /// Records the run from here on.
+    /// Records the run from now on.
     pub fn record(&mut self, trace: Trace) {
         self.trace = Some(trace);
     }
 
-    /// Takes the record, if one was made.
+    /// Takes the record, if the run is recorded.
     pub fn take_trace(&mut self) -> Option<Trace> {
         self.trace.take()
     }
 
-    /// Writes one line into the record, if one is made.
+    /// Writes a line into the record, if the run is recorded.
     pub fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.line(self.now, &line());
@@ -147,7 +149,7 @@ impl World {
         self.now
     }
 
-    /// What an endpoint's socket has seen.
+    /// Counts of an endpoint's sockets.
     #[must_use]
     pub fn counts(&self, endpoint: EndpointId) -> EndpointCounts {
         self.endpoints[endpoint.0].counts
@@ -159,19 +161,19 @@ impl World {
         &self.tally.counts
     }
 
-    /// What receivers said on their control connections.
+    /// Messages that receivers sent on their control connections.
     #[must_use]
     pub const fn control_counts(&self) -> ControlCounts {
         self.control_tally.counts()
     }
 
-    /// New data that did not get to a receiver at first, each receiver counted apart.
+    /// Lost packets of new data, counted for each receiver.
     #[must_use]
     pub const fn data_lost(&self) -> u64 {
         self.tally.data_lost
     }
 
-    /// Distinct sequence numbers of new data that at least one receiver did not get at first.
+    /// How many sequence numbers of new data at least one receiver lost.
     #[must_use]
     pub fn sqns_lost(&self) -> usize {
         self.tally.sqns_lost.len()
@@ -182,7 +184,7 @@ impl World {
         self.schedule(at, Event::Action(action));
     }
 
-    /// Makes an endpoint's turn due at `at`, or as soon after as its host lets it run.
+    /// Makes an endpoint's turn due at `at`, or later when its host is busy until then.
     pub fn wake(&mut self, id: EndpointId, at: Instant) {
         let endpoint = &mut self.endpoints[id.0];
         let at = at.max(endpoint.busy_until).max(self.now);
@@ -192,7 +194,7 @@ impl World {
         }
     }
 
-    /// Keeps an endpoint's process from running, and its sockets closed, until it is restarted.
+    /// Keeps an endpoint's process from running until it is restarted; its sockets are closed.
     pub fn keep_down(&mut self, id: EndpointId) {
         let endpoint = &mut self.endpoints[id.0];
         endpoint.is_up = false;
@@ -240,7 +242,7 @@ impl World {
         Step::Turn(id)
     }
 
-    /// Puts a datagram on the sender's way to the switch.
+    /// Sends a datagram through the egress pipe of its host.
     pub(crate) fn transmit(&mut self, frame: Frame) {
         let endpoint = &mut self.endpoints[frame.from.0];
         endpoint.counts.sent += 1;
@@ -266,7 +268,7 @@ impl World {
         }
     }
 
-    /// The sending host's own copy for its members of the group, the sender included.
+    /// Gives a multicast datagram to the group's members on the sending host, the sender included.
     fn loop_back(&mut self, host: HostId, frame: &Frame) {
         for i in 0..self.endpoints.len() {
             let setup = &self.endpoints[i].setup;
@@ -280,7 +282,7 @@ impl World {
         }
     }
 
-    /// Passes a datagram at the switch on to every host with a socket for it.
+    /// Passes a datagram on to every host that has a socket for it.
     fn switch(&mut self, frame: Frame) {
         let from = self.endpoints[frame.from.0].setup.host;
         self.tally.sent(&frame.bytes);
@@ -351,7 +353,7 @@ impl World {
         });
     }
 
-    /// True while no datagram gets from one host to the other.
+    /// True while a partition stops datagrams between the two hosts.
     pub(crate) fn is_cut(&self, from: HostId, to: HostId) -> bool {
         self.cuts.iter().any(|cut| {
             let (leaves, enters) = (cut.island.contains(&from), cut.island.contains(&to));
@@ -412,7 +414,7 @@ impl World {
         Step::Internal
     }
 
-    /// Ends a process normally: its kernel closes what it leaves open.
+    /// Ends a process normally: its kernel closes its connections.
     pub(crate) fn exit(&mut self, id: EndpointId) {
         self.note(|| format!("{} exits", id.0));
         self.crash(id, CrashKind::Process);
@@ -444,14 +446,14 @@ impl World {
     }
 }
 
-/// What [`World::step`] leaves to its caller.
+/// What [`World::step`] tells its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it happened inside the world.
+    /// The event happened inside the world; the caller has nothing to do.
     Internal,
     /// This endpoint's turn is due.
     Turn(EndpointId),
-    /// This endpoint's process is gone; its state must be dropped.
+    /// This endpoint's process is gone; the caller must drop its state.
     Crashed(EndpointId),
     /// This endpoint starts anew.
     Restarted(EndpointId),
@@ -488,7 +490,7 @@ pub(crate) enum Event {
     Action(Action),
 }
 
-/// An event with its time; the heap's greatest is the earliest.
+/// An event with its time. The order is reversed, so that the heap gives the earliest event first.
 #[derive(Debug)]
 struct Scheduled {
     at: Instant,

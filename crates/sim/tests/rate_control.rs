@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::Pace;
 use delivery::RateCause;
 use towline_sim::{Fault, Ratio, Span};
 
@@ -73,8 +74,8 @@ fn random_loss_sets_no_limit() {
             .filter(|sample| sample.limit.is_some());
         assert_eq!(limited.count(), 0, "{percent} %");
         assert_eq!(
-            outcome.sender.samples.last().map(|sample| sample.rate),
-            Some(0)
+            outcome.sender.samples.last().map(|sample| sample.pace),
+            Some(Pace::Unlimited)
         );
     }
 }

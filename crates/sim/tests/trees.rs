@@ -4,7 +4,10 @@
 use std::{fmt::Write as _, path::Path};
 
 use towline_sim::{
-    Fault, Plan, Ratio, Report, Span, plan::EndPlan, replay::all_must_hold, run, swarm,
+    Fault, Plan, Ratio, Report, Span,
+    plan::{EndPlan, FileChange},
+    replay::all_must_hold,
+    run, swarm,
 };
 
 fn seeds(range: std::ops::Range<u64>) {
@@ -35,7 +38,7 @@ fn seeds_that_failed_once_hold() {
 }
 
 /// A small tree to so many receivers, each losing 1 % of the packets.
-fn tree_to(receivers: usize) -> Report {
+fn tree_plan(receivers: usize) -> Plan {
     let mut plan = Plan::parse("name = \"reports\"\nreceiver = []").unwrap();
     plan.objects = Some(towline_sim::plan::ObjectsPlan {
         files: 10,
@@ -56,9 +59,32 @@ fn tree_to(receivers: usize) -> Report {
     ];
     plan.check.all_delivered = true;
     plan.check.proven = true;
-    let report = run(&plan, 11).unwrap();
+    plan
+}
+
+fn tree_to(receivers: usize) -> Report {
+    let report = run(&tree_plan(receivers), 11).unwrap();
     assert!(report.is_good(), "{report:.2000}");
     report
+}
+
+/// A file that changes in the middle of the first pass, or while repairs are read, is left out, and
+/// everybody proves the rest.
+#[test]
+fn a_file_that_changes_during_the_transfer_is_left_out_and_the_rest_is_proven() {
+    for after_bytes in [0, 60_000, 250_000] {
+        let mut plan = tree_plan(5);
+        let objects = plan.objects.as_mut().unwrap();
+        objects.file_bytes_max = 100_000;
+        objects.change = Some(FileChange {
+            position: u64::MAX / 2,
+            after_bytes,
+        });
+        for seed in 0..10 {
+            let report = run(&plan, seed).unwrap();
+            assert!(report.is_good(), "{report:.2000}");
+        }
+    }
 }
 
 /// One line of the table for each group. The design's bound is one report of a kind every 0.2 ms

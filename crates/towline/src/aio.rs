@@ -1,8 +1,8 @@
 //! Publishers and subscribers for asynchronous programs, of any runtime.
 //!
-//! Each session runs on a thread of its own, so that a busy executor delays no repair; the futures
-//! here wait for that thread and are woken by it. All of them are cancel-safe: one that is dropped
-//! before it is done has taken nothing and lost nothing.
+//! Each session runs on its own thread, so that a busy executor delays no repair. The futures wait
+//! until this thread wakes them. They are cancel-safe: a future that is dropped early has taken
+//! nothing and lost nothing.
 
 use std::{
     fmt,
@@ -36,14 +36,14 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Dropped without [`AsyncPublisher::close`], the session is broken off on its thread, without
-/// blocking, and receivers are told at once.
+/// When it is dropped without [`AsyncPublisher::close`], its thread breaks the session off and
+/// tells receivers at once; the drop does not block.
 pub struct AsyncPublisher {
     thread: PublisherThread,
 }
 
 impl AsyncPublisher {
-    /// Moves `publisher` to a thread of its own. Its end waits at most `close_timeout`.
+    /// Moves `publisher` to its own thread. Closing waits at most `close_timeout`.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -52,7 +52,7 @@ impl AsyncPublisher {
         Ok(Self { thread })
     }
 
-    /// Hands a message over when there is room for it.
+    /// Takes a message if there is room for it.
     ///
     /// # Errors
     /// As [`PublisherThread::send`].
@@ -60,8 +60,8 @@ impl AsyncPublisher {
         self.thread.try_send(message)
     }
 
-    /// Waits until [`AsyncPublisher::try_send`] has room, for hand-written futures: registers the
-    /// task to be woken.
+    /// For hand-written futures: ready when [`AsyncPublisher::try_send`] has room; otherwise the
+    /// task is woken later.
     ///
     /// # Errors
     /// What ended the session.
@@ -69,7 +69,7 @@ impl AsyncPublisher {
         self.thread.poll_ready(cx)
     }
 
-    /// Hands a message over, waiting while there is no room for it.
+    /// Takes a message, after waiting for room if there is none.
     ///
     /// # Errors
     /// As [`PublisherThread::send`].
@@ -80,8 +80,8 @@ impl AsyncPublisher {
         Ok(())
     }
 
-    /// Waits until every message that was handed over has left: as long as it takes, which may be
-    /// for ever while receivers that are expected do not come.
+    /// Waits until every message has left. This may take for ever while expected receivers do not
+    /// come.
     ///
     /// # Errors
     /// What ended the session.
@@ -121,8 +121,8 @@ impl AsyncPublisher {
         self.thread.finish()
     }
 
-    /// Ends a session that had more to say: what was handed over is delivered as by
-    /// [`AsyncPublisher::close`], and then receivers are told that the session is broken off.
+    /// Ends a session that should have sent more. The messages taken so far are delivered as by
+    /// [`AsyncPublisher::close`]; then receivers are told that the session is broken off.
     ///
     /// # Errors
     /// What went wrong on the thread.
@@ -149,15 +149,15 @@ impl fmt::Debug for AsyncPublisher {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Which sender's session.
+    /// The session that the message belongs to.
     pub session: u32,
-    /// Position of its last packet in that session.
+    /// Position of the message's last packet in the session.
     pub position: u64,
     /// The application's bytes.
     pub data: Vec<u8>,
 }
 
-/// One thing a receiver's application is given, owned: a [`Received`] that can be kept.
+/// A message or an event that can be kept: the owned form of [`Received`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A whole message.
@@ -187,16 +187,17 @@ impl From<Received<'_>> for Incoming {
 /// a time with [`AsyncSubscriber::ready`] and [`AsyncSubscriber::pop`]. With the feature `futures`
 /// it is a `Stream` of [`Incoming`].
 ///
-/// Dropped without [`AsyncSubscriber::close`], it leaves on its thread and without blocking.
+/// When it is dropped without [`AsyncSubscriber::close`], its thread leaves the session, and the
+/// drop does not block.
 pub struct AsyncSubscriber {
     thread: SubscriberThread,
-    /// Why the session ended was told.
+    /// The application was told why the session ended.
     #[cfg(feature = "futures")]
     is_over: bool,
 }
 
 impl AsyncSubscriber {
-    /// Moves `subscriber` to a thread of its own.
+    /// Moves `subscriber` to its own thread.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -226,7 +227,8 @@ impl AsyncSubscriber {
         self.thread.ready().await
     }
 
-    /// As [`AsyncSubscriber::ready`], for hand-written futures: registers the task to be woken.
+    /// Like [`AsyncSubscriber::ready`], for hand-written futures: when not ready, the task is woken
+    /// later.
     ///
     /// # Errors
     /// What ended the session.
@@ -234,12 +236,13 @@ impl AsyncSubscriber {
         self.thread.poll_ready(cx)
     }
 
-    /// What [`AsyncSubscriber::ready`] waited for; `None` when it must be awaited again.
+    /// The next message or event that [`AsyncSubscriber::ready`] waited for; `None` when it must be
+    /// awaited again.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         self.thread.pop()
     }
 
-    /// Whose session a message or event belongs to, while the sender is there.
+    /// The sender of a message's or event's session, while the sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         self.thread.session(session)
@@ -256,7 +259,7 @@ impl AsyncSubscriber {
         self.thread.snapshot(snapshot);
     }
 
-    /// Leaves every sender in good order: they are told, and no longer wait for this receiver.
+    /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
     ///
     /// # Errors
     /// What went wrong on the thread.

@@ -14,14 +14,14 @@ pub struct Batch {
     next: usize,
 }
 
-/// One thing a receiver's application is given.
+/// A message or an event for a receiver's application.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Received<'a> {
     /// A whole message.
     Message {
-        /// Which sender's session.
+        /// The session that the message belongs to.
         session: u32,
-        /// Position of its last packet in that session.
+        /// Position of the message's last packet in the session.
         position: u64,
         /// The application's bytes.
         data: &'a [u8],
@@ -49,7 +49,7 @@ impl fmt::Debug for Received<'_> {
     }
 }
 
-/// The first bytes of a message, as text where they are.
+/// The first bytes of a message, shown as text where they are text.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Debug for Beginning<'_> {
@@ -141,7 +141,7 @@ impl MessageSink for Batch {
     }
 }
 
-/// Of a message, in `Debug`.
+/// How many bytes of a message `Debug` shows.
 const SHOWN_BYTES: usize = 64;
 /// A batch this large takes no further receive batch until the application has emptied it.
 const FULL_BYTES: usize = 1 << 20;

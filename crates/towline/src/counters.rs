@@ -1,8 +1,9 @@
-//! The counters of a running process, for another one to read: `towline top` and `towline stat`.
+//! The counters of a running process, which other processes can read: `towline top` and `towline
+//! stat`.
 //!
-//! A session publishes a snapshot of its counters into a slot now and then (about ten times a
-//! second, from its own loop); a thread answers each connection to a local socket with one JSON
-//! document and hangs up. It knows nothing of what the counters mean.
+//! About ten times a second a session's loop publishes a snapshot of its counters into a slot. A
+//! thread answers each connection to a local socket with one JSON document and closes it. This
+//! module does not know what the counters mean.
 //!
 //! ```text
 //!   session --publish--> CounterSlot --.
@@ -11,8 +12,7 @@
 //! ```
 //!
 //! **Where**: `$XDG_RUNTIME_DIR/towline`, else `/tmp/towline-UID`; a directory that another user
-//! owns or may enter is refused. A snapshot never waits: while a reader copies, publishing is left
-//! out.
+//! owns or may enter is refused. Publishing never waits: while a reader copies, it is skipped.
 
 mod client;
 pub use client::{processes, read};

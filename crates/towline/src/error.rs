@@ -6,46 +6,46 @@ use base::IoFault;
 use net::{InterfaceError, Remedy, SystemError};
 use pgm::ConfigError;
 
-/// Everything that opening or using a session can fail with. The text names the operation, the
-/// target, the cause and, where there is one, the remedy; [`Error::kind`] is for programs.
+/// Every way in which opening or using a session can fail. The text names the operation, the
+/// target, the cause and, where one is known, the remedy. [`Error::kind`] is for programs.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The protocol parameters contradict each other or their ranges.
+    /// The protocol parameters contradict each other, or are out of range.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// No usable interface.
+    /// There is no usable interface.
     #[error("{0}")]
     Interface(#[from] InterfaceError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("{0}")]
     System(#[from] SystemError),
-    /// The sockets are beyond use.
+    /// The sockets cannot be used any more.
     #[error("{0}")]
     Io(#[from] IoFault),
     /// The message is longer than the protocol parameters allow. It was not taken; the session goes
     /// on.
     #[error("the message is longer than the {max} bytes that can be sent; raise {parameter}")]
     TooLong {
-        /// The longest that can.
+        /// The length of the longest possible message.
         max: usize,
-        /// The protocol parameter that says so.
+        /// The protocol parameter that sets this limit.
         parameter: &'static str,
     },
     /// The session was closed.
     #[error("the session was closed")]
     Closed,
-    /// The caller did not want to wait any longer.
+    /// The caller stopped the wait.
     #[error("interrupted")]
     Interrupted,
-    /// Receivers that are expected did not join in time.
+    /// Expected receivers did not join in time.
     #[error("{}", missing_text(*joined, *missing, *refused))]
     Missing {
         /// How many have joined.
         joined: u32,
-        /// How many have not.
+        /// How many expected receivers have not joined.
         missing: u32,
-        /// How often one was refused, for its name or its key; the events say who and why.
+        /// How often a receiver was refused for its name or its key; the events say which and why.
         refused: u64,
     },
     /// The session's thread panicked.
@@ -53,11 +53,11 @@ pub enum Error {
     Panicked,
 }
 
-/// What kind of thing an [`Error`] is.
+/// The kinds of [`Error`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// What was asked for makes no sense, or contradicts itself.
+    /// The request makes no sense, or contradicts itself.
     InvalidInput,
     /// No interface can be used.
     NoInterface,
@@ -73,16 +73,16 @@ pub enum ErrorKind {
     TooLong,
     /// The session is over.
     Closed,
-    /// The caller did not want to wait any longer.
+    /// The caller stopped the wait.
     Interrupted,
-    /// What was waited for did not happen in time.
+    /// The awaited event did not happen in time.
     TimedOut,
     /// A thread panicked.
     Panicked,
 }
 
 impl Error {
-    /// What kind of thing it is.
+    /// The kind of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// What failed and why, without the remedy that its text has besides.
+    /// What failed and why: the text without its remedy.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {
@@ -117,7 +117,7 @@ impl Error {
         }
     }
 
-    /// What can be done about it, where that is known.
+    /// What the user can do about it, where that is known.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         match self {

@@ -3,8 +3,8 @@
 //! ```text
 //!   Delivered --push--> waiting --turn--> the program, one at a time --turn--> pop_failure
 //! ```
-//! The programs run in the order of the transfers, without a shell. A program reads nothing, and
-//! what it prints goes to standard error: standard output is for the caller's own documents.
+//! The programs run in the order of the transfers, without a shell. A program has no input, and its
+//! output goes to standard error, because standard output is for the caller's own documents.
 
 use std::{
     collections::VecDeque,
@@ -16,12 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a program gets to know about its transfer.
+/// What a program is told about its transfer, in environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The directory, or the one thing in it that the transfer brought: `TOWLINE_PATH`.
+    /// The transfer's directory, or the only thing that it brought there: `TOWLINE_PATH`.
     pub path: PathBuf,
-    /// Which transfer it was: `TOWLINE_MANIFEST`.
+    /// The transfer's manifest: `TOWLINE_MANIFEST`.
     pub manifest: String,
     /// The sender's address: `TOWLINE_SENDER`.
     pub sender: String,
@@ -33,8 +33,8 @@ pub struct Completed {
 
 /// Runs a program after each transfer.
 ///
-/// [`Hook::push`] and [`Hook::turn`] never wait. Dropped, it asks a program that runs to end
-/// (SIGTERM), and kills it when it has not done so within two seconds.
+/// [`Hook::push`] and [`Hook::turn`] never wait. Dropping it asks a running program to end
+/// (SIGTERM), and kills it after two seconds.
 #[derive(Debug)]
 pub struct Hook {
     words: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Hook {
 pub enum HookFailure {
     /// It ended with another status than 0, or by a signal.
     Ended(ExitStatus),
-    /// The system does not say how it ended.
+    /// The system does not tell how it ended.
     Lost(io::Error),
     /// It was not run for the transfer that brought `path`.
     NotRun {
@@ -65,20 +65,20 @@ pub enum HookFailure {
 /// Why a program cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HookError {
-    /// The file is there, and nobody may execute it.
+    /// The file exists, but may not be executed.
     #[error("{} may not be executed; chmod +x it", .0.display())]
     NotExecutable(PathBuf),
     /// The path leads to no file.
     #[error("there is no such file; name a program by its absolute path")]
     NoFile,
-    /// A bare name that no directory of `PATH` has.
+    /// No directory of `PATH` has a program of this name.
     #[error("no directory of PATH has it; name it by its absolute path")]
     NotInPath,
 }
 
 impl Hook {
-    /// Runs the program that the first of `words` names, with the others as its arguments; nothing
-    /// when there are none.
+    /// Runs the program that the first of `words` names, with the other words as its arguments.
+    /// Without words it runs nothing.
     #[must_use]
     pub const fn new(words: Vec<String>) -> Self {
         Self {
@@ -91,10 +91,10 @@ impl Hook {
         }
     }
 
-    /// Finds out whether `program` can be run, before anybody is waited for.
+    /// Checks that `program` can be run, before waiting for anybody.
     ///
     /// # Errors
-    /// When there is no such program, or it may not be executed.
+    /// When there is no such program, or when it may not be executed.
     pub fn check(program: &str) -> Result<(), HookError> {
         let is_path = program.contains('/');
         let candidates = if is_path {
@@ -121,8 +121,8 @@ impl Hook {
         })
     }
 
-    /// Runs the program for one more transfer, when those before are through. At most
-    /// [`Hook::WAITING_MAX`] wait; one more is not run, which is a failure.
+    /// Runs the program for one more transfer, after those before. At most [`Hook::WAITING_MAX`]
+    /// transfers wait; for a further one the program is not run, which is a failure.
     pub fn push(&mut self, completed: Completed) {
         if self.words.is_empty() {
             return;
@@ -135,7 +135,7 @@ impl Hook {
         self.waiting.push_back(completed);
     }
 
-    /// Looks after the program that runs, and starts the next. True when none is left.
+    /// Checks on the running program, and starts the next one. True when none is left.
     pub fn turn(&mut self) -> bool {
         if let Some(child) = &mut self.running {
             let ended = match child.try_wait() {
@@ -212,7 +212,7 @@ impl Hook {
         self.untold.push_back(failure);
     }
 
-    /// Transfers that wait for those before at most.
+    /// The most transfers that wait for the program.
     pub const WAITING_MAX: usize = 1_024;
 }
 
@@ -222,7 +222,7 @@ impl Drop for Hook {
             return;
         };
         let until = Instant::now() + FAREWELL;
-        // One that has ended meanwhile cannot be asked, and need not be.
+        // A program that has ended meanwhile cannot be asked to, and need not be.
         drop(sys::request_end(&child));
         while let Ok(None) = child.try_wait() {
             if Instant::now() >= until {

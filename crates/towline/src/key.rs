@@ -1,25 +1,94 @@
 //! The key that both ends of a transfer share, read from a file that nobody else may read.
 
-use std::{fs, io::Read as _, os::unix::fs::MetadataExt as _, path::Path};
+use std::{io::Read as _, os::unix::fs::MetadataExt as _, path::Path};
 
-use delivery::Key;
 use net::SystemError;
+use protection::{Aead, NONCE_LEN, TAG_LEN};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
 use crate::Error;
 
-/// Reads the key of `path`: a file of 16 to 4096 bytes, best random ones, as from
-/// `head -c 32 /dev/urandom`. A line end at its end does not count.
+/// A secret that all ends of a session share, and which protects the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(delivery::Key);
+
+impl Key {
+    /// The key that follows from a secret of any length. The secret should be random, as from
+    /// `head -c 32 /dev/urandom`: a host that hears one packet can try the words of a dictionary.
+    ///
+    /// **Spec**: BLAKE3 in its mode for deriving keys; packets are encrypted with AES-128-GCM.
+    #[must_use]
+    pub fn derive(secret: &[u8]) -> Self {
+        Self(delivery::Key::derive(secret, cipher))
+    }
+
+    pub(crate) fn into_inner(self) -> delivery::Key {
+        self.0
+    }
+}
+
+/// AES-128-GCM with the processor's instructions for it.
+fn cipher(key: &[u8; 32]) -> Box<dyn Aead> {
+    let key = UnboundKey::new(&AES_128_GCM, &key[..16]).expect("AES-128 takes keys of 16 bytes");
+    Box::new(Cipher(LessSafeKey::new(key)))
+}
+
+struct Cipher(LessSafeKey);
+
+impl std::fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cipher(..)")
+    }
+}
+
+impl Aead for Cipher {
+    fn seal(&self, nonce: &[u8; NONCE_LEN], associated: &[u8], data: &mut [u8]) -> [u8; TAG_LEN] {
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce, Aad::from(associated), data);
+        let tag = tag.expect("packets are far shorter than 64 GiB");
+        let mut bytes = [0; TAG_LEN];
+        bytes.copy_from_slice(tag.as_ref());
+        bytes
+    }
+
+    fn open(
+        &self,
+        nonce: &[u8; NONCE_LEN],
+        associated: &[u8],
+        data: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> bool {
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let (associated, tag) = (Aad::from(associated), Tag::from(*tag));
+        let opened = self
+            .0
+            .open_in_place_separate_tag(nonce, associated, tag, data, 0..);
+        opened.is_ok()
+    }
+}
+
+/// Reads the key of `path`: a file of 32 to 4096 bytes, random ones, as from
+/// `head -c 32 /dev/urandom`. A secret that is a text has at least 43 characters, as many as 32
+/// random bytes take in base64. A line end behind the first 32 bytes does not count.
 ///
 /// # Errors
-/// A file that cannot be read, that others may read or change, or that is too short to be a secret.
+/// A file that cannot be read, that another user owns or may read or change, that is too short, or
+/// that repeats a few bytes: a host that hears one packet could guess it.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
     let failed = |error: &std::io::Error| SystemError::system("read the key of", &shown, error);
-    let mut file = fs::File::open(path).map_err(|error| failed(&error))?;
+    let mut file = sys::file::open_without_waiting(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     let refused = |cause: &str| SystemError::refused("use the key of", &shown, cause);
     if !metadata.is_file() {
         return Err(refused("it is not a regular file").into());
+    }
+    if ![0, sys::file::effective_user()].contains(&metadata.uid()) {
+        let cause = format!("user {} owns it, and knows or changes it", metadata.uid());
+        let remedy = format!("chown $(id -u) {shown}");
+        return Err(refused(&cause).advise(remedy).into());
     }
     if metadata.mode() & OTHERS != 0 {
         let cause = format!(
@@ -32,10 +101,8 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     let limit = SECRET_BYTES_MAX as u64 + 1;
     let read = file.by_ref().take(limit).read_to_end(&mut secret);
     read.map_err(|error| failed(&error))?;
-    while secret
-        .last()
-        .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
-    {
+    // The last of 32 random bytes may look like a line end.
+    while secret.len() > SECRET_BYTES_MIN && matches!(secret.last(), Some(b'\n' | b'\r')) {
         secret.pop();
     }
     if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
@@ -46,19 +113,73 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
         let remedy = format!("head -c 32 /dev/urandom > {shown}");
         return Err(refused(&cause).advise(remedy).into());
     }
+    let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_text && secret.len() < TEXT_BYTES_MIN {
+        let cause = format!(
+            "it is a text of {} characters, which a dictionary may hold; 32 random bytes take \
+             {TEXT_BYTES_MIN} in base64",
+            secret.len()
+        );
+        let remedy = format!("head -c 32 /dev/urandom > {shown}");
+        return Err(refused(&cause).advise(remedy).into());
+    }
+    let mut distinct = secret.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    if distinct.len() < DISTINCT_BYTES_MIN {
+        let cause = format!(
+            "it repeats {} different bytes, and can be guessed",
+            distinct.len()
+        );
+        let remedy = format!("head -c 32 /dev/urandom > {shown}");
+        return Err(refused(&cause).advise(remedy).into());
+    }
     Ok(Key::derive(&secret))
 }
 
 /// What the group and all others may do.
 const OTHERS: u32 = 0o077;
-const SECRET_BYTES_MIN: usize = 16;
+const SECRET_BYTES_MIN: usize = 32;
+/// Characters of a secret that is a text: as many as 32 random bytes take in base64.
+const TEXT_BYTES_MIN: usize = 43;
+/// Different bytes that a secret has at least. Random ones hardly ever have fewer: 64 random
+/// hexadecimal digits do once in a billion times.
+const DISTINCT_BYTES_MIN: usize = 10;
 const SECRET_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
+
+    #[test]
+    fn the_two_ciphers_are_one() {
+        let (key, nonce) = ([7; 32], [9; NONCE_LEN]);
+        let (ours, other) = (cipher(&key), protection::portable(&key));
+        for len in [0, 1, 15, 16, 17, 1400] {
+            let plain: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let (mut one, mut two) = (plain.clone(), plain.clone());
+            let tag = ours.seal(&nonce, b"associated", &mut one);
+            assert_eq!(tag, other.seal(&nonce, b"associated", &mut two));
+            assert_eq!(one, two);
+            assert!(!ours.open(&nonce, b"other", &mut two, &tag));
+            assert!(ours.open(&nonce, b"associated", &mut one, &tag));
+            assert_eq!(one, plain);
+        }
+    }
+
+    const GOOD: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("towline-fifo-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo is there").success());
+        let error = read_key(&path).expect_err("no file").to_string();
+        fs::remove_file(&path).expect("it is ours");
+        assert!(error.contains("not a regular file"), "{error}");
+    }
 
     #[test]
     fn a_key_is_a_secret_that_nobody_else_reads() {
@@ -69,10 +190,13 @@ mod tests {
             fs::set_permissions(&path, mode).expect("it is ours");
             read_key(&path).map_err(|error| error.to_string())
         };
-        let key = write(b"0123456789abcdef", 0o600).expect("a good key");
-        assert!(key == write(b"0123456789abcdef\n", 0o400).expect("the same"));
+        let key = write(GOOD, 0o600).expect("a good key");
+        assert!(key == write(&[GOOD, b"\n"].concat(), 0o400).expect("the same"));
+        let mut random: Vec<u8> = (150..181).collect();
+        random.push(b'\n');
+        assert!(key != write(&random, 0o600).expect("32 bytes, and none of them a line end"));
         for mode in [0o640, 0o604, 0o620, 0o777] {
-            let error = write(b"0123456789abcdef", mode).expect_err("others may");
+            let error = write(GOOD, mode).expect_err("others may");
             assert!(error.contains("chmod 600"), "{error}");
         }
         let error = write(b"short", 0o600).expect_err("no secret");
@@ -81,7 +205,12 @@ mod tests {
             "{error}"
         );
         let error = write(&[7; 5000], 0o600).expect_err("no key file");
-        assert!(error.contains("16 to 4096"), "{error}");
+        assert!(error.contains("32 to 4096"), "{error}");
+        let error = write(&[b'a'; 64], 0o600).expect_err("guessed at once");
+        assert!(error.contains("repeats 1 different bytes"), "{error}");
+        let phrase = b"correct horse battery staple and more";
+        let error = write(phrase, 0o600).expect_err("in a dictionary");
+        assert!(error.contains("a text of 37 characters"), "{error}");
         fs::remove_file(&path).expect("it is ours");
         assert!(read_key(&path).is_err() && read_key(Path::new("/dev/null")).is_err());
     }

@@ -76,8 +76,10 @@ mod hook;
 #[cfg(feature = "files")]
 pub use hook::{Completed, Hook, HookError, HookFailure};
 
+#[cfg(feature = "keys")]
 mod key;
-pub use key::read_key;
+#[cfg(feature = "keys")]
+pub use key::{Key, read_key};
 
 mod publisher;
 pub use publisher::{Closed, Publisher, PublisherBuilder, RateSetter, ReceiverStatus, SendStatus};
@@ -118,12 +120,12 @@ mod usage;
 pub use usage::{Usage, UsageMeter};
 
 pub use base::{
-    CounterInfo, CounterSet, Instant, IoFault, Unit,
+    CounterInfo, CounterSet, Instant, IoFault, Pace, Unit,
     parameter::{Parameter, Role, Setting},
     quantity,
 };
 pub use delivery::{
-    AudienceEvent, Decline, Demotion, Hash, Intake, Key, LeaveReason, Limit, Manifest, ManifestId,
+    AudienceEvent, Decline, Demotion, Hash, Intake, LeaveReason, Limit, Manifest, ManifestId,
     ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
     ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, Surplus, TransferOutcome,
     TransferReceiverEvent, TransferSenderEvent, Unsent, parameters::SETTLE_TIME,
@@ -142,8 +144,8 @@ pub use wire::{
     pgm::{Gsi, Tsi},
 };
 
-/// Timers and limits that belong to no single session's configuration: a few are set where a
-/// sender or receiver is opened, the others are fixed.
+/// Timers and limits that no single session configures: some are set when a sender or receiver is
+/// opened, the others are fixed.
 pub const LIMITS: [&[Parameter]; 2] = [
     delivery::parameters::PARAMETERS,
     driver::parameters::PARAMETERS,

@@ -19,7 +19,7 @@ pub use closed::Closed;
 mod receivers;
 pub use receivers::ReceiverStatus;
 
-/// How a [`Publisher`] is to be.
+/// The settings of a [`Publisher`].
 #[derive(Clone, Debug)]
 pub struct PublisherBuilder {
     session: SessionBuilder,
@@ -29,7 +29,7 @@ pub struct PublisherBuilder {
 }
 
 impl PublisherBuilder {
-    /// A publisher on `session` with every default: a slow receiver holds the others back, and no
+    /// A publisher on `session` with the defaults: a slow receiver holds the others back, and no
     /// receiver is waited for.
     #[must_use]
     pub const fn new(session: SessionBuilder) -> Self {
@@ -41,24 +41,24 @@ impl PublisherBuilder {
         }
     }
 
-    /// What a receiver that is too slow may do.
+    /// What happens when a receiver is too slow.
     #[must_use]
     pub const fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Keeps every message until this many receivers have joined: none leaves before. Default 0:
-    /// whoever joins later misses what was sent before.
+    /// Keeps all messages until this many receivers have joined: none leaves before. Default 0: a
+    /// receiver that joins later misses what was sent before.
     #[must_use]
     pub const fn expect_receivers(mut self, count: u32) -> Self {
         self.expected = count;
         self
     }
 
-    /// Gives a receiver up that has been behind for this long without progress; under
-    /// [`Policy::Drop`] one that has been behind, or has held the others back, for this long
-    /// though it makes progress. Default: never, under [`Policy::Drop`] 2 s.
+    /// Gives up a receiver that has been behind for this long without progress. Under
+    /// [`Policy::Drop`] this includes one that makes progress but has been behind, or held the
+    /// others back, for this long. Default: never; under [`Policy::Drop`] 2 s.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.stall_timeout = timeout.into();
@@ -68,8 +68,8 @@ impl PublisherBuilder {
     /// Opens the session.
     ///
     /// # Errors
-    /// Parameters that contradict each other, an interface that cannot be used, or what the system
-    /// refused.
+    /// When parameters contradict each other, when the interface cannot be used, or when the system
+    /// refuses.
     pub fn open(self) -> Result<Publisher, Error> {
         let (mut opened, sending) = self.session.open_sending()?;
         let mut config = AudienceConfig::new(sending.identity.session_id);
@@ -81,7 +81,7 @@ impl PublisherBuilder {
         let mut endpoint = driver::Publisher::open(&sending, config, now);
         endpoint.keep_for_expected();
         Ok(Publisher {
-            end: opened.end(endpoint),
+            end: opened.end(endpoint, sending.protection(self.session.key)),
             pace: Pace {
                 waiting: 0,
                 turned_at: now,
@@ -95,33 +95,33 @@ impl PublisherBuilder {
 
 /// Sends messages.
 ///
-/// A message leaves in the call that takes it when the line is quiet. In a long row of messages
-/// without pauses, several share a system call: the last ones leave with the next call, at the
+/// When little is sent, a message leaves in the call that takes it. In a long row of messages
+/// without pauses several share a system call, so the last ones leave with the next call, at the
 /// latest with [`Publisher::flush`].
 ///
-/// Whoever asks for a repair, or joins, is served by the next call too. So a program that has
-/// nothing to send calls [`Publisher::turn`] when its descriptor is readable; one that does not
-/// come back for long hands the publisher to a thread of its own, [`crate::PublisherThread`].
+/// Receivers that ask for repairs, or join, are also served by the next call. So a program that has
+/// nothing to send must call [`Publisher::turn`] when its descriptor is readable. When it makes no
+/// call for long, it should move the publisher to its own thread, [`crate::PublisherThread`].
 ///
-/// Dropped without [`Publisher::close`], it breaks the session off: what was not sent never will
-/// be, and receivers are told at once.
+/// When it is dropped without [`Publisher::close`], it breaks the session off: messages that have
+/// not left are never sent, and receivers are told at once.
 pub struct Publisher {
     end: End<driver::Publisher>,
     pace: Pace,
-    /// The position after the last packet, and the deadline, once the end has begun.
+    /// Set once the end has begun: the position after the last packet, and the deadline.
     closing: Option<(u64, Instant)>,
 }
 
-/// When a publisher looks up from the messages that it takes.
+/// Decides when a publisher that takes messages also looks at the network.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// Messages taken since the network was given the last ones.
+    /// How many messages were taken since the network was given the last ones.
     waiting: u32,
-    /// When NAKs and reports were looked at last.
+    /// When the publisher last looked at NAKs and reports.
     turned_at: Instant,
-    /// When a message was last seen off, or left waiting.
+    /// When the last message was sent, or left waiting for the next ones.
     left_at: Instant,
-    /// Messages that came one upon the other.
+    /// How many messages came without a pause.
     row: u32,
 }
 
@@ -131,23 +131,23 @@ struct Pace {
 pub struct RateSetter<'a> {
     /// The receiver's name.
     pub receiver: &'a str,
-    /// What is in short supply there.
+    /// What limits the rate there.
     pub cause: RateCause,
 }
 
-/// Whether a message was taken. Nothing is lost when it was not: offer it again later.
+/// Whether a message was taken. A message that was not taken is not lost: offer it again later.
 #[must_use = "a message that was not taken is to be offered again"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendStatus {
-    /// It was taken and will be sent.
+    /// The message was taken and will be sent.
     Taken,
-    /// The rate limit holds everything back until then.
+    /// The rate limit allows nothing more until this time.
     RateLimited {
         /// When to try again.
         until: Instant,
     },
-    /// The window is held by receivers that are behind, or the socket is full.
+    /// Receivers that are behind keep the window full, or the socket is full.
     WouldBlock,
 }
 
@@ -158,11 +158,11 @@ impl Publisher {
         PublisherBuilder::new(session)
     }
 
-    /// Takes a message if there is room, without waiting. It leaves at once when none has left
-    /// within the parameter `cork`; otherwise a turn sends it when that has passed.
+    /// Takes a message if there is room, without waiting. The message leaves at once when no other
+    /// has left within the time of the parameter `cork`; otherwise a turn sends it after that time.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Closed`], or sockets beyond use.
+    /// [`Error::TooLong`], [`Error::Closed`], or when the sockets cannot be used any more.
     pub fn try_send(&mut self, message: &[u8]) -> Result<SendStatus, Error> {
         let parameter = self.message_limit().1;
         self.take(message.len(), parameter, |endpoint| {
@@ -178,8 +178,8 @@ impl Publisher {
         (source.max_apdu(), source.apdu_limit())
     }
 
-    /// Takes a message of `len` bytes, at most one packet's worth, which `fill` writes where it
-    /// will be sent from: one copy less than [`Publisher::try_send`].
+    /// Takes a message of `len` bytes, which must fit one packet. `fill` writes it into the place
+    /// that it is sent from, so that it is copied once less than by [`Publisher::try_send`].
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -191,7 +191,7 @@ impl Publisher {
         self.take(len, "mtu", |endpoint| endpoint.offer_with(len, &mut fill))
     }
 
-    /// Takes a message by `offer`, after a turn if there is no room before. `parameter` bounds its
+    /// Takes a message by `offer`; without room it makes a turn first. `parameter` bounds the
     /// length.
     fn take(
         &mut self,
@@ -206,7 +206,7 @@ impl Publisher {
                     if self.end.driver.endpoint.has_full_run(len) {
                         self.turn()?;
                     } else if self.pace.waiting <= LOOKS_AT_ONCE {
-                        // A stream fills its runs by itself, sooner than a clock would tell.
+                        // In a stream of messages runs fill up sooner than a clock would tell.
                         self.send_due()?;
                     }
                     return Ok(SendStatus::Taken);
@@ -227,13 +227,14 @@ impl Publisher {
         }
     }
 
-    /// Sends what waits no longer for company; now and then looks at NAKs and reports too.
+    /// Sends messages that need not wait for further ones; now and then also looks at NAKs and
+    /// reports.
     fn send_due(&mut self) -> Result<(), Error> {
         let now = self.end.now();
         if !self.end.driver.endpoint.has_due(now) {
             return Ok(());
         }
-        // First, so that what arrived meanwhile does not hold it up.
+        // This comes first, so that packets that arrived meanwhile do not delay it.
         self.pace.waiting = 0;
         self.end.driver.send_ready();
         if now.since(self.pace.turned_at) >= TURN_AFTER {
@@ -242,8 +243,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes a message, waiting for room as long as it takes. It leaves at once, except in a row of
-    /// more than 32 messages less than 10 us apart.
+    /// Takes a message, and waits for room as long as necessary. The message leaves at once, except
+    /// in a row of more than 32 messages that are less than 10 us apart.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -257,8 +258,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Sends what waits for company, unless messages come one upon the other: its owner may not
-    /// come back for long.
+    /// Sends waiting messages, because the owner may make no call for long; in a stream without
+    /// pauses they wait for further ones.
     fn see_off(&mut self) {
         let now = self.end.now();
         let is_in_row = now.since(self.pace.left_at) < ROW_GAP;
@@ -270,11 +271,11 @@ impl Publisher {
         }
     }
 
-    /// Sends what was taken, waiting until the last packet has left: as long as it takes, which may
-    /// be for ever while receivers that are expected do not come.
+    /// Sends all messages, and waits until the last packet has left. This may take for ever while
+    /// expected receivers do not come.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn flush(&mut self) -> Result<(), Error> {
         loop {
             self.end.driver.endpoint.uncork();
@@ -289,7 +290,7 @@ impl Publisher {
     /// Does what is due, without waiting.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         let turn = self.end.turn(&mut ())?;
         self.pace.waiting = 0;
@@ -297,8 +298,8 @@ impl Publisher {
         Ok(turn)
     }
 
-    /// Sends what was taken, without looking at NAKs and reports: these wait for the next turn,
-    /// which is due soon. The shortest way out for a message on its own.
+    /// Sends messages without looking at NAKs and reports, which wait for the next turn, due soon.
+    /// This is the fastest way out for a single message.
     pub fn send_ready(&mut self) {
         self.pace.waiting = 0;
         self.end.driver.endpoint.uncork();
@@ -310,10 +311,10 @@ impl Publisher {
         self.end.wait(until);
     }
 
-    /// Waits until as many receivers have joined as are expected.
+    /// Waits until the expected number of receivers has joined.
     ///
     /// # Errors
-    /// [`Error::Missing`] with how many came, or sockets beyond use.
+    /// [`Error::Missing`], which says how many came, or when the sockets cannot be used any more.
     pub fn wait_for_receivers(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let until = timeout.map(|timeout| self.now() + timeout);
         while !self.end.driver.endpoint.audience().has_expected() {
@@ -331,27 +332,27 @@ impl Publisher {
         Ok(())
     }
 
-    /// Ends the session in good order: everything is sent, the receivers that are expected and all
-    /// who report have been given it or are gone, and the end is announced. What is not confirmed
-    /// within `timeout` is broken off, and receivers are told.
+    /// Ends the session in good order: sends everything, waits until all expected and all reporting
+    /// receivers have been given it or are gone, and announces the end. When this is not done
+    /// within `timeout`, the session is broken off, and receivers are told.
     ///
-    /// **Blocks** at most for `timeout`, and for a second more to break off at a low rate. Where
-    /// receivers can report and none does, the end is announced for the parameter `linger` if one
-    /// ever sent a NAK, else for half a second. A session that takes no reports announces it for
+    /// **Blocks** at most for `timeout`, and at a low rate for a second more to break off. When
+    /// receivers can report and none does, the end is announced for half a second, or for the
+    /// parameter `linger` if a receiver ever sent a NAK. A session without reports announces it for
     /// `linger`.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn close(&mut self, timeout: Duration) -> Result<Closed, Error> {
         self.close_while(timeout, || true)
     }
 
-    /// As [`Publisher::close`], but only while `may_wait`, which is asked ten times a second and
-    /// more. When it says no the session is broken off: what was not sent never will be, and
-    /// receivers are told.
+    /// Like [`Publisher::close`], but waits only while `may_wait` gives true, which is asked at
+    /// least ten times a second. When it gives false, the session is broken off: messages that have
+    /// not left are never sent, and receivers are told.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn close_while(
         &mut self,
         timeout: Duration,
@@ -361,12 +362,12 @@ impl Publisher {
         self.end_while(may_wait)
     }
 
-    /// Ends a session that had more to say: what was taken is delivered as by
-    /// [`Publisher::close_while`], and then receivers are told that the session is broken off. None
-    /// of them takes that for a good end, and it is never complete.
+    /// Ends a session that should have sent more. The messages taken so far are delivered as by
+    /// [`Publisher::close_while`]; then receivers are told that the session is broken off. So no
+    /// receiver takes this for a good end, and the result is never complete.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn break_off_while(
         &mut self,
         timeout: Duration,
@@ -379,15 +380,15 @@ impl Publisher {
         self.end_while(may_wait)
     }
 
-    /// As [`Publisher::break_off_while`], as long as `timeout` allows.
+    /// Like [`Publisher::break_off_while`], for at most `timeout`.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn break_off(&mut self, timeout: Duration) -> Result<Closed, Error> {
         self.break_off_while(timeout, || true)
     }
 
-    /// Breaks the session off at once, for an owner who has messages left: nobody has everything.
+    /// Breaks the session off at once, although messages have not left: no receiver has everything.
     pub(crate) fn cut_short(&mut self) -> Result<Closed, Error> {
         self.closing = Some((u64::MAX, self.now()));
         self.break_off(Duration::ZERO)
@@ -409,9 +410,9 @@ impl Publisher {
         }
     }
 
-    /// Begins what [`Publisher::close`] does, without waiting: further turns do it, and
-    /// [`Publisher::closed`] says when it is done. Called again it brings the deadline nearer, with
-    /// zero to break the session off.
+    /// Begins what [`Publisher::close`] does, without waiting. Further turns carry it out, and
+    /// [`Publisher::closed`] says when it is done. Another call can bring the deadline nearer; with
+    /// zero it breaks the session off.
     pub fn begin_close(&mut self, timeout: Duration) {
         let now = self.now();
         let lead = self.lead();
@@ -420,12 +421,12 @@ impl Publisher {
         self.end.driver.endpoint.close(now, now + timeout);
     }
 
-    /// How the session has ended; `None` while it goes on or is being closed.
+    /// How the session has ended; `None` before its end.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let ended = self.end.driver.endpoint.ended()?;
         let (end, _) = self.closing?;
-        // A deadline that cuts the announcement short takes nothing from anybody who is known.
+        // When a deadline cuts the announcement short, every known receiver still has everything.
         let is_complete = matches!(ended, Ended::Confirmed | Ended::Hurried);
         let audience = self.end.driver.endpoint.audience();
         Some(Closed::new(is_complete, audience, end))
@@ -444,13 +445,14 @@ impl Publisher {
         Some(event)
     }
 
-    /// True when everything that was taken has left, and no repair waits.
+    /// True when all messages have left, and no repair waits.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.end.driver.endpoint.source().is_drained()
     }
 
-    /// The longest message that one packet holds, and [`Publisher::try_send_with`] takes, in bytes.
+    /// Bytes of the longest message that one packet holds, and that [`Publisher::try_send_with`]
+    /// takes.
     #[must_use]
     pub const fn packet_limit(&self) -> usize {
         self.end.driver.endpoint.source().max_tsdu()
@@ -462,13 +464,19 @@ impl Publisher {
         self.end.driver.endpoint.source().lead()
     }
 
-    /// The rate limit in bytes a second; 0 for none.
+    /// Bytes of packets taken and not yet sent.
     #[must_use]
-    pub const fn rate(&self) -> u64 {
-        self.end.driver.endpoint.source().rate()
+    pub const fn backlog_bytes(&self) -> usize {
+        self.end.driver.endpoint.source().backlog_bytes()
     }
 
-    /// Which receiver sets the rate; `None` while none does.
+    /// The rate limit in bytes a second, with headers; `None` without one.
+    #[must_use]
+    pub const fn bytes_per_s_max(&self) -> Option<u64> {
+        self.end.driver.endpoint.source().pace().bytes_per_s()
+    }
+
+    /// The receiver that sets the rate; `None` while none does.
     #[must_use]
     pub fn rate_setter(&self) -> Option<RateSetter<'_>> {
         let audience = self.end.driver.endpoint.audience();
@@ -481,7 +489,7 @@ impl Publisher {
         })
     }
 
-    /// How long the end of the session is announced where nobody reports.
+    /// How long the end of the session is announced when no receiver reports.
     #[must_use]
     pub const fn linger(&self) -> Duration {
         self.end.driver.endpoint.source().config().linger()
@@ -499,7 +507,7 @@ impl Publisher {
         self.end.driver.endpoint.audience().receiver_count()
     }
 
-    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
+    /// Prepares the descriptor for polling: it then also becomes readable when a timer is due.
     pub fn arm(&mut self) {
         self.end.arm(None);
     }
@@ -508,9 +516,12 @@ impl Publisher {
 face!(Publisher);
 
 impl Count for driver::Publisher {
+    fn drops(&self) -> &base::DropCounters {
+        self.drops()
+    }
+
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.source().counters());
-        snapshot.add(self.drops());
         snapshot.add(self.audience().counters());
         snapshot.set_receivers(self.audience().receiver_count());
         let behind = self.audience().receivers().map(|receiver| receiver.behind);
@@ -521,8 +532,8 @@ impl Count for driver::Publisher {
 }
 
 impl Pace {
-    /// Whether it is time to look at the clock: at once while little waits, for every few messages
-    /// in a stream, whose runs fill up by themselves.
+    /// True when it is time to look at the clock: at every message while few wait, and at every few
+    /// messages in a stream, whose runs fill up by themselves.
     #[inline]
     const fn is_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE || self.waiting.is_multiple_of(LOOKS_APART)
@@ -545,7 +556,7 @@ impl Drop for Publisher {
                 self.end.driver.endpoint.break_off(now, now);
             }
         }
-        // Receivers that miss the announcement forget the session when nothing more comes.
+        // A receiver that misses the announcement forgets the session when nothing more comes.
         while let Ok(_) = self.turn()
             && !self.is_closed()
             && self.end.driver.now() < until
@@ -555,15 +566,16 @@ impl Drop for Publisher {
     }
 }
 
-/// Messages that wait before the clock is read for some of the following only.
+/// With more waiting messages than this, the clock is read only at some of them.
 const LOOKS_AT_ONCE: u32 = 8;
 const LOOKS_APART: u32 = 8;
-/// So many messages in a row, less than so long apart, are a stream: they wait for company.
+/// This many messages in a row, with shorter gaps than the time below, are a stream: they wait for
+/// further ones.
 const ROW_MAX: u32 = 32;
 const ROW_GAP: Duration = Duration::from_micros(10);
 /// How long NAKs and reports may wait while messages leave.
 const TURN_AFTER: Duration = Duration::from_micros(200);
-/// How long a publisher that is dropped tells so.
+/// How long a dropped publisher tells receivers that the session is broken off.
 const FAREWELL_MAX: Duration = Duration::from_millis(100);
-/// Interval of checks whether to keep waiting for the end.
+/// How often to check whether to keep waiting for the end.
 const CLOSE_POLL: Duration = Duration::from_millis(100);

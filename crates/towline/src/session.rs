@@ -8,16 +8,18 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use base::{Instant, Io as _};
+use base::{DropCounters, Instant, Io as _};
+use delivery::Key;
 use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
     Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
 };
 use pgm::{Config, ConfigBuilder, ConfigError};
+use protection::PacketProtection;
 
-use crate::{Error, Key, Snapshot, trace::Open};
+use crate::{Error, Snapshot, trace::Open};
 
-/// The choices common to every kind of session. Built with chained setters; opening a session
+/// The settings that all kinds of session have. Chained setters build them, and opening a session
 /// checks them together.
 #[derive(Clone)]
 pub struct SessionBuilder {
@@ -45,7 +47,7 @@ impl fmt::Debug for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// A session on `group` with every default.
+    /// A session on `group` with the defaults.
     #[must_use]
     pub fn new(group: Group) -> Self {
         Self {
@@ -86,42 +88,42 @@ impl SessionBuilder {
     /// Sets one protocol parameter from its text form; see [`crate::PARAMETERS`].
     ///
     /// # Errors
-    /// An unknown name or a value out of range.
+    /// When the name is unknown, or the value is out of range.
     pub fn set(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
         self.config.set(name, value)?;
         Ok(self)
     }
 
-    /// Injects faults between the sockets and the protocol, such as `loss=5%,seed=7`: to rehearse
-    /// what a network may do.
+    /// Injects faults between the sockets and the protocol, such as `loss=5%,seed=7`, to show how a
+    /// program works over a bad network.
     #[must_use]
     pub const fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// What this end is called in the reports of the other; no two receivers of a session may have
-    /// one name. Otherwise it is called by the host's name and the process number, from the second
-    /// receiver of a process on with a number more; a receiver of files by its directory: started
-    /// again there, it takes its own place.
+    /// The name of this end in the other end's reports. No two receivers of a session may have the
+    /// same name. Default: the host's name and the process number; further receivers of a process
+    /// get a number, too. The default of a receiver of files is made from its directory, so that it
+    /// takes its own place when it is started there again.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Takes only peers that have this key too: a sender takes in, and believes, only receivers
-    /// that prove to have it, and a receiver reports only to a sender that does. Of files every
-    /// byte is then proven to come from such an end; messages themselves are as open as without a
-    /// key, and nothing is encrypted. Default none.
+    /// Protects the session with this key: packets and reports are encrypted or tagged, so that
+    /// only holders of the key can read, forge or alter them, be counted among the receivers, or
+    /// slow the sender down. All ends need the same key. A key needs reports. Default none.
+    #[cfg(feature = "keys")]
     #[must_use]
-    pub fn key(mut self, key: impl Into<Option<Key>>) -> Self {
-        self.key = key.into();
+    pub fn key(mut self, key: impl Into<Option<crate::Key>>) -> Self {
+        self.key = key.into().map(crate::Key::into_inner);
         self
     }
 
-    /// Whether receivers report to the sender. Without reports no receiver can hold a sender back
-    /// and none can prove what it holds. Default true.
+    /// Whether receivers report to the sender. Without reports, receivers cannot hold a sender
+    /// back, and cannot prove what they hold. Default true.
     #[must_use]
     pub const fn reports(mut self, reports: bool) -> Self {
         self.reports = reports;
@@ -135,7 +137,7 @@ impl SessionBuilder {
         self
     }
 
-    /// The TCP port that a sender takes reports on. Default 0: the system chooses.
+    /// The TCP port on which a sender takes reports. Default 0: the system chooses.
     #[must_use]
     pub const fn control_port(mut self, port: u16) -> Self {
         self.control_port = port;
@@ -145,6 +147,14 @@ impl SessionBuilder {
     /// Opens the sockets for `role`.
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
+        if self.key.is_some() && (!self.reports || config.strict_pgm()) {
+            let cause = "with a key, receivers take data only from senders that show on the \
+                         connection for reports that they have it";
+            let error = SystemError::refused("open a session", "without reports", cause);
+            return Err(error
+                .advise("let receivers report, or leave the key out".to_owned())
+                .into());
+        }
         self.sockets.check()?;
         let destination = self.group.resolve()?;
         let written = self.group.interface().map(str::parse).transpose()?;
@@ -222,13 +232,14 @@ impl SessionBuilder {
             destination_port: self.pgm_port.unwrap_or(opened.destination.port()),
             own: opened.local,
             seed: random_u64()?,
+            instance: random_u64()?,
             combine: simd::gf256::Level::best().combine(),
         };
         Ok((opened, receiving))
     }
 }
 
-/// What opening the sockets gave.
+/// The result of opening the sockets.
 pub(crate) struct Opened {
     pub(crate) io: Backend,
     pub(crate) batch: base::RecvBatch,
@@ -243,10 +254,14 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Puts `endpoint` on the sockets.
-    pub(crate) fn end<E: Endpoint>(self, endpoint: E) -> End<E> {
+    pub(crate) fn end<E: Endpoint>(
+        self,
+        endpoint: E,
+        protection: Option<PacketProtection>,
+    ) -> End<E> {
         End {
             open: Open::new(self.destination, &self.interface, self.local),
-            driver: Driver::new(self.io, endpoint, self.batch),
+            driver: Driver::new(self.io, endpoint, self.batch).with_protection(protection),
             warnings: self.warnings,
             interface: self.interface,
             local: self.local,
@@ -254,18 +269,21 @@ impl Opened {
     }
 }
 
-/// One end of an open session: what all four faces of the library have in common.
+/// One end of an open session: the part that all faces of the library share.
 pub(crate) struct End<E> {
     pub(crate) driver: Driver<Backend, E>,
     pub(crate) warnings: Vec<String>,
     interface: String,
     local: IpAddr,
-    /// Dropped with the session, which is then told to be closed.
+    /// When the session is dropped, this reports it as closed.
     open: Open,
 }
 
 /// The counters that only one kind of endpoint has.
 pub(crate) trait Count {
+    /// Packets that the endpoint has thrown away.
+    fn drops(&self) -> &DropCounters;
+
     fn count(&self, snapshot: &mut Snapshot);
 }
 
@@ -289,7 +307,7 @@ impl<E: Endpoint> End<E> {
         self.driver.next_timeout()
     }
 
-    /// Every control connection has sent what was queued, or is gone.
+    /// True when every control connection has sent its queue, or is gone.
     pub(crate) fn is_told(&self) -> bool {
         self.driver.io.inner().links_unfinished() == 0
     }
@@ -297,10 +315,20 @@ impl<E: Endpoint> End<E> {
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         let late = std::iter::from_fn(|| self.driver.io.inner_mut().take_warning());
         self.warnings.extend(late);
+        let protection = self.driver.protection_mut();
+        let notices = protection
+            .into_iter()
+            .flat_map(PacketProtection::take_notices);
+        self.warnings
+            .extend(notices.map(|notice| notice.to_string()));
         std::mem::take(&mut self.warnings)
     }
 
-    /// For `Debug`: what a session is called, without the megabytes of its windows.
+    pub(crate) fn send_error(&self) -> Option<SystemError> {
+        self.driver.io.inner().send_error()
+    }
+
+    /// Writes a session's name for `Debug`, without the megabytes of its windows.
     pub(crate) fn describe(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(face)
             .field("group", &self.open.group())
@@ -330,13 +358,19 @@ impl<E: Endpoint> End<E> {
 impl<E: Endpoint + Count> End<E> {
     pub(crate) fn snapshot(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.driver.counters());
+        let mut drops = *self.driver.endpoint.drops();
+        if let Some(protection) = self.driver.protection() {
+            snapshot.add(protection.counters());
+            drops += protection.drops();
+        }
+        snapshot.add(&drops);
         self.driver.endpoint.count(snapshot);
         snapshot.add(self.driver.io.inner().counters());
         snapshot.add(self.driver.io.counters());
     }
 }
 
-/// Gives `$face`, whose field `end` is an [`End`], what every face has.
+/// Gives `$face`, whose field `end` is an [`End`], the methods that every face has.
 macro_rules! face {
     ($face:ty) => {
         impl $face {
@@ -351,12 +385,19 @@ macro_rules! face {
                 self.end.interface()
             }
 
-            /// Things that work, but not as asked: one sentence each.
+            /// Why nothing has left: the kernel has refused every datagram so far. `None` when it
+            /// took one, or none was sent.
+            #[must_use]
+            pub fn send_error(&self) -> Option<::net::SystemError> {
+                self.end.send_error()
+            }
+
+            /// Takes warnings about settings that work differently than asked, one sentence each.
             pub fn take_warnings(&mut self) -> Vec<String> {
                 self.end.take_warnings()
             }
 
-            /// A handle by which another thread ends a wait.
+            /// A handle with which another thread ends a wait.
             ///
             /// # Errors
             /// When the process is out of descriptors.
@@ -377,8 +418,8 @@ macro_rules! face {
         }
 
         impl ::std::os::fd::AsFd for $face {
-            /// One descriptor for everything: readable means that a turn is due, once `arm` was
-            /// called after the last one.
+            /// One descriptor for everything. Readable means that a turn is due; call `arm` after
+            /// each turn.
             fn as_fd(&self) -> ::std::os::fd::BorrowedFd<'_> {
                 self.end.descriptor()
             }
@@ -396,20 +437,22 @@ pub(crate) use face;
 /// The back end of every session of the library: real sockets, behind the interceptor.
 pub(crate) type Backend = net::Intercept<UdpIo>;
 
-/// 64 bits from the system's generator: identifiers must be unpredictable off the path.
+/// 64 bits from the system's generator: hosts that are not on the path must not be able to guess
+/// identifiers.
 pub(crate) fn random_u64() -> Result<u64, Error> {
     sys::random_u64()
         .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
-/// The name of an end that was given none: this host's, and what tells it from others there.
+/// The name of an end that was given none: the host's name, and what distinguishes the end from
+/// others on the host.
 pub(crate) fn default_name(told_apart_by: &str) -> String {
     let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
     format!("{host}:{told_apart_by}")
 }
 
-/// The name of an end that only its process tells from others. It is taken until this is dropped;
-/// then the next one may have it, and is then taken for the same receiver that comes back.
+/// The name of an end that is made from its process. It is taken until this is dropped. Then the
+/// next end may have it, and counts as the same receiver that comes back.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     number: u32,
@@ -443,5 +486,5 @@ impl Drop for OwnName {
     }
 }
 
-/// The numbers of this process's ends that have no name of their own.
+/// The numbers of this process's ends that have such names.
 static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

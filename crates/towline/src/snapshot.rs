@@ -26,12 +26,12 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// Says how many receivers a sending session has: not a count that grows, so no counter.
+    /// Sets how many receivers a sending session has. It is no counter, because it may fall.
     pub const fn set_receivers(&mut self, receivers: u32) {
         self.receivers = Some(receivers);
     }
 
-    /// Says how many packets the slowest receiver of a sending session is behind.
+    /// Sets how many packets the slowest receiver of a sending session is behind.
     pub const fn set_behind(&mut self, packets: u64) {
         self.behind = Some(packets);
     }
@@ -63,7 +63,7 @@ impl Snapshot {
         found.map(|(_, _, value)| value)
     }
 
-    /// Every counter that was added: its set's name, its declaration, its value.
+    /// Every counter that was added: the name of its set, its declaration, its value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static CounterInfo, u64)> {
         self.values.iter().copied()
     }

@@ -1,9 +1,10 @@
-//! From whom a receive directory takes data: one rule for every receiver of files.
+//! Decides from which senders a receive directory takes data, by one rule for every receiver of
+//! files.
 //!
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
-//! others can reach names the senders it takes files from, or shares a key with them; a group with
-//! a source names it already. Loopback and link-local addresses are reached only from this machine
-//! or its own link, and need neither.
+//! other machines can reach must name the senders that it takes files from, or share a key with
+//! them; a group with a source names the sender already. Loopback and link-local addresses can be
+//! reached only from this machine or its link, and need neither.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -11,7 +12,7 @@ use net::{Group, Interface, Remedy, SystemError};
 
 use crate::Error;
 
-/// One sender, or many, that files are taken from.
+/// One sender, or a network of senders, from which files are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// Every host that reaches this machine.
@@ -20,13 +21,13 @@ pub enum Allowed {
     Network {
         /// An address of the network.
         ip: IpAddr,
-        /// Bits that count: 32 or 128 for one host.
+        /// How many bits count: 32 or 128 for a single host.
         bits: u8,
     },
 }
 
 impl Allowed {
-    /// True when a packet from `ip` is one of its.
+    /// True for a packet from `ip` that this allows.
     #[must_use]
     pub fn admits(&self, ip: IpAddr) -> bool {
         match (self, ip.to_canonical()) {
@@ -130,9 +131,9 @@ impl Sources {
         Ok(Self { allowed, has_key })
     }
 
-    /// Whether a sender at `ip` may be dialled.
+    /// An error unless a sender at `ip` may be dialled.
     pub(crate) fn admit(&self, ip: IpAddr) -> Result<(), String> {
-        // With a key alone, every holder of the key is allowed.
+        // With a key and no list, every holder of the key is allowed.
         if self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed.admits(ip)) {
             return Ok(());
         }

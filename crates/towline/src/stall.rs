@@ -1,4 +1,4 @@
-//! Whether anything still moves in the transfer of a receiver of files.
+//! Detects that the transfer of a receiver of files does not move any more.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use wire::object::Phase;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StallWatch {
-    /// Bytes held and verified when something moved last.
+    /// Bytes held and verified when something last moved.
     moved: u64,
     moved_at: Instant,
 }
@@ -35,14 +35,13 @@ impl StallWatch {
         }
     }
 
-    /// Notes that something moved which the progress does not show: an event, a sender that is
-    /// back.
+    /// Notes a movement that the progress does not show: an event, or a sender that is back.
     pub const fn stir(&mut self, now: Instant) {
         self.moved_at = now;
     }
 
-    /// Compares how far the transfer is with the last time. One that prepares its files or gives
-    /// them their names counts as moving: only the disk says how long that takes.
+    /// Compares the progress with the last one. A transfer that prepares its files or renames them
+    /// counts as moving, because only the disk knows how long this takes.
     pub fn note(&mut self, now: Instant, progress: &ReceiverProgress) {
         let moved = progress.numbers.held + progress.numbers.verified;
         let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);
@@ -52,7 +51,7 @@ impl StallWatch {
         }
     }
 
-    /// Whether nothing has moved for `timeout`.
+    /// True when nothing has moved for `timeout`.
     #[must_use]
     pub fn is_stalled(&self, now: Instant, timeout: Duration) -> bool {
         now.saturating_duration_since(self.moved_at) >= timeout

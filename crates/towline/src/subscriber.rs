@@ -1,4 +1,4 @@
-//! The receiving face of the library: messages of everyone who sends to a group.
+//! The receiving face of the library: messages from everybody who sends to a group.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::{
 
 /// Receives messages, in order from each sender.
 ///
-/// **Cost**: [`Subscriber::recv`] copies a message once; [`Subscriber::turn`] with a sink of the
-/// caller's own copies none that arrive in order.
+/// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`] with the caller's
+/// own sink does not copy messages that arrive in order.
 pub struct Subscriber {
     end: End<driver::Subscriber>,
     batch: Batch,
-    /// When leaving is over at the latest, once it has begun.
+    /// Set once leaving has begun: the time by which it ends in any case.
     leave_by: Option<Instant>,
-    /// The name it took for itself, where it was given none.
+    /// The name that the subscriber took because it was given none.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
 }
@@ -32,8 +32,8 @@ impl Subscriber {
     /// Opens a receiving session.
     ///
     /// # Errors
-    /// Parameters that contradict each other, an interface that cannot be used, or what the system
-    /// refused.
+    /// When parameters contradict each other, when the interface cannot be used, or when the system
+    /// refuses.
     pub fn open(session: &SessionBuilder) -> Result<Self, Error> {
         let (mut opened, receiving) = session.open_receiving()?;
         let own_name = match session.name {
@@ -52,17 +52,17 @@ impl Subscriber {
         let now = opened.io.now();
         let endpoint = driver::Subscriber::open(&receiving, Mode::Sequence, reporter, now);
         Ok(Self {
-            end: opened.end(endpoint),
+            end: opened.end(endpoint, receiving.protection(session.key.clone())),
             batch: Batch::default(),
             leave_by: None,
             own_name,
         })
     }
 
-    /// The next message or event if there is one, without waiting; else why there is none.
+    /// The next message or event, without waiting; if there is none, the reason.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn try_recv(&mut self) -> Result<Result<Received<'_>, Status>, Error> {
         if self.batch.is_empty() {
             self.batch.clear();
@@ -74,10 +74,10 @@ impl Subscriber {
         Ok(self.batch.pop().ok_or(Status::NoSender))
     }
 
-    /// The next message or event, waiting at most `timeout`; `None` when that passed.
+    /// The next message or event; waits at most `timeout`, and gives `None` after that.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn recv(&mut self, timeout: Option<Duration>) -> Result<Option<Received<'_>>, Error> {
         let mut until = None;
         while self.batch.is_empty() {
@@ -98,10 +98,10 @@ impl Subscriber {
         Ok(self.batch.pop())
     }
 
-    /// Does what is due and hands everything to `sink`, without waiting.
+    /// Does what is due, and passes messages and events to `sink`, without waiting.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn turn<S: MessageSink + ?Sized>(&mut self, sink: &mut S) -> Result<Turn, Error> {
         turn(&mut self.end, sink)
     }
@@ -117,7 +117,7 @@ impl Subscriber {
         self.end.driver.endpoint.receiver().status()
     }
 
-    /// Whose session a message or event belongs to, while the sender is there.
+    /// The sender of a message's or event's session, while the sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         let at = self.end.driver.endpoint.receiver().position(session)?;
@@ -127,12 +127,12 @@ impl Subscriber {
         })
     }
 
-    /// Leaves every sender in good order: they are told, and no longer wait for this receiver.
+    /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
     ///
-    /// **Blocks** for a second at most, while a sender does not take the last words.
+    /// **Blocks** for at most a second, while a sender does not take the last messages.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn close(&mut self) -> Result<(), Error> {
         self.begin_close();
         let mut ignored = Batch::default();
@@ -148,7 +148,7 @@ impl Subscriber {
         }
     }
 
-    /// Begins what [`Subscriber::close`] does, without waiting: further turns do it, and
+    /// Begins what [`Subscriber::close`] does, without waiting. Further turns carry it out, and
     /// [`Subscriber::is_closed`] says when it is done.
     pub fn begin_close(&mut self) {
         let now = self.now();
@@ -173,27 +173,27 @@ impl Subscriber {
         self.end.next_timeout()
     }
 
-    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
+    /// Prepares the descriptor for polling: it then also becomes readable when a timer is due.
     pub fn arm(&mut self) {
         self.end.arm(None);
     }
 }
 
-/// Whose session it is.
+/// The sender of a session.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its transport session identifier.
+    /// The transport session identifier.
     pub tsi: Tsi,
-    /// The address that its packets come from.
+    /// The address that the session's packets come from.
     pub source: IpAddr,
 }
 
-/// The sessions that the application knows.
+/// The sessions that the application has been told of.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     known: BTreeMap<u32, SessionInfo>,
-    /// Whose end was the last event: known until the next.
+    /// The session whose end was the last event. It stays known until the next event.
     gone: Option<u32>,
 }
 
@@ -223,7 +223,7 @@ impl Sessions {
     }
 }
 
-/// One turn; what the kernel drops is reported, as the sender is to follow it.
+/// One turn. It also reports the kernel's drops, because the sender should adapt to them.
 fn turn<S: MessageSink + ?Sized>(
     end: &mut End<driver::Subscriber>,
     sink: &mut S,
@@ -236,14 +236,17 @@ fn turn<S: MessageSink + ?Sized>(
 face!(Subscriber);
 
 impl Count for driver::Subscriber {
+    fn drops(&self) -> &base::DropCounters {
+        self.drops()
+    }
+
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.receiver().counters());
-        snapshot.add(self.drops());
         if let Some(reporter) = self.reporter() {
             snapshot.add(reporter.counters());
         }
     }
 }
 
-/// Interval of checks whether the sockets have taken the last messages.
+/// How often to check whether the sockets have taken the last messages.
 const LEAVE_POLL: Duration = Duration::from_millis(5);

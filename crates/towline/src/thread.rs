@@ -1,5 +1,5 @@
-//! Sessions on threads of their own: the application hands messages over and takes them from
-//! bounded queues, and the protocol's timers never wait for it.
+//! Sessions on their own threads. The application puts messages into bounded queues, or takes them
+//! from there, and the protocol's timers never wait for it.
 //!
 //! ```text
 //!   application --message--> Outgoing --> thread: Publisher  --> network
@@ -7,8 +7,8 @@
 //!                --emptied batches return by a second queue-->
 //! ```
 //!
-//! A full queue is the back-pressure: a publisher's `send` waits; a subscriber's thread leaves
-//! packets in the socket, and reports to the sender that it stands still.
+//! When a queue is full, a publisher's `send` waits. A subscriber's thread then leaves packets in
+//! the socket, and its reports show the sender that it does not move.
 
 use std::{
     thread::{self, JoinHandle},
@@ -33,19 +33,19 @@ pub(crate) fn spawn<T: Send + 'static>(
     thread.map_err(|error| net::SystemError::system("start", "a thread", &error).into())
 }
 
-/// Waits for the end of a thread that was told to end.
+/// Waits until a thread that was told to end has ended.
 fn finish<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Result<T, Error> {
     let thread = thread.take().ok_or(Error::Closed)?;
     thread.join().unwrap_or(Err(Error::Panicked))
 }
 
-/// What ended a thread that is gone.
+/// The error with which a thread ended.
 fn reason<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Error {
     finish(thread).err().unwrap_or(Error::Closed)
 }
 
-/// When a thread shows the application how its session stands: soon after something has happened,
-/// a few times a second at most.
+/// Decides when a thread shows the application the state of its session: soon after something has
+/// happened, and at most 20 times a second.
 #[derive(Debug, Default)]
 struct Posted {
     at: Option<Instant>,
@@ -53,7 +53,7 @@ struct Posted {
 }
 
 impl Posted {
-    /// Notes a turn; true when it is time to show how the session stands.
+    /// Notes a turn; true when it is time to show the state.
     fn is_due(&mut self, turn: &Turn) -> bool {
         self.has_news |= !turn.is_idle() || self.at.is_none();
         let is_due = self.due_after().is_some_and(|after| after.is_zero());
@@ -66,7 +66,7 @@ impl Posted {
         is_due
     }
 
-    /// How long until there is something to show; `None` when nothing has happened.
+    /// How long until the state must be shown; `None` when nothing has happened.
     fn due_after(&self) -> Option<Duration> {
         let elapsed = self.at.map_or(POSTED_AGE_MAX, |at| at.elapsed());
         self.has_news
@@ -74,5 +74,5 @@ impl Posted {
     }
 }
 
-/// How old is at most what the application is shown, while something happens.
+/// The greatest age of the state that the application sees, while something happens.
 const POSTED_AGE_MAX: Duration = Duration::from_millis(50);

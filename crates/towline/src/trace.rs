@@ -1,5 +1,5 @@
-//! What happens to sessions, as `tracing` events. They are rare: none is for a packet or a
-//! message, and a program without a subscriber pays one load and one comparison for each.
+//! Emits `tracing` events about sessions. They are rare: there is none for a packet or a message. A
+//! program without a `tracing` subscriber pays one load and one comparison for each.
 //!
 //! | level | events |
 //! |---|---|
@@ -66,7 +66,7 @@ impl Drop for Open {
     }
 }
 
-/// A subscriber's sink that emits the events that pass.
+/// A sink that emits a subscriber's events and passes them on.
 #[derive(Debug)]
 pub(crate) struct Traced<'a, S: ?Sized>(pub(crate) &'a mut S);
 

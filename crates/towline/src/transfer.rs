@@ -1,5 +1,5 @@
-//! A transfer of files on a thread of its own: events come by a bounded queue, where it stands is
-//! there to be read, and asynchronous programs await [`TransferThread::ready`].
+//! A transfer of files on its own thread. Its events come by a bounded queue, its state can be read
+//! at any time, and asynchronous programs await [`TransferThread::ready`].
 //!
 //! ```text
 //!   application <--events-- queue <-- thread: FileSender or FileReceiver <--> network, disk
@@ -7,8 +7,8 @@
 //!               ---cancel--->
 //! ```
 //!
-//! A full queue does not hold the transfer up: its timers and its peers must not wait for the
-//! application. What finds no room waits with the transfer, which bounds it.
+//! A full queue does not delay the transfer, because its timers and its peers must not wait for the
+//! application. Further events wait in the transfer, which bounds them.
 
 use std::{
     collections::VecDeque,
@@ -22,15 +22,15 @@ use crate::{Error, thread::spawn};
 
 /// What a thread can drive: [`crate::FileSender`] and [`crate::FileReceiver`].
 pub trait Transfer: Send + 'static {
-    /// What happens in it.
+    /// The transfer's events.
     type Event: Send;
-    /// Where it stands.
+    /// The transfer's state.
     type State: Clone + Send;
 
-    /// Does what is due, without waiting. False when all is over.
+    /// Does what is due, without waiting. False when everything is over.
     ///
     /// # Errors
-    /// What ends the session.
+    /// The error that ended the session.
     fn turn(&mut self) -> Result<bool, Error>;
 
     /// Waits until something is due.
@@ -39,22 +39,22 @@ pub trait Transfer: Send + 'static {
     /// The next event.
     fn pop_event(&mut self) -> Option<Self::Event>;
 
-    /// Where it stands.
+    /// The present state.
     fn state(&self) -> Self::State;
 
-    /// Gives it up and tells the peers why.
+    /// Gives the transfer up, and tells the peers why.
     fn cancel(&mut self, text: &str);
 
-    /// A handle by which another thread ends a wait.
+    /// A handle with which another thread ends a wait.
     ///
     /// # Errors
     /// When the process is out of descriptors.
     fn waker(&self) -> Result<net::Waker, Error>;
 }
 
-/// Gives a transfer, with its session's `end` and `is_idle`, what all have in common: its waiting,
-/// and [`Transfer`] by its own `turn`, `pop_event`, `cancel` and the method that says where it
-/// stands.
+/// Gives a transfer what all transfers have in common: its waits, from its session's `end` and
+/// `is_idle`, and the trait [`Transfer`], from its `turn`, `pop_event`, `cancel` and the method
+/// that gives its state.
 macro_rules! transfer {
     ($transfer:ty, $event:ty, $state:ty, $stands:ident) => {
         impl $transfer {
@@ -72,8 +72,8 @@ macro_rules! transfer {
                 self.end.next_timeout()
             }
 
-            /// Prepares the descriptor for an owner that polls it: it then becomes readable for
-            /// timers too.
+            /// Prepares the descriptor for polling: it then also becomes readable when a timer is
+            /// due.
             pub fn arm(&mut self) {
                 let at_once = (!self.is_idle).then(|| self.end.driver.now());
                 self.end.arm(at_once);
@@ -121,7 +121,7 @@ pub struct TransferThread<T: Transfer> {
 }
 
 impl<T: Transfer> TransferThread<T> {
-    /// Moves `transfer` to a thread of its own.
+    /// Moves `transfer` to its own thread.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -140,7 +140,7 @@ impl<T: Transfer> TransferThread<T> {
         })
     }
 
-    /// The next event, waiting at most `timeout`; `None` when that passed or the transfer is over.
+    /// The next event; waits at most `timeout`. `None` after that, or when the transfer is over.
     pub fn recv(&mut self, timeout: Option<Duration>) -> Option<T::Event> {
         let is_waiting = |board: &mut Board<T>| board.events.is_empty() && !board.is_over;
         let board = self.shared.lock();
@@ -158,12 +158,14 @@ impl<T: Transfer> TransferThread<T> {
         board.events.pop_front()
     }
 
-    /// Waits, as a future, until [`TransferThread::pop`] has an event, or nothing will come.
+    /// Waits, as a future, until [`TransferThread::pop`] has an event, or until there will be no
+    /// more.
     pub async fn ready(&mut self) {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await;
     }
 
-    /// As [`TransferThread::ready`], for hand-written futures: registers the task to be woken.
+    /// Like [`TransferThread::ready`], for hand-written futures: when not ready, the task is woken
+    /// later.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut board = self.shared.lock();
         if board.is_over || !board.events.is_empty() {
@@ -178,7 +180,7 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().events.pop_front()
     }
 
-    /// Where the transfer stood a moment ago; final once it is over.
+    /// The transfer's state a moment ago; final once the transfer is over.
     #[must_use]
     pub fn state(&self) -> T::State {
         self.shared.lock().state.clone()
@@ -190,16 +192,16 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().is_over
     }
 
-    /// Gives the transfer up; the peers are told why. Its end is still to be waited for.
+    /// Gives the transfer up, and tells the peers why. The caller must still wait for its end.
     pub fn cancel(&self, text: &str) {
         self.shared.lock().cancel = Some(text.to_owned());
         self.waker.wake();
     }
 
-    /// Waits for the transfer's end and gives it back, for its final state and its counters.
+    /// Waits for the transfer's end, and returns it with its final state and counters.
     ///
     /// # Errors
-    /// What ended the session; [`Error::Panicked`].
+    /// The error that ended the session, or [`Error::Panicked`].
     pub fn join(mut self) -> Result<T, Error> {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap_or(Err(Error::Panicked))?;
@@ -212,7 +214,7 @@ impl<T: Transfer> Drop for TransferThread<T> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.cancel("the program that ran the transfer has closed it");
-            // What went wrong was the caller's to ask for before.
+            // A caller that wanted to know the error would have called `join`.
             drop(thread.join());
         }
     }
@@ -223,14 +225,14 @@ struct Shared<T: Transfer> {
     changed: Condvar,
 }
 
-/// What both sides see.
+/// The state that the thread and the application share.
 struct Board<T: Transfer> {
     events: VecDeque<T::Event>,
     state: T::State,
     task: Option<Waker>,
     cancel: Option<String>,
     is_over: bool,
-    /// The transfer, once it is over in good order.
+    /// The transfer, once it has ended without an error.
     transfer: Option<T>,
 }
 
@@ -269,7 +271,7 @@ impl<T: Transfer> Shared<T> {
     }
 }
 
-/// Tells the application that the thread has ended, however it did.
+/// Tells the application that the thread has ended, for whatever reason.
 struct Farewell<T: Transfer>(Arc<Shared<T>>);
 
 impl<T: Transfer> Drop for Farewell<T> {
@@ -298,7 +300,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
             shown = Instant::now();
         }
         if !is_on {
-            // Events at the end are kept even beyond the bound.
+            // At the end events are kept even beyond the bound.
             board
                 .events
                 .extend(std::iter::from_fn(|| transfer.pop_event()));
@@ -317,9 +319,9 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
     }
 }
 
-/// Events that wait for the application; more wait in the transfer.
+/// The most events that wait for the application; further events wait in the transfer.
 const EVENTS_MAX: usize = 1024;
-/// Greatest age of the state while packets come and go.
+/// The greatest age of the state while packets come and go.
 const STATE_AGE_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Processor time: of this process, and of the whole machine, which also pays for the kernel's
-//! share of the traffic (softirq time is billed to whoever happens to run).
+//! Processor time of this process, and of the whole machine. The second includes the kernel's work
+//! for the traffic, which is billed to whatever happens to run (softirq).
 //!
 //! It reads `/proc`; where there is none, the readings are absent.
 
@@ -16,10 +16,10 @@ pub struct UsageMeter {
     machine: Option<Machine>,
 }
 
-/// What a stretch of time has cost.
+/// The processor time that a stretch of time took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// How long it was.
+    /// How long the stretch was.
     pub wall: Duration,
     /// Processor seconds of this process, all threads, user and kernel.
     pub process_cpu_s: Option<f64>,

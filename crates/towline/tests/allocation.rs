@@ -52,7 +52,7 @@ fn allocations() -> u64 {
 struct Checked(LoadCheck);
 
 impl MessageSink for Checked {
-    fn message(&mut self, _session: u32, _sqn: u64, data: &[u8]) {
+    fn message(&mut self, _session: u32, _position: u64, data: &[u8]) {
         self.0.take(data);
     }
 

@@ -11,8 +11,8 @@ use std::{
 use sys::poll::{Epoll, Interest};
 use towline::{
     AudienceEvent, Error, Expectation, FileReceiver, FileSender, FileSet, Group, Key,
-    ObjectReceiverEvent, Publisher, PublisherThread, Received, Refusal, SessionBuilder,
-    SessionEvent, Status, Subscriber, SubscriberThread, TransferReceiverEvent, TransferSenderEvent,
+    ObjectReceiverEvent, Publisher, PublisherThread, Received, SessionBuilder, SessionEvent,
+    Status, Subscriber, SubscriberThread, TransferReceiverEvent, TransferSenderEvent,
     TransferThread,
 };
 
@@ -47,39 +47,42 @@ fn await_end(subscriber: &mut Subscriber) {
 }
 
 #[test]
-fn with_a_key_only_those_join_who_have_it() {
+fn with_a_key_only_those_take_part_who_have_it() {
     let key = |secret: &[u8]| Some(Key::derive(secret));
-    for (ours, theirs, refusal) in [
-        (key(b"secret"), key(b"secret"), None),
-        (key(b"secret"), key(b"another"), Some(Refusal::WrongKey)),
-        (key(b"secret"), None, Some(Refusal::KeyRequired)),
-        (None, key(b"secret"), Some(Refusal::NoKey)),
+    for (ours, theirs, told_to_receiver) in [
+        (key(b"secret"), key(b"secret"), ""),
+        (key(b"secret"), key(b"another"), "sends with another key"),
+        (key(b"secret"), None, "KeyRequired"),
+        (None, key(b"secret"), "sends without a key"),
     ] {
         let mut subscriber = Subscriber::open(&session(12, 17512).key(theirs)).unwrap();
         let publisher = Publisher::builder(session(12, 17512).key(ours));
         let mut publisher = publisher.expect_receivers(1).open().unwrap();
-        let (mut told, mut refused, mut has_joined) = (None, None, false);
+        let (mut told, mut has_joined) = (String::new(), false);
         let end = Instant::now() + Duration::from_secs(10);
-        while !(has_joined || told.is_some() && refused.is_some()) && Instant::now() < end {
+        while !has_joined && told.is_empty() && Instant::now() < end {
             publisher.turn().unwrap();
-            match publisher.pop_event() {
-                Some(AudienceEvent::Joined { .. }) => has_joined = true,
-                Some(AudienceEvent::Refused { reason, .. }) => refused = Some(reason),
-                _ => {}
+            while let Some(event) = publisher.pop_event() {
+                has_joined |= matches!(event, AudienceEvent::Joined { .. });
             }
             let received = subscriber.recv(Some(Duration::from_millis(1))).unwrap();
             if let Some(Received::Event(SessionEvent::Refused { reason, .. })) = received {
-                told = Some(reason);
+                told = format!("{reason:?}");
             }
+            told += &subscriber.take_warnings().concat();
         }
-        assert_eq!((told, refused), (refusal, refusal));
-        assert_eq!(has_joined, refusal.is_none(), "{refusal:?}");
-        if refusal.is_none() {
-            publisher.send(b"for those who have it").unwrap();
-            publisher.flush().unwrap();
-            assert_eq!(messages(&mut subscriber, 1), [b"for those who have it"]);
-        }
+        assert!(told.contains(told_to_receiver), "{told}");
+        assert_eq!(has_joined, told_to_receiver.is_empty(), "{told}");
     }
+}
+
+#[test]
+fn a_key_needs_reports() {
+    let session = session(13, 17513)
+        .key(Key::derive(b"secret"))
+        .reports(false);
+    let error = Subscriber::open(&session).unwrap_err().to_string();
+    assert!(error.contains("without reports"), "{error}");
 }
 
 #[test]

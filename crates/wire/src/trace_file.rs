@@ -13,7 +13,7 @@
 use std::{fmt, ops::ControlFlow};
 
 use crate::{
-    pcap,
+    ParseError, pcap,
     pcapng::{self, Block, Options},
 };
 
@@ -60,9 +60,14 @@ pub enum Damage {
     /// A block's length is too short for its type, not a multiple of 4, or above what is allowed.
     BlockLength(u32),
     /// A block's length at its end is not the one at its beginning.
-    BlockEnd,
-    /// A block's contents end before they should.
-    BlockContents,
+    BlockEnd {
+        /// The length at its beginning.
+        first: u32,
+        /// The length at its end.
+        last: u32,
+    },
+    /// A block ends before its contents do; offsets count from the block's first byte.
+    BlockContents(ParseError),
     /// A packet of an interface that the file has not described.
     Interface(u32),
     /// More interfaces than a reader keeps.
@@ -77,10 +82,21 @@ impl fmt::Display for Damage {
                 "the file begins with {word:#010x}; neither pcap nor \
                                             pcapng does"
             ),
-            Self::RecordLength(len) => write!(f, "a record claims {len} bytes"),
-            Self::BlockLength(len) => write!(f, "a block claims {len} bytes"),
-            Self::BlockEnd => f.write_str("a block's two lengths differ"),
-            Self::BlockContents => f.write_str("a block's contents do not fit it"),
+            Self::RecordLength(len) => write!(
+                f,
+                "a record claims {len} bytes, and at most {RECORD_LEN_MAX} are read"
+            ),
+            Self::BlockLength(len) => write!(
+                f,
+                "a block claims {len} bytes; a length is a multiple of 4 from {} to \
+                 {RECORD_LEN_MAX}",
+                pcapng::BLOCK_LEN_MIN
+            ),
+            Self::BlockEnd { first, last } => write!(
+                f,
+                "a block's length is {first} at its beginning and {last} at its end"
+            ),
+            Self::BlockContents(error) => error.fmt(f),
             Self::Interface(id) => write!(f, "a packet of interface {id}, which is not described"),
             Self::TooManyInterfaces => {
                 write!(f, "more than {} interfaces", pcapng::INTERFACES_MAX)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Finding, rules::table};
 
-/// The list, and which entries were used.
+/// The exceptions, and which of them were used.
 pub(super) struct Exceptions {
     entries: Vec<Exception>,
 }
@@ -22,7 +22,8 @@ impl Exceptions {
         Ok(Self { entries })
     }
 
-    /// Takes away what is allowed, and adds a finding for each entry that allowed nothing.
+    /// Removes the findings that exceptions allow, and adds one for each exception that allowed
+    /// nothing.
     pub(super) fn filter(mut self, findings: Vec<Finding>) -> Vec<Finding> {
         let mut left: Vec<Finding> = Vec::new();
         for finding in findings {

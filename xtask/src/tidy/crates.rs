@@ -1,5 +1,5 @@
-//! Dependency arrows: a crate uses the crates and outside libraries that the rules give it, all of
-//! them and no others; and what the compiler and clippy have to be told in each crate.
+//! Dependencies between crates: a crate uses exactly the crates and outside libraries that the
+//! rules give it. Also checks the lint settings that each crate must have.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -109,7 +109,7 @@ fn check_manifest(
     }
 }
 
-/// A permission that the crate makes no use of guards nothing.
+/// Finds permissions that the crate does not use.
 fn unused(name: &str, rule: &CrateRule, manifest: &toml::Table, findings: &mut Vec<Finding>) {
     let used = dependencies(manifest);
     for given in rule.may_depend_on.iter().chain(&rule.external) {
@@ -120,7 +120,8 @@ fn unused(name: &str, rule: &CrateRule, manifest: &toml::Table, findings: &mut V
     }
 }
 
-/// The compiler refuses unsafe code, and clippy what a pure crate may not name, where told to.
+/// Checks that the crate's settings make the compiler refuse unsafe code, and clippy refuse what a
+/// pure crate may not name.
 fn check_lints(
     root: &Path,
     name: &str,
@@ -146,7 +147,7 @@ fn check_lints(
     }
 }
 
-/// Every dependency of a manifest, those of single targets included: section, name, value.
+/// Every dependency of a manifest, also those of single targets: section, name, value.
 fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String, &toml::Value)> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let targets = targets.into_iter().flat_map(toml::Table::values);

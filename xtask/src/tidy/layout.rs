@@ -1,4 +1,4 @@
-//! Rules about the repository as a whole: the table of crates, what README says of them, fuzz
+//! Rules about the repository as a whole: the table of crates, the README's list of crates, fuzz
 //! corpora.
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -23,7 +23,7 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     }
 }
 
-/// README says in a line what each crate is for.
+/// Checks that README has a line about each crate.
 fn readme_names_crates(root: &Path, findings: &mut Vec<Finding>) {
     let text = fs::read_to_string(root.join("README.md")).unwrap_or_default();
     let (_, part) = text.split_once("## The crates").unwrap_or_default();
@@ -36,7 +36,8 @@ fn readme_names_crates(root: &Path, findings: &mut Vec<Finding>) {
     }
 }
 
-/// ARCHITECTURE's table of crates: `| crate | may depend on | job |`, equal to rules and manifests.
+/// Checks that ARCHITECTURE's table of crates, `| crate | may depend on | job |`, agrees with rules
+/// and manifests.
 fn crate_table(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     let mut shown = BTreeSet::new();

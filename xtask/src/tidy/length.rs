@@ -1,4 +1,4 @@
-//! Rules about the length of files: production code is kept shorter than tests.
+//! Rules about the length of files: production code must be shorter than tests.
 //!
 //! A file is a test when it lies in a directory `tests`, is named `tests.rs`, or belongs to a
 //! module that its parent declares under `#[cfg(test)]`. Test modules inside a production file do
@@ -52,7 +52,7 @@ fn test_modules(source: &Source) -> Vec<String> {
     names.map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// Lines without the bodies of test modules.
+/// Number of lines without the bodies of test modules.
 fn production_lines(text: &str) -> usize {
     let mut count = 0;
     let mut lines = text.lines().peekable();

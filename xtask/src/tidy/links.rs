@@ -90,7 +90,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Lower case, without punctuation, `-` for each space.
+/// A heading in lower case, without punctuation, with `-` for each space.
 fn slug(title: &str) -> String {
     let kept = title.chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -100,7 +100,7 @@ fn slug(title: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Lines outside fenced blocks of code, with their numbers from 1.
+/// Lines outside code blocks, with their numbers from 1.
 fn prose(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut is_fenced = false;
     text.lines().zip(1..).filter(move |(line, _)| {
@@ -110,7 +110,7 @@ fn prose(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// `link` as `page` means it, from the root.
+/// The target of `link` in `page`, as a path from the root.
 fn resolve(page: &str, link: &str) -> String {
     let mut path = PathBuf::from(page);
     path.pop();

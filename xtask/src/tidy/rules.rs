@@ -1,10 +1,11 @@
-//! What each crate may be: `xtask/rules.toml`.
+//! The rules for each crate: `xtask/rules.toml`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// The rules' parameters.
 pub(crate) struct Rules {
-    /// By short name (`base`), the directory under `crates`; `xtask` is the one outside.
+    /// A rule for each crate, by the name of its directory under `crates`, such as `base`; `xtask`
+    /// lies outside.
     pub(super) crates: BTreeMap<String, CrateRule>,
     /// Crates of this workspace that any crate may use in its tests.
     pub(super) dev_internal: Vec<String>,
@@ -12,13 +13,13 @@ pub(crate) struct Rules {
     pub(super) dev_external: Vec<String>,
 }
 
-/// What one crate may be.
+/// The rule for one crate.
 pub(crate) struct CrateRule {
     pub(super) may_depend_on: Vec<String>,
     pub(super) external: Vec<String>,
-    /// No clock, thread, randomness or hash order; builds for wasm32.
+    /// The crate uses no clock, thread, randomness or hash order, and builds for wasm32.
     pub(crate) is_pure: bool,
-    /// Type-checks for Windows and for other processors.
+    /// The crate type-checks for Windows and for other processors.
     pub(crate) is_portable: bool,
     pub(super) may_be_unsafe: bool,
 }

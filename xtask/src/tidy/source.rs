@@ -11,7 +11,7 @@ use crate::command::output;
 pub(super) struct Source {
     /// Path from the root, with `/`.
     pub(super) path: String,
-    /// Its size on disk.
+    /// Its bytes on disk.
     pub(super) byte_count: usize,
     /// Its text; empty for a file that is not UTF-8.
     pub(super) text: String,
@@ -24,7 +24,8 @@ impl Source {
         extensions.iter().any(|end| has_extension(&self.path, end))
     }
 
-    /// What its Rust code defines: lines and names. A comment that reads like a definition counts.
+    /// The names that its Rust code defines, with their lines. A comment that looks like a
+    /// definition counts, too.
     pub(super) fn definitions(&self) -> impl Iterator<Item = (usize, &str)> {
         let is_rust = has_extension(&self.path, "rs");
         let lines = self.text.lines().zip(1..).filter(move |_| is_rust);
@@ -46,7 +47,7 @@ pub(super) fn has_extension(path: &str, extension: &str) -> bool {
         .is_some_and(|found| found == extension)
 }
 
-/// Every file that git knows or would know; without git, every file outside build directories.
+/// Every file that git knows or would add; without git, every file outside build directories.
 pub(super) fn load_all(root: &Path) -> Vec<Source> {
     let listed = output(
         "git",

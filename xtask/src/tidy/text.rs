@@ -1,4 +1,4 @@
-//! Rules about text: width, words, paths, and work left to do.
+//! Rules about text: width, words, paths, and marks of open work.
 
 use std::{fs, path::Path};
 
@@ -43,7 +43,7 @@ pub(super) fn check(source: &Source, banned: &[String], findings: &mut Vec<Findi
     }
 }
 
-/// A contributor's own list of words that must not get into the project; not committed.
+/// A contributor's own list of words that the project must not contain; the list is not committed.
 pub(super) fn banned_words(root: &Path) -> Vec<String> {
     let text = fs::read_to_string(root.join(".tidy-words")).unwrap_or_default();
     text.lines()
@@ -64,7 +64,7 @@ fn width(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Names that say nothing, in definitions and in file names.
+/// Finds names that say nothing, in definitions and in file names.
 fn names(source: &Source, findings: &mut Vec<Finding>) {
     let file = source.path.rsplit('/').next().unwrap_or_default();
     let stem = file.split('.').next().unwrap_or_default();
@@ -84,7 +84,7 @@ fn is_empty_name(word: &str) -> bool {
     CAMEL_PARTS.iter().any(|part| word.contains(part)) || word.split('_').any(has_part)
 }
 
-/// A mark of work left to do must name its issue, as in `(#12)`.
+/// Finds a mark of open work without its issue, as in `(#12)`.
 fn open_work(line: &str) -> Option<String> {
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME")];
     for mark in marks {
@@ -105,7 +105,7 @@ fn open_work(line: &str) -> Option<String> {
     None
 }
 
-/// Absolute paths below a directory that not every Unix machine has.
+/// Finds absolute paths below a directory that not every Unix machine has.
 fn private_paths(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, _) in line.match_indices('/') {

@@ -1,4 +1,4 @@
-//! A program that runs until it is stopped, and its output.
+//! A program that runs until it is stopped, such as a capture, and its output.
 
 use std::{os::unix::process::CommandExt as _, process::Command, time::Duration};
 
@@ -9,20 +9,21 @@ use crate::program::Running;
 pub(super) struct Listener(Running);
 
 impl Listener {
-    /// Starts it; its output is small enough for a pipe.
+    /// Starts the program, whose whole output must fit a pipe.
     pub(super) fn start(command: &mut Command) -> Result<Self, String> {
-        // A process group of its own, so that a stop reaches all of it, as from a terminal.
+        // The program gets its own process group, so that a signal reaches all of its processes, as
+        // from a terminal.
         Running::start(command.process_group(0)).map(Self)
     }
 
-    /// Stops it, as Ctrl-C does, and returns all its output.
+    /// Stops the program, as Ctrl-C does, and returns all its output.
     pub(super) fn interrupt(self) -> Result<String, String> {
         let told = self.signal("-INT").status();
         told.map_err(|error| format!("kill: {error}"))?;
         self.finish(END_LIMIT)
     }
 
-    /// Waits for its own end; its output counts, however it ended.
+    /// Waits until the program ends, and returns its output whatever its exit status.
     pub(super) fn finish(mut self, limit: Duration) -> Result<String, String> {
         let (_, stdout, stderr) = self.0.collect(limit, LOOK_PAUSE)?;
         Ok(stdout + &stderr)
@@ -38,7 +39,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.0.is_running() {
-            // It fails only when all its processes have ended already.
+            // The signal fails only when all processes have ended already.
             drop(self.signal("-KILL").status());
         }
     }

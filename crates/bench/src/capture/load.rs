@@ -1,5 +1,5 @@
-//! The source of frames: Towline, in bursts with sleeps between them where the processor is
-//! measured.
+//! The source of frames for a capture: `towline replay`. Where processor time is measured, it sends
+//! in bursts and sleeps between them.
 
 use std::{process::Command, time::Duration};
 
@@ -8,16 +8,16 @@ use lab::Host;
 use super::listener::Listener;
 use crate::program;
 
-/// Frames for the one who captures.
+/// The frames that a source sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Frames a second; none for as many as leave.
+    /// Frames a second; `None` sends as many as the source can.
     pub(super) rate: Option<f64>,
     /// How long.
     pub(super) seconds: f64,
-    /// Bytes of a frame without check sequence.
+    /// Bytes of a frame, without its check sequence.
     pub(super) sizes: &'static str,
-    /// Evenly, each by itself: it takes a processor.
+    /// Sends each frame by itself, evenly spaced, for which the source needs a whole processor.
     pub(super) is_even: bool,
 }
 
@@ -29,7 +29,7 @@ impl Load {
         match self.rate {
             Some(rate) => {
                 let count = (rate * self.seconds) as u64;
-                // A few milliseconds of packets, off the beat of the kernel's clock tick.
+                // A burst takes a few milliseconds, and is no multiple of the kernel's clock tick.
                 let burst = if self.is_even {
                     1
                 } else {
@@ -47,7 +47,7 @@ impl Load {
         Listener::start(&mut command)
     }
 
-    /// Sends it all.
+    /// Sends all frames and waits for the end.
     pub(super) fn send(&self, host: &Host) -> Result<Sent, String> {
         Sent::of(&self.start(host)?.finish(LIMIT)?)
     }

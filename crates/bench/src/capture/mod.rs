@@ -1,8 +1,9 @@
-//! Compares capture, sending and reading of packets with rivals: two hosts, one virtual cable.
+//! Compares capturing, sending and reading of packets with rivals, between two hosts on one virtual
+//! cable.
 //!
-//! Every capture program gets the same frames, from the same source, with the same memory for its
-//! ring. Rates are compared where nothing is lost; costs are the whole machine's, in the steady
-//! middle of a run, less what the source costs when nobody captures.
+//! Every capture program gets the same frames from the same source, and a ring of the same size.
+//! Rates are the highest without loss. Costs are the processor time of the whole machine in the
+//! steady middle of a run, minus that of a run in which nobody captures.
 
 use std::{fs, path::PathBuf};
 
@@ -22,7 +23,7 @@ mod tool;
 
 mod transmit;
 
-/// Prints the tables, each over `pairs` rounds in which all take their turn.
+/// Prints the tables, each over `pairs` rounds; in a round all programs take turns.
 pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
     let scratch = Scratch::new()?;
@@ -49,7 +50,7 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The cost of one counting capture to the machine for each packet, sending included, in
+/// What one counting capture costs the machine for each packet, with the cost of sending it, in
 /// nanoseconds.
 pub(crate) fn counting_cost(lab: &Lab) -> Result<f64, String> {
     receive::counting_cost(lab, &Scratch::new()?)
@@ -84,12 +85,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Anything left of it lies in the build's own directory.
+        // A file that is left over lies in the build's own directory.
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
-/// Writes the runs of a comparison to the results, and gives its table.
+/// Writes the runs of a comparison to the results, and returns its table.
 fn keep(
     title: &str,
     unit: &str,
@@ -108,7 +109,7 @@ fn keep(
     Ok(table(title, unit, decimals, rows))
 }
 
-/// Rows of a table: the first is ours, and each shows its ratio to ours, pair by pair.
+/// Renders the rows of a table: the first is ours, and each shows its ratio to ours, pair by pair.
 fn table(title: &str, unit: &str, decimals: usize, rows: &[(String, Vec<f64>)]) -> String {
     let mut text = format!(
         "{title}\n{:<34} {unit:>14} {:>25} {:>24}\n",

@@ -1,4 +1,4 @@
-//! Who reads a file of a gigabyte fastest.
+//! Which program reads a file of a gigabyte fastest.
 
 use std::{
     path::Path,
@@ -9,7 +9,7 @@ use std::{
 use super::{Scratch, keep, tool::is_installed};
 use crate::{program, turns::undisturbed};
 
-/// The tables of `pairs` rounds: a file of mixed frames, and one of the smallest.
+/// The tables over `pairs` rounds: for a file of mixed frames, and for one of the smallest frames.
 pub(super) fn run(scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for (sizes, count, what) in [
@@ -52,13 +52,13 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
             )
         }),
         ("capinfos, no hashes", &|| {
-            // Everything that it prints by default except the hashes.
+            // capinfos prints everything that it prints by default, except the hashes.
             let wanted = [
                 "-t", "-E", "-c", "-s", "-d", "-u", "-a", "-e", "-y", "-i", "-z", "-x",
             ];
             command(Path::new("capinfos"), &wanted, file.display().to_string())
         }),
-        // It counts what capinfos counts, and nothing else.
+        // `--summary` counts what capinfos counts, and nothing else.
         ("towline stats --summary", &|| stats_of(&["--summary"])),
         ("towline capture, to null:", &|| {
             command(
@@ -84,7 +84,7 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
     keep(&title, "s", 3, &results)
 }
 
-/// Seconds until `command` ends; not a number where it is not installed.
+/// Seconds until `command` ends; NaN when the program is not installed.
 fn reading_time(mut command: Command) -> Result<f64, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     if !program.contains('/') && !is_installed(&program) {

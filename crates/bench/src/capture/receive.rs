@@ -1,4 +1,4 @@
-//! Which program captures most without loss, and at what cost.
+//! Which program captures the most packets without loss, and at what cost.
 
 use std::{fs, thread, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     turns::undisturbed,
 };
 
-/// The highest rates without loss, counting and writing.
+/// The highest rates without loss, for counting and for writing a file.
 pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let top = Load {
         rate: None,
@@ -57,7 +57,7 @@ pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<Stri
     Ok(text)
 }
 
-/// The machine's cost of capturing for each packet, without the cost of sending.
+/// What capturing costs the machine for each packet, without the cost of sending it.
 pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for (is_written, what) in [(false, "counting"), (true, "writing a file")] {
@@ -95,8 +95,8 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
     Ok(text)
 }
 
-/// The machine's cost of counting through Towline's ring for each packet, in nanoseconds, with the
-/// cost of sending: a difference of two noisy figures would be noisier.
+/// What counting through Towline's ring costs the machine for each packet, in nanoseconds. The cost
+/// of sending is included, because the difference of two noisy figures would be noisier.
 pub(super) fn counting_cost(lab: &Lab, scratch: &Scratch) -> Result<f64, String> {
     let trial = Trial {
         lab,
@@ -108,7 +108,7 @@ pub(super) fn counting_cost(lab: &Lab, scratch: &Scratch) -> Result<f64, String>
     trial.cost()
 }
 
-/// Loss with the least ring at 154,000 packets a second of random sizes.
+/// The loss at 154,000 packets a second of random sizes, each program with its smallest ring.
 pub(super) fn small_ring(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let load = Load {
         rate: Some(SMALL_RATE),
@@ -172,7 +172,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// The highest rate without loss, up to `top`, to 4 %.
+    /// The highest rate without loss, at most `top`, found with a precision of 4 %.
     fn highest(&self, top: f64) -> Result<f64, String> {
         let (mut good, mut bad) = (top / RANGE, top);
         if self.is_lossless(top)? {
@@ -200,7 +200,8 @@ impl Trial<'_> {
         Ok(counted.dropped == 0 && counted.received >= sent)
     }
 
-    /// Captures while a load is sent; returns the frames sent, and the count of the capture.
+    /// Captures while a load is sent; returns how many frames were sent, and what the capture
+    /// counted.
     fn run(&self, load: &Load) -> Result<(u64, Counted), String> {
         let capture = self.start()?;
         let sent = load.send(self.lab.host(0))?;
@@ -208,7 +209,7 @@ impl Trial<'_> {
         Ok((sent.frames, self.stop(capture)?))
     }
 
-    /// CPU nanoseconds of the machine for each packet.
+    /// Nanoseconds of the machine's processor time for each packet.
     fn cost(&self) -> Result<f64, String> {
         let capture = self.start()?;
         let ns = cost(self.lab, Some(()))?;
@@ -238,14 +239,14 @@ impl Trial<'_> {
 
     fn stop(&self, capture: Listener) -> Result<Counted, String> {
         let counted = self.tool.counted(&capture.interrupt()?)?;
-        // Not there when nothing is written.
+        // There is no file when the trial only counts.
         drop(fs::remove_file(self.scratch.file("captured")));
         Ok(counted)
     }
 }
 
-/// CPU nanoseconds of the machine for each packet in the steady middle of a load; without a
-/// capture, the kernel gets the same time to settle.
+/// Nanoseconds of the machine's processor time for each packet, in the steady middle of a load.
+/// Without a capture the function waits as long as a capture would take to start.
 fn cost(lab: &Lab, capturing: Option<()>) -> Result<f64, String> {
     if capturing.is_none() {
         thread::sleep(READY);
@@ -268,7 +269,7 @@ fn cost(lab: &Lab, capturing: Option<()>) -> Result<f64, String> {
     Ok(after.busy_seconds_since(before) * 1e9 / (last - first).max(1) as f64)
 }
 
-/// Bytes of a frame of 64 without its check sequence.
+/// Bytes of a 64-byte frame without its check sequence.
 const FRAME: &str = "60";
 const RING_BYTES: usize = 1 << 20;
 const COST_RING_BYTES: usize = 8 << 20;
@@ -277,7 +278,7 @@ const SMALL_RATE: f64 = 154_000.0;
 const COST_RATE: f64 = 300_000.0;
 const COST_SECONDS: f64 = if cfg!(test) { 1.0 } else { 4.0 };
 const TRIAL_SECONDS: f64 = 1.0;
-/// The search goes from the source's own rate down to this part of it.
+/// The search looks at rates down to an eighth of the highest rate of the source.
 const RANGE: f64 = 8.0;
 const READY: Duration = Duration::from_millis(600);
 const SETTLE: Duration = Duration::from_millis(400);

@@ -9,7 +9,7 @@ use crate::program::{self, number_after};
 /// One program that captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// Ours, by one of its sources.
+    /// Towline, with the name of one of its sources.
     Towline(&'static str),
     Tcpdump,
     Dumpcap,
@@ -17,16 +17,16 @@ pub(super) enum Tool {
     Tracestats,
 }
 
-/// What it does with packets.
+/// What a capture does with the packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep<'a> {
     /// Counts them.
     Nothing,
-    /// Writes them in its own format: pcapng where it can.
+    /// Writes them to a file: as pcapng when the program can.
     File(&'a Path),
 }
 
-/// What it said.
+/// The counts that a capture printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Counted {
     pub(super) received: u64,
@@ -34,7 +34,7 @@ pub(super) struct Counted {
 }
 
 impl Tool {
-    /// All that are installed, ours first.
+    /// All installed programs, ours first.
     pub(super) fn all() -> Vec<Self> {
         let rivals = [
             Self::Tcpdump,
@@ -55,7 +55,8 @@ impl Tool {
         [vec![Self::Towline("ring")], there].concat()
     }
 
-    /// Ours by `xdp:`, which takes frames away from the host, where the kernel lets it.
+    /// Towline with the source `xdp:`, which takes frames away from the host; `None` when the
+    /// kernel refuses it.
     pub(super) fn taking(host: &Host) -> Result<Option<Self>, String> {
         let mut command = host.command(program::ours()?);
         command.args(["capture", "xdp:e0", "--for", "1ms", "--quiet"]);
@@ -98,12 +99,12 @@ impl Tool {
         }
     }
 
-    /// True for those that can write what they capture.
+    /// True for programs that can write what they capture.
     pub(super) const fn writes(self) -> bool {
         !matches!(self, Self::Tracestats)
     }
 
-    /// The smallest ring that it can be given, in bytes: libpcap counts in KiB, dumpcap in MiB.
+    /// The smallest ring that the program takes, in bytes: libpcap counts in KiB, dumpcap in MiB.
     pub(super) const fn ring_bytes_least(self) -> usize {
         match self {
             Self::Towline(_) | Self::NetsniffNg => 16 << 10,
@@ -112,7 +113,7 @@ impl Tool {
         }
     }
 
-    /// How it is run on `host` with a ring of `ring_bytes`.
+    /// The command that runs the program on `host` with a ring of `ring_bytes`.
     pub(super) fn command(
         self,
         host: &Host,
@@ -160,7 +161,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// What it said that it got.
+    /// Reads the counts in the program's output.
     pub(super) fn counted(self, text: &str) -> Result<Counted, String> {
         let none = || format!("{}: no figures in {text}", self.program());
         let before = |words: &str| -> Option<u64> {

@@ -16,12 +16,12 @@ use crate::{machine::arrived_and_sent, program, turns::undisturbed};
 /// Makes a sender's command.
 type Make<'a> = dyn Fn() -> Result<Command, String> + 'a;
 
-/// Packets a second that reach the other end, without a schedule.
+/// How many packets a second reach the other end when no schedule limits the sender.
 pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let trace = scratch.file("frames.pcap");
     make_trace(lab, "gen:size=60,count=200000", &trace)?;
     let packets = scratch.file("frames.cfg");
-    // The same bytes as the first of the trace.
+    // The bytes of the trace's first packet.
     let first = fs::read(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
     let bytes = first.get(40..100).ok_or("the trace is empty")?;
     let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
@@ -85,7 +85,7 @@ pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<St
     keep(&title, "packets/s", 0, &results)
 }
 
-/// How evenly scheduled packets leave, by the stamps of the other end.
+/// How evenly scheduled packets leave, by the time stamps that the other end takes.
 pub(super) fn gaps(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for rate in [10_000_u64, 20_000, 40_000] {
@@ -131,7 +131,7 @@ pub(super) fn gaps(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String,
     Ok(text)
 }
 
-/// Writes a trace of generated frames, stamped as they are to leave.
+/// Writes a trace of generated frames, each stamped with the time at which it is to leave.
 fn make_trace(lab: &Lab, source: &str, path: &Path) -> Result<(), String> {
     let mut command = lab.host(0).command(program::ours()?);
     let sink = format!("pcap:{}", path.display());
@@ -157,8 +157,8 @@ fn sending_rate(lab: &Lab, command: &mut Command) -> Result<f64, String> {
     Ok((last - first) as f64 / seconds)
 }
 
-/// The 99th percentile of how far the gaps between packets are from what was wanted, in
-/// microseconds, by the stamps that the receiver's kernel took.
+/// The 99th percentile of the error of the gaps between packets, in microseconds, by the time
+/// stamps of the receiver's kernel.
 fn gap_error(
     lab: &Lab,
     scratch: &Scratch,
@@ -192,7 +192,7 @@ fn gap_error(
     Ok(errors[errors.len() * 99 / 100])
 }
 
-/// The stamps in nanoseconds of a classic file that we wrote.
+/// The time stamps, in nanoseconds, of a classic pcap file that we wrote.
 fn stamps(file: &[u8]) -> Vec<i64> {
     let mut rest = file.get(24..).unwrap_or_default();
     let mut stamps = Vec::new();

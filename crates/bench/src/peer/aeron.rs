@@ -1,4 +1,4 @@
-//! Aeron, the media driver inside each program.
+//! Aeron, with its media driver inside each program.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ impl Aeron {
         Ok(Self { class_path, size })
     }
 
-    /// Compiles the yardstick; gives where it and the library are.
+    /// Compiles the yardstick; returns the class path of it and the library.
     pub(crate) fn class_path() -> Result<String, String> {
         let jar = jar()?;
         let classes = program::root().join("target/aeron");
@@ -95,5 +95,5 @@ fn jar() -> Result<PathBuf, String> {
 }
 
 const VERSION: &str = "1.44.1";
-/// The last octet of an Aeron group's address is odd.
+/// Aeron demands that the last octet of a group address is odd.
 const ENDPOINT: &str = "239.192.7.1:40457";

@@ -10,7 +10,7 @@ use crate::{
     sample::Sample,
 };
 
-/// The C library of OpenPGM 5.3, in its own bench program, at the highest rate that loses nothing.
+/// OpenPGM 5.3, the C library, in its own bench program, at the highest rate that loses nothing.
 #[derive(Debug)]
 pub(crate) struct Libpgm {
     program: PathBuf,
@@ -33,7 +33,7 @@ impl Peer for Libpgm {
         let count = LIBPGM_MESSAGES.to_string();
         let size = self.size.to_string();
         let mut recv = lab.host(1).command(&self.program);
-        // By address: libpgm looks a name up in the DNS first, and fails where there is none.
+        // An address and no name: libpgm looks names up in the DNS, and fails where there is none.
         recv.args(["recv", &lab.host(1).ipv4().to_string(), GROUP, "9"]);
         let mut send = lab.host(0).command(&self.program);
         send.args([

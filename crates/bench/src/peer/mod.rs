@@ -1,5 +1,5 @@
-//! The programs compared by messages: Towline at its defaults, the others at their best, and bare
-//! UDP as the ceiling.
+//! The programs compared by messages: Towline with its defaults, the others with their best
+//! settings, and bare UDP as the ceiling.
 
 use std::{borrow::BorrowMut, process::Command, thread, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) use raw::{Datagrams, RawUdp};
 mod zeromq;
 pub(crate) use zeromq::ZeroMq;
 
-/// Something that sends from host 0 to host 1, or to several from there on.
+/// A program that sends from host 0 to host 1, or to several hosts from host 1 on.
 pub(crate) trait Peer {
     /// The row's title.
     fn name(&self) -> &'static str;
@@ -38,14 +38,15 @@ pub(crate) trait Peer {
     fn run(&self, lab: &Lab) -> Result<Sample, String>;
 }
 
-/// Starts the receiver, then the sender; gives what both printed and the machine's cost.
+/// Starts the receiver, then the sender; returns what the sender printed, what the receiver
+/// printed, and what the machine spent.
 fn run_pair(recv: &mut Command, send: &mut Command) -> Result<(String, String, Sample), String> {
     let (sent, received, sample) = run_group([recv], send)?;
     Ok((sent, received.concat(), sample))
 }
 
-/// Starts the receivers, then the sender; gives what it and each of them printed, and the machine's
-/// cost.
+/// Starts the receivers, then the sender; returns what the sender printed, what each receiver
+/// printed, and what the machine spent.
 fn run_group(
     receivers: impl IntoIterator<Item: BorrowMut<Command>>,
     send: &mut Command,
@@ -65,8 +66,8 @@ fn run_group(
     Ok((printed.concat(), received, sample))
 }
 
-/// `sample` of `count` messages of `size` bytes, with what their receiver printed: how many it
-/// `received`, how often the sequence `breaks`, and their `rate`.
+/// Completes `sample` with what the receiver of `count` messages of `size` bytes printed: how many
+/// it `received`, how often the sequence `breaks`, and their `rate`.
 fn counted(printed: &str, count: u32, size: usize, sample: Sample) -> Result<Sample, String> {
     let number = |key: &str| {
         number_after(printed, key).ok_or_else(|| format!("no '{key}' in what it said: {printed}"))
@@ -82,6 +83,6 @@ fn counted(printed: &str, count: u32, size: usize, sample: Sample) -> Result<Sam
 
 const GROUP: &str = "239.192.7.1";
 const GROUP_AND_PORT: &str = "239.192.7.1:7500";
-/// Until receivers listen.
+/// Time for receivers to start listening.
 const SETTLE: Duration = Duration::from_millis(500);
 const RUN_LIMIT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! NORM (RFC 5740), in the library of its authors.
+//! NORM (RFC 5740), in its authors' library.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use lab::Lab;
 use super::{GROUP, Peer, counted, run_pair};
 use crate::{program, sample::Sample};
 
-/// One stream whose window the receiver acknowledges, at the rate at which it was fastest.
+/// NORM with one stream whose window the receiver acknowledges, at the rate at which NORM is
+/// fastest.
 #[derive(Debug)]
 pub(crate) struct Norm {
     program: PathBuf,
@@ -43,6 +44,7 @@ impl Peer for Norm {
 }
 
 const PORT: &str = "7601";
-/// The best of 0.7 to 3 Gbit/s, by the medians of three rounds at 64 B and at 1400 B: at higher
-/// rates its receiver runs out of room, and the repairs cost more than the rate gains.
+/// The best of the rates from 0.7 to 3 Gbit/s, by the medians of three rounds at 64 B and at 1400
+/// B. At higher rates the receiver's buffers overflow, and the repairs cost more than the rate
+/// gains.
 const RATE_BITS: &str = "1e9";

@@ -1,4 +1,4 @@
-//! Our own message rate, at its defaults.
+//! Towline's own message rate.
 
 use std::{path::PathBuf, process::Command};
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::{GROUP_AND_PORT, Peer, run_group};
 use crate::{program, sample::Sample};
 
-/// `towline load`, at its defaults except for its sender's flags, until every receiver has
-/// everything. The rate is that of the slowest receiver.
+/// `towline load` until every receiver has everything, with its defaults except for `more` at the
+/// sender. The rate is that of the slowest receiver.
 #[derive(Debug)]
 pub(crate) struct Towline {
     name: &'static str,
     program: PathBuf,
     size: usize,
     receivers: usize,
-    /// What the sender is told beside.
+    /// Further options of the sender.
     more: &'static [&'static str],
 }
 
@@ -82,7 +82,7 @@ impl Peer for Towline {
     }
 }
 
-/// Messages that a receiver lacks or got damaged; a report without the figures counts as one.
+/// How many messages a receiver lacks or got damaged; 1 for a report without these figures.
 fn missing(sent: &Value, received: &Value) -> u64 {
     let wrong = ["missing", "corrupt", "duplicates", "out_of_order"];
     let wrong: f64 = wrong.iter().map(|key| number(received, key)).sum();
@@ -93,7 +93,7 @@ fn missing(sent: &Value, received: &Value) -> u64 {
     }
 }
 
-/// Repairs and parity, for a thousand packets of new data.
+/// Repairs and parity packets for each 1,000 packets of new data.
 fn repairs_permille(counters: &Value) -> f64 {
     let repairs = ["rdata_packets", "parity_packets", "parity_unasked"];
     let count = |name: &str| number(counters, &format!("source.{name}"));

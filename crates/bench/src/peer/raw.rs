@@ -1,4 +1,4 @@
-//! The kernel's own ceiling.
+//! Bare UDP: the most that the kernel carries.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::{
     sample::Sample,
 };
 
-/// Bare datagrams in GSO runs, received with GRO: no protocol, no repairs, nothing written.
+/// Bare datagrams sent in GSO runs and received with GRO: no protocol, no repairs, nothing written.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     program: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// `datagram` bytes each, to the hosts from 1 to `receivers`.
+    /// Datagrams of `datagram` bytes to the hosts from 1 to `receivers`.
     pub(crate) fn new(receivers: usize, datagram: usize) -> Result<Self, String> {
         let program = program::compile("udplimit.c", &[])?;
         Ok(Self {
@@ -29,8 +29,8 @@ impl Datagrams {
         })
     }
 
-    /// Makes one run. Its rate is that of the receiver that got least, with `payload` bytes for
-    /// each datagram.
+    /// Makes one run. The rate is that of the receiver that got the fewest datagrams, each of which
+    /// counts as `payload` bytes.
     pub(crate) fn run(&self, lab: &Lab, payload: f64) -> Result<Sample, String> {
         let command = |host: usize, verb: &str| {
             let host = lab.host(host);
@@ -56,7 +56,7 @@ impl Datagrams {
     }
 }
 
-/// As many datagrams as a message of ours takes packets, of the same length.
+/// As many datagrams as Towline's messages take packets, of the same length.
 #[derive(Debug)]
 pub(crate) struct RawUdp {
     datagrams: Datagrams,

@@ -1,4 +1,4 @@
-//! ZeroMQ over epgm, which is libpgm inside.
+//! ZeroMQ over epgm, which uses libpgm.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use lab::Lab;
 use super::{GROUP, Peer, counted, run_pair};
 use crate::{program, sample::Sample};
 
-/// PUB and SUB with a rate far above what it reaches, and queues without bound.
+/// PUB and SUB, with a rate limit far above what ZeroMQ reaches, and unbounded queues.
 #[derive(Debug)]
 pub(crate) struct ZeroMq {
     program: PathBuf,

@@ -1,4 +1,4 @@
-//! Datagrams of a bare socket: the best that host and network allow any protocol.
+//! Datagrams of a bare socket: the shortest round trips that host and network allow any protocol.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ impl Bare {
     pub(super) fn run(&self, lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
         let address = lab.host(1).ipv4().to_string();
         let mut there = command(lab, 1, &self.program, load);
-        // It is ended before.
+        // The echo program gets twice the time of the run; it is killed when the run is over.
         there.args(["echo", &address, &(2 * seconds).to_string(), load.waits[1]]);
         let _echo = Running::start(&mut there)?;
         std::thread::sleep(START);
@@ -35,10 +35,10 @@ impl Bare {
     }
 }
 
-/// The percentiles that a yardstick printed.
+/// Reads the percentiles that a yardstick printed.
 pub(super) fn figures(printed: &str) -> Result<Figures, String> {
     let at = |key: &str| number_after(printed, key).ok_or_else(|| format!("no {key} in {printed}"));
-    // The first message may be sent before the other end is there.
+    // The first message may leave before the other end listens.
     if at("sent")? > at("got")? + 1.0 {
         return Err(format!("not every answer came: {printed}"));
     }

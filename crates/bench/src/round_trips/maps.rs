@@ -1,5 +1,6 @@
-//! The pictures of the README, from real runs whose results are kept: `make readme-maps` measures,
-//! on a machine that does nothing else, and draws; a test draws again and compares.
+//! The README's pictures, drawn from results of real runs that the repository keeps. `make
+//! readme-maps` measures, on a machine that does nothing else, and draws. A test draws again and
+//! compares.
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,8 +9,8 @@ use lab::Lab;
 use super::START;
 use crate::program::{self, Running};
 
-/// Measures round trips at four rates, and what the cable carries by size, into `docs/bench/raw`,
-/// and draws both into `docs/src/img`.
+/// Measures round trips at four rates, and what the cable carries by size of datagram. Writes the
+/// results into `docs/bench/raw` and the pictures into `docs/src/img`.
 pub(super) fn measure(lab: &Lab) -> Result<String, String> {
     let root = program::root();
     for directory in [RAW, IMAGES] {
@@ -24,7 +25,7 @@ pub(super) fn measure(lab: &Lab) -> Result<String, String> {
     Ok(format!("measured into {RAW}, drew into {IMAGES}"))
 }
 
-/// A picture, and the result that it shows.
+/// A picture and the result that it is drawn from.
 struct Picture {
     /// The instrument that draws it: `towline INSTRUMENT plot`.
     instrument: &'static str,
@@ -48,7 +49,7 @@ const PICTURES: [Picture; 2] = [
 ];
 
 impl Picture {
-    /// Draws it from its result, into `image`.
+    /// Draws the picture into the file `image`.
     fn draw(&self, image: &Path) -> Result<(), String> {
         let result = program::root().join(RAW).join(self.result);
         let mut draw = Command::new(program::ours()?);
@@ -57,8 +58,8 @@ impl Picture {
     }
 }
 
-/// Measures into `result`, named from the repository: what it says of its command is to hold on
-/// every machine.
+/// Measures into `result`. Paths are relative to the repository, so that the command kept in the
+/// result holds on every machine.
 fn round_trips(lab: &Lab, result: &Path) -> Result<(), String> {
     let (program, root) = (program::ours()?, program::root());
     let program = program.strip_prefix(&root).unwrap_or(&program);
@@ -91,7 +92,7 @@ fn datagrams(lab: &Lab, result: &Path) -> Result<(), String> {
     fs::write(result, document).map_err(|error| format!("{}: {error}", result.display()))
 }
 
-/// Runs a command to its end and gives what it printed.
+/// Runs a command to its end and returns what it printed.
 fn said(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -103,7 +104,8 @@ fn said(command: &mut Command) -> Result<Vec<u8>, String> {
 const RAW: &str = "docs/bench/raw";
 const IMAGES: &str = "docs/src/img";
 const RATES: &str = "10k,20k,30k,40k";
-/// Short enough to keep each round trip in the repository, whose files have 256 KiB at most.
+/// Short, because the result holds every round trip, and a file of the repository has at most 256
+/// KiB.
 const TIME: &str = "500ms";
 
 #[cfg(test)]
@@ -121,7 +123,7 @@ mod tests {
             let again = std::env::temp_dir().join(name);
             program::standing_in(&ours, || picture.draw(&again)).unwrap();
             let (drawn, expected) = (fs::read(&again), fs::read(&committed));
-            // It lies in the temporary directory either way.
+            // When this fails, the file is left in the temporary directory.
             drop(fs::remove_file(&again));
             assert!(
                 drawn.unwrap() == expected.unwrap(),

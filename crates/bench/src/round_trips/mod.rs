@@ -1,7 +1,7 @@
 //! Compares round trips with sockperf, libpgm and bare sockets, one at a time and at fixed rates,
 //! and measures how well the schedule is kept.
 //!
-//! All count whole round trips between two applications by one clock.
+//! All programs count whole round trips between two applications, by one clock.
 
 use std::{ffi::OsStr, process::Command, time::Duration};
 
@@ -22,7 +22,7 @@ mod pgm;
 
 mod sockperf;
 
-/// Prints the tables of `pairs` pairs at each load.
+/// Prints the tables over `pairs` pairs at each load.
 pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
@@ -35,7 +35,7 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     if wants("rtt-pacing") {
         println!("{}", pacing::run(&lab)?);
     }
-    // It writes into the repository: by name only.
+    // This part writes into the repository, so it runs only when it is named.
     if parts.iter().any(|part| part == "rtt-maps") {
         println!("{}", maps::measure(&lab)?);
     }
@@ -45,11 +45,13 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 /// The parts that can be asked for by name.
 pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
-/// sockperf prints half a round trip by default; it is told to print whole ones. At a fixed rate
-/// its sending thread always spins, which keeps its processor awake, and a second thread receives.
-/// The nearest setting of Towline is a client that spins and a server that blocks; its one thread
-/// also spins for answers, while sockperf's second thread is woken for each. When all spin,
-/// sockperf's three threads share two processors, and the scheduler's slices are what it measures.
+/// Compares with sockperf, which is told to print whole round trips instead of halves.
+///
+/// At a fixed rate sockperf's sending thread always spins, which keeps its processor awake, and a
+/// second thread receives. The nearest setting of Towline is a client that spins and a server that
+/// blocks. Towline's one thread also spins for answers, while sockperf's second thread is woken for
+/// each. When all spin, three threads of sockperf share two processors, and the figures show the
+/// scheduler's time slices.
 fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     let is_there = Command::new("sockperf").arg("--version").output().is_ok();
     if !is_there {
@@ -82,9 +84,9 @@ fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
 /// One message at a time through PGM sessions, compared with plain datagrams, libpgm and bare
 /// sockets; both ends wait alike.
 ///
-/// With blocking waits on two processors the comparison is unfair: an idle processor wakes slowly,
-/// so a program that computes longer after sending is answered sooner, and a bare socket last. The
-/// bare row shows it.
+/// With blocking waits on two processors the comparison is unfair, because an idle processor wakes
+/// up slowly. A program that computes longer after sending is still awake when the answer comes,
+/// and a bare socket, which computes least, looks slowest. The row of bare sockets shows this.
 fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
     let (rival, bare) = (pgm::Rival::new(), bare::Bare::new()?);
     let bare = &bare;
@@ -110,9 +112,10 @@ fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// With both ends on one processor, and with one each. Left to themselves, they are moved from one
-/// of these states to the other, and a run is a mixture: a wake-up on the same processor is a
-/// switch, one on another takes that out of its idle state, which takes several times as long.
+/// Two loads: both ends on one processor, and each on its own. Without this the scheduler moves the
+/// ends between the two states, and a run mixes them. Waking the other end is a switch of threads
+/// on the same processor; on another one it ends that processor's idle state, which takes several
+/// times as long.
 fn one_at_a_time(wait: &'static str) -> [Load; 2] {
     [[0, 0], [0, 1]].map(|processors| Load {
         rate: None,
@@ -121,8 +124,8 @@ fn one_at_a_time(wait: &'static str) -> [Load; 2] {
     })
 }
 
-/// `program` on a host of the lab, and all its threads on the processor that `load` gives that end:
-/// also the one that keeps our results, which the rivals do not have.
+/// Runs `program` on a host of the lab, with all its threads on the processor that `load` gives
+/// that end. That includes Towline's thread that writes the results, which rivals do not have.
 fn command(lab: &Lab, host: usize, program: impl AsRef<OsStr>, load: Load) -> Command {
     let Some(processors) = load.processors else {
         return lab.host(host).command(program);
@@ -140,7 +143,7 @@ fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
     })
 }
 
-/// Loads of one message at a time over PGM, each with its name and its measurement.
+/// The loads of one message at a time over PGM, each with its name and its measurement.
 pub(crate) fn over_pgm_alone(lab: &Lab) -> [(String, Run<'_>); 2] {
     let [one_cpu, _] = one_at_a_time("block");
     let [_, spinning] = one_at_a_time("spin");
@@ -169,7 +172,7 @@ fn table(
 const HEADINGS: &str = "\
 load                     peer                     p50 us   p99.9 us  ours / peer, p50, p99.9
 ";
-/// Time of one run: at 85 us a round trip, 35 of them are above p99.9.
+/// Seconds of one run: with round trips of 85 us, 35 of them are above p99.9.
 const SECONDS: u32 = if cfg!(test) { 1 } else { 3 };
 const PGM_BARS: &str = "\
 over PGM; bars: p50 at most 1.30 of UDP's, below libpgm's (what blocks on 2 cpus: see bare UDP)

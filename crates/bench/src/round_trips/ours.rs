@@ -21,14 +21,14 @@ pub(super) enum Over {
     Pgm,
 }
 
-/// How often messages leave, and how both ends wait.
+/// How often messages leave, and how the ends wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Messages each second; `None`: each when the one before is back.
+    /// Messages each second; with `None` each leaves when the answer to the one before has come.
     pub(super) rate: Option<u32>,
     /// How the client waits for its slots and answers, and the server for messages.
     pub(super) waits: [&'static str; 2],
-    /// Which processors the client and the server run on; `None`: where the scheduler puts them.
+    /// The processors of the client and of the server; with `None` the scheduler chooses.
     pub(super) processors: Option<[u8; 2]>,
 }
 
@@ -52,12 +52,12 @@ impl Load {
     }
 }
 
-/// Measures once, and gives the report of `rtt run --json`.
+/// Measures once, and returns the report of `rtt run --json`.
 pub(super) fn ours(lab: &Lab, over: Over, load: Load, seconds: u32) -> Result<Value, String> {
     ours_into(lab, over, load, seconds, &Removed::new())
 }
 
-/// As [`ours`], and leaves every message in `result`.
+/// Like [`ours`], and keeps every message in `result`.
 pub(super) fn ours_into(
     lab: &Lab,
     over: Over,
@@ -76,7 +76,7 @@ pub(super) fn ours_into(
     if over == "pgm" {
         there.args(["--listen", GROUP]);
     }
-    // The reflector needs a moment; the first greetings may go unheard, and are repeated.
+    // The reflector needs a moment to start; the client repeats greetings that nobody heard.
     let _reflector = Running::start(&mut there)?;
     let mut here = command(lab, 0, &program, load);
     here.args(["rtt", "run", &target, "--json", "--quiet", "--over", over]);
@@ -117,7 +117,7 @@ impl Removed {
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // It is not there when the run failed.
+        // There is no file when the run failed.
         drop(fs::remove_file(&self.0));
     }
 }

@@ -1,10 +1,10 @@
-//! How well a schedule is kept: 40,000 messages a second for a minute, both ends spinning; compared
-//! with the best that any thread keeps on this machine.
+//! How well Towline keeps a schedule of 40,000 messages a second for a minute, with both ends
+//! spinning, compared with the best that any thread can do on this machine.
 //!
-//! On a virtual machine the hypervisor takes processors away, and a loop that only reads the clock
-//! loses its slots with them. The floor is such a loop: the same schedule, nothing sent, and
-//! another thread that spins as the reflector does. Both take turns, so that they meet the same
-//! machine.
+//! On a virtual machine the hypervisor takes processors away, and then even a loop that only reads
+//! the clock misses its slots. The floor is such a loop: it has the same schedule, sends nothing,
+//! and another thread spins as the reflector does. Measurement and floor take turns, so that they
+//! meet the same machine.
 
 use std::{
     fmt::Write as _,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::machine::Ticks;
 
-/// The table: slots, what became of them, and how late messages left beside the floor.
+/// The table: how many slots were used or missed, and how late messages left, beside the floor.
 pub(super) fn run(lab: &Lab) -> Result<String, String> {
     let (mut ours, mut floor) = (Kept::default(), Kept::default());
     let mut counts = Counts::default();
@@ -50,35 +50,36 @@ pub(super) fn run(lab: &Lab) -> Result<String, String> {
     Ok(describe(&counts, asked, &ours, &floor, steal_permille))
 }
 
-/// How a schedule was kept.
+/// How well a schedule was kept.
 #[derive(Debug, Default)]
 struct Kept {
     /// How late each slot was used.
     all: Delays,
-    /// The same without pauses and what they held up.
+    /// The same, without slots that a pause delayed.
     undisturbed: Delays,
     slots: u64,
-    /// Slots that are left out of `undisturbed`.
+    /// How many slots `undisturbed` leaves out.
     left_out: u64,
     pauses: u64,
     gaps: Gaps,
 }
 
-/// Pauses of a loop that only reads the clock: ticks, interrupts, other processes and the
-/// hypervisor. No sender can use a slot that is due in one.
+/// Times in which a loop that only reads the clock did not run: ticks, interrupts, other processes
+/// and the hypervisor. No sender can use a slot that is due in such a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
-    /// Those longer than [`GAP_NS`].
+    /// How many were longer than [`GAP_NS`].
     count: u64,
     lasted_ns: u64,
 }
 
 impl Kept {
-    /// `slots`: when each was due, in order, and how late it was used; `pauses`: when each began
-    /// and ended. Nanoseconds since the start of the run.
+    /// Counts slots and pauses, in nanoseconds since the start of the run. `slots`: when each was
+    /// due, in order, and how late it was used. `pauses`: when each began and ended.
     ///
-    /// A slot is left out when it was due in a pause, or when the sender had not caught up since:
-    /// after a pause, until one was used before the next was due.
+    /// A slot that is due in a pause is left out of `undisturbed`. So are the slots after the pause
+    /// until the sender has caught up, which means: until it used a slot before the next one was
+    /// due.
     fn of(slots: impl Iterator<Item = (u64, u64)>, pauses: &[(u64, u64)], period_ns: u64) -> Self {
         let mut kept = Self {
             pauses: pauses.len() as u64,
@@ -89,7 +90,7 @@ impl Kept {
             kept.slots += 1;
             kept.all.take(late_ns);
             while let Some((_, end)) = next.next_if(|(start, _)| *start <= due_ns + late_ns) {
-                // One that was over before this slot was due has held nothing up.
+                // A pause that ended before this slot was due has not delayed it.
                 is_behind |= *end >= due_ns;
             }
             if is_behind {
@@ -112,7 +113,7 @@ impl Kept {
         self.gaps.lasted_ns += other.gaps.lasted_ns;
     }
 
-    /// p50, p99 and p99.9 of all, and p99 without pauses; microseconds.
+    /// In microseconds: p50, p99 and p99.9 of all slots, and p99 of the undisturbed ones.
     fn figures(&self) -> [f64; 4] {
         let (all, undisturbed) = (self.all.percentiles(), self.undisturbed.percentiles());
         [all.p50_ns, all.p99_ns, all.p999_ns, undisturbed.p99_ns].map(|ns| ns as f64 / 1e3)
@@ -131,7 +132,7 @@ impl Kept {
     }
 }
 
-/// What a thread that sends nothing keeps of the schedule, beside another that spins.
+/// How well a thread that sends nothing keeps the schedule while another thread spins.
 fn kept_by_a_loop(duration: Duration) -> Kept {
     let schedule = schedule();
     let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -255,9 +256,9 @@ sender had caught up with it, are left out";
 const RATE: u32 = 40_000;
 const SECONDS: u32 = 10;
 const TURNS: u32 = 6;
-/// The lateness of a slot that the bar allows.
+/// The most by which the bar allows a slot to be late.
 const GAP_NS: u64 = 10_000;
-/// As the measuring thread marks them.
+/// A longer interruption counts as a pause, as in Towline's measuring thread.
 const PAUSE_NS: u64 = 500_000;
 
 #[cfg(test)]
@@ -301,7 +302,8 @@ mod tests {
 
     #[test]
     fn a_pause_and_what_it_holds_up_are_left_out_and_nothing_else() {
-        // A pause of 1 ms from 10 ms on; the backlog of 40 slots is worked off at 5 us each.
+        // A pause of 1 ms starts at 10 ms; then the sender works the backlog of 40 slots off at 5
+        // us each.
         let pause = (10_000_000, 11_000_000);
         let late = |due_ns: u64| {
             let nth = due_ns.saturating_sub(pause.0) / 25_000;
@@ -312,12 +314,12 @@ mod tests {
         let slots = || (0..4_000).map(|it| it * 25_000).map(|due| (due, late(due)));
         let kept = Kept::of(slots(), &[pause], 25_000);
         assert_eq!((kept.slots, kept.pauses), (4_000, 1));
-        // All that were late by a period or more, and the first that was less so.
+        // Left out are all slots that were late by a period or more, and the first slot after them.
         let held = slots().filter(|(_, late)| *late >= 25_000).count() as u64;
         assert_eq!(kept.left_out, held + 1);
         assert!(kept.all.percentiles().max_ns >= 1_000_000);
         assert!(kept.undisturbed.percentiles().max_ns < 25_000);
-        // A pause between two slots that holds none of them up costs none.
+        // A pause between two slots delays neither, so no slot is left out.
         let idle = Kept::of(slots().take(10), &[(110_000, 120_000)], 25_000);
         assert_eq!(idle.left_out, 0);
     }

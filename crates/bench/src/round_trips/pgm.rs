@@ -14,7 +14,7 @@ use crate::{
     turns::Figures,
 };
 
-/// The C library of OpenPGM 5.3 in its own bench program, a session in each direction.
+/// OpenPGM 5.3, the C library, in its own bench program, with a session in each direction.
 #[derive(Debug)]
 pub(super) struct Rival {
     program: PathBuf,
@@ -29,7 +29,8 @@ impl Rival {
     pub(super) fn run(&self, lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
         let command = |host: usize, mode: &str| {
             let mut command = command(lab, host, &self.program, load);
-            // By address: libpgm looks a name up in the DNS first, and fails where there is none.
+            // An address and no name: libpgm looks names up in the DNS, and fails where there is
+            // none.
             command.args([mode, &lab.host(host).ipv4().to_string(), GROUP]);
             command
         };
@@ -45,5 +46,5 @@ impl Rival {
 }
 
 const GROUP: &str = "239.192.7.9";
-/// It waits a second before it begins to count.
+/// The program waits this long before it begins to count.
 const LEAD_SECONDS: u32 = 1;

@@ -1,8 +1,8 @@
-//! sockperf, whole round trips.
+//! sockperf, with whole round trips.
 //!
-//! At a rate its client has a thread to send and one to receive. The one that sends makes no other
-//! call than `sendto` (strace): it spins until the next slot, whatever was asked for. Sockets that
-//! do not block (`--nonblocked`) have the receiving thread and the server spin, too.
+//! At a fixed rate sockperf's client has a thread that sends and one that receives. The sending
+//! thread makes no system call other than `sendto` (as strace shows): between slots it spins,
+//! whatever the options say. With `--nonblocked` the receiving thread and the server spin, too.
 
 use lab::Lab;
 

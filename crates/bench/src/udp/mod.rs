@@ -1,12 +1,12 @@
-//! Compares datagrams by size with nuttcp and iperf3: what the receiver counts each second.
+//! Compares with nuttcp and iperf3 how many datagrams a second the receiver counts, by size.
 //!
-//! All send from one thread and receive on another host's, through one cable, with sockets of 8 MiB
-//! as far as the system permits. What a tool sends and nobody receives is no result.
+//! Every tool sends from one thread, and one thread of another host receives, through one cable,
+//! with socket buffers of 8 MiB where the system permits. Only datagrams that arrive count.
 //!
-//! nuttcp is the peer of the same mode: one call for each datagram at both ends. iperf3 (3.12) asks
-//! `pselect` before each `read` and before each ten `write`s, so its receiver makes two calls for
-//! each datagram, and as fast as can be its rate is that of another mode. At an equal offered rate,
-//! and on a link that limits all, the three count the same.
+//! nuttcp works like Towline here: both ends make one system call for each datagram. iperf3 (3.12)
+//! calls `pselect` before each `read` and before every ten `write`s, so its receiver makes two
+//! calls for each datagram; at full speed its rate cannot be compared. At an equal offered rate,
+//! and on a link that limits all of them, the three count the same.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ use crate::turns::{Row, Run, Turns};
 mod tool;
 use tool::Offered;
 
-/// Prints the tables of `pairs` pairs at each size.
+/// Prints the tables over `pairs` pairs at each size.
 pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
@@ -48,16 +48,16 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 /// The parts that can be asked for by name.
 pub(crate) const PARTS: [&str; 3] = ["udp-flood", "udp-rate", "udp-limit"];
 
-/// Runs a program against its server at a size.
+/// Runs a program against its server, with datagrams of one size.
 type Measure = fn(&Lab, usize, Offered) -> Result<[f64; 2], String>;
 
-/// Ours, at the rate of the tables.
+/// One run of Towline alone, at the rate of the tables.
 #[cfg(test)]
 pub(crate) fn alone(lab: &Lab) -> Result<[f64; 2], String> {
     tool::ours(lab, SIZES[2], Offered::Rate(RATE))
 }
 
-/// What is installed of the peers.
+/// The rivals that are installed.
 fn tools() -> Vec<(&'static str, Measure)> {
     let is_there = |(program, version, ..): &(&str, &str, &str, Measure)| {
         let is_there = Command::new(program).arg(version).output().is_ok();
@@ -70,7 +70,8 @@ fn tools() -> Vec<(&'static str, Measure)> {
     all.map(|(_, _, name, measure)| (name, measure)).collect()
 }
 
-/// Ours first and last, as the noise; `offered` is ours, and the others'.
+/// The rows: Towline first, the rivals, and Towline again to show the noise. `offered` holds what
+/// Towline sends and what the rivals send.
 fn peers<'a>(
     lab: &'a Lab,
     tools: &[(&'static str, Measure)],
@@ -103,7 +104,7 @@ fn table(
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What the two figures of a run are.
+/// The names of a run's two figures.
 const COLUMNS: [&str; 2] = ["received/s", "sent/s"];
 
 fn line(what: &str, row: &Row<'_>, more: &str) -> String {
@@ -114,8 +115,8 @@ fn line(what: &str, row: &Row<'_>, more: &str) -> String {
     )
 }
 
-/// Ours finds the rate of the link by itself; the others offer a fifth more than it takes, and what
-/// they receive is the link's rate.
+/// Compares on a slow link. Towline finds the link's rate by itself. The rivals offer a fifth more
+/// than the link carries, so what they receive is the link's rate.
 fn limited(
     tools: &[(&'static str, Measure)],
     mbit_per_s: u32,
@@ -126,7 +127,7 @@ fn limited(
     let bytes_per_s = mbit_per_s * 125_000;
     lab.set_bottleneck(1, bytes_per_s, bytes_per_s / 1_000 * QUEUE_MS)
         .map_err(|error| error.to_string())?;
-    // What the token bucket counts of each datagram.
+    // The bytes of a datagram that the token bucket counts.
     let frame = (size + HEADER_BYTES) as f64;
     let most = f64::from(bytes_per_s) / frame;
     let offered = [Offered::Highest, Offered::Rate((most * 1.2) as u32)];
@@ -149,7 +150,7 @@ fn limited(
     ))
 }
 
-/// Program, how it is asked for its version, the row's title, and how it is run.
+/// Program, option that prints its version, title of its row, and function that runs it.
 const TOOLS: [(&str, &str, &str, Measure); 2] = [
     ("nuttcp", "-V", "nuttcp -u", tool::nuttcp),
     ("iperf3", "--version", "iperf3 -u", tool::iperf3),
@@ -157,10 +158,10 @@ const TOOLS: [(&str, &str, &str, Measure); 2] = [
 const HEADINGS: &str = "\
 payload B  peer                 received/s         sent/s    ours / peer";
 const SIZES: [usize; 5] = [64, 512, 1_024, 1_472, 8_192];
-/// What each tool can send and receive at every size, on this class of machine.
+/// Datagrams a second that every tool can send and receive at every size, on this class of machine.
 const RATE: u32 = 20_000;
 /// Link rate in Mbit/s, and payload bytes.
 const LIMITS: [(u32, usize); 3] = [(50, 1_000), (200, 1_472), (200, 512)];
 const QUEUE_MS: u32 = 8;
-/// Ethernet, IPv4 and UDP, as the kernel counts them.
+/// Ethernet, IPv4 and UDP headers, as the kernel counts them.
 const HEADER_BYTES: usize = 14 + 20 + 8;

@@ -1,4 +1,4 @@
-//! The programs: datagrams a second that were received, and sent.
+//! Runs the programs, and reads how many datagrams a second they received and sent.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::{
     turns::Figures,
 };
 
-/// What is sent.
+/// How many datagrams a program sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
-    /// As much as can be.
+    /// As many as the program can.
     Flood,
     /// Datagrams each second.
     Rate(u32),
-    /// What passes with less than 0.1 % lost, which only ours finds by itself.
+    /// The highest rate with less than 0.1 % loss; only Towline searches for it.
     Highest,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, 
     match offered {
         Offered::Flood => here.arg("--flood"),
         Offered::Rate(rate) => here.args(["--rate", &rate.to_string()]),
-        // A search is many trials.
+        // A search makes many trials, each with a length of its own.
         Offered::Highest => &mut here,
     };
     if offered != Offered::Highest {
@@ -59,7 +59,7 @@ pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
     };
     here.args(["-c", &lab.host(1).ipv4().to_string(), "-u", "-J"]);
     here.args(["-b", &bits_per_s.to_string()]);
-    // As large as ours.
+    // The socket buffer is as large as Towline's.
     here.args(["-w", "8M", "-l", &size.to_string()]);
     let report = program::answer(here.args(["-t", &SECONDS.to_string()]))?;
     let of = |name: &str| {
@@ -87,7 +87,7 @@ pub(super) fn nuttcp(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
     let output = here.arg(lab.host(1).ipv4().to_string()).output();
     let output = output.map_err(|error| format!("nuttcp: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // Of the datagrams that were sent, those that did not come.
+    // `drop` counts the datagrams that were sent and did not arrive.
     let found = [" pkt=", " drop=", " real_seconds="].map(|key| number_after(&text, key));
     let [Some(sent), Some(lost), Some(lasted_s)] = found else {
         let said = String::from_utf8_lossy(&output.stderr);

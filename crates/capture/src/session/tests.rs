@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Interface, Unwritten, packet::tests::packet, source::Visit};
 
-/// Gives a packet at a time, of two interfaces in turn, for more than a second.
+/// Gives one packet at a time, from two interfaces in turn, for more than a second.
 #[derive(Debug)]
 struct Slow {
     interfaces: [Interface; 2],
@@ -30,7 +30,7 @@ impl Source for Slow {
     }
 }
 
-/// Keeps everything back until it is told not to, and then cannot keep it.
+/// Holds all packets back; the first flush fails and loses them.
 #[derive(Debug, Default)]
 struct Full {
     held: Vec<Unwritten>,
@@ -94,8 +94,8 @@ fn a_pace_does_not_outlast_a_limit() {
     assert_eq!((account.passed, account.unread), (1, 1));
 }
 
-/// What is lost when a second ends is taken out of that second, of its interfaces and of the
-/// bytes.
+/// Packets lost in a flush at the end of a second are taken out of the counts of that second, of
+/// its interfaces and of the bytes.
 #[test]
 fn a_flush_that_fails_at_the_end_of_a_second_is_in_the_account() {
     let source = Slow {

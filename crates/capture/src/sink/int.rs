@@ -1,4 +1,4 @@
-//! `int:IF`: packets are sent with one system call each, for comparison with the ring.
+//! `int:IF`: each packet is sent with a system call, for comparison with the ring.
 
 use std::io;
 
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::{Account, CaptureError, Interface, Packet, Unwritten, account::UnwrittenList};
 
-/// Sends one packet a call.
+/// Sends one packet in each system call.
 #[derive(Debug)]
 pub struct SocketSink {
     outlet: Outlet,
     socket: PacketSocket,
     unwritten: UnwrittenList,
-    /// True when the sink sends nothing any more.
+    /// True when the sink has stopped sending.
     is_over: bool,
 }
 
@@ -27,7 +27,7 @@ impl SocketSink {
     /// Opens the socket.
     ///
     /// # Errors
-    /// No such interface, no permission, or a refusal.
+    /// When there is no such interface or no permission, or when the kernel refuses.
     pub fn open(name: &str, options: &SendOptions) -> Result<Self, CaptureError> {
         let outlet = Outlet::find(name, options)?;
         let open = || -> io::Result<_> {
@@ -46,7 +46,8 @@ impl SocketSink {
         })
     }
 
-    /// Sends a frame; false when the interface does not take such, or takes none any more.
+    /// Sends a frame; false when the interface does not take a frame of this length, or takes none
+    /// any more.
     fn send(&mut self, frame: &[u8]) -> Result<bool, CaptureError> {
         let mut stall = Stall::default();
         loop {

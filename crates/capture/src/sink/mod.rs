@@ -1,4 +1,4 @@
-//! Where packets go: one trait, one file a kind.
+//! Where packets go: one trait, and a file for each kind of sink.
 
 use std::fmt;
 
@@ -27,12 +27,12 @@ pub use rotating::{RotatingSink, Rotation};
 mod ring;
 pub use ring::{RingSink, SendOptions};
 
-/// Takes packets; it keeps what it has taken, or says how many packets it could not keep.
+/// Takes packets. It keeps them, or says how many it could not keep.
 pub trait Sink: fmt::Debug + Send {
-    /// Describes the next interface, before its first packet. They are numbered from 0.
+    /// Describes the next interface, before its first packet. Interfaces are numbered from 0.
     ///
     /// # Errors
-    /// When the format cannot hold it together with the others.
+    /// When the format cannot hold it together with the other interfaces.
     fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError>;
 
     /// Adds a comment on the whole capture, before the first interface is described. A text longer
@@ -51,45 +51,46 @@ pub trait Sink: fmt::Debug + Send {
     /// Takes a packet.
     ///
     /// # Errors
-    /// When the sink is beyond use. [`Sink::take_unwritten`] gives the packets that are lost,
-    /// perhaps this one too.
+    /// When the sink cannot be used any more. [`Sink::take_unwritten`] gives the lost packets,
+    /// which may include this one.
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError>;
 
-    /// Notes how the account stands, at `stamp_ns` of the wall clock: every second and at the end.
+    /// Notes the account as it is at `stamp_ns` of the wall clock. It is called every second and at
+    /// the end.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// When the account cannot be kept.
     fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError>;
 
-    /// Writes out or sends everything that it has kept back.
+    /// Writes out or sends all packets that it holds back.
     ///
     /// # Errors
-    /// When not all of it could be kept.
+    /// When not all of them could be kept.
     fn flush(&mut self) -> Result<(), CaptureError>;
 
-    /// Bytes of the file so far, for a sink that is one.
+    /// Bytes of the file so far; 0 for a sink that is no file.
     fn bytes(&self) -> u64 {
         0
     }
 
-    /// Takes the counts of packets that it was given and could not keep since the last call, by the
-    /// interfaces' numbers. Empty when it kept all, or still may.
+    /// Takes the counts of packets that the sink took since the last call and could not keep, by
+    /// the interfaces' numbers. Empty when it has kept all, or still may.
     fn take_unwritten(&mut self) -> Vec<Unwritten> {
         Vec::new()
     }
 
-    /// Something that its user should know. Each is given once.
+    /// Takes the remarks for the user; each remark comes once.
     fn take_remarks(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Packets that the sink handed on and the interface dropped on their way out.
+    /// Packets that the sink passed on and that the interface dropped on their way out.
     fn dropped_later(&mut self) -> u64 {
         0
     }
 }
 
-/// Opens a sink; `send` is for those that are interfaces.
+/// Opens a sink; `send` matters only for interfaces.
 ///
 /// # Errors
 /// When a file cannot be made.

@@ -1,4 +1,4 @@
-//! `null:`: packets are counted by the session and forgotten.
+//! `null:`: the session counts packets, and the sink forgets them.
 
 use super::Sink;
 use crate::{Account, CaptureError, Interface, Packet};

@@ -1,9 +1,9 @@
-//! The interface that packets leave by: what it takes, what it drops, and how long to wait for it
-//! when it takes nothing.
+//! The interface by which packets leave: what it takes, what it drops, and how long to wait when it
+//! takes nothing.
 //!
-//! A frame that the driver drops and reports as dropped (no carrier, a full queue) is kept and sent
-//! again; the interface counts each attempt as a drop. A cable that is pulled for a moment costs
-//! time and no packet; one that stays out ends the sending.
+//! When the driver drops a frame and reports this (no carrier, a full queue), the frame is kept and
+//! sent again; the interface counts each attempt as a drop. So a cable that is unplugged for a
+//! moment costs time and no packet; when it stays unplugged, sending ends.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use sys::{clock, packet::PacketSocket};
 use super::SendOptions;
 use crate::{CaptureError, link::LinkCounters};
 
-/// The interface that packets leave by, with its counters.
+/// The interface by which packets leave, with its counters.
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) index: u32,
@@ -30,27 +30,27 @@ pub(super) struct Outlet {
     counters: LinkCounters,
     patience: Duration,
     stop: Option<Arc<AtomicBool>>,
-    /// The interface's count of dropped packets, when it was last read.
+    /// The interface's count of dropped packets at the last reading.
     dropped_seen: u64,
-    /// Drops among these whose packets were sent again.
+    /// How many of these drops were of packets that were then sent again.
     tried_again: u64,
     is_too_long_told: bool,
     remarks: Vec<String>,
 }
 
-/// A time in which the interface took nothing.
+/// A time in which the interface takes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stall {
     since: Option<Instant>,
     nap: Duration,
-    /// Frames that waited when it was last looked at.
+    /// How many frames waited at the last look.
     waiting: usize,
 }
 
-/// What came of waiting.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// It may be tried again.
+    /// The sender may try again.
     ForRoom,
     /// The sender must stop.
     ForNothing,
@@ -73,7 +73,7 @@ impl Outlet {
         })
     }
 
-    /// True for a frame that is too long for the interface. The first one is reported.
+    /// True for a frame that is too long for the interface; the first such frame leaves a remark.
     pub(super) fn is_too_long(&mut self, frame: &[u8]) -> bool {
         let most = self.frame_bytes_max(frame);
         let is_too_long = frame.len() > most;
@@ -89,12 +89,12 @@ impl Outlet {
         is_too_long
     }
 
-    /// What its user should know, each once.
+    /// Takes the remarks for the user; each remark comes once.
     pub(super) fn take_remarks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.remarks)
     }
 
-    /// The longest frame with this header: one VLAN tag comes on top of the MTU.
+    /// The longest frame with this header: a VLAN tag may exceed the MTU.
     fn frame_bytes_max(&self, frame: &[u8]) -> usize {
         let tag = match frame.get(12..14) {
             Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
@@ -107,11 +107,11 @@ impl Outlet {
         CaptureError::os(format!("send on {}", self.name), cause)
     }
 
-    /// Waits a moment for an interface that has not taken all of the `waiting` frames, `stall` goes
-    /// on as long as these do not become fewer.
+    /// Waits a moment for an interface that has not taken all `waiting` frames. The `stall` lasts
+    /// until fewer of them wait.
     ///
     /// # Errors
-    /// When the interface has taken nothing for the whole patience.
+    /// When the interface has taken nothing for as long as the sender's patience.
     pub(super) fn wait(
         &mut self,
         socket: &PacketSocket,
@@ -134,8 +134,8 @@ impl Outlet {
         if waited >= self.patience {
             return Err(self.stalled(waited));
         }
-        // A queue that was full for a moment has room again at once, so only a longer stall lets
-        // the thread sleep.
+        // A queue that was full for a moment soon has room, so the thread sleeps only in longer
+        // stalls.
         if !stall.nap.is_zero() {
             thread::sleep(stall.nap);
         }
@@ -145,15 +145,15 @@ impl Outlet {
         Ok(Waited::ForRoom)
     }
 
-    /// Packets that the interface has dropped on their way out since the start, and that were not
-    /// sent again.
+    /// Packets that the interface has dropped on their way out since the start, without those that
+    /// were sent again.
     pub(super) fn dropped(&mut self) -> u64 {
         let statistics = self.counters.since_start();
         let dropped = statistics.map_or(0, |since| since.tx_dropped);
         dropped.saturating_sub(self.tried_again)
     }
 
-    /// Looks whether the frame that was not taken was counted as dropped.
+    /// Notes whether the interface counted the frame that it did not take as dropped.
     pub(super) fn note_retry(&mut self) {
         if let Ok(since) = self.counters.since_start() {
             self.tried_again += u64::from(since.tx_dropped > self.dropped_seen);
@@ -179,10 +179,10 @@ impl Outlet {
     }
 }
 
-/// An Ethernet header.
+/// Bytes of an Ethernet header.
 pub(super) const HEADER_BYTES: usize = 14;
 pub(super) const TAG_BYTES: usize = 4;
 const ROOM_WAIT: Duration = Duration::from_millis(10);
 const NAP_LEAST: Duration = Duration::from_micros(20);
-/// After a stop, an interface that is only busy still gets the packets that wait.
+/// After a stop, waiting packets still have this long to leave by a busy interface.
 const FAREWELL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! A file that is written in large pieces and ends, whatever happens, at the end of a record.
+//! A file that is written in large pieces, and that always ends at the end of a record.
 
 use std::{
     fs::File,
@@ -8,8 +8,8 @@ use std::{
 
 use crate::{CaptureError, Packet, Unwritten, account::UnwrittenList};
 
-/// A growing file. Records are appended to a buffer; after a failure, the file is cut behind the
-/// last whole record, and the packets that are not in it are counted.
+/// A growing file. Records are appended to a buffer. After a failure the file is cut behind its
+/// last complete record, and the packets that are missing in it are counted.
 pub struct Output {
     path: PathBuf,
     target: Target,
@@ -23,7 +23,7 @@ pub struct Output {
 /// A packet in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Gathered {
-    /// Where in the buffer it ends.
+    /// The place in the buffer where the packet ends.
     end: u32,
     interface: u32,
     bytes: u32,
@@ -39,7 +39,7 @@ impl Output {
     /// Makes a file, or empties it; `-` is standard output.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When the file cannot be made.
     pub fn create(path: &Path) -> Result<Self, CaptureError> {
         if path == Path::new("-") {
             return Ok(Self::new(path, Target::Other(Box::new(stdout()))));
@@ -52,7 +52,7 @@ impl Output {
         Ok(Self::new(path, Target::File(file)))
     }
 
-    /// Writes to anything; `path` is for messages.
+    /// Writes into any writer; `path` is for error messages.
     #[must_use]
     pub fn to_writer(path: &Path, writer: Box<dyn Write + Send>) -> Self {
         Self::new(path, Target::Other(writer))
@@ -70,7 +70,7 @@ impl Output {
         }
     }
 
-    /// Appends something that is no packet.
+    /// Appends bytes that are no packet.
     pub(super) fn append(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), CaptureError> {
         if !self.has_failed {
             fill(&mut self.buffer);
@@ -142,7 +142,7 @@ impl Output {
         outcome
     }
 
-    /// Cuts the file behind the last packet of which everything was written.
+    /// Cuts the file behind the last packet that was written completely.
     fn fail(&mut self, done: usize, cause: io::Error) -> CaptureError {
         self.has_failed = true;
         let whole = self
@@ -161,7 +161,7 @@ impl Output {
             .map_or(0, |last| self.packets[last].end);
         self.written += u64::from(end);
         if let Target::File(file) = &self.target {
-            // A device has no length to be cut to.
+            // A device has no length, so it cannot be cut.
             let _not_a_file = file.set_len(self.written);
         }
         CaptureError::File {
@@ -171,12 +171,13 @@ impl Output {
         }
     }
 
-    /// Bytes written, and those gathered to be.
+    /// Bytes written, and bytes in the buffer.
     pub(super) const fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Takes the counts of packets that were appended since the last call and are not in the file.
+    /// Takes the counts of packets that were appended since the last call and are missing in the
+    /// file.
     pub(super) fn take_unwritten(&mut self) -> Vec<Unwritten> {
         self.unwritten.take()
     }
@@ -191,7 +192,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// Bytes that are gathered before they are written.
+/// The buffer is written when it holds this many bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
     use crate::packet::tests::packet;
 
-    /// A disk with room for some bytes.
+    /// A disk with room for this many bytes.
     struct Disk(usize);
 
     impl Write for Disk {

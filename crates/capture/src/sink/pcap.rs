@@ -1,11 +1,11 @@
-//! `pcap:FILE`: a classic file with stamps in nanoseconds.
+//! `pcap:FILE`: a classic pcap file with time stamps in nanoseconds.
 
 use wire::pcap::{Header, emit_record};
 
 use super::{Output, Sink};
 use crate::{Account, CaptureError, Interface, Packet, Unwritten};
 
-/// Writes a classic file. It holds packets of one link type only, and no account.
+/// Writes a classic pcap file, which holds packets of one link type and no account.
 #[derive(Debug)]
 pub struct PcapSink {
     output: Output,

@@ -1,4 +1,4 @@
-//! `pcapng:FILE`: stamps in nanoseconds, directions, and the account as interface statistics.
+//! `pcapng:FILE`: time stamps in nanoseconds, directions, and the account as interface statistics.
 
 use sys::packet::{Checksum, Direction};
 use wire::pcapng::{Encoder, InterfaceText, PacketNotes, SectionText, StatisticsValues};
@@ -72,7 +72,7 @@ impl Sink for PcapngSink {
         })
     }
 
-    /// Each interface has its own figures; what is known of all together stands with the first.
+    /// Notes each interface's own figures; those of all interfaces together stand with the first.
     fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError> {
         for (number, interface) in (0..self.interfaces).zip(&account.interfaces) {
             let losses = &interface.losses;

@@ -1,4 +1,4 @@
-//! `ring:IF`: packets are sent through a transmit ring, a batch with each system call.
+//! `ring:IF`: packets are sent through a transmit ring, a batch in each system call.
 
 use std::{
     collections::VecDeque,
@@ -23,13 +23,15 @@ use crate::{Account, CaptureError, Interface, Packet, Unwritten, account::Unwrit
 pub struct SendOptions {
     /// Bytes of memory shared with the kernel.
     pub ring_bytes: usize,
-    /// Packets with each system call; 1 sends each at once.
+    /// Packets in each system call; 1 sends each at once.
     pub batch: usize,
-    /// Send around the queueing discipline: faster, without queue, unseen by other taps.
+    /// True to send past the queueing discipline: faster, without a queue, and unseen by other
+    /// captures.
     pub bypasses_queue: bool,
-    /// How long to wait for an interface that takes nothing: no carrier, a queue that stays full.
+    /// How long to wait for an interface that takes nothing, because it has no carrier or its queue
+    /// stays full.
     pub patience: Duration,
-    /// Ends that wait once it is set; packets that wait then count as unwritten.
+    /// Setting it ends that wait; packets that wait then count as unwritten.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -51,10 +53,10 @@ pub struct RingSink {
     outlet: Outlet,
     ring: TransmitRing,
     batch: usize,
-    /// The frames of the ring that the kernel may not have taken, in order.
+    /// Frames in the ring that the kernel may not have taken yet, in order.
     waiting: VecDeque<Waiting>,
     unwritten: UnwrittenList,
-    /// True when the sink sends nothing any more.
+    /// True when the sink has stopped sending.
     is_over: bool,
 }
 
@@ -70,7 +72,7 @@ impl RingSink {
     /// Opens the ring.
     ///
     /// # Errors
-    /// No such interface, no permission, or a refusal.
+    /// When there is no such interface or no permission, or when the kernel refuses.
     pub fn open(name: &str, options: &SendOptions) -> Result<Self, CaptureError> {
         let outlet = Outlet::find(name, options)?;
         let open = || -> io::Result<_> {
@@ -94,8 +96,8 @@ impl RingSink {
         })
     }
 
-    /// Makes the kernel take the frames that were written, and waits while it has no room. Frames
-    /// that it does not take in the end count as unwritten.
+    /// Makes the kernel take the frames in the ring, and waits while it has no room. Frames that it
+    /// never takes count as unwritten.
     fn push(&mut self) -> Result<(), CaptureError> {
         let pushed = self.try_push();
         if !matches!(pushed, Ok(Waited::ForRoom)) {
@@ -121,7 +123,7 @@ impl RingSink {
                     let is_frames = matches!(cause.raw_os_error(), Some(EMSGSIZE | EINVAL));
                     let refused = self.ring.take_refused().filter(|_| is_frames);
                     let refused = refused.and_then(|at| self.waiting.remove(at));
-                    // The frame was skipped; the next ones continue.
+                    // The kernel skipped the frame; sending goes on with the next one.
                     let refused = refused.ok_or_else(|| self.outlet.failure(cause))?;
                     self.note_unwritten(refused);
                 }
@@ -151,7 +153,7 @@ impl RingSink {
         self.unwritten.add(lost.interface, lost_one);
     }
 
-    /// Makes a slot free, or gives up.
+    /// Frees a slot of the ring, or gives up.
     fn make_room(&mut self) -> Result<(), CaptureError> {
         let mut stall = Stall::default();
         while self.ring.next_slot().is_none() && !self.is_over {
@@ -159,7 +161,7 @@ impl RingSink {
             if self.ring.next_slot().is_some() || self.is_over {
                 break;
             }
-            // The kernel has taken all frames, and none has left.
+            // The kernel has taken all frames, but no frame has left yet.
             let waited = self.outlet.wait(self.ring.socket(), 0, &mut stall);
             if !matches!(waited, Ok(Waited::ForRoom)) {
                 self.give_up();
@@ -223,5 +225,5 @@ impl Sink for RingSink {
     }
 }
 
-/// Longer than any adapter takes to find its speed again after its cable was pulled.
+/// Longer than any adapter needs to find its speed after its cable is plugged in again.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,11 +1,12 @@
-//! Files that follow each other: the next begins when one is large or old enough, and the oldest
-//! goes when there are as many as wanted.
+//! Files that follow each other: when one is large or old enough the next begins, and when there
+//! are too many the oldest is removed.
 //!
 //! ```text
 //! trace.pcapng  ->  trace.00001.pcapng  trace.00002.pcapng  trace.00003.pcapng  ...
 //! ```
-//! Every file is whole by itself: it begins with the descriptions of all interfaces. The packets'
-//! stamps decide a file's age, so that copying a file cuts it where a live capture would.
+//! Every file can be read by itself, as it begins with the descriptions of all interfaces. The
+//! packets' time stamps decide a file's age, so copying a capture rotates files at the same packets
+//! as the live capture.
 
 use std::{
     collections::VecDeque,
@@ -19,18 +20,18 @@ use crate::{
     Account, CaptureError, Interface, Packet, SinkAddress, Unwritten, account::UnwrittenList,
 };
 
-/// When a file is followed by the next.
+/// When the next file begins, and how many are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// When it has this many bytes.
+    /// The next file begins when one has this many bytes.
     pub bytes: Option<u64>,
-    /// When its packets span this much time.
+    /// The next file begins when one's packets span this much time.
     pub time: Option<Duration>,
-    /// Number of files that are kept; `None` for all.
+    /// How many files are kept; `None` for all.
     pub files: Option<usize>,
 }
 
-/// A sink of several files.
+/// A sink that writes several files.
 #[derive(Debug)]
 pub struct RotatingSink {
     address: SinkAddress,
@@ -41,19 +42,21 @@ pub struct RotatingSink {
     kept: VecDeque<PathBuf>,
     number: u64,
     first_ns: Option<u64>,
-    /// Not reported yet: packets of the file before, and packets for which no file could be made.
+    /// Packets not reported yet: those that the previous file could not keep, and those for which
+    /// no file could be made.
     unwritten: UnwrittenList,
     last_note: Option<(Account, u64)>,
-    /// The remark that an old file could not be removed, until it is taken; there is only one.
+    /// The remark that an old file could not be removed, until somebody takes it; there is only
+    /// one.
     remark: Option<String>,
     has_remarked: bool,
 }
 
 impl RotatingSink {
-    /// Makes the first file. `address` names them all, and must be a file's.
+    /// Makes the first file. `address` must be a file's; the names of all files are made from it.
     ///
     /// # Errors
-    /// When it is no file's, or the file cannot be made.
+    /// When it is no file's, or when the file cannot be made.
     pub fn open(address: &SinkAddress, rotation: Rotation) -> Result<Self, CaptureError> {
         let (sink, path) = make(address, 1)?;
         Ok(Self {
@@ -107,8 +110,8 @@ impl RotatingSink {
         Ok(())
     }
 
-    /// Removes the oldest file when there are too many. A file that cannot be removed does not stop
-    /// the capture; one that is gone already needs no remark.
+    /// Removes the oldest file when there are too many. A file that cannot be removed leaves a
+    /// remark, and one that is already gone leaves none; the capture goes on.
     fn remove_oldest(&mut self) {
         if let Some(files) = self.rotation.files
             && self.kept.len() > files.max(1)
@@ -150,7 +153,7 @@ impl Sink for RotatingSink {
     }
 
     fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError> {
-        // A long capture has many seconds, and its files do not show them.
+        // The list of seconds is left out: it is long, and files do not show it.
         let account = Account {
             seconds: Vec::new(),
             interfaces: account.interfaces.clone(),
@@ -180,7 +183,7 @@ impl Sink for RotatingSink {
     }
 }
 
-/// The file of that number.
+/// Makes the file with this number.
 fn make(address: &SinkAddress, number: u64) -> Result<(Box<dyn Sink>, PathBuf), CaptureError> {
     let (address, path) = match address {
         SinkAddress::Pcap(path) if path != Path::new("-") => {
@@ -202,7 +205,7 @@ fn make(address: &SinkAddress, number: u64) -> Result<(Box<dyn Sink>, PathBuf), 
     Ok((super::open(&address, &SendOptions::default())?, path))
 }
 
-/// The number goes in front of the name's end.
+/// The path with the number before the ending of its name.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let end = path
         .extension()
@@ -233,7 +236,7 @@ mod tests {
         };
         sink.interface(&interface).unwrap();
         let frame = [7; 60];
-        // Three to a file by size; the last one is alone by time.
+        // Three packets fill a file; the time puts the last packet into a file of its own.
         for second in [0, 1, 2, 3, 4, 5, 6, 7, 8, 20] {
             sink.write(&packet(&frame, second * 1_000_000_000)).unwrap();
         }
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!([len(1), len(2), len(3), len(4)], [None, full, full, single]);
         assert!(sink.take_unwritten().is_empty());
         assert!(sink.take_remarks().is_empty());
-        // Somebody was faster with the oldest; what cannot be removed stays, with a word about it.
+        // Somebody else removes the oldest file; one that cannot be removed stays, with a remark.
         let name = |number| numbered(&folder.join("x.pcap"), number);
         fs::remove_file(name(2)).unwrap();
         fs::remove_file(name(3)).unwrap();

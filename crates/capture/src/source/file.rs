@@ -1,5 +1,5 @@
-//! `pcap:FILE` and `pcapng:FILE`: packets of a file, as far as it can be read. The file may be
-//! packed by gzip or zstd, which its first bytes show.
+//! `pcap:FILE` and `pcapng:FILE`: the packets of a file, as far as it can be read. The first bytes
+//! show whether the file is packed by gzip or zstd.
 
 use std::{
     fs::File,
@@ -18,13 +18,14 @@ use wire::{
 use super::{Progress, Source, Visit, read_buffer::ReadBuffer};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Packets of one file, in either format.
+/// The packets of one file, in either format.
 pub struct FileSource {
     path: PathBuf,
     is_compressed: bool,
     decoder: TraceDecoder,
     buffer: ReadBuffer,
-    /// Bytes of the file, unpacked, that are decoded or left out: where `buffer` begins.
+    /// The place in the unpacked file where `buffer` begins: bytes before it are decoded or left
+    /// out.
     offset: u64,
     is_at_end: bool,
     interfaces: Vec<Interface>,
@@ -36,7 +37,7 @@ impl FileSource {
     /// Opens a file and reads its beginning; `-` is standard input.
     ///
     /// # Errors
-    /// When it cannot be opened or is no capture file.
+    /// When the file cannot be opened, or is no capture file.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         if path == Path::new("-") {
             return Self::new(path, Box::new(stdin()));
@@ -46,15 +47,15 @@ impl FileSource {
             path: path.to_owned(),
             cause,
         })?;
-        // Input that arrives slowly, as from a pipe, is decoded as it comes.
+        // Input that arrives slowly, as from a pipe, is decoded as it arrives.
         let is_at_hand = file.metadata().is_ok_and(|about| about.is_file());
         Self::begin(path, Box::new(file), is_at_hand)
     }
 
-    /// Reads a file from any input; `path` is for messages.
+    /// Reads a file from any input; `path` is for error messages.
     ///
     /// # Errors
-    /// When it is no capture file.
+    /// When the input is no capture file.
     pub fn new(path: &Path, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
         Self::begin(path, input, false)
     }
@@ -100,7 +101,7 @@ impl FileSource {
         }
     }
 
-    /// Reads on until `needed` bytes are in memory, or the file's end.
+    /// Reads until `needed` bytes are in memory, or until the file ends.
     fn fill(&mut self, needed: usize) -> Result<(), CaptureError> {
         if self.is_at_end {
             return Ok(());
@@ -108,7 +109,7 @@ impl FileSource {
         match self.buffer.fill(needed) {
             Ok(is_whole) => self.is_at_end = !is_whole,
             Err(cause) if self.is_compressed => {
-                // The part that came out is good; how much is missing is unknown.
+                // The packets before the damage are good; how many are missing is unknown.
                 self.is_at_end = true;
                 self.losses.damaged += 1;
                 let path = self.path.display();
@@ -126,13 +127,12 @@ impl FileSource {
         Ok(())
     }
 
-    /// Does what must happen before decoding continues; `None` when the caller need not see it.
+    /// Does what decoding needs to continue; `None` when the caller need not know about it.
     fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
         let (path, offset) = (self.path.display(), self.offset);
         match pause {
             Pause::Enough => {}
-            // A caller that keeps a list of the interfaces must read a new one before its first
-            // packet.
+            // A caller with a list of interfaces must learn of a new one before its first packet.
             Pause::Interface(interface) => self.interfaces.push(interface),
             Pause::Damaged(damage, len) => {
                 self.losses.damaged += 1;
@@ -149,8 +149,10 @@ impl FileSource {
                         self.losses.lost_bytes += had as u64;
                         self.buffer.clear();
                         let path = self.path.display();
-                        let text =
-                            format!("{path}: the last record, at byte {offset}, is cut short");
+                        let text = format!(
+                            "{path}: the last record, at byte {offset}, is cut short: {needed} \
+                             bytes needed but {had} left by the file's end"
+                        );
                         self.remarks.push(text);
                     }
                     return Ok(Some(Progress::End));
@@ -175,15 +177,15 @@ impl FileSource {
 
 /// Why decoding pauses.
 enum Pause {
-    /// The visitor has had enough.
+    /// The visitor wants no more packets.
     Enough,
-    /// An interface is described.
+    /// The file describes an interface.
     Interface(Interface),
-    /// Something was left out: so many bytes.
+    /// This many bytes were damaged and are left out.
     Damaged(Damage, usize),
-    /// The decoder needs this many bytes to go on.
+    /// The decoder needs this many bytes to continue.
     More(usize),
-    /// Nothing behind it can be read.
+    /// Behind this damage nothing can be read.
     Lost(Damage),
 }
 
@@ -197,7 +199,7 @@ impl Source for FileSource {
             let bytes = self.buffer.bytes();
             let mut at = 0;
             let pause = loop {
-                // First all packets in a row, then the one thing that ended the row.
+                // First come all packets in a row, then whatever ended the row.
                 let show = &mut |record: &Record<'_>| visit(&packet(record));
                 let (taken, end) = self.decoder.packets(&bytes[at..], show);
                 at += taken;
@@ -251,7 +253,7 @@ impl std::fmt::Debug for FileSource {
     }
 }
 
-/// Returns the input itself, or its decompressed form, and whether it was compressed.
+/// Returns the input, decompressed if it was compressed, and whether it was.
 fn decompressed(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
     let mut first = Vec::new();
     input.by_ref().take(MAGIC_LEN).read_to_end(&mut first)?;
@@ -293,7 +295,7 @@ fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
     }
 }
 
-/// From the flags word: bits 0-1 the direction, bits 2-4 how it was received.
+/// Reads the flags word: bits 0-1 are the direction, bits 2-4 the kind of reception.
 #[inline]
 fn direction(record: &Record<'_>) -> Option<Direction> {
     if record.options.has_no_bytes() {
@@ -331,7 +333,7 @@ fn described(block: &Block<'_>) -> Option<Interface> {
     }
 }
 
-/// Bytes read at once: they still lie in the second-level cache when they are decoded.
+/// Bytes read at once: so few that they are still in the second-level cache when they are decoded.
 const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
 const GZIP: [u8; 2] = [0x1f, 0x8b];

@@ -1,4 +1,4 @@
-//! `gen:`: frames made on the spot.
+//! `gen:`: generated frames.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     generated::{Generator, GeneratorSpec},
 };
 
-/// Generated frames, as fast as they are taken or at a rate of their own.
+/// Generated frames, as fast as they are taken or at a fixed rate.
 #[derive(Debug)]
 pub struct GeneratorSource {
     generator: Generator,
@@ -24,33 +24,33 @@ pub struct GeneratorSource {
     rate: Option<Rate>,
 }
 
-/// A rate that is kept from the first frame on, so that no error adds up.
+/// A rate, counted from the first frame on, so that no error adds up.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     frames_per_s: u64,
-    /// True when frames come when they are due; otherwise they come at once, stamped with the time
-    /// when they would be due.
+    /// True when each frame waits until it is due. Otherwise frames come at once, stamped with the
+    /// time when they would be due.
     waits: bool,
-    /// The first frame's time, and its stamp.
+    /// The time of the first frame, and its stamp.
     started: Option<(Instant, u64)>,
 }
 
 impl GeneratorSource {
-    /// At the first frame. With a rate, frames come when they are due.
+    /// A source at its first frame. With a rate, each frame comes when it is due.
     #[must_use]
     pub fn new(spec: GeneratorSpec) -> Self {
         Self::with(spec, true)
     }
 
-    /// Like [`GeneratorSource::new`], but a rate only sets the stamps, and frames come as fast as
-    /// they are taken: for a sender that paces by stamps.
+    /// Like [`GeneratorSource::new`], but frames come as fast as they are taken, and a rate only
+    /// sets their stamps. This is for a sender that paces by stamps.
     #[must_use]
     pub fn stamped(spec: GeneratorSpec) -> Self {
         Self::with(spec, false)
     }
 
     fn with(spec: GeneratorSpec, waits: bool) -> Self {
-        let rate = spec.rate.map(|frames_per_s| Rate {
+        let rate = spec.frames_per_s.map(|frames_per_s| Rate {
             frames_per_s,
             waits,
             started: None,
@@ -75,7 +75,7 @@ impl Rate {
         u64::try_from(offset_ns).unwrap_or(u64::MAX)
     }
 
-    /// Returns the stamp of the frame `number`, once it is due at `now`.
+    /// Returns the stamp of the frame `number`; `None` when the frame is not due at `now`.
     fn stamp_ns(&mut self, number: u64, now: Instant) -> Option<u64> {
         let start = || (now, clock::wall_nanos());
         let (started, stamp_ns) = *self.started.get_or_insert_with(start);

@@ -1,4 +1,4 @@
-//! `int:IF`: one system call and one copy a packet, for comparison with the rings.
+//! `int:IF`: one system call and one copy for each packet, for comparison with the rings.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Packets of one interface from a plain socket.
+/// The packets of one interface, read from a plain socket.
 #[derive(Debug)]
 pub struct SocketSource {
     tap: Tap,
@@ -26,7 +26,7 @@ impl SocketSource {
     /// Opens the socket and lets packets in.
     ///
     /// # Errors
-    /// No such interface, no permission, or a refusal.
+    /// When there is no such interface or no permission, or when the kernel refuses.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "packet socket", options.snap_len)?;
         let socket = tap.socket(options)?;

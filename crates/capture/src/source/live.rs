@@ -1,4 +1,4 @@
-//! What all live sources share: the interface, the socket's options, the counters.
+//! What all live sources share: the interface, the options of the socket, and the counters.
 
 use std::{io, time::Duration};
 
@@ -17,26 +17,27 @@ use crate::{
 /// How a live source is opened.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// Runs in the kernel too: a rejected packet takes a few bytes of the ring and is counted
-    /// there. The reader must still apply it to the packets that are given.
+    /// A filter that also runs in the kernel. A packet that it rejects takes only a few bytes of
+    /// the ring and is counted there. The reader must still apply the filter to the packets that
+    /// come.
     pub filter: Option<Filter>,
     /// Bytes of memory shared with the kernel, or of the socket's buffer.
     pub ring_bytes: usize,
-    /// How long a block may be filled before it is given out; the delay at low rates. At most
-    /// [`RETIRE_MAX`].
+    /// How long the kernel may fill a block before it gives the block out, which is the delay at
+    /// low rates. At most [`RETIRE_MAX`].
     pub retire: Duration,
     /// Bytes kept of each packet.
     pub snap_len: u32,
-    /// Receive what is addressed to others too.
+    /// Also receive frames that are addressed to others.
     pub is_promiscuous: bool,
-    /// Leave out what this machine sends.
+    /// Leave out packets that this machine sends.
     pub ignores_outgoing: bool,
-    /// Have super-packets and unfilled checksums described.
+    /// Ask the kernel to describe super-packets and unfilled checksums.
     pub has_offload: bool,
-    /// Super-packets will be cut up, so they must be captured whole: `ring2:` makes its slots large
-    /// enough for them.
+    /// Super-packets must be captured whole, because they will be cut up: `ring2:` makes its slots
+    /// large enough for them.
     pub has_room_for_super_packets: bool,
-    /// Take the adapter's stamps where there are some.
+    /// Take the adapter's time stamps, where it makes some.
     pub wants_hardware_stamps: bool,
 }
 
@@ -57,7 +58,8 @@ impl Default for LiveOptions {
 }
 
 impl LiveOptions {
-    /// What the kernel runs for each packet of `link_type`; none when it keeps everything.
+    /// The program that the kernel runs for each packet of `link_type`; `None` when it keeps
+    /// everything.
     fn program(&self, link_type: u16) -> Result<Option<Vec<FilterOp>>, CaptureError> {
         let mut filter = self.filter.clone();
         if let Some(filter) = &mut filter {
@@ -65,7 +67,7 @@ impl LiveOptions {
         }
         let program = filter.and_then(|filter| filter.for_kernel(link_type, self.snap_len));
         Ok(program.or_else(|| {
-            // One byte more than what tells a rejected packet.
+            // One byte more than a rejected packet keeps, so that the two can be told apart.
             let len = self.snap_len.max(STUB_LEN + 1);
             (self.snap_len < SNAP_LEN).then(|| keep_all(len).to_vec())
         }))
@@ -81,11 +83,11 @@ pub(super) struct Tap {
     totals: SocketTotals,
     counters: LinkCounters,
     interface_drops: u64,
-    /// Another tap of the same interface tells what the interface lost.
+    /// True when another tap of the same interface reports the interface's losses.
     is_second: bool,
-    /// How long packets may still come after the interface was found to be gone.
+    /// How long packets may still come after the interface has gone.
     pub(super) late_packets: Duration,
-    /// When the interface was found to be gone.
+    /// When this tap noticed that the interface has gone.
     gone_at: Option<Instant>,
 }
 
@@ -116,7 +118,7 @@ impl Tap {
         })
     }
 
-    /// A socket with the options set, for a ring to take over; not bound.
+    /// A socket with these options, for a ring to take over; it is not bound.
     pub(super) fn socket(&self, options: &LiveOptions) -> Result<PacketSocket, CaptureError> {
         let name = &self.interface[0].name;
         let program = options.program(self.interface[0].link_type)?;
@@ -141,7 +143,7 @@ impl Tap {
         open().map_err(|cause| CaptureError::os(format!("open a packet socket for {name}"), cause))
     }
 
-    /// Lets packets in.
+    /// Binds the socket, so that packets come.
     pub(super) fn start(
         &self,
         socket: &PacketSocket,
@@ -157,8 +159,8 @@ impl Tap {
         start().map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
     }
 
-    /// Binds to the interface, to share its packets with the sockets of `group`, or to begin one.
-    /// Nothing is let in before [`Tap::open_shared`].
+    /// Binds to the interface and shares its packets with the sockets of `group`, or begins a
+    /// group. No packet comes before [`Tap::open_shared`].
     pub(super) fn join(
         &mut self,
         socket: &PacketSocket,
@@ -181,7 +183,7 @@ impl Tap {
         })
     }
 
-    /// Lets packets in, once all sources that share them are open.
+    /// Lets packets come, when all sources that share them are open.
     pub(super) fn open_shared(
         &self,
         socket: &PacketSocket,
@@ -195,7 +197,7 @@ impl Tap {
         opened.map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
     }
 
-    /// What was lost so far.
+    /// The losses so far.
     pub(super) fn losses(
         &mut self,
         drops: io::Result<SocketDrops>,
@@ -211,9 +213,9 @@ impl Tap {
         })
     }
 
-    /// What the interface has lost so far, before any socket saw it.
+    /// Packets that the interface has lost so far, before any socket saw them.
     pub(super) fn lost_before(&mut self) -> u64 {
-        // The counters of a removed interface no longer change.
+        // When an interface is removed its counters no longer change.
         if !self.is_second
             && let Ok(since) = self.counters.since_start()
         {
@@ -222,7 +224,7 @@ impl Tap {
         self.interface_drops
     }
 
-    /// What the interface and its driver lost so far, by name.
+    /// The losses of the interface and its driver so far, by name.
     pub(super) fn named_losses(&mut self) -> Vec<(String, u64)> {
         if self.is_second {
             return Vec::new();
@@ -234,13 +236,14 @@ impl Tap {
             .collect()
     }
 
-    /// Finds out why there is no packet. When the socket is readable without one, its interface
-    /// went down, which is reported, or was removed: then only what is in the ring still comes.
+    /// Finds out why there is no packet. A socket that is readable without a packet tells that its
+    /// interface went down, which leaves a remark, or was removed. After a removal only the packets
+    /// in the ring still come.
     pub(super) fn idle(&mut self, socket: &PacketSocket) -> Progress {
         self.idle_sockets([socket.take_error()])
     }
 
-    /// As [`Tap::idle`], of several sockets.
+    /// Like [`Tap::idle`], for several sockets.
     pub(super) fn idle_sockets(
         &mut self,
         errors: impl IntoIterator<Item = io::Result<Option<io::Error>>>,
@@ -256,7 +259,7 @@ impl Tap {
         }
     }
 
-    /// Says what becomes of a capture whose socket gave `error`.
+    /// Decides what an error of the socket means for the capture.
     pub(super) fn note_error(&mut self, error: &io::Error) {
         let name = &self.interface[0].name;
         if self.gone_at.is_some() {
@@ -273,7 +276,7 @@ impl Tap {
     }
 }
 
-/// Keeps packets out of a socket from here on.
+/// Keeps all packets out of a socket from now on.
 pub(super) fn shut(socket: &PacketSocket) -> Result<(), CaptureError> {
     let shut = socket.attach_filter(&keep_all(0));
     shut.map_err(|cause| CaptureError::os("end the capture in the kernel", cause))
@@ -290,12 +293,12 @@ fn link_type(link: &Link) -> Result<u16, CaptureError> {
     }
 }
 
-/// Packets that were under way when the interface was removed.
+/// How long packets may still be under way when the interface is removed.
 const LATE_PACKETS: Duration = Duration::from_millis(200);
-/// The most that [`LiveOptions::retire`] may be. The kernel counts it in 16 bits of milliseconds,
-/// and at the end of a capture it is waited for.
+/// The longest [`LiveOptions::retire`]. The kernel has 16 bits for its milliseconds, and the end of
+/// a capture waits for it.
 pub const RETIRE_MAX: Duration = Duration::from_secs(2);
-/// More than any frame has, super-packets included.
+/// More bytes than any frame has, super-packets included.
 pub(crate) const SNAP_LEN: u32 = 262_144;
 const HARDWARE_ETHERNET: u16 = 1;
 const HARDWARE_LOOPBACK: u16 = 772;

@@ -1,10 +1,10 @@
-//! How much memory a source shares with the kernel: what was asked for, as far as the machine can
+//! How much memory a source shares with the kernel: as much as was asked for, if the machine can
 //! spare it.
 //!
-//! The kernel does not refuse a ring that is larger than the memory that is left: it takes what it
-//! finds and has other processes killed. So a ring never asks for more than a share of the
-//! available memory. When the kernel has no room for that in pieces of the size that a ring needs,
-//! half of it is tried, and so on. A remark says when the ring is smaller than asked.
+//! The kernel does not refuse a ring that is larger than the free memory: it kills other processes
+//! to get memory. So a ring never asks for more than a share of the available memory. When the
+//! kernel has no pieces of the size that a ring needs, half of the memory is tried, then a quarter,
+//! and so on. A remark says when the ring is smaller than asked.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use crate::CaptureError;
 /// Memory for one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory<'a> {
-    /// The interface, for messages.
+    /// The interface, for remarks.
     pub(super) name: &'a str,
     /// Bytes asked for, or [`RING_BYTES_MAX`].
     pub(super) asked: usize,
-    /// Bytes that less cannot work with.
+    /// The fewest bytes that the source can work with.
     pub(super) least: usize,
-    /// Bytes that the machine has to spare at all.
+    /// Bytes that the machine can spare.
     pub(super) available: usize,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Memory<'a> {
     /// Bytes to ask the kernel for.
     pub(super) fn wanted(&self) -> usize {
         let bytes = if self.asked == RING_BYTES_MAX {
-            // The rest is for the file that is written.
+            // Three quarters are left for the file that is written.
             (self.available / 4).clamp(DEFAULT_BYTES, LARGEST_BYTES)
         } else {
             self.asked.min(self.available / 2)
@@ -46,11 +46,8 @@ impl<'a> Memory<'a> {
         bytes.max(self.least)
     }
 
-    /// Calls `ask` with as many bytes as possible, and with fewer while the kernel has no room;
-    /// `bytes` is the result's size.
-    ///
-    /// # Errors
-    /// When the kernel refuses for another reason than missing memory.
+    /// Calls `ask` with the wanted number of bytes, and with fewer while the kernel has no room.
+    /// `bytes` gives the size of the result.
     pub(super) fn make<R>(
         &self,
         remarks: &mut Vec<String>,
@@ -103,7 +100,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Bytes that can be taken without another process having to give some up.
+/// Bytes that a process can take without another process having to give some up.
 fn available() -> usize {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     available_of(&info).unwrap_or(2 * LARGEST_BYTES)
@@ -116,10 +113,10 @@ fn available_of(info: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// For [`LiveOptions::ring_bytes`](super::LiveOptions): as much as there is.
+/// A value of [`LiveOptions::ring_bytes`](super::LiveOptions): as much memory as there is.
 pub const RING_BYTES_MAX: usize = usize::MAX;
 const DEFAULT_BYTES: usize = 32 << 20;
-/// Larger rings have not helped in any measurement; they are had by naming their size.
+/// Larger rings have not helped in any measurement; a user who wants one must give its size.
 const LARGEST_BYTES: usize = 2 << 30;
 
 #[cfg(test)]
@@ -128,7 +125,7 @@ mod tests {
 
     const GIB: usize = 1 << 30;
 
-    /// What is asked of a kernel with room for `room` bytes, and what is said.
+    /// Which sizes are tried with a kernel that has room for `room` bytes, and the remarks.
     fn asked(memory: &Memory<'_>, room: usize) -> (Vec<usize>, Vec<String>) {
         let (mut tries, mut remarks) = (Vec::new(), Vec::new());
         let made = memory.make(

@@ -1,4 +1,4 @@
-//! Several files as one, in the order of their stamps.
+//! Merges several files in the order of their time stamps.
 
 use std::ops::ControlFlow;
 
@@ -7,9 +7,8 @@ use wire::pcapng::Options;
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Gives the packets of several sources by time: always the earliest of those that wait. Each
-/// source must have a packet or be at its end for the next to be given, so live sources do not
-/// belong here.
+/// Gives the packets of several sources in the order of their stamps. It needs the next packet of
+/// each source, or its end, before it gives one. So live sources cannot be merged.
 #[derive(Debug)]
 pub struct MergedSource {
     inputs: Vec<Input>,
@@ -19,24 +18,24 @@ pub struct MergedSource {
 #[derive(Debug)]
 struct Input {
     source: Box<dyn Source>,
-    /// Numbers of its interfaces among ours.
+    /// The numbers of this input's interfaces in the merged list.
     interfaces: Vec<u32>,
     head: Option<Head>,
     is_over: bool,
     room: Vec<u8>,
-    /// What its file says of it: the bytes, and whether these are big-endian.
+    /// The options that the file has for the packet: their bytes, and whether they are big-endian.
     notes: (Vec<u8>, bool),
 }
 
-/// The next packet of an input, whose bytes are in its room.
+/// The next packet of an input; its bytes are in the input's `room`.
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    /// Without its bytes.
+    /// The packet without its bytes.
     packet: Packet<'static>,
 }
 
 impl MergedSource {
-    /// Over `sources`, of which those that come first win where stamps are equal.
+    /// Merges `sources`. When stamps are equal, the source that stands first comes first.
     #[must_use]
     pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
         let input = |source| Input {
@@ -66,8 +65,8 @@ impl Source for MergedSource {
                 input.advance(&mut self.interfaces)?;
             }
             if self.interfaces.len() > known {
-                // A caller that keeps a list of them must look before the first packet of a new
-                // one.
+                // A caller with a list of interfaces must learn of a new one before its first
+                // packet.
                 return Ok(Progress::Some);
             }
             let stamp = |input: &&mut Input| input.head.map(|head| head.packet.stamp_ns);
@@ -109,7 +108,8 @@ impl Source for MergedSource {
 }
 
 impl Input {
-    /// Reads the next packet ahead unless the source is over, and adds its interfaces to `all`.
+    /// Reads the next packet, unless the source is over or one is there already; adds new
+    /// interfaces to `all`.
     fn advance(&mut self, all: &mut Vec<Interface>) -> Result<(), CaptureError> {
         while self.head.is_none() && !self.is_over {
             let (room, notes, head) = (&mut self.room, &mut self.notes, &mut self.head);

@@ -1,4 +1,4 @@
-//! Where packets come from: one trait, one file a kind.
+//! Where packets come from: one trait, and a file for each kind of source.
 
 use std::{fmt, ops::ControlFlow, os::fd::BorrowedFd};
 
@@ -38,16 +38,18 @@ pub use ring2::SlotSource;
 mod xdp;
 pub use xdp::XdpSource;
 
-/// Gives packets, borrowed from its own memory, without waiting.
+/// Gives packets without waiting. They are borrowed from the source's own memory.
 pub trait Source: fmt::Debug + Send {
-    /// The interfaces that packets name by their position here. May grow as a file is read.
+    /// The source's interfaces; a packet names its interface by the position in this list. The list
+    /// may grow while a file is read.
     fn interfaces(&self) -> &[Interface];
 
-    /// Gives the waiting packets to `visit`, in order, until there are none or it has given a fair
-    /// share. When `visit` breaks off, it gives only those that it cannot keep for the next call.
+    /// Gives the waiting packets to `visit`, in order, until there are none or a fair share was
+    /// given. When `visit` breaks off, only packets that cannot wait for the next call are still
+    /// given.
     ///
     /// # Errors
-    /// When the source is beyond use.
+    /// When the source cannot be used any more.
     fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError>;
 
     /// The losses so far. Ask a live source at least once a second.
@@ -56,13 +58,14 @@ pub trait Source: fmt::Debug + Send {
     /// When the kernel does not answer.
     fn losses(&mut self) -> Result<Losses, CaptureError>;
 
-    /// The interfaces' and drivers' counters of lost packets, by name, without those that are zero.
+    /// The counters of lost packets of interfaces and drivers, by name, without those that are
+    /// zero.
     fn named_losses(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// Takes no new packet from here on; those taken already can still be read. True when there may
-    /// be such.
+    /// Takes no new packets from now on. Packets taken before can still be read; true when there
+    /// may be some.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -70,8 +73,8 @@ pub trait Source: fmt::Debug + Send {
         Ok(false)
     }
 
-    /// A descriptor that is readable when there may be packets; `None` for a source that has
-    /// packets at any time until it ends.
+    /// A descriptor that becomes readable when there may be packets; `None` for a source that
+    /// always has packets until it ends.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -81,31 +84,31 @@ pub trait Source: fmt::Debug + Send {
         None
     }
 
-    /// Something that its user should know: a smaller ring than asked for, an interface that went
-    /// down. Each is given once.
+    /// Takes the remarks for the user, such as a smaller ring than asked for, or an interface that
+    /// went down. Each remark comes once.
     fn take_remarks(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Takes one packet and says whether to go on.
+/// Takes one packet, and decides whether to go on.
 pub type Visit<'v> = dyn FnMut(&Packet<'_>) -> ControlFlow<()> + 'v;
 
-/// What a reading gave.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Packets; there may be more.
+    /// There were packets, and there may be more.
     Some,
-    /// Nothing at the moment.
+    /// There is no packet at the moment.
     Idle,
-    /// Nothing any more.
+    /// There will be no more packets.
     End,
 }
 
 /// Opens a source.
 ///
 /// # Errors
-/// What is wrong with the address or refused by the system.
+/// When the address is wrong, or when the system refuses.
 pub fn open(
     address: &SourceAddress,
     options: &LiveOptions,

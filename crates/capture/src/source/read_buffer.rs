@@ -4,12 +4,12 @@
 //! | room | what was left over | offset of the file, page for page | ... |
 //!                             ^ the next reading goes here
 //! ```
-//! The kernel copies page to page several times faster than across, so that bytes stand in their
-//! pages here as they do in the file; what was left over of one reading is moved in front of the
-//! next. The memory is used again and again, and small enough to stay in the processor's cache.
+//! The kernel copies several times faster when source and target lie alike in their pages. So bytes
+//! have the same place in their page here as in the file. What one reading leaves over is moved in
+//! front of the next. The memory is reused, and small enough to stay in the processor's cache.
 //!
-//! Of a long file a thread reads, or unpacks, the next pieces while one is decoded. Where it finds
-//! the end it gives the input back, so that the end is looked for once more when all is decoded:
+//! When a file is long, a thread reads or unpacks the next pieces while one is decoded. At the end
+//! of the file it gives the input back. When all is decoded, the input is read once more, because
 //! the file may have grown.
 
 use std::{
@@ -32,15 +32,15 @@ pub(super) struct ReadBuffer {
     may_read_ahead: bool,
 }
 
-/// Where bytes come from.
+/// Who reads the input: this thread or another one.
 enum Input {
     Here(Box<dyn Read + Send>),
     Ahead(ReadAhead),
 }
 
 impl ReadBuffer {
-    /// Empty, at the beginning of a file. One that `may_read_ahead` is given a thread when it turns
-    /// out to be long.
+    /// An empty buffer at the beginning of a file. With `may_read_ahead` a thread reads ahead when
+    /// the file turns out to be long.
     pub(super) fn new(input: Box<dyn Read + Send>, may_read_ahead: bool) -> Self {
         Self {
             piece: Piece::new(LEFT_OVER_BYTES, BUFFER_BYTES),
@@ -50,27 +50,27 @@ impl ReadBuffer {
         }
     }
 
-    /// What was read and not consumed.
+    /// The bytes that were read and not consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.piece.bytes()
     }
 
-    /// Leaves out the first `len` bytes.
+    /// Consumes the first `len` bytes.
     #[inline]
     pub(super) const fn consume(&mut self, len: usize) {
         self.piece.start += len;
     }
 
-    /// Leaves out all.
+    /// Consumes all bytes.
     pub(super) const fn clear(&mut self) {
         self.piece.start = self.piece.end;
     }
 
-    /// Reads on until `needed` bytes are in the buffer; false when the file ends before.
+    /// Reads until `needed` bytes are in the buffer; false when the file ends before that.
     ///
     /// # Errors
-    /// End of the input. What was read before is in the buffer.
+    /// When reading fails. What was read before is in the buffer.
     pub(super) fn fill(&mut self, needed: usize) -> io::Result<bool> {
         if self.bytes().len() < needed && self.may_read_ahead && self.offset >= AHEAD_AFTER_BYTES {
             self.read_ahead();
@@ -87,7 +87,7 @@ impl ReadBuffer {
         }
     }
 
-    /// Reads to the end, or as far as that goes, and tells how many bytes there were.
+    /// Reads to the end, or until reading fails; returns how many bytes there were.
     pub(super) fn skip_rest(&mut self) -> u64 {
         let mut skipped = 0;
         loop {
@@ -99,7 +99,8 @@ impl ReadBuffer {
         }
     }
 
-    /// Makes a thread read from here on. One at a time: more would wait for each other's processor.
+    /// Starts a thread that reads from here on. There is only one in the process, as several would
+    /// take each other's processor.
     fn read_ahead(&mut self) {
         self.may_read_ahead = false;
         let has_room = thread::available_parallelism().is_ok_and(|count| count.get() > 1);
@@ -111,7 +112,7 @@ impl ReadBuffer {
             return;
         };
         if let Input::Here(input) = mem::replace(&mut self.input, Input::Ahead(ahead)) {
-            // The thread is there, and waits for it.
+            // The thread waits for the input, so this cannot fail.
             let _taken = give.send(input);
         }
     }
@@ -130,15 +131,15 @@ impl std::fmt::Debug for Input {
 #[derive(Debug)]
 struct Piece {
     memory: Vec<u8>,
-    /// Where the first page that is read into begins; what is left over stands in front of it.
+    /// Where the first page begins that is read into; leftover bytes stand in front of it.
     page: usize,
     start: usize,
     end: usize,
 }
 
 impl Piece {
-    /// Memory with a page's beginning in it that has `before` bytes in front of it, and `behind`
-    /// from there on.
+    /// Memory with `before` bytes in front of the beginning of a page, and `behind` bytes from
+    /// there on.
     fn new(before: usize, behind: usize) -> Self {
         let memory = vec![0; before + PAGE + behind];
         let page = before + memory[before..].as_ptr().align_offset(PAGE).min(PAGE);
@@ -155,14 +156,14 @@ impl Piece {
         &self.memory[self.start..self.end]
     }
 
-    /// Holds nothing, and what is read next is at `offset` of the file.
+    /// Empties the piece; the next bytes read into it are those at `offset` of the file.
     const fn empty_at(&mut self, offset: u64) {
         self.start = self.page + (offset % PAGE as u64) as usize;
         self.end = self.start;
     }
 
-    /// Reads on until `needed` bytes are in the buffer, the next from `offset` on; false when the
-    /// file ends before.
+    /// Reads from `offset` on until `needed` bytes are in the piece; false when the file ends
+    /// before that.
     fn fill(&mut self, input: &mut dyn Read, needed: usize, offset: &mut u64) -> io::Result<bool> {
         if self.bytes().len() < needed {
             self.make_room(needed, *offset);
@@ -191,7 +192,7 @@ impl Piece {
         }
     }
 
-    /// Moves what is left over in front of where the bytes at `offset` go.
+    /// Moves the leftover bytes in front of the place of the bytes at `offset`.
     fn make_room(&mut self, needed: usize, offset: u64) {
         let left_over = self.start..self.end;
         let len = left_over.len();
@@ -211,7 +212,8 @@ impl Piece {
         }
     }
 
-    /// Becomes what is left over of it and, behind that, `next`, which becomes free.
+    /// Appends the bytes of `next` to the leftover bytes of this piece. `next` can be reused after
+    /// that.
     fn go_on(&mut self, next: &mut Self) {
         let len = self.bytes().len();
         if len <= next.start {
@@ -220,7 +222,7 @@ impl Piece {
             next.start = start;
             mem::swap(self, next);
         } else {
-            // A record longer than a piece: in memory that grows with it.
+            // A record is longer than a piece: the memory grows with it.
             self.memory.truncate(self.end);
             self.memory.drain(..self.start);
             self.memory.extend_from_slice(next.bytes());
@@ -229,7 +231,7 @@ impl Piece {
     }
 }
 
-/// A thread that reads the pieces of a file one after the other, a few before they are asked for.
+/// A thread that reads the pieces of a file one after the other, up to eight ahead of the decoder.
 struct ReadAhead {
     pieces: Receiver<io::Result<Piece>>,
     free: Sender<Piece>,
@@ -237,8 +239,9 @@ struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Reads what it will be given from `offset` on. The thread ends with the file, and when nobody
-    /// takes pieces any more; then it is not waited for, as what it reads may hang.
+    /// Starts a thread that waits for an input and reads it from `offset` on. The thread ends at
+    /// the end of the file, or when nobody takes its pieces any more. In the second case nobody
+    /// waits for it, because its read may hang.
     fn start(input: Receiver<Box<dyn Read + Send>>, offset: u64) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES_AHEAD);
         let (free, returned) = channel();
@@ -260,18 +263,18 @@ impl ReadAhead {
         self.pieces.recv().ok()
     }
 
-    /// Appends what was read, and tells how many bytes that were.
+    /// Appends a piece that was read, and returns how many bytes it has.
     fn append(&self, piece: &mut Piece, mut next: Piece) -> u64 {
         let len = next.bytes().len() as u64;
         piece.go_on(&mut next);
         if next.memory.len() == LEFT_OVER_BYTES + PAGE + BUFFER_BYTES {
-            // At the end nobody takes it.
+            // When the thread has ended, nobody takes the free piece.
             let _taken = self.free.send(next);
         }
         len
     }
 
-    /// The input, of a thread that has ended.
+    /// Returns the input of a thread that has ended.
     fn end(&mut self) -> io::Result<Box<dyn Read + Send>> {
         let input = self.thread.take().and_then(|thread| thread.join().ok()?);
         input.ok_or_else(|| io::Error::other("the thread that reads it has failed"))
@@ -284,7 +287,7 @@ impl Drop for ReadAhead {
     }
 }
 
-/// Hands over piece after piece, up to the end or an error, or until nobody takes them.
+/// Sends piece after piece, until the end, an error, or until nobody takes them.
 fn supply(
     input: &mut dyn Read,
     mut offset: u64,
@@ -310,15 +313,15 @@ fn supply(
     }
 }
 
-/// Bytes that fit the second-level cache are still there when they are decoded.
+/// So few bytes that they are still in the second-level cache when they are decoded.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Longer records, which are rare, cost a larger buffer.
+/// Room for leftover bytes. Longer records are rare, and the buffer grows for them.
 const LEFT_OVER_BYTES: usize = 64 << 10;
-/// The machine's page size or a part of it; either works.
+/// The machine's page size or a fraction of it; both work.
 const PAGE: usize = 4096;
-/// A shorter file is read before a thread is there.
+/// A shorter file would be read before a thread has started.
 const AHEAD_AFTER_BYTES: u64 = 4 << 20;
-/// Enough that neither side waits for the other at each piece; of 2, 4 and 8 the last is fastest.
+/// So many that neither side waits at each piece; of 2, 4 and 8 this was the fastest.
 const PIECES_AHEAD: usize = 8;
 static IS_READING_AHEAD: AtomicBool = AtomicBool::new(false);
 
@@ -326,7 +329,7 @@ static IS_READING_AHEAD: AtomicBool = AtomicBool::new(false);
 mod tests {
     use super::*;
 
-    /// Gives at most so many bytes at once.
+    /// Gives at most this many bytes in each read.
     struct Trickle<'a>(&'a [u8], usize);
 
     impl Read for Trickle<'_> {
@@ -336,7 +339,8 @@ mod tests {
         }
     }
 
-    /// A buffer of which a thread reads, or may read when it has turned out to be long.
+    /// Two buffers: a thread reads for the first from the start, and for the second when the file
+    /// is long.
     fn buffers(input: impl Fn() -> Box<dyn Read + Send>) -> [ReadBuffer; 2] {
         let (give, given) = channel();
         let ahead = ReadAhead::start(given, 0).unwrap();
@@ -381,7 +385,7 @@ mod tests {
     #[test]
     fn bytes_stand_in_their_pages_as_in_the_file() {
         let file: &'static [u8] = vec![7; 6 << 20].leak();
-        // The first bytes are often read by themselves.
+        // The first bytes of a file often come in a read of their own.
         let mut buffer = ReadBuffer::new(Box::new(file[..4].chain(&file[4..])), true);
         while buffer.fill(90).unwrap() {
             let last = buffer.piece.memory[buffer.piece.end..].as_ptr().addr();

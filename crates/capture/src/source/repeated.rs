@@ -1,4 +1,4 @@
-//! A source again and again.
+//! Repeats a source.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use base::Instant;
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Opens a source once more.
+/// Opens a source again.
 pub type Reopen = Box<dyn FnMut() -> Result<Box<dyn Source>, CaptureError> + Send>;
 
-/// Repeats the packets of a source that can be opened again. Stamps continue: each round begins one
-/// mean gap after the end of the round before.
+/// Repeats the packets of a source that can be opened again. Time stamps go on: each round begins
+/// one mean gap after the last packet of the round before.
 pub struct RepeatedSource {
     reopen: Reopen,
     source: Box<dyn Source>,
-    /// Rounds to come after this one; none for endless.
+    /// How many rounds follow this one; `None` for an endless repetition.
     left: Option<u64>,
     interfaces: Vec<Interface>,
     losses: Losses,
@@ -26,10 +26,10 @@ pub struct RepeatedSource {
 }
 
 impl RepeatedSource {
-    /// Over what `reopen` gives, `rounds` times; none for endless.
+    /// Repeats the source that `reopen` opens, `rounds` times; `None` repeats it for ever.
     ///
     /// # Errors
-    /// When it cannot be opened at all.
+    /// When the source cannot be opened at all.
     pub fn new(mut reopen: Reopen, rounds: Option<u64>) -> Result<Self, CaptureError> {
         Ok(Self {
             source: reopen()?,
@@ -44,7 +44,7 @@ impl RepeatedSource {
         })
     }
 
-    /// True when there was another round to begin.
+    /// Begins the next round; false when there is none.
     fn begin_round(&mut self) -> Result<bool, CaptureError> {
         // A round without packets would be repeated for ever.
         let is_over = self.left == Some(0) || self.packets == 0;

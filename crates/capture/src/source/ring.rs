@@ -1,4 +1,4 @@
-//! `ring:IF`: a ring of blocks (TPACKET_V3), the cheapest way per packet.
+//! `ring:IF`: a ring of blocks (TPACKET_V3), which costs the least for each packet.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Packets of one interface through a ring of blocks.
+/// The packets of one interface, through a ring of blocks.
 #[derive(Debug)]
 pub struct RingSource {
     tap: Tap,
@@ -19,12 +19,12 @@ pub struct RingSource {
 }
 
 impl RingSource {
-    /// Opens the ring and lets packets in. It is never larger than half of the memory that is
-    /// available; when the kernel has no room for it, half the size is tried, and so on. Either
-    /// leaves a remark.
+    /// Opens the ring, so that packets come. The ring takes at most half of the available memory.
+    /// When the kernel has no room for it, half the size is tried, then a quarter, and so on. A
+    /// ring that is smaller than asked leaves a remark.
     ///
     /// # Errors
-    /// No such interface, no permission, or a refusal.
+    /// When there is no such interface or no permission, or when the kernel refuses.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let source = Self::closed(name, options)?;
         source.tap.start(source.ring.socket(), options)?;
@@ -32,11 +32,11 @@ impl RingSource {
     }
 
     /// Like [`RingSource::open`], for `workers` rings that share the interface's packets (each flow
-    /// in one ring) and the memory of `options`. The first ring counts what the interface itself
-    /// loses.
+    /// in one ring) and the memory of `options`. The first ring reports the losses of the interface
+    /// itself.
     ///
     /// # Errors
-    /// As of [`RingSource::open`]; before Linux 4.12.
+    /// As for [`RingSource::open`], and before Linux 4.12.
     pub fn open_shared(
         name: &str,
         options: &LiveOptions,
@@ -60,11 +60,12 @@ impl RingSource {
         Ok(sources)
     }
 
-    /// A source with its ring; no packet is let in yet.
+    /// A source with its ring; no packet comes yet.
     fn closed(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
         let retire = options.retire.min(RETIRE_MAX);
-        // The kernel still gives out the block that it was filling.
+        // The kernel still gives out the block that it was filling, at the latest after the retire
+        // time.
         tap.late_packets += retire;
         let memory = Memory::new(name, options.ring_bytes, BYTES_LEAST);
         let mut remarks = Vec::new();
@@ -102,7 +103,7 @@ impl Source for RingSource {
             has_read = true;
             let mut is_enough = false;
             for raw in block.packets() {
-                // The block is given whole: a visitor that has had enough counts the rest as
+                // A block is given whole: after a visitor wants no more, the other packets count as
                 // unread.
                 is_enough |= visit(&Packet::of_ring(&raw, 0)).is_break();
             }
@@ -140,11 +141,11 @@ impl Source for RingSource {
     }
 }
 
-/// Bytes of a block and number of blocks for a ring of about `bytes`: blocks of 1 MiB where there
-/// are enough, otherwise as large as leaves 16 of them, or 4 of the least.
+/// Bytes of a block and number of blocks, for a ring of about `bytes`. A block is a sixteenth of
+/// the ring, rounded down to a power of two, with at least 4 KiB and at most 1 MiB.
 fn shape(bytes: usize) -> (usize, usize) {
     let block = (bytes / 16).clamp(BLOCK_BYTES_LEAST, BLOCK_BYTES);
-    // The largest power of two that is not above it: the kernel allocates in such.
+    // The kernel allocates powers of two: the largest one that is not above.
     let block = 1 << block.ilog2();
     (block, (bytes / block).max(2))
 }
@@ -152,7 +153,7 @@ fn shape(bytes: usize) -> (usize, usize) {
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_BYTES_LEAST: usize = 4096;
 const BYTES_LEAST: usize = BLOCK_BYTES_LEAST * 2;
-/// Blocks read before the session looks at its clock.
+/// How many blocks are read before the session looks at its clock.
 const BLOCKS_A_SHARE: usize = 8;
 
 #[cfg(test)]

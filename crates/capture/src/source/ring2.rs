@@ -1,4 +1,4 @@
-//! `ring2:IF`: a ring of slots (TPACKET_V2), the lowest delay.
+//! `ring2:IF`: a ring of slots (TPACKET_V2), which has the lowest delay.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Packets of one interface through a ring of slots.
+/// The packets of one interface, through a ring of slots.
 #[derive(Debug)]
 pub struct SlotSource {
     tap: Tap,
@@ -19,12 +19,12 @@ pub struct SlotSource {
 }
 
 impl SlotSource {
-    /// Opens the ring and lets packets in. A slot holds a frame of the interface's MTU, or with
-    /// [`LiveOptions::has_room_for_super_packets`] one of these; what is longer is cut, and counted
-    /// as cut. Its memory is limited as that of [`RingSource`](super::RingSource).
+    /// Opens the ring, so that packets come. A slot holds a frame of the interface's MTU; with
+    /// [`LiveOptions::has_room_for_super_packets`] it holds a super-packet. Longer frames are cut,
+    /// and counted as cut. The memory has the limits of [`RingSource`](super::RingSource).
     ///
     /// # Errors
-    /// No such interface, no permission, or a refusal.
+    /// When there is no such interface or no permission, or when the kernel refuses.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V2 ring", options.snap_len)?;
         let frame_bytes = frame_bytes(tap.link.mtu as usize, options);
@@ -98,7 +98,7 @@ impl Source for SlotSource {
     }
 }
 
-/// Bytes of the longest frame that is to be whole.
+/// Bytes of the longest frame that is captured whole.
 fn frame_bytes(mtu: usize, options: &LiveOptions) -> usize {
     let packet_bytes = if options.has_room_for_super_packets {
         mtu.max(SUPER_PACKET_BYTES)
@@ -109,11 +109,11 @@ fn frame_bytes(mtu: usize, options: &LiveOptions) -> usize {
 }
 
 const SLOTS_A_SHARE: usize = 4096;
-/// An Ethernet header and two tags.
+/// Bytes of an Ethernet header and two VLAN tags.
 const HEADER_BYTES: usize = 14 + 2 * 4;
-/// The largest that a kernel makes by default (`gso_max_size` raises it).
+/// The largest super-packet that a kernel makes by default (`gso_max_size` raises it).
 const SUPER_PACKET_BYTES: usize = 65_536;
-/// Longer frames leave fewer slots than a user may expect.
+/// Larger slots leave a remark, as the ring then has fewer of them than a user may expect.
 const SLOT_BYTES_REMARKABLE: usize = 32 << 10;
 
 #[cfg(test)]

@@ -2,23 +2,23 @@
 //! host**.
 //!
 //! A program on the interface hands each frame to a socket before the kernel makes a packet of it.
-//! There is no way to do that and let the host have the frame too: a redirected frame is spent. So
-//! while this source is open, nothing else on the machine receives what arrives at the interface,
-//! and it is never what `capture` chooses by itself. It is for machines that only listen, such as
-//! one at the monitor port of a switch.
+//! The host does not get such a frame, because a program cannot both redirect a frame and pass it
+//! on. So while this source is open, nothing else on the machine receives the frames of the
+//! interface. `capture` never chooses this source by itself. It is for machines that only listen,
+//! for example at the monitor port of a switch.
 //!
 //! ```text
 //! queue 0 -> socket 0 --\                     look, then sleep for as long as the rings hold out;
 //! queue 1 -> socket 1 ---> read -> visit      with few frames: wait for the first
 //! ```
-//! - Stamps are taken by the program, in software, as the driver hands the frame over; where the
-//!   driver leaves no room for one, as the frame is read.
-//! - What this machine sends is not seen: programs are for arrivals.
-//! - The program counts what it redirects, and the sockets count what they drop: the account
-//!   closes.
+//! - The program stamps each frame, in software, when the driver passes it on. Where the driver
+//!   leaves no room for a stamp, the frame is stamped when it is read.
+//! - Frames that this machine sends are not seen, because such programs see only arriving frames.
+//! - The program counts the frames that it redirects, and the sockets count those that they drop,
+//!   so the account adds up.
 //!
-//! Limits: checksums that a virtual cable leaves open are open, and not known to be; the adapter's
-//! stamps are not used.
+//! Limits: a virtual cable may leave checksums unfilled, and this source cannot know that. The
+//! adapter's time stamps are not used.
 
 use std::{
     io,
@@ -43,38 +43,39 @@ use wire::pcapng::Options;
 use super::{LiveOptions, Progress, RING_BYTES_MAX, Source, Visit, live::Tap, memory::Memory};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Frames taken off one interface.
+/// The frames taken off one interface.
 #[derive(Debug)]
 pub struct XdpSource {
-    // First, so that the program is gone before the sockets are.
+    // This field stands first, so that the program is removed before the sockets are.
     redirect: XdpRedirect,
     queues: Vec<XdpSocket>,
     tap: Tap,
-    /// Keeps the interface receiving what is addressed to others.
+    /// Makes the interface receive frames that are addressed to others.
     _promiscuous: Option<PacketSocket>,
     waiter: Waiter,
     snap_len: usize,
-    /// From the program's clock to the wall clock.
+    /// The difference between the program's clock and the wall clock.
     clock_offset_ns: u64,
     drops: XdpDrops,
-    /// The driver counts what our sockets drop among its own drops.
+    /// True when the driver's count of drops includes those of our sockets.
     is_counted_twice: bool,
-    /// Frames that went to the host before all sockets were there; none once more did.
+    /// Frames that passed to the host before all sockets were open; `None` once more have passed.
     passed_at_start: Option<u64>,
 }
 
 impl XdpSource {
-    /// Puts the program on the interface, in its driver where that can, and opens a socket for each
-    /// receive queue in use; the memory of `options` is shared out among them. When the kernel has
-    /// no memory for it, half the size is tried, and so on, with a remark.
+    /// Puts the program on the interface, in the driver where the driver supports it, and opens a
+    /// socket for each receive queue in use. The sockets share the memory of `options`. When the
+    /// kernel has no room for it, half the size is tried, then a quarter, and so on, with a remark.
     ///
-    /// From here on until the source is dropped, or its process ends in whatever way, **the host
-    /// receives nothing that arrives at the interface**.
+    /// Until the source is dropped or its process ends, **the host receives nothing that arrives at
+    /// the interface**.
     ///
     /// # Errors
-    /// No such interface; CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW missing; another program on the
-    /// interface; a kernel without XDP sockets or before 5.9; frames longer than the kernel puts
-    /// into one chunk, before 6.6; the limit of locked memory.
+    /// When there is no such interface; when CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing; when
+    /// the interface has another program; when the kernel has no XDP sockets or is older than 5.9;
+    /// when frames are longer than a chunk and the kernel is older than 6.6; when the limit of
+    /// locked memory is reached.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "", options.snap_len)?;
         if tap.interface[0].link_type != wire::trace_file::ETHERNET {
@@ -119,7 +120,7 @@ impl XdpSource {
         })
     }
 
-    /// What all sockets have dropped.
+    /// The sum of what all sockets have dropped.
     fn read_drops(&mut self) -> Result<XdpDrops, CaptureError> {
         let mut sum = XdpDrops::default();
         for socket in &self.queues {
@@ -134,7 +135,7 @@ impl XdpSource {
         Ok(sum)
     }
 
-    /// Notes, once, that frames come by a queue that has no socket.
+    /// Leaves a remark, once, when frames come by a queue that has no socket.
     fn note_passed(&mut self) {
         let passed = self.redirect.passed();
         if self.passed_at_start.is_some_and(|before| passed > before) {
@@ -192,7 +193,7 @@ impl Source for XdpSource {
             let errors = self.queues.iter().map(XdpSocket::take_error);
             return Ok(self.tap.idle_sockets(errors));
         }
-        // The rings are empty now: reading again at once would give only a frame or two each time.
+        // The rings are empty now: reading them again at once would give a frame or two each time.
         Ok(Progress::Idle)
     }
 
@@ -232,7 +233,8 @@ impl Source for XdpSource {
 
     fn stop(&mut self) -> Result<bool, CaptureError> {
         self.redirect.detach();
-        // Another processor may still run the program: its frame is on its way.
+        // Another processor may still run the program for a frame, which then arrives a moment
+        // later.
         thread::sleep(DETACH_PAUSE);
         Ok(true)
     }
@@ -250,13 +252,14 @@ impl Source for XdpSource {
     }
 }
 
-/// Whether to wait for frames or until a time.
+/// Decides whether to wait for the next frame or for a time.
 ///
-/// The kernel wakes a thread that waits for a socket with every batch, at some microseconds each.
-/// Packets cost less when no thread waits and the rings are read before they are full.
+/// When a thread waits for a socket, the kernel wakes it with every batch, which takes some
+/// microseconds. Packets cost less when no thread waits and the rings are read before they are
+/// full.
 #[derive(Debug)]
 struct Waiter {
-    /// All sockets, or none of them during a timed wait.
+    /// Has all sockets; during a timed wait it has none.
     epoll: Epoll,
     is_armed: bool,
     due: Option<Instant>,
@@ -273,7 +276,7 @@ impl Waiter {
         }
         let chunks = queues.iter().map(|socket| socket.spec().chunks).min();
         let chunks = chunks.unwrap_or(1);
-        // A load that starts suddenly fills half of the ring in this time.
+        // The longest pause: a load that starts suddenly fills half of the ring in this time.
         let of_half = Duration::from_secs(1) * (chunks / 2) / FRAMES_PER_S_MAX;
         Ok(Self {
             epoll,
@@ -285,7 +288,7 @@ impl Waiter {
         })
     }
 
-    /// The rings were looked at and are empty; the fullest had `frames`.
+    /// Notes a look at the rings after which they are empty; the fullest had `frames`.
     fn looked(&mut self, queues: &[XdpSocket], frames: u32) -> io::Result<()> {
         let now = clock::monotonic();
         if frames == 0 && self.due.is_some_and(|due| now < due) {
@@ -310,9 +313,9 @@ impl Waiter {
     }
 }
 
-/// How long to let frames gather when `frames` came within `elapsed`, for a ring of `chunks`: until
-/// an eighth of it is full. None when it is better to wait for the first frame: there are few, or
-/// the ring is too small for sleeps.
+/// How long to let frames gather in a ring of `chunks`, when `frames` came within `elapsed`: until
+/// an eighth of the ring is full. `None` when it is better to wait for the first frame, because
+/// frames are few or the ring is too small for a sleep.
 fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Option<Duration> {
     if frames == 0 || elapsed / frames > APART_MAX {
         return None;
@@ -321,14 +324,14 @@ fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Opti
     (pause >= PAUSE_LEAST).then_some(pause)
 }
 
-/// Receive queues in use.
+/// Number of receive queues in use.
 fn queue_count(tap: &Tap) -> u32 {
     let counted = Ethtool::open().and_then(|mut ethtool| ethtool.receive_queues(tap.link.index));
-    // A driver that does not say uses those that it was made with.
+    // When the driver does not tell, it uses all the queues that it was made with.
     counted.ok().flatten().unwrap_or(tap.link.receive_queues)
 }
 
-/// The program on the interface: in the driver, or else behind it.
+/// Puts the program on the interface: in the driver, or behind it when the driver cannot.
 fn attach(tap: &mut Tap, queues: u32) -> Result<(XdpRedirect, XdpMode), CaptureError> {
     let name = &tap.interface[0].name;
     let loaded = XdpRedirect::load(queues);
@@ -353,7 +356,7 @@ fn attach(tap: &mut Tap, queues: u32) -> Result<(XdpRedirect, XdpMode), CaptureE
     Ok((redirect, XdpMode::Generic))
 }
 
-/// A socket for each queue, all of one kind: the best that kernel and driver have.
+/// Opens a socket for each queue, all of the best kind that kernel and driver support.
 fn open_queues(
     tap: &mut Tap,
     options: &LiveOptions,
@@ -408,7 +411,7 @@ fn open_queues(
     Ok((queues, copy))
 }
 
-/// Sockets of one kind for all queues.
+/// Opens sockets of one kind for all queues.
 fn open_equal(
     interface: u32,
     spec: &XdpSpec,
@@ -433,7 +436,8 @@ fn open_equal(
     Err(refusal)
 }
 
-/// A socket that has just been closed keeps its queue for some milliseconds.
+/// Opens the socket of a queue. It tries again for a moment, because a socket that has just been
+/// closed keeps its queue for some milliseconds.
 fn open_queue(interface: u32, queue: u32, spec: &XdpSpec, copy: XdpCopy) -> io::Result<XdpSocket> {
     let mut tries = BUSY_TRIES;
     loop {
@@ -450,7 +454,8 @@ fn open_queue(interface: u32, queue: u32, spec: &XdpSpec, copy: XdpCopy) -> io::
     }
 }
 
-/// Chunks that hold a frame each where the longest fits into a page, and how many for each queue.
+/// The size of chunks, and how many each queue has. Each chunk holds one frame, when the longest
+/// frame fits into a page.
 fn shape(bytes: usize, queues: u32, frame_bytes: u32) -> XdpSpec {
     let mut spec = XdpSpec {
         chunk_bytes: CHUNK_BYTES,
@@ -465,8 +470,8 @@ fn shape(bytes: usize, queues: u32, frame_bytes: u32) -> XdpSpec {
     spec
 }
 
-/// Notes that an adapter removes VLAN tags from frames: it reports them outside the frame, which
-/// reaches the kernel's own packets only.
+/// Leaves a remark when an adapter removes VLAN tags from frames: it reports them outside the
+/// frame, and only the kernel's own packets get such reports.
 fn note_tags(tap: &mut Tap) {
     let is_active = |mut ethtool: Ethtool| ethtool.is_active(tap.link.index, "rx-vlan-hw-parse");
     let is_adapter = tap.link.kind.is_none() && !tap.link.flags.is_loopback();
@@ -479,7 +484,7 @@ fn note_tags(tap: &mut Tap) {
     }
 }
 
-/// What is said of the interface in a file.
+/// The description of the interface in a file.
 fn description(mode: XdpMode, copy: XdpCopy, queues: usize) -> String {
     let mode = match mode {
         XdpMode::Native => "in the driver",
@@ -505,12 +510,12 @@ fn direction(frame: &[u8], own: Option<[u8; 6]>) -> Direction {
     }
 }
 
-/// What to add to CLOCK_MONOTONIC for the wall clock.
+/// The wall clock minus CLOCK_MONOTONIC.
 fn clock_offset_ns() -> u64 {
     clock::wall_nanos().wrapping_sub(clock::monotonic().as_nanos())
 }
 
-/// What a refusal means.
+/// Says what a refusal of the system means.
 fn refused(operation: String, cause: io::Error) -> CaptureError {
     let remedy = match cause.raw_os_error() {
         Some(EPERM | EACCES) => return CaptureError::NotPermittedXdp { operation },
@@ -539,21 +544,21 @@ fn refused(operation: String, cause: io::Error) -> CaptureError {
     }
 }
 
-/// Frames read from a queue before the session looks at its clock.
+/// How many frames are read from a queue before the session looks at its clock.
 const FRAMES_A_SHARE: u32 = 2048;
-/// Link-layer header and two tags.
+/// Bytes of the link-layer header and two VLAN tags.
 const HEADER_BYTES: u32 = 14 + 8;
 const CHUNK_BYTES: u32 = 2048;
-/// A page: the kernel takes no larger ones.
+/// A page: the kernel takes no larger chunks.
 const CHUNK_BYTES_MAX: u32 = 4096;
 const CHUNKS_LEAST: u32 = 8;
-/// Its rings have 16 bytes for each.
+/// The rings of a socket take 16 bytes for each chunk.
 const CHUNKS_MAX: u32 = 1 << 20;
-/// About as much as one processor copies.
+/// About as many frames as one processor can copy.
 const FRAMES_PER_S_MAX: u32 = 2_000_000;
-/// Frames that are further apart are waited for one by one.
+/// Frames that are further apart are awaited one by one.
 const APART_MAX: Duration = Duration::from_millis(1);
-/// A shorter sleep would end too late anyway.
+/// A shorter sleep would end too late.
 const PAUSE_LEAST: Duration = Duration::from_micros(100);
 const DETACH_PAUSE: Duration = Duration::from_millis(1);
 const BUSY_TRIES: u32 = 25;
@@ -567,7 +572,7 @@ mod tests {
     fn frames_gather_while_there_is_room_and_a_few_are_waited_for() {
         let millis = Duration::from_millis;
         let longest = millis(4);
-        // 300,000 a second, 4096 chunks: an eighth of them lasts 1.7 ms.
+        // 300,000 frames a second fill an eighth of 4096 chunks in 1.7 ms.
         let gathered = pause(millis(1), 300, 4096, longest).unwrap();
         assert!((gathered.as_secs_f64() - 0.0017).abs() < 0.0001);
         assert_eq!(pause(millis(1), 10, 4096, longest), Some(longest));

@@ -263,7 +263,7 @@ fn a_cut_file_is_read_as_far_as_it_goes() {
     assert_eq!(session.account().delivered, 30);
     assert_eq!(session.account().losses.lost_bytes, 50);
     let remark = &session.take_remarks()[0];
-    let wanted = "the last record, at byte 3504, is cut short";
+    let wanted = "at byte 3504, is cut short: 116 bytes needed but 50 left by the file's end";
     assert!(remark.ends_with(wanted), "{remark}");
 }
 
@@ -290,9 +290,13 @@ fn damage_is_named_with_its_place_in_the_file() {
     session.run(&|| false, &mut |_| {}).unwrap();
     assert_eq!(session.account().delivered, 19);
     let remarks = session.take_remarks();
-    let left_out = format!(": at byte {one}: a block's two lengths differ; its {len} bytes");
+    let left_out = format!(
+        ": at byte {one}: a block's length is {len} at its beginning and {} at its end; its {len} \
+         bytes",
+        len ^ 4
+    );
     assert!(remarks[0].contains(&left_out), "{remarks:?}");
-    let lost = format!(": at byte {other}: a block claims");
+    let lost = format!(": at byte {other}: a block claims 3 bytes; a length is a multiple of 4");
     assert!(remarks[1].contains(&lost), "{remarks:?}");
 }
 

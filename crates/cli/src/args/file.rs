@@ -126,7 +126,8 @@ fn added(
     Ok(words)
 }
 
-/// What stands for one key on the command line; none for a value of another kind.
+/// The words of the command line that one key of the file stands for; `None` for a value of the
+/// wrong kind.
 fn words_of(arg: &Arg, value: &Value) -> Option<Vec<String>> {
     let Some(long) = arg.get_long() else {
         return Some(vec![text_of(value)?]);
@@ -247,8 +248,8 @@ mod tests {
         };
         let plan = SessionPlan::new(args.session.given()).unwrap();
         assert_eq!((plan.hops, plan.group.port(), plan.dscp), (7, 80, 0));
-        let (mtu, rate) = (plan.config.mtu(), plan.config.rate().limit());
-        assert_eq!((mtu, rate), (1400, 1_000_000));
+        let (mtu, rate) = (plan.config.mtu(), plan.config.rate().pace());
+        assert_eq!((mtu, rate.bytes_per_s()), (1400, Some(1_000_000)));
         let text = parsed("towline sub", "group = '239.1.1.1'\nhops = 'many'").unwrap_err();
         assert!(
             text.contains(".toml: invalid value 'many' for '--hops"),

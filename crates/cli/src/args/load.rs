@@ -44,7 +44,7 @@ pub(crate) struct LoadSendArgs {
     /// Seed of the generated content; the receiver needs the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// What a receiver that cannot keep up does to the others
+    /// What to do when a receiver cannot keep up
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) policy: PolicyArg,
     /// Begin when this many receivers have reported; 0 begins at once

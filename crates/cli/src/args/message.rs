@@ -3,6 +3,7 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Receiving, Sending, SessionArgs, duration, long, mirror};
@@ -25,7 +26,7 @@ pub(crate) struct PublishArgs {
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
     pub(crate) block: YesNo,
-    /// What a receiver that cannot keep up does to the others
+    /// What to do when a receiver cannot keep up
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) policy: PolicyArg,
     /// Begin when this many receivers have reported; 0 begins at once
@@ -79,17 +80,17 @@ pub(crate) struct SubscribeArgs {
 mirror! {
     /// What becomes of a receiver that cannot keep up.
     PolicyArg of towline::Policy {
-        /// It holds back the sender, and so all other receivers.
+        /// Hold back the sender, and so all other receivers.
         Wait,
-        /// It loses messages; the report says how many.
+        /// Let the receiver lose messages; the report says how many.
         Lose,
-        /// The sender drops it from the session, and tells it so.
+        /// Drop the receiver from the session, and tell it so.
         Drop,
     }
 }
 
 /// What counts as failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FailOn {
     /// Nothing: report it only.

@@ -8,7 +8,10 @@ macro_rules! mirror {
         $name:ident of $library:ty { $($(#[$help:meta])* $value:ident,)+ }
     ) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize,
+            schemars::JsonSchema,
+        )]
         #[serde(rename_all = "kebab-case")]
         pub(crate) enum $name { $($(#[$help])* $value,)+ }
 

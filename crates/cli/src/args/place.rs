@@ -1,8 +1,9 @@
 //! Where a measurement goes, in the words of `--group`: a host, or a group and its interface.
 
-use std::{fmt, net::IpAddr, str::FromStr as _};
+use std::{borrow::Cow, fmt, str::FromStr as _};
 
 use clap::Args;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 use towline::{Group, Selector};
 
@@ -11,8 +12,7 @@ use towline::{Group, Selector};
 pub(crate) struct Place {
     /// As it was written.
     text: String,
-    group: Group,
-    has_port: bool,
+    is_group: bool,
 }
 
 /// The interface of a group, where it is not written behind the group.
@@ -27,15 +27,12 @@ pub(crate) struct IfaceArgs {
 impl Place {
     /// The group or host, with `port` where none was written.
     pub(crate) fn at_port(&self, port: u16) -> Group {
-        match self.has_port {
-            true => self.group.clone(),
-            false => self.group.clone().with_port(port),
-        }
+        Group::parse(&self.text, port).expect("it was read when it was given")
     }
 
     /// True for a multicast group.
     pub(crate) const fn is_group(&self) -> bool {
-        self.group.is_multicast()
+        self.is_group
     }
 }
 
@@ -43,17 +40,11 @@ impl Place {
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     let group = Group::from_str(text).map_err(|error| error.to_string())?;
     if group.source().is_some() {
-        return Err("a measurement has no single source: write the group alone".to_owned());
+        return Err("a measurement takes no SOURCE@: write the group alone".to_owned());
     }
-    // A port that is not the default was written. The default itself was, when it stands at the
-    // end and is no part of an IPv6 address.
-    let ends_with_default = text.ends_with(&format!(":{}", Group::PORT));
-    let is_address = text.parse::<IpAddr>().is_ok();
-    let has_port = group.port() != Group::PORT || (ends_with_default && !is_address);
     Ok(Place {
         text: text.to_owned(),
-        group,
-        has_port,
+        is_group: group.is_multicast(),
     })
 }
 
@@ -66,6 +57,20 @@ impl fmt::Display for Place {
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
+    }
+}
+
+impl JsonSchema for Place {
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
+
+    fn inline_schema() -> bool {
+        true
     }
 }
 
@@ -99,7 +104,7 @@ mod tests {
                 "neither side of the @ is a multicast group",
             ),
             ("239.192.0.1@", "the interface is empty"),
-            ("10.0.0.9@239.192.0.1", "a measurement has no single source"),
+            ("10.0.0.9@239.192.0.1", "a measurement takes no SOURCE@"),
         ] {
             let error = place(text).unwrap_err();
             assert!(error.contains(cause), "{text}: {error}");

@@ -115,7 +115,7 @@ impl ReplayArgs {
 
 /// Frames without a rate of their own.
 const fn is_unpaced(source: &SourceAddress) -> bool {
-    matches!(source, SourceAddress::Generated(spec) if spec.rate.is_none())
+    matches!(source, SourceAddress::Generated(spec) if spec.frames_per_s.is_none())
 }
 
 fn hardware(text: &str) -> Result<[u8; 6], String> {

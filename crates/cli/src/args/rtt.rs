@@ -9,6 +9,7 @@ use std::{
 
 use clap::{Args, Subcommand, ValueEnum};
 use gauge::rtt::{self, Engine, Scheduling, Wait};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{EveryArgs, IfaceArgs, Place, bit_rate, bytes, count, duration, mirror, place};
@@ -27,7 +28,8 @@ pub(crate) enum RttCommand {
 /// Settings of the thread that moves packets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ThreadArgs {
-    /// How the thread waits: block, block then spin (busy), or spin
+    /// How the thread waits: block, block then spin (busy), or spin, which uses a whole processor
+    /// [default: spin for run, block for reflect]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) wait: Option<WaitArg>,
     /// Which system calls move the packets
@@ -219,7 +221,7 @@ mirror! {
 }
 
 /// From when a round trip is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ViewArg {
     /// When the message should have left, so that no stall is hidden

@@ -368,8 +368,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("FILE"),
         default: None,
         role: Role::Both,
-        help: "Accept only peers that hold the key in this file (16 bytes or more, mode 0600); a \
-               key authenticates and does not encrypt",
+        help: "Encrypt everything with the key in this file (32 bytes or more, mode 0600), and \
+               take nothing but what holders of the key send; all ends need the same file",
         check: |_| Ok(()),
     },
     SessionOption {

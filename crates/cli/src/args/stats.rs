@@ -11,8 +11,8 @@ use super::{LiveArgs, duration, positive_count};
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
-    /// Interface or file: ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; several are
-    /// counted together
+    /// Interface or file: ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; - for
+    /// standard input; several are counted together
     #[arg(value_name = "SOURCE", required_unless_present = "sweep")]
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
@@ -39,8 +39,8 @@ pub(crate) struct StatsArgs {
     /// Draw the rate over time, or the sweep, into this .png, .svg or .html
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Measure on a virtual cable what share of packets int:, ring: and ring2: lose, and what they
-    /// cost
+    /// Compare int:, ring: and ring2: on a virtual cable: the share of packets that each loses, and
+    /// its processor time
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sources", "filter", "count"])]
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,
@@ -71,6 +71,7 @@ that were lost, and the machine's processor time for each packet, less the cost 
 Examples:
   towline stats pcap:trace.pcap
   towline stats pcap:trace.pcap --summary
+  tcpdump -w - | towline stats -
   towline stats ring:eth0 --for 10s --filter 'udp port 7500' --filter tcp
   towline stats pcapng:trace.pcapng.zst --plot rate.svg --json
   towline stats --sweep ring-size --plot rings.png";

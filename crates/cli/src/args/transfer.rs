@@ -88,7 +88,8 @@ impl Args for RuleArgs {
         command
             .arg(rule(
                 INCLUDE,
-                "Send what matches; the first --include or --exclude that matches decides",
+                "Send what matches, though a later --exclude matches it too: --include '*.mxf' \
+                 --exclude '*' sends only *.mxf; the first that matches decides",
             ))
             .arg(rule(
                 EXCLUDE,
@@ -154,8 +155,8 @@ pub(crate) struct RecvArgs {
     /// Replace files that exist already; the same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// When a transfer is complete, delete what is in its directories and not in it; needs
-    /// --overwrite or --existing. --delete=list only names it
+    /// When a transfer is complete, delete from its directories what the sender does not have;
+    /// needs --overwrite or --existing. --delete=list only names what would be deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "surplus", conflicts_with = "to_stdout")]
     pub(crate) delete: Option<DeleteArg>,
@@ -269,8 +270,8 @@ Exit code 0 means that every expected receiver has all bytes, that the hashes ar
 the files are synced and under their final names. Otherwise (1) the report names the receivers
 that lack something. Files that cannot be read are found before the wait for receivers (2), and
 a file that changes while it is sent ends the transfer (1). With --skip-changed both are left out
-and named, the receivers prove the rest, and the exit code is 1. Receivers name only what changed
-while it was sent.
+and named, the receivers prove the rest, and the exit code is 1 at both ends. Receivers name the
+files too; of a directory that cannot be listed they say only that there was something.
 
 Expected are all receivers that join before the end, the first --receivers N, those named by
 --expect, or all that join within --join-for. Others are guests: they get data, and when all that
@@ -292,7 +293,9 @@ under its own name. What the command line names is sent, whatever the patterns s
 
 A pattern without / matches a file name anywhere. A pattern with a leading / matches a whole path as
 it is delivered; any other pattern with / matches the end of a path. A trailing / matches
-directories only. * and ? do not match /, ** does. All below an excluded directory is left out.";
+directories only. * and ? do not match /, ** does. All below an excluded directory is left out:
+to send only *.mxf from all directories, write --include '*/' --include '*.mxf' --exclude '*'.
+What no pattern matches is sent, so --include without --exclude changes nothing, as in rsync.";
 
 const SEND_HELP: &str = "\
 Examples:

@@ -104,9 +104,10 @@ pub(crate) struct UdpRunArgs {
 Examples:
   towline udp run 10.0.0.1 --json > sizes.json
   towline udp plot sizes.json
+  towline udp run 10.0.0.1 --json | towline udp plot - --to sizes.png
   towline udp plot sizes.json --to sizes.png")]
 pub(crate) struct UdpPlotArgs {
-    /// Result that `towline udp run --json` printed
+    /// Result that `towline udp run --json` printed; - for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Draw rates, losses and processor time by size into this .png, .svg or .html

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("capture", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     refuse_to_overwrite_a_source(plan)?;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &ClockPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("clock", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;

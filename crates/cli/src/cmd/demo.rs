@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("demo", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     check_rate(plan.rate.as_deref())?;

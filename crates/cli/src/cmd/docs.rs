@@ -49,10 +49,16 @@ fn json() -> String {
         "# JSON output\n\n\
          Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\n\
          `--json` on any command prints one JSON document on standard output instead of text.\n\
-         Two commands print JSON Lines, one document a line. `sub` prints a `towline.message`\n\
-         for each message and a `towline.sub` at the end, `recv --serve` a `towline.recv` for\n\
-         each transfer and a `towline.recv-serve` at the end. With exit code 2 there is no\n\
-         closing document, and the reason is on standard error.\n\n\
+         Commands that have several documents print JSON Lines, one document a line:\n\n\
+         - `sub`: a `towline.message` for each message and a `towline.sub` at the end;\n\
+         - `recv --serve`: a `towline.recv` for each transfer and a `towline.recv-serve` at the\n  \
+         end;\n\
+         - `load send`, `load recv`, `udp run`, `rtt run` and `capture` with `--every`: a\n  \
+         `towline.interval` for each stretch of time, then the report.\n\n\
+         With exit code 2 there is no closing document, and the reason is on standard error.\n\n\
+         With `--dry-run`, a command does nothing and prints its plan, with the defaults filled\n\
+         in. Only `send --dry-run` looks at its files and lists them; for JSON it needs\n\
+         `--json`.\n\n\
          Every document says in `schema` what it is and in `version` which; the version changes\n\
          when a key is removed or changes its meaning, and new keys may come at any time. Units\n\
          are in the keys (`_bytes`, `_ns`, `_us`, `_per_s`); `_s` and `seconds` are seconds as a\n\

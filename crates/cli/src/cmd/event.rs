@@ -79,7 +79,7 @@ impl Refusals {
         Some(refusal(host, reason))
     }
 
-    /// What was said of the last host and reason that were new.
+    /// The newest refusal that was told.
     pub(super) fn last(&self) -> Option<String> {
         let last = self.known.last();
         last.map(|(host, reason, _)| refusal(*host, *reason))

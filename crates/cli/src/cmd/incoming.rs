@@ -9,8 +9,8 @@ use std::{
 
 use indicatif::ProgressBar;
 use towline::{
-    Completed, FileReceiver, Hook, ObjectReceiverEvent, Offer, ReceiverProgress, StallWatch,
-    Surplus, TransferReceiverEvent,
+    Completed, ErrorCode, FileReceiver, Hook, ObjectReceiverEvent, Offer, ReceiverProgress,
+    StallWatch, Surplus, TransferReceiverEvent,
 };
 
 use super::hook;
@@ -50,8 +50,10 @@ struct Transfer {
     stall: StallWatch,
     root: Option<String>,
     error: Option<String>,
-    /// What its sender could not read.
+    /// What its sender has left out.
     absent: Vec<String>,
+    /// It has left out more, which has no name in the manifest.
+    is_incomplete: bool,
     /// What it has not, here.
     surplus: Vec<Surplus>,
     /// Why its sender has given this receiver up, while it has not come back.
@@ -212,7 +214,12 @@ impl<'a> Incoming<'a> {
         let new = || Transfer::new(None);
         let transfer = self.transfers.entry(number).or_insert_with(new);
         match event {
-            TransferReceiverEvent::ManifestKnown { entries, bytes } => {
+            TransferReceiverEvent::ManifestKnown {
+                entries,
+                bytes,
+                is_incomplete,
+            } => {
+                transfer.is_incomplete = is_incomplete;
                 transfer.path = path_of(self.plan, number, receiver);
                 let path = report::shown(&transfer.path);
                 let size = report::bytes(bytes);
@@ -264,16 +271,10 @@ impl<'a> Incoming<'a> {
                     root: hex(&root),
                 });
             }
-            TransferReceiverEvent::Failed { text, .. } => {
-                transfer.error = Some(match transfer.given_up.take() {
-                    Some(why) if !text.contains(&why) => {
-                        format!("{text}; the sender had given this receiver up: {why}")
-                    }
-                    _ => text,
-                });
-                transfer.end();
+            TransferReceiverEvent::Failed { code, text } => {
+                transfer.fail(code, text);
             }
-            // The others are told where they come from, or say nothing to a reader.
+            // Other events are shown where they arise, or mean nothing to a user.
             _ => {}
         }
     }
@@ -310,12 +311,27 @@ impl<'a> Incoming<'a> {
         report.root.clone_from(&transfer.root);
         report.error.clone_from(&transfer.error);
         report.absent.clone_from(&transfer.absent);
+        report.is_incomplete = transfer.is_incomplete;
         report.note_surplus(&transfer.surplus);
         report
     }
 }
 
 impl Transfer {
+    fn fail(&mut self, code: ErrorCode, mut text: String) {
+        // The text is the sender's too, and names no flag.
+        if code == ErrorCode::Exists && text.contains("replace what exists") {
+            text += " (recv --overwrite)";
+        }
+        self.error = Some(match self.given_up.take() {
+            Some(why) if !text.contains(&why) => {
+                format!("{text}; the sender had given this receiver up: {why}")
+            }
+            _ => text,
+        });
+        self.end();
+    }
+
     fn new(offer: Option<Offer>) -> Self {
         Self {
             offer,
@@ -327,6 +343,7 @@ impl Transfer {
             root: None,
             error: None,
             absent: Vec::new(),
+            is_incomplete: false,
             surplus: Vec::new(),
             given_up: None,
             time: None,

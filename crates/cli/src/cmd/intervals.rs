@@ -13,7 +13,7 @@ pub(super) struct Intervals<'a> {
     every: Option<Duration>,
     of: String,
     what: Counted,
-    /// Text on standard error in place of JSON: standard output has packets.
+    /// Lines are text on standard error even with JSON, because packets go to standard output.
     gives_way: bool,
     /// When it began, what was counted at the last line, and when that was.
     begun: Option<(Instant, Done, Duration)>,

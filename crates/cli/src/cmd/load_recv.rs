@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("load-recv", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
@@ -214,7 +214,7 @@ impl Checker {
 }
 
 impl MessageSink for Checker {
-    fn message(&mut self, session: u32, _sqn: u64, data: &[u8]) {
+    fn message(&mut self, session: u32, _position: u64, data: &[u8]) {
         let pattern = &self.pattern;
         let check = self
             .checks

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use gauge::load::{LoadSender, LoadSizes, LoadSpec};
-use towline::{Publisher, UsageMeter};
+use towline::{Closed, Publisher, UsageMeter};
 
 use super::{
     intervals::Intervals,
-    publish::{SendingEnd, Watch, open},
+    publish::{SendingEnd, Watch, failure, is_confirmed, open, refused},
     station::{TICK, counters},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("load-send", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
@@ -59,7 +59,6 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         false => SendingEnd::Unbegun,
     };
     let closed = end.close(&mut publisher, plan.timeout, &interrupt)?;
-    let is_confirmed = closed.is_complete();
     watch.finish(&mut publisher);
     let seconds = time.as_secs_f64();
     let report = LoadSendReport {
@@ -72,7 +71,8 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         seconds,
         messages_per_s: per_second(sender.messages(), seconds),
         bits_per_s: per_second(sender.bytes(), seconds) * 8.0,
-        is_confirmed,
+        failure: shortfall(plan.receivers, &publisher, &watch, &closed),
+        is_confirmed: closed.is_complete() && is_confirmed(&closed),
         is_interrupted: interrupt.is_requested(),
         receivers: watch.joined(),
         given_up: watch.given_up(&publisher),
@@ -81,14 +81,22 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         counters: counters(|snapshot| publisher.snapshot(snapshot)),
     };
     output.finish_after(plan.every, &report)?;
-    let is_fine = is_ready && is_fine(plan, &report);
-    Ok(Verdict::of_session(report.is_interrupted, is_fine))
+    Ok(Verdict::of_session(
+        report.is_interrupted,
+        is_ready && report.failure.is_none(),
+    ))
 }
 
-fn is_fine(plan: &LoadSendPlan, report: &LoadSendReport) -> bool {
-    let is_proven = report.is_confirmed || report.receivers == 0;
-    let confirmed = report.receivers.saturating_sub(report.given_up);
-    is_proven && confirmed >= u64::from(plan.receivers)
+/// Why nothing has left, or who lacks something.
+fn shortfall(
+    expected: u32,
+    publisher: &Publisher,
+    watch: &Watch<'_>,
+    closed: &Closed,
+) -> Option<String> {
+    let given_up = watch.given_up(publisher);
+    let failure = || failure(expected, watch.joined(), given_up, closed.is_complete());
+    refused(publisher).or_else(failure)
 }
 
 fn done(sender: &LoadSender) -> Done {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("mtu", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;

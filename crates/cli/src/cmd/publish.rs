@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("pub", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
@@ -42,7 +42,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         bytes: 0,
         discarded: 0,
     };
-    // What was taken before the input failed is delivered all the same.
+    // Messages taken before the input failed are delivered all the same.
     let sent = if is_ready {
         job.send_input()
     } else {
@@ -50,48 +50,71 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     };
     let end = *sent.as_ref().unwrap_or(&SendingEnd::Cut);
     let closed = end.close(&mut job.publisher, plan.timeout, &interrupt)?;
-    let is_confirmed = match end {
+    let is_proven = match end {
         // Of what was sent, that is: there was more.
         SendingEnd::Cut => closed.missing == 0 && closed.unconfirmed.is_empty(),
         SendingEnd::Whole | SendingEnd::Unbegun => closed.is_complete(),
     };
-    let mut report = job.report(started.elapsed(), is_confirmed);
+    let mut report = job.report(started.elapsed(), is_proven && is_confirmed(&closed));
+    let given_up = report.given_up;
+    let refused = refused(&job.publisher);
     report.failure = match &sent {
         Err(error) => Some(error.to_string()),
-        Ok(_) => failure(plan, &report),
+        Ok(_) if refused.is_some() => refused.clone(),
+        Ok(_) => failure(plan.receivers, report.receivers, given_up, is_proven),
     };
     output.finish(&report)?;
     sent?;
+    if let Some(text) = refused {
+        output.note(&text);
+    }
     Ok(Verdict::of_session(
         report.is_interrupted,
         report.failure.is_none(),
     ))
 }
 
-/// Which receivers lack something.
-fn failure(plan: &PublishPlan, report: &PublishReport) -> Option<String> {
-    let confirmed = report.receivers.saturating_sub(report.given_up);
-    if confirmed < u64::from(plan.receivers) {
-        let expected = count(plan.receivers.into(), "expected receiver");
+/// Somebody has all of it, and nobody who was there lacks anything.
+pub(super) fn is_confirmed(closed: &Closed) -> bool {
+    closed.confirmed > 0 && closed.missing == 0 && closed.unconfirmed.is_empty()
+}
+
+/// Why nothing has left, when that is so; used by `load send` too.
+pub(super) fn refused(publisher: &Publisher) -> Option<String> {
+    let error = publisher.send_error()?;
+    Some(format!("nothing was sent: {}", Failure::from(error)))
+}
+
+/// Which receivers lack something; used by `load send` too.
+pub(super) fn failure(
+    expected: u32,
+    joined: u64,
+    given_up: u64,
+    is_proven: bool,
+) -> Option<String> {
+    let confirmed = joined.saturating_sub(given_up);
+    if confirmed < u64::from(expected) {
+        let expected = count(expected.into(), "expected receiver");
         return Some(format!("{confirmed} of {expected} confirmed everything"));
     }
-    let is_proven = report.is_confirmed || report.receivers == 0;
+    let is_proven = is_proven || joined == 0;
     (!is_proven).then(|| "not every receiver confirmed everything in time".to_owned())
 }
 
-/// How far a sending command came; used by `load send` too.
+/// How far a sending command came; `load send` uses it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendingEnd {
-    /// Receivers that are expected did not come: nothing was sent.
+    /// The expected receivers did not come, so nothing was sent.
     Unbegun,
-    /// There was more to send, or may have been: it cannot be read, or a signal came.
+    /// The input failed or a signal came, so more may have been left to send.
     Cut,
-    /// All of it was taken.
+    /// The session took the whole input.
     Whole,
 }
 
 impl SendingEnd {
-    /// Ends the session. Nobody is to take what did not begin, or was cut, for all of it.
+    /// Ends the session. One that never began or was cut is broken off, so that no receiver takes
+    /// it for complete.
     pub(super) fn close(
         self,
         publisher: &mut Publisher,
@@ -101,7 +124,7 @@ impl SendingEnd {
         let may_wait = || !interrupt.is_farewell_over();
         let timeout = timeout.unwrap_or(CLOSE_TIME_MAX);
         match self {
-            // Who did not come before is not waited for again.
+            // The wait for receivers is over; there is no second one.
             Self::Unbegun => publisher.break_off_while(Duration::ZERO, may_wait),
             Self::Cut => publisher.break_off_while(timeout, may_wait),
             Self::Whole => publisher.close_while(timeout, may_wait),
@@ -109,7 +132,7 @@ impl SendingEnd {
     }
 }
 
-/// Opens a publisher; used by `load send` too.
+/// Opens a publisher; `load send` uses it too.
 pub(super) fn open(
     session: &SessionPlan,
     policy: PolicyArg,
@@ -135,7 +158,7 @@ pub(super) fn open(
     Ok(publisher)
 }
 
-/// What a sending command says and shows while it works; used by `load send` too.
+/// What a sending command prints and shows while it works; `load send` uses it too.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
     station: Station,
@@ -164,8 +187,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Waits for the receivers that are expected; false, with a word, when they do not come or
-    /// nobody wants to wait for them any more.
+    /// Waits for the expected receivers. False when a signal ends the wait or, with a remark, when
+    /// they do not come in time.
     pub(super) fn await_receivers(
         &mut self,
         publisher: &mut Publisher,
@@ -198,7 +221,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Says what has happened, and shows the counters.
+    /// Prints what has happened, and shows the counters.
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
         while let Some(event) = publisher.pop_event() {
             self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
@@ -215,12 +238,13 @@ impl<'a> Watch<'a> {
         self.station.show(|snapshot| publisher.snapshot(snapshot));
     }
 
-    /// Names the receiver that limits the rate, when it was not the one before.
+    /// Names the receiver that limits the rate, when another one did before.
     fn note_limit(&mut self, publisher: &Publisher) {
         let Some(setter) = publisher.rate_setter() else {
             return;
         };
-        let bits_per_s = publisher.rate().saturating_mul(8);
+        let bytes_per_s = publisher.bytes_per_s_max().unwrap_or(0);
+        let bits_per_s = bytes_per_s.saturating_mul(8);
         let before = self.limited_by.as_mut();
         let same = before.filter(|before| before.receiver == setter.receiver);
         if let Some(before) = same {
@@ -236,12 +260,12 @@ impl<'a> Watch<'a> {
         self.limited_by = Some(limited_by);
     }
 
-    /// Who limited the rate last, if anybody did.
+    /// The receiver that limited the rate last, if any did.
     pub(super) fn limited_by(&self) -> Option<LimitedBy> {
         self.limited_by.clone()
     }
 
-    /// Says what has happened until the end, and what was only counted.
+    /// Prints what has happened up to the end, and the totals of what was only counted.
     pub(super) fn finish(&mut self, publisher: &mut Publisher) {
         self.look(publisher);
         self.refusals
@@ -254,7 +278,7 @@ impl<'a> Watch<'a> {
         self.joined
     }
 
-    /// How many of them are gone without having been given everything up to now.
+    /// How many receivers have left before everything up to now had been sent to them.
     pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
         self.departed.short_of(publisher.lead())
     }
@@ -300,7 +324,7 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Hands a message over, or leaves it when a signal comes while there is no room for it.
+    /// Sends a message; gives up when a signal comes while the window has no room.
     fn send(&mut self, message: &[u8]) -> Result<SendingEnd, Failure> {
         while !self.interrupt.is_requested() {
             let until = match self.publisher.try_send(message)? {
@@ -321,7 +345,7 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Does the session's work and waits for more, at most a moment.
+    /// Does the session's work and waits for more, for a moment at most.
     fn rest(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
         if self.publisher.turn()?.is_idle() {
             let tick = self.publisher.now() + TICK;
@@ -353,5 +377,5 @@ impl Job<'_> {
     }
 }
 
-/// How long the end of a session may take when nothing else was asked for.
+/// The longest end of a session without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("recv", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     if plan.directory.is_none() && output.is_json() {
@@ -110,6 +110,9 @@ impl Service<'_> {
     fn look(&mut self, receiver: &mut FileReceiver) {
         self.incoming.look(receiver);
         self.incoming.look_after_hook();
+        for warning in receiver.take_warnings() {
+            self.output.warn(&warning);
+        }
         self.station.show(|snapshot| receiver.snapshot(snapshot));
         if self.incoming.count == 0 {
             let plan = &self.plan.session;
@@ -179,7 +182,10 @@ impl Service<'_> {
         } else {
             self.output.note(report.text().trim_end());
         }
-        let is_whole = report.is_complete && report.absent.is_empty() && report.kept.is_empty();
+        let is_whole = report.is_complete
+            && report.absent.is_empty()
+            && !report.is_incomplete
+            && report.kept.is_empty();
         let is_fine = is_whole && report.exec_failures == 0;
         Ok(Verdict::of_session(
             is_interrupted && !report.is_complete,

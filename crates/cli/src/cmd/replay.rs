@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &ReplayPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("replay", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;

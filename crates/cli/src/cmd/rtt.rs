@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("rtt-reflect", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
@@ -55,12 +55,12 @@ pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict,
     ));
     let counts = reflector.run(&|| interrupt.is_requested())?;
     output.finish(&RttReflectReport::from(counts))?;
-    // It runs until a signal stops it: that is its proper end.
+    // Only a signal ends the reflector, so that is no failure.
     Ok(Verdict::Done)
 }
 
 pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("rtt-run", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     check_drawable(&plan.picture.to)?;
@@ -86,14 +86,14 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     let series = Series::of(&result);
     let remarks = &result.manifest.remarks;
     tell(&path, &series, remarks, plan, output)?;
-    // The figures are printed already: a picture that cannot be drawn does not lose them.
+    // The figures are printed before: a picture that cannot be drawn does not lose them.
     draw(&series, &plan.picture, output)?;
     let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none())
         && series.iter().all(|one| one.silence().is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
 
-/// For `--every`: what tells of the intervals.
+/// With `--every`: what prints the intervals.
 fn watch(plan: &RttRunPlan, output: &Output) -> Option<Watch> {
     let (every, size, output) = (plan.every?, plan.size, output.clone());
     Some(Watch::new(every, move |passage| {
@@ -138,7 +138,7 @@ fn tell(
 }
 
 pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("rtt-plot", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let results = plan.files.iter().map(|path| read(path));
@@ -170,7 +170,7 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
     Ok(Verdict::Done)
 }
 
-/// What a file that was cut short lacks, and how far it goes.
+/// Says what a truncated file lacks, and how far it goes.
 fn described_cut(path: &Path, result: &raw::File, cut: &FileCut) -> String {
     let shown = path.display();
     let mut text = format!("{shown} was cut short");
@@ -210,8 +210,8 @@ fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result
     Ok(())
 }
 
-/// Makes sure that pictures can be written where they are to be, before a measurement that may take
-/// long. A file that is there stays as it is, one that is not is made and removed again.
+/// Checks that the pictures can be written, before a measurement that may take long. An existing
+/// file stays as it is; a missing one is made and removed again.
 pub(super) fn check_drawable<'a>(
     paths: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<(), Failure> {
@@ -219,7 +219,7 @@ pub(super) fn check_drawable<'a>(
         let mut options = OpenOptions::new();
         options.write(true);
         let opened = match path.symlink_metadata() {
-            // To open what is no file may wait for a reader.
+            // Opening a FIFO could wait for a reader, so only files are opened.
             Ok(found) if !found.is_file() && !found.is_dir() => continue,
             Ok(_) => options.open(path).map(drop),
             Err(_) => options
@@ -234,7 +234,7 @@ pub(super) fn check_drawable<'a>(
     Ok(())
 }
 
-/// Writes a picture into a file, and says so.
+/// Writes a picture into a file, and prints its path.
 pub(super) fn write_drawing(
     path: &Path,
     output: &Output,
@@ -269,7 +269,7 @@ impl Write for Drawing<'_> {
     }
 }
 
-/// The heat maps as text, for a terminal or when asked for.
+/// The heat maps as text, for a terminal or on request.
 fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<String> {
     let is_terminal = io::stdout().is_terminal();
     if output.is_json() || !(picture.with_map || is_terminal) {
@@ -294,7 +294,7 @@ fn read(path: &Path) -> Result<raw::File, Failure> {
         .map_err(|error| Failure::Environment(format!("reading {}: {error}", path.display())))
 }
 
-/// A file that is not there yet: a result is never written over.
+/// Makes a new file: a result never overwrites another.
 fn create(path: &Path) -> Result<File, Failure> {
     let new = OpenOptions::new().write(true).create_new(true).open(path);
     new.map_err(|error| {
@@ -307,7 +307,7 @@ fn create(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// After a measurement that never began.
+/// Removes the file of a measurement that never began.
 fn remove_if_empty(path: &Path) {
     if path.metadata().is_ok_and(|it| it.len() == 0) {
         // The file that stays is harmless; the error that follows matters more.
@@ -321,7 +321,7 @@ fn new_name() -> PathBuf {
     PathBuf::from(format!("rtt-{seconds}.rtt"))
 }
 
-/// Columns of a terminal that a heat map is drawn for, its axis among them.
+/// The narrowest terminal that a heat map is drawn for, in columns with its axis.
 const MAP_COLUMNS_MIN: usize = 40;
 const MAP_COLUMNS_MAX: usize = 160;
 const MAP_LINES: usize = 12;

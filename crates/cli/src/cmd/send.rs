@@ -21,6 +21,12 @@ use crate::{
 
 pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> {
     let interrupt = Interrupt::install()?;
+    if plan.selection.is_idle() {
+        output.note(
+            "--include alone leaves nothing out, as in rsync: add --exclude '*' behind it to send \
+             only what matches",
+        );
+    }
     let Some(mut files) = files(plan, &interrupt, output)? else {
         return Ok(Verdict::Interrupted);
     };

@@ -1,7 +1,7 @@
-//! The senders of a group: who is there, what was lost of each, and what is said about it.
+//! The senders of a group: who is there, what each of them lost, and which remarks are due.
 //!
-//! It does not print. Losses are said at most once a second for each sender, with their total, and
-//! all remarks together are bounded in the same way: a flood of lines helps nobody, and forged
+//! Nothing here prints. Each sender's losses are remarked on at most once a second, as a total, and
+//! all remarks together at most 32 times a second: nobody reads a flood of lines, and forged
 //! senders could cause one. The report counts everything.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::SessionEvent;
+use towline::{Refusal, SessionEvent};
 
 use crate::report::{SenderEnds, count};
 
@@ -25,11 +25,11 @@ pub(super) struct Senders {
     untold: Vec<String>,
     /// Remarks for which there was no room.
     unsaid: u64,
-    /// When the present second of remarks began, and how many there were in it.
+    /// The beginning of the present second of remarks, and how many there were in it.
     second: Option<(Instant, usize)>,
 }
 
-/// One of them; the number of a session goes to another sender when the first is forgotten.
+/// A sender. Its session number goes to another sender once this one is forgotten.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -38,7 +38,7 @@ struct Known {
     loss: Loss,
 }
 
-/// Losses of a sender that were not reported yet.
+/// Losses of a sender that no remark has told yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     packets: u64,
@@ -77,9 +77,13 @@ impl Senders {
             }
             SessionEvent::Refused { session, reason } => {
                 let name = self.name(session);
-                self.say(format!(
-                    "sender {name} does not wait for this receiver: {reason}"
-                ));
+                self.say(match reason {
+                    Refusal::KeyRequired => format!(
+                        "sender {name} encrypts its packets with a key: this receiver can read \
+                         none of them; give it the same --key-file"
+                    ),
+                    reason => format!("sender {name} does not wait for this receiver: {reason}"),
+                });
                 return;
             }
             SessionEvent::Ended { session } => {
@@ -135,7 +139,7 @@ impl Senders {
         self.untold.drain(..)
     }
 
-    /// Takes all that is left to be said, at the end.
+    /// Takes the remaining lines, at the end.
     pub(super) fn last_remarks(&mut self) -> impl Iterator<Item = String> {
         self.second = None;
         let sessions: Vec<u32> = self.known.keys().copied().collect();
@@ -158,7 +162,7 @@ impl Senders {
             loss: Loss::default(),
         };
         let before = self.known.insert(session, known);
-        // Forgotten to make room for this one.
+        // The library forgot the earlier sender of this number to make room.
         self.ends.expired += u64::from(before.is_some_and(|before| !before.is_over));
     }
 
@@ -169,7 +173,7 @@ impl Senders {
         }
     }
 
-    /// Says what was lost of a sender, unless that was done a moment before `now`.
+    /// Remarks on a sender's losses, unless that was done less than a second before `now`.
     fn tell_loss(&mut self, session: u32, now: Option<Instant>) {
         let Some(known) = self.known.get_mut(&session) else {
             return;
@@ -292,7 +296,7 @@ mod tests {
         }
         let said: Vec<_> = senders.remarks(now + PAUSE).collect();
         assert!(said[0].ends_with("more remarks about senders"), "{said:?}");
-        // The ten that are left are those that were not forgotten for others.
+        // The last ten senders were never forgotten.
         assert_eq!((senders.ends.found, senders.ends.expired), (10_000, 9_990));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("stats", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     check_drawable(plan.plot.as_ref().map(|(path, _)| path))?;
@@ -68,7 +68,7 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
 
 /// What captures lose and cost, measured.
 pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("stats-sweep", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let (sweep, picture) = (plan.sweep, &plan.picture);

@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("sub", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
@@ -128,6 +128,9 @@ fn receive(
         sink.pass_on()?;
         for remark in sink.senders.remarks(Instant::now()) {
             output.note(&remark);
+        }
+        for warning in subscriber.take_warnings() {
+            output.warn(&warning);
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if plan.count.is_some_and(|count| sink.messages >= count) {

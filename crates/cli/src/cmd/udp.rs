@@ -1,20 +1,24 @@
 //! `towline udp`: the server, the sweep, and its picture.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 use gauge::udp::{Server, TrialPassage, TrialWatch, draw};
 use measure::Format;
 
 use super::rtt::{check_drawable, write_drawing};
 use crate::{
-    failure::{Failure, Verdict},
+    failure::{Failure, Verdict, unreadable},
     interrupt::Interrupt,
     plan::{UdpPlotPlan, UdpRunPlan, UdpServePlan},
     report::{Interval, Output, UdpReport, UdpServeReport},
 };
 
 pub(super) fn serve(plan: &UdpServePlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("udp-serve", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
@@ -27,7 +31,7 @@ pub(super) fn serve(plan: &UdpServePlan, output: &Output) -> Result<Verdict, Fai
 }
 
 pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("udp-run", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     check_drawable(&plan.to)?;
@@ -52,12 +56,12 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
 }
 
 pub(super) fn plot(plan: &UdpPlotPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("udp-plot", plan)? {
+    if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
     check_drawable(&plan.to)?;
+    let text = read(&plan.file)?;
     let what = format!("reading {}", plan.file.display());
-    let text = fs::read(&plan.file).map_err(|error| Failure::environment(&what, &error))?;
     let document = UdpReport::parse(&text).map_err(|error| {
         let text = format!("it is no result of `towline udp run --json`: {error}");
         Failure::environment(&what, &text)
@@ -65,6 +69,17 @@ pub(super) fn plot(plan: &UdpPlotPlan, output: &Output) -> Result<Verdict, Failu
     output.finish(&document)?;
     draw_into(&plan.to, &document, output)?;
     Ok(Verdict::Done)
+}
+
+/// A file whole; `-` is standard input.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let read = if path == Path::new("-") {
+        let mut text = Vec::new();
+        io::stdin().lock().read_to_end(&mut text).map(|_| text)
+    } else {
+        fs::read(path)
+    };
+    read.map_err(|error| Failure::Environment(unreadable(path, &error)))
 }
 
 fn draw_into(pictures: &[PathBuf], document: &UdpReport, output: &Output) -> Result<(), Failure> {

@@ -11,19 +11,23 @@ use capture::{
 };
 use gauge::sweep::{CaptureSweep, SweepBy};
 use measure::Format;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use super::{Plan, session::optional_seconds};
 use crate::{
     args::{CaptureArgs, FailOn, ReplayArgs, StatsArgs, SweptSize},
     failure::Failure,
 };
 
-/// A capture.
-#[derive(Clone, Debug, Serialize)]
+/// `capture --dry-run`: a capture.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct CapturePlan {
     #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
     pub(crate) sources: Vec<SourceAddress>,
     #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
     pub(crate) sink: SinkAddress,
     ring_bytes: u64,
     packets: Option<u64>,
@@ -34,7 +38,7 @@ pub(crate) struct CapturePlan {
     pub(crate) live: LiveOptions,
     #[serde(skip)]
     pub(crate) limits: Limits,
-    /// When files follow each other, if they do.
+    /// When a file ends and the next begins, if there are several.
     #[serde(skip)]
     pub(crate) rotation: Option<Rotation>,
     #[serde(skip)]
@@ -45,7 +49,13 @@ pub(crate) struct CapturePlan {
     pub(crate) user: Option<String>,
     #[serde(skip)]
     pub(crate) fail_on: FailOn,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
+}
+
+impl Plan for CapturePlan {
+    const SCHEMA: &'static str = "towline.plan.capture";
 }
 
 impl CapturePlan {
@@ -101,12 +111,14 @@ impl CapturePlan {
     }
 }
 
-/// A replay.
-#[derive(Clone, Debug, Serialize)]
+/// `replay --dry-run`: a replay.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ReplayPlan {
     #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
     pub(crate) sources: Vec<SourceAddress>,
     #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
     pub(crate) sink: SinkAddress,
     pace: String,
     packets: Option<u64>,
@@ -116,9 +128,13 @@ pub(crate) struct ReplayPlan {
     pub(crate) send: SendOptions,
     #[serde(skip)]
     pub(crate) edits: Edits,
-    /// How often all is sent; 0 for endless.
+    /// How many times everything is sent; 0 for endless.
     #[serde(skip)]
     pub(crate) rounds: u64,
+}
+
+impl Plan for ReplayPlan {
+    const SCHEMA: &'static str = "towline.plan.replay";
 }
 
 impl ReplayPlan {
@@ -154,10 +170,11 @@ impl ReplayPlan {
     }
 }
 
-/// Counting.
-#[derive(Clone, Debug, Serialize)]
+/// `stats --dry-run`: which packets are counted.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatsPlan {
     #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
     pub(crate) sources: Vec<SourceAddress>,
     pub(crate) filters: Vec<String>,
     packets: Option<u64>,
@@ -173,6 +190,10 @@ pub(crate) struct StatsPlan {
     pub(crate) talkers: usize,
     #[serde(skip)]
     pub(crate) plot: Option<(PathBuf, Format)>,
+}
+
+impl Plan for StatsPlan {
+    const SCHEMA: &'static str = "towline.plan.stats";
 }
 
 impl StatsPlan {
@@ -199,13 +220,17 @@ impl StatsPlan {
     }
 }
 
-/// What captures lose and cost, to be measured.
-#[derive(Clone, Debug, Serialize)]
+/// `stats --sweep --dry-run`: a measurement of what captures lose and cost.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatsSweepPlan {
     #[serde(flatten)]
     pub(crate) sweep: CaptureSweep,
     #[serde(skip)]
     pub(crate) picture: Option<(PathBuf, Format)>,
+}
+
+impl Plan for StatsSweepPlan {
+    const SCHEMA: &'static str = "towline.plan.stats-sweep";
 }
 
 impl StatsSweepPlan {
@@ -224,7 +249,7 @@ impl StatsSweepPlan {
     }
 }
 
-/// The name of a picture says which kind it is to be.
+/// The file name says of which kind the picture is.
 fn picture(path: &Path) -> Result<(PathBuf, Format), Failure> {
     let format = Format::of(path).filter(|format| format.is_picture());
     format
@@ -246,5 +271,5 @@ fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok
     serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
-/// At each size.
+/// The time at each size.
 const SWEEP_TIME: Duration = Duration::from_secs(2);

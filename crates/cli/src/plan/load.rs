@@ -3,29 +3,45 @@
 use std::time::Duration;
 
 use gauge::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN, Schedule};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::{SessionPlan, message::check_reports};
+use super::{
+    Plan, SessionPlan,
+    message::check_reports,
+    session::{optional_seconds, seconds},
+};
 use crate::{
     args::{FailOn, LoadRecvArgs, LoadSendArgs, PolicyArg, SizeRange},
     failure::Failure,
 };
 
-/// Messages that prove themselves, to a group.
-#[derive(Clone, Debug, Serialize)]
+/// `load send --dry-run`: messages that prove themselves, to a group.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadSendPlan {
     pub(crate) size: SizeRange,
     pub(crate) count: Option<u64>,
+    #[serde(rename = "for_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) seconds: Option<Duration>,
     #[serde(rename = "per_second", serialize_with = "rate_of")]
+    #[schemars(with = "Option<u64>")]
     pub(crate) schedule: Option<Schedule>,
     pub(crate) stamp: bool,
     pub(crate) seed: u64,
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
     pub(crate) session: SessionPlan,
+}
+
+impl Plan for LoadSendPlan {
+    const SCHEMA: &'static str = "towline.plan.load-send";
 }
 
 impl LoadSendPlan {
@@ -68,18 +84,30 @@ fn rate_of<S: Serializer>(schedule: &Option<Schedule>, serializer: S) -> Result<
     schedule.map(|it| it.per_second()).serialize(serializer)
 }
 
-/// Such messages from a group, each checked.
-#[derive(Clone, Debug, Serialize)]
+/// `load recv --dry-run`: such messages from a group, each checked.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadRecvPlan {
     pub(crate) count: Option<u64>,
+    #[serde(rename = "for_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) seconds: Option<Duration>,
     pub(crate) seed: u64,
     pub(crate) stamp: bool,
+    #[serde(rename = "late_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) late: Duration,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
     pub(crate) fail_on: FailOn,
     pub(crate) session: SessionPlan,
+}
+
+impl Plan for LoadRecvPlan {
+    const SCHEMA: &'static str = "towline.plan.load-recv";
 }
 
 impl LoadRecvPlan {

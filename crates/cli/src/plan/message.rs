@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SessionPlan;
+use super::{Plan, SessionPlan, session::optional_seconds};
 use crate::{
     args::{FailOn, PolicyArg, PublishArgs, SubscribeArgs},
     failure::Failure,
     framing::Framing,
 };
 
-/// Messages from standard input, or one message, to a group.
-#[derive(Clone, Debug, Serialize)]
+/// `pub --dry-run`: messages from standard input, or one message, to a group.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PublishPlan {
     /// The only message; without one, those of standard input.
     pub(crate) message: Option<String>,
@@ -21,8 +22,14 @@ pub(crate) struct PublishPlan {
     pub(crate) is_blocking: bool,
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
     pub(crate) session: SessionPlan,
+}
+
+impl Plan for PublishPlan {
+    const SCHEMA: &'static str = "towline.plan.pub";
 }
 
 impl PublishPlan {
@@ -41,8 +48,8 @@ impl PublishPlan {
     }
 }
 
-/// A group's messages to standard output.
-#[derive(Clone, Debug, Serialize)]
+/// `sub --dry-run`: a group's messages to standard output.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SubscribePlan {
     pub(crate) framing: Framing,
     /// A slow reader of the output holds up the reception; otherwise messages are thrown away.
@@ -50,9 +57,15 @@ pub(crate) struct SubscribePlan {
     pub(crate) is_tagged: bool,
     pub(crate) count: Option<u64>,
     pub(crate) is_once: bool,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
     pub(crate) fail_on: FailOn,
     pub(crate) session: SessionPlan,
+}
+
+impl Plan for SubscribePlan {
+    const SCHEMA: &'static str = "towline.plan.sub";
 }
 
 impl SubscribePlan {
@@ -74,7 +87,7 @@ impl SubscribePlan {
     }
 }
 
-/// What depends on reports cannot be had without the option that announces them.
+/// Refuses options that need reports when reports are turned off.
 pub(super) fn check_reports(
     receivers: u32,
     policy: PolicyArg,

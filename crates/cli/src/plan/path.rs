@@ -7,27 +7,35 @@ use gauge::{
     reach::{ReachSpec, new_token},
     rtt::{PORT, host},
 };
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 use towline::{Group, Selector};
 
 use super::{
+    Plan,
     place::{address, interface, interface_of},
-    session::{optional_text, text},
+    session::{optional_text, seconds, text},
 };
 use crate::{
     args::{ClockArgs, MtuArgs, Place, ReachArgs},
     failure::Failure,
 };
 
-/// A path whose MTU is looked for.
-#[derive(Clone, Debug, Serialize)]
+/// `mtu --dry-run`: a path whose MTU is looked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct MtuPlan {
     pub(crate) target: Place,
     #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
     pub(crate) iface: Option<Selector>,
     pub(crate) hops: u8,
-    #[serde(rename = "timeout_ms", serialize_with = "millis")]
+    #[serde(rename = "timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
+}
+
+impl Plan for MtuPlan {
+    const SCHEMA: &'static str = "towline.plan.mtu";
 }
 
 impl MtuPlan {
@@ -46,17 +54,25 @@ impl MtuPlan {
     }
 }
 
-/// A group that does not arrive.
-#[derive(Clone, Debug, Serialize)]
+/// `reach --dry-run`: a search for why a group's packets do not arrive.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ReachPlan {
     #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
     group: Group,
     #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
     iface: Option<Selector>,
     hops: u8,
     peers: Vec<Place>,
     port: u16,
+    #[serde(rename = "time_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) time: Duration,
+}
+
+impl Plan for ReachPlan {
+    const SCHEMA: &'static str = "towline.plan.reach";
 }
 
 impl ReachPlan {
@@ -75,7 +91,7 @@ impl ReachPlan {
         })
     }
 
-    /// What the library is to do; resolves the group and the other hosts.
+    /// The task for the library; resolves the group and the other hosts.
     pub(crate) fn spec(&self) -> Result<ReachSpec, Failure> {
         let group = self.group.resolve();
         let group = group.map_err(|error| Failure::usage(error.to_string()))?;
@@ -98,12 +114,18 @@ impl ReachPlan {
     }
 }
 
-/// Clocks: this host's, and another's beside it.
-#[derive(Clone, Debug, Serialize)]
+/// `clock --dry-run`: this host's clocks, compared with another host's when one is named.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ClockPlan {
     target: Option<Place>,
     count: u32,
+    #[serde(rename = "timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     timeout: Duration,
+}
+
+impl Plan for ClockPlan {
+    const SCHEMA: &'static str = "towline.plan.clock";
 }
 
 impl ClockPlan {
@@ -115,7 +137,7 @@ impl ClockPlan {
         }
     }
 
-    /// How the two clocks are compared, when there are two; resolves the target.
+    /// How to compare the two hosts' clocks; none without a target, which this resolves.
     pub(crate) fn between(&self) -> Result<Option<BetweenSpec>, Failure> {
         let Some(target) = &self.target else {
             return Ok(None);
@@ -128,10 +150,6 @@ impl ClockPlan {
             seed: new_token()?,
         }))
     }
-}
-
-fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u128(time.as_millis())
 }
 
 /// Time between two exchanges.

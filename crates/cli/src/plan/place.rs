@@ -6,7 +6,7 @@ use towline::{Group, Selector, resolve};
 
 use crate::{args::Place, failure::Failure};
 
-/// The interface that the group names, or its own flag; both may, when they agree.
+/// The interface that the group or the flag names. Both may name it when they agree.
 pub(super) fn interface(
     group: &Group,
     named: Option<&Selector>,
@@ -48,6 +48,6 @@ pub(super) fn address(place: &Place, port: u16) -> Result<SocketAddr, Failure> {
     if place.is_group() {
         return Ok(place.at_port(port).resolve()?);
     }
-    // A host of the link's own scope needs its interface in the address, which this gives it.
+    // An address of link scope needs its interface, which the text contains.
     Ok(resolve(&place.to_string(), port)?)
 }

@@ -8,12 +8,14 @@ use gauge::rtt::{
     plot::{Options, Scale, View},
 };
 use measure::Format;
+use schemars::JsonSchema;
 use serde::Serialize;
 use towline::Selector;
 
 use super::{
+    Plan,
     place::{address, interface_of},
-    session::optional_text,
+    session::{optional_seconds, optional_text, seconds},
 };
 use crate::{
     args::{
@@ -24,7 +26,7 @@ use crate::{
 };
 
 /// The thread that moves packets.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ThreadPlan {
     pub(crate) wait: WaitArg,
     pub(crate) engine: EngineArg,
@@ -48,14 +50,19 @@ impl ThreadPlan {
     }
 }
 
-/// A reflector, which answers any client.
-#[derive(Clone, Debug, Serialize)]
+/// `rtt reflect --dry-run`: a reflector, which answers any client.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttReflectPlan {
     pub(crate) listen: SocketAddr,
     #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
     pub(crate) iface: Option<Selector>,
     pub(crate) over: OverArg,
     pub(crate) thread: ThreadPlan,
+}
+
+impl Plan for RttReflectPlan {
+    const SCHEMA: &'static str = "towline.plan.rtt-reflect";
 }
 
 impl RttReflectPlan {
@@ -90,20 +97,31 @@ impl RttReflectPlan {
     }
 }
 
-/// Questions on a schedule.
-#[derive(Clone, Debug, Serialize)]
+/// `rtt run --dry-run`: questions on a schedule.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttRunPlan {
     pub(crate) target: Place,
     #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
     pub(crate) iface: Option<Selector>,
     pub(crate) over: OverArg,
     pub(crate) variants: Vec<String>,
     pub(crate) size: usize,
+    #[serde(rename = "time_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) time: Duration,
+    #[serde(rename = "slice_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) slice: Option<Duration>,
+    #[serde(rename = "warm_up_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) warm_up: Duration,
+    #[serde(rename = "timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
     pub(crate) window: Option<u32>,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
     pub(crate) stamp_every: u64,
     pub(crate) out: Option<PathBuf>,
@@ -113,6 +131,10 @@ pub(crate) struct RttRunPlan {
     pub(crate) picture: PicturePlan,
     #[serde(skip)]
     pub(crate) runs: Vec<Variant>,
+}
+
+impl Plan for RttRunPlan {
+    const SCHEMA: &'static str = "towline.plan.rtt-run";
 }
 
 impl RttRunPlan {
@@ -182,7 +204,7 @@ impl RttRunPlan {
         }
     }
 
-    /// What the library is to do; resolves the target.
+    /// The task for the library; resolves the target.
     pub(crate) fn campaign(&self) -> Result<Campaign, Failure> {
         Ok(Campaign {
             peer: self.peer()?,
@@ -206,9 +228,10 @@ impl RttRunPlan {
     }
 }
 
-/// Every how many messages one is stamped; an error when stamps were asked for that cannot be had.
+/// The distance between stamped messages (1 stamps each); an error when the user asked for stamps
+/// that cannot be had.
 fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
-    // One engine that takes no stamps must not be the only one that pays for none.
+    // Stamps cost time. When one engine takes none, no engine does, so that the comparison is fair.
     let can_stamp = args.over == OverArg::Udp && runs.iter().all(|run| run.engine.takes_stamps());
     let wanted = match args.stamp_every {
         Some(every) => every,
@@ -234,7 +257,7 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
     }
 }
 
-/// Every rate with every class and engine that is to be compared.
+/// Each rate with each class and engine that are compared.
 fn variants(args: &RttRunArgs, thread: &ThreadPlan) -> Result<Vec<Variant>, Failure> {
     let rates: Vec<Option<u64>> = if args.ping_pong {
         vec![None]
@@ -286,12 +309,16 @@ fn variants(args: &RttRunArgs, thread: &ThreadPlan) -> Result<Vec<Variant>, Fail
     Ok(all)
 }
 
-/// Results to be drawn.
-#[derive(Clone, Debug, Serialize)]
+/// `rtt plot --dry-run`: results to be drawn.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttPlotPlan {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) is_diff: bool,
     pub(crate) picture: PicturePlan,
+}
+
+impl Plan for RttPlotPlan {
+    const SCHEMA: &'static str = "towline.plan.rtt-plot";
 }
 
 impl RttPlotPlan {
@@ -309,7 +336,7 @@ impl RttPlotPlan {
 }
 
 /// What is drawn, and how.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PicturePlan {
     pub(crate) to: Vec<PathBuf>,
     pub(crate) view: ViewArg,
@@ -360,5 +387,5 @@ impl PicturePlan {
 }
 
 const ONE_BY_ONE: &str = "--over tcp and --over pgm work only with the engine recv, the default";
-/// Shorter times say nothing.
+/// The shortest time that says anything.
 const TIME_MIN: Duration = Duration::from_millis(10);

@@ -1,7 +1,8 @@
-//! What every end of a session needs to know.
+//! What both ends of a session need to know.
 
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
     Config, Faults, Group, Key, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy,
@@ -14,45 +15,51 @@ use crate::{
 };
 
 /// One end of a session, ready to be opened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SessionPlan {
-    /// Where it takes place.
+    /// The group that the session uses.
     #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
     pub(crate) group: Group,
-    /// The interface that was asked for; `None` leaves it to the group's text and the routes.
+    /// The interface that the user asked for; `None` leaves the choice to the group's text and the
+    /// routes.
     #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
     pub(crate) interface: Option<Selector>,
-    /// PGM's data-destination port when it is not the UDP port.
+    /// PGM's data-destination port when it differs from the UDP port.
     pub(crate) pgm_port: Option<u16>,
-    /// Time to live of what it sends.
+    /// Time to live of the packets that this end sends.
     pub(crate) hops: u8,
     /// Differentiated services code point.
     pub(crate) dscp: u8,
-    /// Receivers on this machine hear what it sends.
+    /// Receivers on this machine hear what this end sends.
     pub(crate) is_looped: bool,
-    /// How it waits.
+    /// How this end waits for packets.
     #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
     pub(crate) wait: WaitStrategy,
     /// TCP port for reports; 0 lets the system choose.
     pub(crate) control_port: u16,
-    /// What this end is called in reports; `None` leaves it to the library.
+    /// The name of this end in reports; `None` leaves it to the library.
     pub(crate) name: Option<String>,
     /// Where the key is that both ends have.
     pub(crate) key_file: Option<PathBuf>,
     #[serde(skip)]
     pub(crate) key: Option<Key>,
-    /// Where Prometheus is answered.
+    /// The address that answers Prometheus.
     pub(crate) metrics: Option<SocketAddr>,
     /// Faults to inject.
     #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
     pub(crate) faults: Faults,
     /// The protocol's parameters.
     #[serde(serialize_with = "parameters")]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) config: Config,
 }
 
 impl SessionPlan {
-    /// Brings flags and defaults together.
+    /// Combines flags and defaults.
     pub(crate) fn new(given: &Given) -> Result<Self, Failure> {
         let settings = Settings::new(given);
         let group: Group = settings
@@ -78,7 +85,7 @@ impl SessionPlan {
             config: settings.config()?,
             group,
         };
-        // Each may name it, but they must not differ.
+        // The group and the flag may both name an interface, but they must agree.
         interface(&plan.group, plan.interface.as_ref())?;
         Ok(plan)
     }
@@ -122,7 +129,20 @@ pub(super) fn optional_text<T: fmt::Display, S: Serializer>(
     }
 }
 
-/// Every parameter by name, as the text that would set it.
+/// A time as a number of seconds.
+pub(super) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+/// A time as a number of seconds, or none.
+pub(super) fn optional_seconds<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
+}
+
+/// Every parameter by name, with the text that would set it.
 fn parameters<S: Serializer>(config: &Config, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(PARAMETERS.len()))?;
     for parameter in PARAMETERS {

@@ -2,38 +2,48 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use towline::{Allowed, SETTLE_TIME, Selection};
 
-use super::SessionPlan;
+use super::{
+    Plan, SessionPlan,
+    session::{optional_seconds, seconds},
+};
 use crate::{
     args::{DeleteArg, DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg},
     failure::Failure,
 };
 
-/// Files and trees to a group.
-#[derive(Clone, Debug, Serialize)]
+/// `send --dry-run`: files and trees to a group.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SendPlan {
     /// `-` is standard input.
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) stdin_name: String,
-    /// Where standard input is kept; `None` for the system's place.
+    /// The directory that keeps standard input; `None` for the system's.
     pub(crate) spool: Option<PathBuf>,
-    /// Whether each includes, and its pattern.
+    /// For each rule: whether it includes, and its pattern.
     pub(crate) rules: Vec<(bool, String)>,
     #[serde(skip)]
     pub(crate) selection: Selection,
-    /// What cannot be read is left out.
+    /// Files that cannot be read are left out.
     pub(crate) is_skipping: bool,
     pub(crate) is_hashing: bool,
-    /// 0 for all that join.
+    /// How many receivers are expected; 0 for all that join.
     pub(crate) receivers: u32,
     /// Names of the receivers that are expected.
     pub(crate) names: Vec<String>,
+    #[serde(rename = "join_timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) join_timeout: Duration,
-    /// Begin when nobody new has joined for this long; `None` when it is known who is expected, or
-    /// how long to wait.
+    /// Begin when no new receiver has joined for this long. `None` when the expected receivers are
+    /// known, or how long to wait.
+    #[serde(rename = "settle_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) settle: Option<Duration>,
+    #[serde(rename = "timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
     pub(crate) slow: SlowArg,
     /// `None` for a dry run that names no group.
@@ -127,24 +137,32 @@ impl SendPlan {
 /// How standard input is named among the paths.
 const STDIN: &str = "-";
 
-/// Files and trees from a group into a directory, or one file to standard output.
-#[derive(Clone, Debug, Serialize)]
+/// `recv --dry-run`: files and trees from a group into a directory, or one file to standard
+/// output.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecvPlan {
     /// None for standard output.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) existing: ExistingArg,
     /// `None` deletes nothing.
     pub(crate) delete: Option<DeleteArg>,
-    /// Where a file for standard output is kept; `None` for the system's place.
+    /// The directory that keeps a file for standard output; `None` for the system's.
     pub(crate) spool: Option<PathBuf>,
-    /// Goes on after the first transfer.
+    /// The service goes on after the first transfer.
     pub(crate) is_serving: bool,
     #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
     pub(crate) allowed: Vec<Allowed>,
     /// A program and its arguments, run after each transfer.
     pub(crate) exec: Vec<String>,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
     pub(crate) session: SessionPlan,
+}
+
+impl Plan for RecvPlan {
+    const SCHEMA: &'static str = "towline.plan.recv";
 }
 
 impl RecvPlan {
@@ -179,7 +197,7 @@ impl RecvPlan {
     }
 }
 
-/// The words of a command. Blanks separate them, except between quotes; nothing else is special, as
+/// Splits a command into words at blanks, except between quotes. Nothing else is special, because
 /// no shell takes part.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
@@ -208,8 +226,8 @@ fn texts<T: fmt::Display, S: Serializer>(list: &[T], serializer: S) -> Result<S:
     serializer.collect_seq(list.iter().map(ToString::to_string))
 }
 
-/// The main job on this machine.
-#[derive(Clone, Debug, Serialize)]
+/// `demo --dry-run`: the main job on this machine.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DemoPlan {
     pub(crate) path: Option<PathBuf>,
     pub(crate) receivers: u32,
@@ -221,6 +239,10 @@ pub(crate) struct DemoPlan {
     /// The sender's rate as its parameter is written; `None` leaves the default.
     pub(crate) rate: Option<String>,
     pub(crate) keep: Option<PathBuf>,
+}
+
+impl Plan for DemoPlan {
+    const SCHEMA: &'static str = "towline.plan.demo";
 }
 
 impl DemoPlan {

@@ -4,22 +4,28 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use gauge::udp::{Load, PORT, RATES, SIZES, ServeSpec, Sweep};
 use measure::Format;
+use schemars::JsonSchema;
 use serde::Serialize;
 use towline::Selector;
 
 use super::{
+    Plan,
     place::{address, interface},
-    session::optional_text,
+    session::{optional_seconds, optional_text, seconds},
 };
 use crate::{
     args::{DirectionArg, ModeArg, Place, ProfileArg, UdpPlotArgs, UdpRunArgs, UdpServeArgs},
     failure::Failure,
 };
 
-/// A server of sweeps.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// `udp serve --dry-run`: a server of sweeps.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct UdpServePlan {
     listen: SocketAddr,
+}
+
+impl Plan for UdpServePlan {
+    const SCHEMA: &'static str = "towline.plan.udp-serve";
 }
 
 impl UdpServePlan {
@@ -29,7 +35,7 @@ impl UdpServePlan {
         }
     }
 
-    /// What the library is to do.
+    /// The task for the library.
     pub(crate) const fn spec(&self) -> ServeSpec {
         ServeSpec {
             listen: self.listen,
@@ -37,12 +43,13 @@ impl UdpServePlan {
     }
 }
 
-/// A sweep.
-#[derive(Clone, Debug, Serialize)]
+/// `udp run --dry-run`: a sweep.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UdpRunPlan {
     targets: Vec<Place>,
     group: Option<String>,
     #[serde(serialize_with = "optional_text")]
+    #[schemars(with = "Option<String>")]
     iface: Option<Selector>,
     hops: u8,
     sizes: Vec<usize>,
@@ -51,13 +58,21 @@ pub(crate) struct UdpRunPlan {
     profiles: Vec<ProfileArg>,
     rate_per_s: Option<u64>,
     is_flood: bool,
+    #[serde(rename = "time_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     time: Duration,
     loss_max_percent: f64,
     seed: u64,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
     pub(crate) to: Vec<PathBuf>,
     #[serde(skip)]
     address: Option<SocketAddr>,
+}
+
+impl Plan for UdpRunPlan {
+    const SCHEMA: &'static str = "towline.plan.udp-run";
 }
 
 impl UdpRunPlan {
@@ -128,7 +143,7 @@ impl UdpRunPlan {
         })
     }
 
-    /// What the library is to do; resolves the servers.
+    /// The task for the library; resolves the servers.
     pub(crate) fn sweep(&self) -> Result<Sweep, Failure> {
         let servers = self.targets.iter().map(|target| address(target, PORT));
         Ok(Sweep {
@@ -155,11 +170,15 @@ impl UdpRunPlan {
     }
 }
 
-/// A sweep that is drawn again.
-#[derive(Clone, Debug, Serialize)]
+/// `udp plot --dry-run`: a sweep that is drawn again.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UdpPlotPlan {
     pub(crate) file: PathBuf,
     pub(crate) to: Vec<PathBuf>,
+}
+
+impl Plan for UdpPlotPlan {
+    const SCHEMA: &'static str = "towline.plan.udp-plot";
 }
 
 impl UdpPlotPlan {
@@ -172,7 +191,7 @@ impl UdpPlotPlan {
     }
 }
 
-/// Each name must say what kind of picture it is to be.
+/// Checks that each file name says of which kind the picture is.
 fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
     match paths.iter().find(is_other) {

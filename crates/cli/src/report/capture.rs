@@ -20,17 +20,17 @@ pub(crate) struct CaptureReport {
     /// `source`, `limit`, `stopped`, `sink` or `error`.
     pub(crate) ended_by: &'static str,
     pub(crate) elapsed_s: f64,
-    /// Of `delivered`, `cut` and `unwritten`; all else counts frames as captured.
+    /// What `delivered`, `cut` and `unwritten` count; everything else counts frames as captured.
     pub(crate) unit: &'static str,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
     pub(crate) received: u64,
     pub(crate) filtered: u64,
-    /// Several packets of the wire in one piece.
+    /// Frames that hold several packets of the wire in one piece.
     pub(crate) super_frames: u64,
-    /// With `--segment`, those of them that could not be cut up, and were delivered whole.
+    /// With `--segment`: super-frames that could not be cut up and were delivered whole.
     pub(crate) super_frames_left_whole: u64,
-    /// Packets that the others were cut up into, beyond one for each.
+    /// Packets that cutting up added: for each super-frame, its packets less one.
     pub(crate) pieces: u64,
     pub(crate) cut: u64,
     pub(crate) unread: u64,
@@ -41,23 +41,24 @@ pub(crate) struct CaptureReport {
     pub(crate) seen: Option<u64>,
     /// `seen` less all that is accounted for: 0 when the account closes.
     pub(crate) residual: Option<i128>,
-    /// What passed the filter, `pieces` included, less `delivered` and `unwritten`: 0 likewise.
+    /// Packets that passed the filter, `pieces` included, less `delivered` and `unwritten`: 0 when
+    /// the account closes.
     pub(crate) sink_residual: i128,
-    /// What came of generated frames, with `--check-gen`.
+    /// With `--check-gen`: what became of generated frames.
     pub(crate) generated: Option<SequenceReport>,
-    /// By each worker; they add up to `delivered`.
+    /// What each worker delivered; the sum is `delivered`.
     pub(crate) delivered_by_worker: Vec<u64>,
-    /// Interfaces whose packets the host did not receive, because they were taken off (`xdp:`).
+    /// Interfaces whose packets the host did not receive, because `xdp:` took them.
     pub(crate) taken_from_host: Vec<String>,
-    /// In the order of the interfaces' numbers in the file.
+    /// The interfaces, in the order of their numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
-    /// The last day's.
+    /// Every second of the last day.
     pub(crate) per_second: Vec<SecondReport>,
-    /// Seconds before those, of which only the sums are known.
+    /// How many seconds came before those of `per_second`; only their sums are known.
     pub(crate) seconds_unlisted: u64,
 }
 
-/// One interface's part.
+/// The part of one interface.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfaceReport {
     pub(crate) seen: Option<u64>,
@@ -75,7 +76,8 @@ pub(crate) struct LostReport {
     pub(crate) ring: u64,
     pub(crate) ring_full_times: Option<u64>,
     pub(crate) interface: u64,
-    /// By the names that interfaces and drivers have for it; they overlap, and do not add up.
+    /// Losses under the names that interfaces and drivers give them. They overlap, so their sum
+    /// means nothing.
     pub(crate) by_name: BTreeMap<String, u64>,
     pub(crate) damaged_records: u64,
     pub(crate) unreadable_bytes: u64,
@@ -85,7 +87,7 @@ pub(crate) struct LostReport {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SequenceReport {
     pub(crate) frames: u64,
-    /// Numbers below the highest that did not come.
+    /// Numbers below the highest that did not arrive.
     pub(crate) missing: u64,
     pub(crate) duplicates: u64,
     pub(crate) late: u64,
@@ -118,7 +120,7 @@ impl From<&SequenceCheck> for SequenceReport {
     }
 }
 
-/// A signal ended it.
+/// A signal ended the capture.
 const STOPPED: &str = "stopped";
 
 fn end_name(ended: Option<&Ended>) -> &'static str {
@@ -131,7 +133,7 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
     }
 }
 
-/// How it ended, in words.
+/// What ended a capture, in words.
 fn end_words(ended_by: &str) -> &'static str {
     match ended_by {
         "source" => "the source ended",
@@ -182,22 +184,23 @@ pub(crate) struct ReplayReport {
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) packets_per_s: f64,
-    /// Of frames as captured, without check sequence, preamble and gap.
+    /// Bits of frames as captured, without check sequence, preamble and gap.
     pub(crate) bits_per_s: f64,
-    /// What was asked for by `--pps` or `--rate`, in packets of the mean size.
+    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size.
     pub(crate) asked_packets_per_s: Option<f64>,
-    /// The rate as a share of what was asked for, by a rate or by stamps; none at top speed.
+    /// The attained rate as a share of the rate that an option or the stamps asked for; none at top
+    /// speed.
     pub(crate) attained_share: Option<f64>,
-    /// What the line carries at that size; none where its driver names no speed.
+    /// What the link carries at the mean size; none when its driver names no speed.
     pub(crate) link: Option<LinkReport>,
-    /// Of the sent, those that were captured in part and left as short as that.
+    /// Sent packets of which only a part had been captured, and only that part was sent.
     pub(crate) cut: u64,
-    /// Packets that the kernel did not take: too long for the interface, or it had no carrier, or
-    /// was switched off.
+    /// Packets that the kernel did not take: they were too long for the interface, or it had no
+    /// carrier or was switched off.
     pub(crate) refused: u64,
     pub(crate) refused_bytes: u64,
-    /// Packets that the interface dropped on their way out, by its own counter, and that were not
-    /// sent again; whatever else leaves by it counts too.
+    /// Packets that the interface dropped on their way out and that were not sent again. Its own
+    /// counter says so, and includes packets of other programs.
     pub(crate) dropped_by_interface: u64,
     pub(crate) gap_error: Option<GapErrorReport>,
 }
@@ -205,11 +208,11 @@ pub(crate) struct ReplayReport {
 /// The most that a link carries.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct LinkReport {
-    /// As its driver says.
+    /// The speed that the driver names.
     pub(crate) speed_bits_per_s: u64,
     /// The mean of the frames that were sent, without check sequence.
     pub(crate) frame_bytes: f64,
-    /// Of such frames, with check sequence, preamble and gap on the wire.
+    /// How many such frames the link carries, each with check sequence, preamble and gap.
     pub(crate) packets_per_s_max: f64,
     /// The bits of these frames, without what the wire adds.
     pub(crate) bits_per_s_max: f64,
@@ -227,7 +230,7 @@ impl LinkReport {
     }
 }
 
-/// How far gaps between packets were from what was wanted.
+/// How far gaps between packets were from the wanted gaps.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct GapErrorReport {
     pub(crate) gaps: u64,
@@ -320,7 +323,7 @@ impl Document for ReplayReport {
 }
 
 impl ReplayReport {
-    /// What its user should know of the rate.
+    /// What the user should know about the rate.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.cut > 0 {
@@ -358,7 +361,7 @@ impl ReplayReport {
         remarks
     }
 
-    /// What was asked for, beside what the link carries.
+    /// The rate that was asked for, beside the rate that the link carries.
     fn rates(&self) -> String {
         let asked = self
             .asked_packets_per_s
@@ -436,7 +439,7 @@ impl CaptureReport {
             unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
-                // Only rings of blocks and XDP sockets count it.
+                // Only block rings and XDP sockets count this.
                 ring_full_times: Some(losses.freezes)
                     .filter(|times| *times > 0 || losses.ring == 0),
                 interface: losses.interface,
@@ -460,14 +463,14 @@ impl CaptureReport {
         }
     }
 
-    /// True when generated frames came damaged, or are missing beyond those that the filter
-    /// rejected, whose numbers nobody saw.
+    /// True when generated frames came damaged, or when more are missing than the filter rejected
+    /// (nobody saw the numbers of those).
     pub(crate) fn has_gaps(&self) -> bool {
         let check = self.generated.as_ref();
         check.is_some_and(|check| check.corrupt > 0 || check.missing > self.filtered)
     }
 
-    /// What was lost, and what came of generated frames, by lines of a count each.
+    /// What was lost, and what became of generated frames: a line for each count.
     fn rest_of_the_account(&self, line: &mut impl FnMut(u64, &str)) {
         if let Some(seen) = self.seen {
             let times = match self.lost.ring_full_times {

@@ -1,4 +1,4 @@
-//! What each command has to say when it ends, as plain data. Names carry their units.
+//! What each command reports when it ends, as plain data. Field names carry their units.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -33,8 +33,8 @@ impl Counters {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// What was thrown away, by reason; only what happened. Packets, and for `kernel` the socket
-    /// buffers that the kernel dropped because the receive buffer was full.
+    /// The counters of dropped packets, by reason, without reasons that did not occur. `kernel`
+    /// counts socket buffers that the kernel dropped because the receive buffer was full.
     pub(crate) fn drops(&self) -> Self {
         let reasons = self.0.iter().filter_map(|(name, count)| {
             let reason = name.strip_prefix("drop.").or_else(|| {
@@ -61,13 +61,14 @@ impl fmt::Display for Counters {
 /// Processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct UsageReport {
-    /// How long was measured.
+    /// The wall-clock time that these figures cover.
     pub(crate) wall_s: f64,
-    /// Of this process, all threads, user and kernel.
+    /// Processor time of this process: all threads, user and kernel.
     pub(crate) process_cpu_s: Option<f64>,
-    /// Of the whole machine: the kernel bills softirq time to the process that happens to run.
+    /// Processor time of the whole machine, because the kernel bills softirq time to whichever
+    /// process happens to run.
     pub(crate) machine_busy_s: Option<f64>,
-    /// Given to others by a hypervisor; over 1 % voids a measurement.
+    /// Time that a hypervisor gave to other machines; more than 1 % voids a measurement.
     pub(crate) machine_steal_s: Option<f64>,
     pub(crate) cpu_count: u32,
 }
@@ -90,26 +91,27 @@ pub(crate) struct PublishReport {
     pub(crate) group: String,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// Thrown away because the window was full, with `--block=no`.
+    /// With `--block=no`: messages thrown away because the window was full.
     pub(crate) discarded: u64,
     pub(crate) seconds: f64,
-    /// Why it did not do all that it was to do.
+    /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
-    /// Every receiver that reports has confirmed everything.
+    /// At least one receiver has confirmed everything, and none that has joined or is expected
+    /// lacks anything. False when no receiver reports: nobody could confirm.
     pub(crate) is_confirmed: bool,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
-    /// Of the receivers, those dropped or gone before they had been given everything.
+    /// Receivers that were dropped or left before everything had been sent to them.
     pub(crate) given_up: u64,
-    /// The receiver that last set the limit of a rate that sets itself.
+    /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
-    /// What was thrown away, by reason; only what happened.
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
-/// The receiver that sets the limit of a rate that sets itself.
+/// The receiver that limits an automatic rate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LimitedBy {
     pub(crate) receiver: String,
@@ -135,17 +137,18 @@ pub(crate) struct SenderEnds {
     pub(crate) ended: u64,
     pub(crate) expired: u64,
     pub(crate) reset: u64,
-    /// Those that gave this receiver up.
+    /// Senders that gave this receiver up.
     pub(crate) dropped: u64,
 }
 
 impl SenderEnds {
-    /// Every sender that was found is gone, and there was one.
+    /// True when at least one sender was found and all of them are gone.
     pub(crate) const fn is_over(&self) -> bool {
         self.found > 0 && self.ended + self.broken() >= self.found
     }
 
-    /// Those that did not end their sessions: nobody knows what they had yet to say.
+    /// How many senders left without ending their sessions: nobody knows what they still had to
+    /// send.
     pub(crate) const fn broken(&self) -> u64 {
         self.expired + self.reset + self.dropped
     }
@@ -159,16 +162,16 @@ pub(crate) struct SubscribeReport {
     pub(crate) bytes: u64,
     /// Packets that could not be repaired.
     pub(crate) lost_packets: u64,
-    /// Thrown away because the output was slow, with `--block=no`.
+    /// With `--block=no`: messages thrown away because the output was slow.
     pub(crate) discarded: u64,
     pub(crate) senders: SenderEnds,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     /// From the first message to the last.
     pub(crate) seconds: f64,
-    /// Why it did not do all that it was to do.
+    /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
-    /// What was thrown away, by reason; only what happened.
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -188,13 +191,17 @@ pub(crate) struct LoadSendReport {
     pub(crate) messages_per_s: f64,
     /// Of payload.
     pub(crate) bits_per_s: f64,
+    /// Why it did not do all that it was to do.
+    pub(crate) failure: Option<String>,
+    /// At least one receiver has confirmed everything, and none that has joined or is expected
+    /// lacks anything. False when no receiver reports: nobody could confirm.
     pub(crate) is_confirmed: bool,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
-    /// Of the receivers, those dropped or gone before they had been given everything.
+    /// Receivers that were dropped or left before everything had been sent to them.
     pub(crate) given_up: u64,
-    /// The receiver that last set the limit of a rate that sets itself.
+    /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) usage: UsageReport,
     pub(crate) counters: Counters,
@@ -208,7 +215,7 @@ pub(crate) struct LoadRecvReport {
     pub(crate) seed: u64,
     /// Intact messages, each counted once.
     pub(crate) messages: u64,
-    /// Of their payload.
+    /// Payload bytes of these messages.
     pub(crate) bytes: u64,
     pub(crate) missing: u64,
     pub(crate) corrupt: u64,
@@ -217,17 +224,17 @@ pub(crate) struct LoadRecvReport {
     /// Packets that the protocol reported as lost.
     pub(crate) lost_packets: u64,
     pub(crate) senders: SenderEnds,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     /// From the first message to the last.
     pub(crate) seconds: f64,
     pub(crate) messages_per_s: f64,
     /// Of payload.
     pub(crate) bits_per_s: f64,
-    /// With `--stamp`: from when each message was due until it was given out.
+    /// With `--stamp`: the time from when each message was due until it was delivered.
     pub(crate) delay: Option<DelayReport>,
     pub(crate) usage: UsageReport,
-    /// What was thrown away, by reason; only what happened.
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -237,26 +244,26 @@ pub(crate) struct LoadRecvReport {
 pub(crate) struct DelayReport {
     #[serde(flatten)]
     pub(crate) percentiles: Percentiles,
-    /// Longer than this count as late.
+    /// A message counts as late when its delay is longer than this.
     pub(crate) late_ns: u64,
-    /// How many were.
+    /// How many messages were late.
     pub(crate) late: u64,
-    /// How many came before they were due: the clocks disagree.
+    /// How many messages came before they were due, which means that the clocks disagree.
     pub(crate) negative: u64,
 }
 
 impl LoadRecvReport {
-    /// Anything that is not as it was sent.
+    /// True when any message was lost, damaged, duplicated or out of order.
     pub(crate) const fn has_damage(&self) -> bool {
         self.has_loss() || self.corrupt + self.duplicates + self.out_of_order > 0
     }
 
-    /// Messages that did not come.
+    /// True when messages or packets are missing.
     pub(crate) const fn has_loss(&self) -> bool {
         self.missing + self.lost_packets > 0
     }
 
-    /// Takes over what the checks have found.
+    /// Adds what the checks have found.
     pub(crate) fn count(&mut self, tally: &LoadTally) {
         self.messages += tally.received;
         self.bytes += tally.bytes;
@@ -269,12 +276,12 @@ impl LoadRecvReport {
     }
 }
 
-/// `demo` that a signal has ended.
+/// `demo` when a signal ended it.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterruptedDemo {
     is_proven: bool,
     is_interrupted: bool,
-    /// What the receivers have written was asked for and is still there.
+    /// The user asked to keep what the receivers have written, so it is still there.
     pub(crate) is_kept: bool,
 }
 
@@ -365,16 +372,16 @@ impl From<&Interface> for InterfaceRow {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TopReport {
     pub(crate) processes: Vec<ProcessCounters>,
-    /// The look before, to take rates from.
+    /// The counters of the reading before and the seconds since, for rates.
     #[serde(skip)]
     pub(crate) before: Option<(Vec<ProcessCounters>, f64)>,
-    /// Zero counters are shown too.
+    /// Counters that are zero are shown too.
     #[serde(skip)]
     pub(crate) is_complete: bool,
 }
 
 impl TopReport {
-    /// How fast a counter of a session has grown since the look before.
+    /// How fast a counter of a session has grown since the reading before.
     pub(crate) fn rate(
         &self,
         pid: u32,
@@ -396,17 +403,17 @@ impl TopReport {
     }
 }
 
-/// `stat`: one process, or one counter of it in each session that has it.
+/// `stat`: all counters of one process, or one counter in each session that has it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatReport {
     #[serde(flatten)]
     pub(crate) process: ProcessFields,
-    /// Only the value is printed as text.
+    /// The text form prints only the value.
     #[serde(skip)]
     pub(crate) is_one_counter: bool,
 }
 
-/// A process's document without the schema that the report puts in front itself.
+/// The document of a process without its schema, which the report adds itself.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ProcessFields {
     pub(crate) pid: u32,

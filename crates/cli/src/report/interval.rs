@@ -1,4 +1,4 @@
-//! `--every`: what was measured in one stretch of time, a line each.
+//! `--every`: one line for each interval of a measurement.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use serde::Serialize;
 
 use super::{Document, quantity};
 
-/// `--every`: one stretch of a measurement that goes on. Rates are those of this stretch.
+/// `--every`: one interval of a measurement. Rates are those of this interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Interval {
-    /// Of what: a group, sources of packets, a rate, a trial.
+    /// What is measured: a group, sources of packets, a rate, a trial.
     of: String,
     what: Counted,
-    /// When it began: seconds after the beginning of the load, capture, run or trial.
+    /// When the interval began: seconds after the start of the load, capture, run or trial.
     from_s: f64,
     to_s: f64,
     count: u64,
     count_per_s: f64,
-    /// Bytes of what was counted; without headers, except for packets captured.
+    /// Bytes of what was counted, without headers; with headers for captured packets.
     bytes: u64,
     bits_per_s: f64,
-    /// What did not come: messages missing or damaged, packets lost, round trips without an answer
-    /// in time. Null where this end does not know.
+    /// What did not arrive: messages missing or damaged, packets lost, round trips without an
+    /// answer in time. Null where this end does not know.
     lost: Option<u64>,
-    /// Of round trips, counted from when their message was due.
+    /// Round-trip times, counted from when each message was due.
     round_trip: Option<Percentiles>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What has come to it since `before`. What was missing may have come late.
+    /// What was added since `before`. `lost` may have fallen, when a missing message came late.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost);
         Self {
@@ -101,7 +101,7 @@ impl Interval {
         }
     }
 
-    /// Of a trial: what was sent, what was received, or both.
+    /// The intervals of a trial: what was sent, what was received, or both.
     pub(crate) fn of_trial(passage: &TrialPassage) -> impl Iterator<Item = Self> {
         let counts = [
             (Counted::DatagramsSent, passage.sent),

@@ -74,7 +74,7 @@ pub(crate) struct MessageLine<'a> {
     /// The address that its sender sends from.
     pub(crate) address: Option<IpAddr>,
     /// Its place in the sender's session.
-    pub(crate) sqn: u64,
+    pub(crate) position: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,12 @@ impl<'a> MessageLine<'a> {
     pub(crate) const SCHEMA: &'static str = "towline.message";
     pub(super) const VERSION: u32 = 1;
 
-    pub(crate) fn new(sender: &'a str, address: Option<IpAddr>, sqn: u64, data: &'a [u8]) -> Self {
+    pub(crate) fn new(
+        sender: &'a str,
+        address: Option<IpAddr>,
+        position: u64,
+        data: &'a [u8],
+    ) -> Self {
         let text = std::str::from_utf8(data).ok();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -93,7 +98,7 @@ impl<'a> MessageLine<'a> {
             received_s: since_1970.unwrap_or_default().as_secs_f64(),
             sender,
             address,
-            sqn,
+            position,
             text,
             base64: text.is_none().then(|| BASE64_STANDARD.encode(data)),
         }
@@ -128,7 +133,7 @@ mod tests {
         let text = line(b"a\"b\nc");
         assert_eq!(text["text"], "a\"b\nc");
         assert_eq!(
-            (&text["sqn"], &text["address"]),
+            (&text["position"], &text["address"]),
             (&7.into(), &"10.0.0.1".into())
         );
         assert!(text.get("base64").is_none());

@@ -1,4 +1,4 @@
-//! What `recv --leftovers` has to say.
+//! What `recv --leftovers` reports.
 
 use std::{
     path::Path,
@@ -11,27 +11,27 @@ use towline::{Leftover, ManifestId};
 
 use super::{Document, count, name::shown, quantity};
 
-/// Transfers that did not come to their end in one directory.
+/// The unfinished transfers in one directory.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LeftoversReport {
     directory: String,
     bytes: u64,
-    /// The one that changed last stands last.
+    /// The transfer that changed last stands last.
     pub(crate) leftovers: Vec<LeftoverRow>,
 }
 
-/// One of them.
+/// One unfinished transfer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LeftoverRow {
     #[serde(skip)]
     pub(crate) id: ManifestId,
     manifest: String,
     bytes: u64,
-    /// When it changed last, in seconds since 1970.
+    /// When the transfer changed last, in seconds since 1970.
     changed_unix_s: u64,
     #[serde(skip)]
     age: Duration,
-    /// By `--clean`; one of a transfer under way is not.
+    /// True when `--clean` removed the transfer; `--clean` keeps those under way.
     pub(crate) is_removed: bool,
 }
 

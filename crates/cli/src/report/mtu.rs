@@ -21,6 +21,8 @@ pub(crate) struct MtuReport {
     verdict: &'static str,
     confirmed_by: &'static str,
     claims: Vec<ClaimRow>,
+    /// Claims beyond those, however often each was made.
+    unlisted_claims: u64,
     probes: u64,
     #[serde(skip)]
     words: String,
@@ -63,6 +65,7 @@ impl MtuReport {
                 Confirmation::PortUnreachable => "port-unreachable",
             },
             claims: found.claims.iter().map(row).collect(),
+            unlisted_claims: found.unlisted_claims,
             probes: found.probes,
             words: words(found),
         }
@@ -142,7 +145,10 @@ impl Document for MtuReport {
             self.udp_payload_bytes_max,
             self.pgm_payload_bytes_max,
             self.words,
-        )
+        ) + &match self.unlisted_claims {
+            0 => String::new(),
+            count => format!("not listed    {count} claims of routers beyond these\n"),
+        }
     }
 }
 
@@ -230,6 +236,7 @@ mod tests {
             path_mtu_back,
             confirmation: Confirmation::Reflector,
             claims: Vec::new(),
+            unlisted_claims: 0,
             verdict: MtuVerdict::BlackHole,
             udp_payload_max: 1_376,
             pgm_payload_max: 1_352,

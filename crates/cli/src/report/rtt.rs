@@ -1,4 +1,4 @@
-//! What `rtt` has to say: figures of each variant, never half a round trip.
+//! What `rtt` reports: figures of each variant, never half a round trip.
 
 use gauge::rtt::{
     Counts, DisturbanceKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts,
@@ -7,7 +7,7 @@ use gauge::rtt::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Document, count};
+use super::{Document, count, text::wrap};
 
 /// `rtt reflect`: what the reflector did.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -71,7 +71,7 @@ pub(crate) struct RttRow {
     rtt_actual: Percentiles,
     pacing_error: Percentiles,
     hops: Option<HopsReport>,
-    /// Of PGM, at this end.
+    /// What PGM repaired at this end.
     #[serde(skip_serializing_if = "Option::is_none")]
     repairs: Option<RepairsReport>,
     /// Why this rate lies beyond the knee of its sweep.
@@ -81,9 +81,9 @@ pub(crate) struct RttRow {
     throttled: usize,
     clock_steps: usize,
     is_cut: bool,
-    /// What to know before believing the figures.
+    /// What a reader must know before believing the figures.
     remarks: Vec<String>,
-    /// p50 and p99.9 from intended times, over those of the first file.
+    /// p50 and p99.9 (from intended times), each divided by that of the first file.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_first: Option<[f64; 2]>,
 }
@@ -99,7 +99,7 @@ struct HopsReport {
     wake_up_p50_ns: u64,
     /// Median of how much longer a stamped message takes than the one before it.
     stamping_cost_p50_ns: Option<i64>,
-    /// What a cost must be above to be one.
+    /// A stamping cost at or below this is noise.
     stamping_noise_ns: Option<u64>,
     #[serde(skip)]
     cost: Option<StampingCost>,
@@ -114,7 +114,7 @@ struct RepairsReport {
 }
 
 impl RttRow {
-    /// A row for each, with the knees of their sweeps.
+    /// One report for each variant, with the knee of its sweep.
     pub(crate) fn all(series: &[Series<'_>]) -> Vec<Self> {
         let strains = strains(series);
         let pairs = series.iter().zip(strains);
@@ -163,7 +163,7 @@ impl RttRow {
         }
     }
 
-    /// Sets each row's figures against the first file's row of the same label.
+    /// Compares each row with the row of the same label in the first file.
     pub(crate) fn compare(rows: &mut [Self], series: &[Series<'_>]) {
         let first = series.first().map(|one| std::ptr::from_ref(one.manifest));
         for index in 0..rows.len() {
@@ -340,23 +340,10 @@ impl Document for RttReport {
     }
 }
 
-/// A line with its name, and as many more under it as it takes to stay within 80 columns.
+/// A line with its name, and as many more under it as it takes.
 fn push(text: &mut String, name: &str, value: &str) {
-    let mut line = format!("{name:<13}");
-    for (nth, word) in value.split(' ').enumerate() {
-        if nth > 0 && line.len() + 1 + word.len() > COLUMNS {
-            *text += &line;
-            text.push('\n');
-            line = format!("{:<13}", "");
-        }
-        line.push(' ');
-        line += word;
-    }
-    *text += &line;
-    text.push('\n');
+    wrap(text, &format!("{name:<13}"), value);
 }
-
-const COLUMNS: usize = 80;
 
 fn accounts(counts: &Counts) -> String {
     let mut text = format!(

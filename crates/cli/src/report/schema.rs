@@ -12,6 +12,11 @@ use super::{
     UdpReport, UdpServeReport,
     json::{Envelope, MessageLine},
 };
+use crate::plan::{
+    CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, Plan, PublishPlan,
+    ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, StatsPlan,
+    StatsSweepPlan, SubscribePlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
+};
 
 /// A kind of document.
 pub(crate) struct Described {
@@ -54,6 +59,25 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<StatReport>(),
         of::<DemoDocument>(),
         of::<InterruptedDemo>(),
+        of_plan::<PublishPlan>(),
+        of_plan::<SubscribePlan>(),
+        of_plan::<LoadSendPlan>(),
+        of_plan::<LoadRecvPlan>(),
+        of_plan::<RecvPlan>(),
+        of_plan::<CapturePlan>(),
+        of_plan::<ReplayPlan>(),
+        of_plan::<StatsPlan>(),
+        of_plan::<StatsSweepPlan>(),
+        of_plan::<RttRunPlan>(),
+        of_plan::<RttReflectPlan>(),
+        of_plan::<RttPlotPlan>(),
+        of_plan::<UdpRunPlan>(),
+        of_plan::<UdpServePlan>(),
+        of_plan::<UdpPlotPlan>(),
+        of_plan::<MtuPlan>(),
+        of_plan::<ReachPlan>(),
+        of_plan::<ClockPlan>(),
+        of_plan::<DemoPlan>(),
     ]
 }
 
@@ -61,6 +85,13 @@ fn of<D: Document + JsonSchema>() -> Described {
     Described {
         name: D::SCHEMA,
         schema: schema::<D>(D::SCHEMA, D::VERSION),
+    }
+}
+
+fn of_plan<P: Plan>() -> Described {
+    Described {
+        name: P::SCHEMA,
+        schema: schema::<P>(P::SCHEMA, P::VERSION),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What packets are, as document, as text, and as a picture of their rate.
+//! What the packets are, as document, as text, and as a picture of their rate.
 
 use std::fmt::Write as _;
 
@@ -28,10 +28,12 @@ pub(crate) struct StatsReport {
     pub(crate) bits_per_s: f64,
     pub(crate) filters: Vec<Row>,
     pub(crate) protocols: Vec<Row>,
-    /// Bytes on the wire without check sequence, each up to and including.
+    /// Classes of packets by their bytes on the wire without check sequence; each includes its
+    /// upper bound.
     pub(crate) sizes: Vec<SizeRow>,
     pub(crate) talkers: Vec<TalkerRow>,
-    /// Pairs of addresses that were told apart, and packets beyond them.
+    /// How many pairs of addresses were told apart; `packets_of_other_pairs` counts the packets of
+    /// all others.
     pub(crate) pairs: u64,
     pub(crate) packets_of_other_pairs: u64,
     pub(crate) tagged_packets: u64,
@@ -39,18 +41,18 @@ pub(crate) struct StatsReport {
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,
     pub(crate) damaged_records: u64,
-    /// Sources' packets less those accounted for: 0 when the account closes.
+    /// The sources' packets less those accounted for: 0 when the account closes.
     pub(crate) residual: Option<i128>,
-    /// Packets that passed less those that were counted: 0 likewise.
+    /// Packets that passed less those that were counted: 0 when the account closes.
     pub(crate) sink_residual: i128,
-    /// At hand when a limit was reached, or the end.
+    /// Packets at hand that were left unread when a limit was reached, or the end.
     pub(crate) unread: u64,
     pub(crate) step_s: f64,
-    /// By steps of time from the first stamp on.
+    /// The rate in each step of time, from the first stamp on.
     pub(crate) rate: Vec<StepRow>,
 }
 
-/// Something by its name.
+/// Counts under one name.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -61,7 +63,7 @@ pub(crate) struct Row {
 /// A class of sizes.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SizeRow {
-    /// None for the largest.
+    /// The upper bound; none for the largest class.
     pub(crate) up_to_bytes: Option<u32>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -264,7 +266,7 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
     )
 }
 
-/// What most packets are, so far: a line for each filter, and for the protocols, sizes and pairs
+/// What most packets are so far: a line for each filter, and for the protocols, sizes and pairs
 /// with most bytes.
 pub(crate) fn most_of(summary: &Summary) -> String {
     let mut text = String::new();
@@ -321,7 +323,7 @@ pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
     flow("Packets over time", &lines, summary.step, &steps)
 }
 
-/// Of each kind, while packets are counted.
+/// Rows of each kind that are shown while packets are counted.
 const MOST_ROWS: usize = 5;
 const SPARK_COLUMNS: usize = 64;
 const BARS: [char; 9] = [

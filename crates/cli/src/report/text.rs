@@ -12,6 +12,25 @@ use super::{
     PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
 };
 
+/// A line that begins with `start`, and as many more beneath its value as it takes to stay within
+/// 80 columns.
+pub(super) fn wrap(text: &mut String, start: &str, value: &str) {
+    let mut line = start.to_owned();
+    for (nth, word) in value.split(' ').enumerate() {
+        if nth > 0 && line.len() + 1 + word.len() > COLUMNS {
+            *text += &line;
+            text.push('\n');
+            line = " ".repeat(start.len());
+        }
+        line.push(' ');
+        line += word;
+    }
+    *text += &line;
+    text.push('\n');
+}
+
+const COLUMNS: usize = 80;
+
 impl Document for PublishReport {
     const SCHEMA: &'static str = "towline.pub";
     const IS_DATA: bool = false;
@@ -102,14 +121,18 @@ impl Document for LoadSendReport {
         let sent = self.counters.get("source.odata_packets");
         table.row("packets", &format!("{sent} and {repaired} repairs"));
         let mut receivers = format!("{} reporting, ", self.receivers);
-        receivers += match (self.is_confirmed, self.given_up) {
-            (true, 0) => "confirmed",
-            _ => "NOT confirmed by all",
+        receivers += match (self.is_confirmed, self.receivers) {
+            (true, _) => "confirmed",
+            (false, 0) => "none could confirm",
+            (false, _) => "NOT confirmed by all",
         };
         if self.given_up > 0 {
             receivers += &format!(", {} given up", self.given_up);
         }
         table.row("receivers", &receivers);
+        if let Some(failure) = &self.failure {
+            table.row("failure", failure);
+        }
         if let Some(limited_by) = &self.limited_by {
             table.row("last", limited_by);
         }
@@ -268,7 +291,8 @@ fn full_name(counter: &CounterReading) -> String {
     format!("{}.{}", counter.set, counter.name)
 }
 
-/// `, 12.3 k/s, 45 Mbit/s`, of more than one message over a time that can be measured.
+/// The rate in words, `, 12.3 k/s, 45 Mbit/s`; empty for a single message or a time too short to
+/// measure.
 fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
     if messages < 2 || !quantity::is_measurable(seconds) {
         return String::new();
@@ -291,7 +315,7 @@ fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
-/// What a closing remark begins with.
+/// The first words of a closing remark.
 const fn interrupted(is_interrupted: bool) -> &'static str {
     if is_interrupted { "interrupted: " } else { "" }
 }

@@ -1,10 +1,9 @@
-//! What `send` and `recv` have to say.
+//! What `send` and `recv` report.
 
 use std::{path::Path, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use towline::{
     EntryKind, ErrorCode, FileSet, FileSums, Limit, ReceiverProgress, ReceiverReport,
     ReceiverState, Surplus, TransferOutcome, Unsent,
@@ -17,12 +16,11 @@ use crate::plan::SendPlan;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FileListing {
     /// Every setting.
-    #[schemars(with = "serde_json::Map<String, Value>")]
     plan: SendPlan,
     files: u64,
     bytes: u64,
     entries: Vec<ListedEntry>,
-    /// What cannot be read, with `--skip-changed`.
+    /// With `--skip-changed`: paths that cannot be read.
     unsent: Vec<UnsentRow>,
     /// With `--hash`.
     sums: Option<Vec<SumRow>>,
@@ -36,7 +34,7 @@ struct ListedEntry {
     path: String,
 }
 
-/// Something that was to be sent and is not, with `--skip-changed`.
+/// A path that `--skip-changed` left out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsentRow {
     path: String,
@@ -53,7 +51,7 @@ impl UnsentRow {
     }
 }
 
-/// A line for each of them, up to a bound.
+/// A line for each text, up to a bound.
 fn named(what: &str, texts: impl ExactSizeIterator<Item = String>) -> String {
     let count = texts.len();
     let lines = texts.take(NAMED_MAX);
@@ -144,31 +142,33 @@ pub(crate) struct SendReport {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// Content sent by time, whatever the number of receivers; what they held before is not in it.
+    /// Content sent per second of the transfer. The number of receivers does not count, nor does
+    /// content that they held before.
     pub(crate) bytes_per_s: f64,
     pub(crate) receivers: Vec<ReceiverRow>,
     /// Expected receivers that never came.
     pub(crate) missing: u32,
-    /// Their names, when receivers are expected by name.
+    /// With expected names: the names of those that never came.
     pub(crate) missing_names: Vec<String>,
-    /// The name of the expected receiver that was the last to be done, or is furthest behind.
+    /// The name of the expected receiver that finished last, or is furthest behind.
     pub(crate) slowest: Option<String>,
-    /// Bytes of content sent to all, and to single receivers besides, repairs not counted.
+    /// Bytes of content sent to all receivers, and to single receivers in addition, without
+    /// repairs.
     pub(crate) multicast_bytes: u64,
     pub(crate) unicast_bytes: u64,
-    /// What could not be read or had changed, with `--skip-changed`: everything else is proven. A
-    /// receiver that had proved delivery before may hold a file of these.
+    /// With `--skip-changed`: paths that could not be read or had changed. Delivery of everything
+    /// else is proven. A receiver that had proved delivery before may hold a file of these.
     pub(crate) unsent: Vec<UnsentRow>,
-    /// With `--hash`, once every byte was read.
+    /// With `--hash`: the checksums, once every byte was read.
     pub(crate) sums: Option<Vec<SumRow>>,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     /// Why the sender itself gave up.
     pub(crate) failure: Option<String>,
-    /// Why the last receiver that was refused was.
+    /// Why the sender refused a receiver, for the last one refused.
     #[serde(skip)]
     pub(crate) refusal: Option<String>,
-    /// What the session has thrown away, by reason; only what happened.
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -179,24 +179,26 @@ pub(crate) struct ReceiverRow {
     name: String,
     address: String,
     is_expected: bool,
-    /// `proven`, `active`, `failed`, or `unproven`: it holds everything and has not proved it.
+    /// `proven`, `active`, `failed`, or `unproven`: the receiver holds everything and has not
+    /// proved it.
     state: &'static str,
     bytes: u64,
     packets_lost: u64,
     repairs_asked: u64,
     repairs_got: u64,
-    /// Bytes that it held already when it joined.
+    /// Bytes that the receiver held already when it joined.
     bytes_resumed: u64,
-    /// Bytes of content sent since then, to all and to it alone.
+    /// Bytes of content sent since the receiver joined, to all and to it alone.
     bytes_sent_since_join: u64,
     /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`.
     limited_by: String,
-    /// Why it got the rest by unicast.
+    /// Why the sender moved the receiver to unicast.
     demoted: Option<String>,
-    /// From the begin of the transfer, or its joining if that was later, to its proof.
+    /// From the start of the transfer until the receiver's proof; from its joining if it joined
+    /// later.
     seconds: Option<f64>,
-    /// Content that it got by its time, or by the transfer's while it has not proved delivery; what
-    /// it held before is not in it.
+    /// Content that the receiver got, per second of `seconds`, or of the whole transfer while it
+    /// has not proved delivery. Content that it held before does not count.
     bytes_per_s: f64,
     root: Option<String>,
     error: Option<String>,
@@ -249,13 +251,18 @@ impl SendReport {
     }
 }
 
+/// True when the user has set a limit.
+fn is_rate_set(plan: &SendPlan) -> bool {
+    plan.session().config.rate().pace().bytes_per_s().is_some()
+}
+
 /// What limits a receiver of this sender.
 pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
     match limit {
         Limit::Network => "the network",
         Limit::Disk => "its disk",
         Limit::Host => "its CPU",
-        Limit::Rate if plan.session().config.rate().limit() > 0 => "the rate set",
+        Limit::Rate if is_rate_set(plan) => "the rate set",
         Limit::Rate => "the sender",
     }
 }
@@ -292,7 +299,8 @@ impl ReceiverRow {
                 row.root = Some(hex(root));
             }
             ReceiverState::Failed { code, text } => {
-                // Whoever holds all of it and was not waited for has not failed.
+                // A receiver that holds everything has not failed: the sender only did not wait for
+                // its proof.
                 let is_whole = row.bytes >= total && total > 0;
                 let is_left = matches!(code, ErrorCode::Cancelled | ErrorCode::TimedOut);
                 let is_unproven = is_whole && is_left;
@@ -305,7 +313,7 @@ impl ReceiverRow {
         row
     }
 
-    /// A line of at most 80 columns, and what else is to be said on lines beneath it.
+    /// A line of at most 80 columns; the rest follows on lines beneath it.
     fn lines(&self, total: u64) -> String {
         let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
         let mut line = format!(
@@ -390,7 +398,7 @@ impl Document for SendReport {
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
-        // Of what has not arrived, or had before, there is no rate.
+        // No rate is shown when nothing arrived, or when the receivers held everything before.
         if self.is_proven && self.bytes_per_s > 0.0 {
             text += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
         }
@@ -414,11 +422,11 @@ pub(crate) struct RecvReport {
     pub(crate) group: String,
     /// Everything is verified, synced and in place, and the sender knows.
     pub(crate) is_complete: bool,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) sender: Option<String>,
     pub(crate) manifest: Option<String>,
-    /// The directory, or the one thing in it that the transfer brought.
+    /// The directory, or the path in it when the transfer brought only one.
     pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) bytes: u64,
@@ -428,21 +436,26 @@ pub(crate) struct RecvReport {
     pub(crate) repairs_got: u64,
     pub(crate) seconds: f64,
     pub(crate) error: Option<String>,
-    /// Files that the sender could not read to their end, by their paths: they are not there.
+    /// Files that the sender has left out, by their paths: it could not read them, or they changed
+    /// while they were sent. What this receiver has under such a name is from before.
     pub(crate) absent: Vec<String>,
+    /// The sender has left out more, which it could not even list: its own report says what.
+    pub(crate) is_incomplete: bool,
     /// With `--delete`, what the sender has not: what was deleted with all that was in it, what
     /// `--delete=list` only names, and what could not be deleted, and why.
     pub(crate) deleted: Vec<String>,
     pub(crate) listed: Vec<String>,
     pub(crate) kept: Vec<UnsentRow>,
-    /// Senders that nothing was taken from, and why not from the last of them.
+    /// How many senders the receiver took nothing from; `passed_over_why` is the reason for the
+    /// last.
     pub(crate) passed_over: u64,
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_failures: u64,
-    /// Of the session, which is this transfer's alone; of a service they are in its own report.
+    /// Counters of the session when it served this transfer alone. A service reports its session's
+    /// counters itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counters: Option<Counters>,
-    /// What the session has thrown away, by reason; only what happened.
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drops: Option<Counters>,
 }
@@ -468,6 +481,7 @@ impl RecvReport {
             seconds: time.as_secs_f64(),
             error: None,
             absent: Vec::new(),
+            is_incomplete: false,
             deleted: Vec::new(),
             listed: Vec::new(),
             kept: Vec::new(),
@@ -498,7 +512,7 @@ impl RecvReport {
         }
     }
 
-    /// What was deleted, would be, or could not be.
+    /// Lines for paths that were deleted, would be deleted, or could not be.
     fn surplus_lines(&self) -> String {
         let kept = self.kept.iter().map(|row| match &*row.path {
             "" => row.why.clone(),
@@ -531,7 +545,7 @@ impl Document for RecvReport {
         let from = self.sender.as_ref().map(|sender| format!(" from {sender}"));
         let from = from.unwrap_or_default();
         let text = match (&self.error, &self.root) {
-            // What was to come is not known.
+            // The receiver does not know what the transfer would have brought.
             (Some(error), _) if self.path.is_none() => {
                 format!("nothing received: {error}; {numbers}\n")
             }
@@ -547,31 +561,36 @@ impl Document for RecvReport {
         };
         let passed_over = passed_over(self.passed_over, self.passed_over_why.as_deref());
         let absent = self.absent.iter();
-        let absent = absent.map(|path| format!("{path}: the sender could not read it"));
-        let absent = named("absent", absent) + &self.surplus_lines();
-        text + &absent + &dropped(self.drops.as_ref()) + &passed_over
+        let absent =
+            absent.map(|path| format!("{path}: the sender could not read it, or it changed"));
+        let mut absent = named("left out", absent);
+        if self.is_incomplete {
+            absent += "left out: the sender could not list all that it was to send; its own report \
+                       names it\n";
+        }
+        text + &absent + &self.surplus_lines() + &dropped(self.drops.as_ref()) + &passed_over
     }
 }
 
-/// `recv --serve`: what it has done in all.
+/// `recv --serve`: all transfers of the service together.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct ServeReport {
     pub(crate) group: String,
-    /// Ended by a signal.
+    /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) transfers: u64,
     pub(crate) complete: u64,
     pub(crate) failed: u64,
-    /// Under way when the service was stopped; what they hold is kept.
+    /// Transfers under way when the service was stopped; the bytes that they hold are kept.
     pub(crate) interrupted: u64,
-    /// Of complete transfers.
+    /// Bytes of complete transfers.
     pub(crate) bytes: u64,
     pub(crate) passed_over: u64,
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_runs: u64,
     pub(crate) exec_failures: u64,
     pub(crate) seconds: f64,
-    /// What was thrown away, by reason; only what happened.
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
@@ -612,7 +631,7 @@ impl Document for ServeReport {
     }
 }
 
-/// Files that lines are printed for; JSON has them all.
+/// The text form names at most this many files; JSON has all of them.
 const NAMED_MAX: usize = 20;
 
 fn dropped(drops: Option<&Counters>) -> String {
@@ -665,6 +684,74 @@ mod tests {
             json["drops"],
             serde_json::json!({"bad_checksum": 3, "kernel": 12})
         );
+    }
+
+    #[test]
+    fn send() {
+        let row = ReceiverRow {
+            name: "host-b:incoming".into(),
+            address: "10.0.0.2".into(),
+            is_expected: true,
+            state: "proven",
+            bytes: 104_512_345,
+            packets_lost: 1_505,
+            repairs_asked: 1_610,
+            repairs_got: 1_505,
+            bytes_resumed: 50_000_000,
+            bytes_sent_since_join: 54_512_345,
+            limited_by: "the network".into(),
+            demoted: None,
+            seconds: Some(1.25),
+            bytes_per_s: 43_609_876.0,
+            root: Some("6e".repeat(32)),
+            error: None,
+        };
+        let active = ReceiverRow {
+            name: "host-c:incoming".into(),
+            state: "active",
+            bytes: 52_256_172,
+            seconds: None,
+            demoted: Some("it fell behind".into()),
+            ..row.clone()
+        };
+        let mut report = SendReport {
+            group: "239.192.0.1:7500".into(),
+            is_proven: true,
+            manifest: "ab".repeat(16),
+            root: Some("6e".repeat(32)),
+            files: 1_200,
+            bytes: 104_512_345,
+            seconds: 1.5,
+            bytes_per_s: 69_674_896.0,
+            receivers: vec![row],
+            missing: 0,
+            missing_names: Vec::new(),
+            slowest: None,
+            multicast_bytes: 104_512_345,
+            unicast_bytes: 0,
+            unsent: Vec::new(),
+            sums: None,
+            is_interrupted: false,
+            failure: None,
+            refusal: None,
+            drops: Counters::default(),
+            counters: Counters::default(),
+        };
+        let mut text = report.text() + "\n";
+        report.is_proven = false;
+        report.receivers.push(active);
+        (report.missing, report.missing_names) = (1, vec!["host-d".into()]);
+        report.slowest = Some("host-c:incoming".into());
+        report.unicast_bytes = 3_000_000;
+        report.unsent = vec![UnsentRow {
+            path: "site/locked".into(),
+            why: "opening site/locked: permission denied".into(),
+        }];
+        report.failure = Some("interrupted".into());
+        report.refusal = Some("the name host-b:incoming is taken".into());
+        report.drops = counters().drops();
+        text += &report.text();
+        insta::assert_snapshot!(text);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use gauge::udp::{Flow, Limit, Profile, Row, SweepReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Document, quantity};
+use super::{Document, quantity, text::wrap};
 
 /// `udp serve`: what the server did.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -56,28 +56,35 @@ impl Document for UdpReport {
 
     fn text(&self) -> String {
         let report = &self.0;
+        let what = if report.is_load_given {
+            "one trial each, at the load that was asked for".to_owned()
+        } else {
+            format!(
+                "highest rates with at most {} % loss",
+                report.loss_max * 100.0
+            )
+        };
+        let group = report.group.map(|group| format!(" through {group}"));
         let mut text = format!(
-            "to {}{}\nby {}, MTU {}; highest rates with at most {} % loss, as received\n\n",
+            "to {}{}\nby {}, MTU {}; {what}, as received\n\n",
             report.servers.join(", "),
-            report
-                .group
-                .map_or_else(String::new, |group| format!(" through {group}")),
+            group.unwrap_or_default(),
             report.interface,
             report.mtu,
-            report.loss_max * 100.0,
         );
         text += HEADINGS;
         for row in &report.rows {
             line(&mut text, row);
         }
+        notes(&mut text, &report.rows);
         for remark in &report.remarks {
-            text += &format!("\nfinding       {remark}");
-        }
-        if !report.remarks.is_empty() {
             text.push('\n');
+            wrap(&mut text, "finding      ", remark);
         }
         if let Some(cut) = &report.cut {
-            text += &format!("\ncut short     {cut}; the rows above were measured before\n");
+            let cut = format!("{cut}; the rows above were measured before");
+            text.push('\n');
+            wrap(&mut text, "cut short    ", &cut);
         }
         text
     }
@@ -90,14 +97,14 @@ fn line(text: &mut String, row: &Row) {
         .map(|&it| quantity::whole_rate(it))
         .collect();
     let start = format!(
-        "{:>6} {:<5} {:<8} {:<6}",
+        "{:>5} {:<5} {:<8} {:<5}",
         row.size,
         row.mode.name(),
         profile(row.profile),
         row.direction.name()
     );
     if row.flows.is_empty() {
-        push(text, &format!("{start} {:>11}", "-"));
+        push(text, &format!("{start} {:>9}", "-"));
     }
     for (nth, flow) in row.flows.iter().enumerate() {
         let [send, receive] = flow.cpu_ns_per_datagram();
@@ -109,22 +116,48 @@ fn line(text: &mut String, row: &Row) {
         push(
             text,
             &format!(
-                "{start} {:>11} {:>12} {:>7.3} {:>6.2} {:>6.2} {:>11}  {}",
+                "{start} {:>9} {:>11} {:>7.3} {:>6.2} {:>6.2} {:>9}",
                 quantity::whole_rate(flow.received_per_s),
                 quantity::bits(flow.received_per_s * row.size as f64 * 8.0),
                 flow.loss() * 100.0,
                 send / 1e3,
                 receive / 1e3,
                 flood.get(nth).map_or("-", String::as_str),
-                if nth == 0 { limit(row.limit) } else { "" },
             ),
         );
         if flow.losses.total() > 0 {
-            push(text, &format!("{:>27} {}", "lost:", losses(flow)));
+            wrap(text, &format!("{:>20}", "lost:"), &losses(flow));
         }
     }
-    for remark in &row.remarks {
-        push(text, &format!("{:>27} {remark}", "note:"));
+    // What was not measured has a note that says why.
+    if row.limit != Limit::NotMeasured {
+        wrap(text, &format!("{:>20}", "limited by:"), limit(row.limit));
+    }
+}
+
+/// What is to be known of the rows: each text once, with the sizes of the rows that it is about.
+fn notes(text: &mut String, rows: &[Row]) {
+    let mut told: Vec<(&str, Vec<usize>)> = Vec::new();
+    for row in rows {
+        for remark in &row.remarks {
+            let known = told.iter_mut().find(|(known, _)| known == remark);
+            match known {
+                Some((_, sizes)) if sizes.last() == Some(&row.size) => {}
+                Some((_, sizes)) => sizes.push(row.size),
+                None => told.push((remark, vec![row.size])),
+            }
+        }
+    }
+    if !told.is_empty() {
+        text.push('\n');
+    }
+    for (remark, sizes) in told {
+        let sizes: Vec<String> = sizes.iter().map(|size| format!("{size} B")).collect();
+        wrap(
+            text,
+            "note         ",
+            &format!("{}: {remark}", sizes.join(", ")),
+        );
     }
 }
 
@@ -168,6 +201,93 @@ const fn limit(limit: Limit) -> &'static str {
 }
 
 const HEADINGS: &str = "\
-  size mode  sockets  who           rate      payload  loss %  CPU us each       flooded  limited by
-                                                             send   recv
+ size mode  sockets  who        rate     payload  loss %   CPU us each   flooded
+                                                           send   recv
 ";
+
+#[cfg(test)]
+mod tests {
+    use gauge::udp::{Direction, Dispatch, KernelCounters, Losses, Mode, Receipt};
+
+    use super::*;
+
+    fn row(size: usize) -> Row {
+        let dispatch = Dispatch {
+            sent: 1_000_000,
+            refused: 9_000_000,
+            cpu_ns: 123_450_000_000,
+            ..Dispatch::default()
+        };
+        let flow = Flow {
+            is_back: false,
+            dispatch,
+            receipt: Receipt::default(),
+            received_per_s: 123_456_789.0,
+            losses: Losses {
+                at_sender: 9_000_000,
+                at_socket: 1_234_567,
+                in_reassembly: 1_234_567,
+                in_network: 1_234_567,
+            },
+            sender: KernelCounters::default(),
+            receiver: KernelCounters::default(),
+        };
+        Row {
+            size,
+            mode: Mode::Batch,
+            profile: Profile::Standard,
+            direction: Direction::There,
+            trials: 1,
+            flows: vec![flow; 2],
+            flood_received_per_s: vec![123_456_789.0; 2],
+            limit: Limit::SenderInterface,
+            remarks: vec![["every"; 30].join(" "), format!("{size} is its own")],
+        }
+    }
+
+    fn report() -> UdpReport {
+        UdpReport(SweepReport {
+            servers: vec!["10.71.0.2:7701 (vm, e0)".to_owned()],
+            group: None,
+            interface: "e0".to_owned(),
+            mtu: 1500,
+            link: None,
+            is_ipv6: false,
+            loss_max: 0.001,
+            is_load_given: false,
+            rows: [1472, 8192, 65507].map(row).into(),
+            remarks: vec![["finding"; 20].join(" ")],
+            cut: Some(["cut"; 40].join(" ")),
+        })
+    }
+
+    #[test]
+    fn a_report_fits_into_80_columns_and_says_each_note_once() {
+        let text = report().text();
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let common = text.matches("1472 B, 8192 B, 65507 B: every every").count();
+        assert_eq!(common, 1, "{text}");
+        assert!(
+            text.contains("note          8192 B: 8192 is its own\n"),
+            "{text}"
+        );
+        let limited = text.matches("limited by: sender's interface\n").count();
+        assert_eq!(limited, 3, "{text}");
+    }
+
+    #[test]
+    fn a_load_that_was_given_is_no_highest_rate() {
+        let mut report = report();
+        assert!(
+            report
+                .text()
+                .contains("highest rates with at most 0.1 % loss")
+        );
+        report.0.is_load_given = true;
+        let text = report.text();
+        assert!(
+            !text.contains("highest") && text.contains("asked for"),
+            "{text}"
+        );
+    }
+}

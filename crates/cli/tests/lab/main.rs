@@ -12,6 +12,7 @@ mod demo;
 mod ends;
 mod files;
 mod hostile;
+mod left_out;
 mod messages;
 mod mtu;
 mod openpgm;
@@ -20,5 +21,6 @@ mod presence;
 mod rate;
 #[path = "../schema_kit/mod.rs"]
 mod schema_kit;
+mod secrecy;
 mod signals;
 mod tshark;

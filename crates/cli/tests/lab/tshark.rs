@@ -23,7 +23,7 @@ use crate::ends::{End, alone, assert_complete, towline};
 const GROUP: &str = "239.192.0.1:7500";
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let found = Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())
@@ -32,8 +32,8 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Starts to record everything of the session into a file.
-fn record(host: &Host, path: &Path) -> End {
+/// Starts to record what the filter chooses into a file.
+pub(crate) fn record(host: &Host, path: &Path, filter: &[&str]) -> End {
     let mut command = host.command("tcpdump");
     // As the user it was started by, whole packets, each handed on at once, and room for many.
     command.args([
@@ -42,7 +42,7 @@ fn record(host: &Host, path: &Path) -> End {
         "-i",
         host.interface(),
         "-s",
-        "2048",
+        "0",
         "--immediate-mode",
         "-U",
         "-B",
@@ -50,7 +50,7 @@ fn record(host: &Host, path: &Path) -> End {
         "-w",
     ]);
     let recorder = End::start({
-        command.arg(path).args(["udp", "port", "7500"]);
+        command.arg(path).args(filter);
         command
     });
     // The file's header is written when the recording has begun.
@@ -133,7 +133,7 @@ fn every_recorded_packet_reads_the_same() {
         let path = std::env::temp_dir().join(format!("towline-lab-{}.pcap", std::process::id()));
         let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
         lab.host(1).set_loss(15, 100).unwrap();
-        let recorder = record(lab.host(1), &path);
+        let recorder = record(lab.host(1), &path, &["udp", "port", "7500"]);
         let words =
             format!("load recv -g {GROUP} --json --count 2000 --timeout 20s --faults nogso");
         let receiver = End::start(towline(lab.host(1), &words));

@@ -2,8 +2,8 @@
 //! emulator, so that a test compares what a person sees.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::process::Child;
-
+#[path = "../kit/mod.rs"]
+mod kit;
 mod picture;
 mod pictures;
 mod progress;
@@ -11,13 +11,3 @@ mod screen;
 mod top;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
-
-/// A process that ends with the test, however that ends.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().unwrap_or_default();
-        self.0.wait().map(drop).unwrap_or_default();
-    }
-}

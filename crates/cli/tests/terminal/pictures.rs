@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Killed, PROGRAM, screen::Screen};
+use crate::{PROGRAM, kit::Killed, screen::Screen};
 
 #[test]
 fn a_heat_map_is_as_wide_as_its_terminal() {

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{Killed, PROGRAM, screen::Screen};
+use crate::{PROGRAM, kit::Killed, screen::Screen};
 
 fn receiver(directory: &str, name: &str, group: &str) -> Killed {
     let words = format!("recv {directory}/{name} --name {name} {group}");

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Killed, PROGRAM, screen::Screen};
+use crate::{PROGRAM, kit::Killed, screen::Screen};
 
 fn sender(group: &str) -> Killed {
     let words = format!("load send --group {group} --iface lo --rate 1MB/s");

@@ -12,11 +12,11 @@ pub enum Policy {
     /// The sender is held back: nothing is forgotten that a tracked receiver has not been given.
     #[default]
     Wait,
-    /// The receiver loses data, and learns how much.
+    /// The receiver loses data, and is told how much.
     Lose,
-    /// A receiver that stays 2 s behind, or holds the sender back for so long while half of the
-    /// others are at least half as far ahead, is dropped, and learns it. A receiver that is alone,
-    /// or as slow as the others, is waited for until it is 2 s behind.
+    /// The sender drops a receiver that stays 2 s behind, and tells it. It also drops one that has
+    /// held the sender back for 2 s while half of the others are at least half as far ahead. A
+    /// receiver that is alone, or as slow as the others, is waited for until it is 2 s behind.
     Drop,
 }
 
@@ -25,26 +25,27 @@ pub enum Policy {
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// With a key, only receivers that have it are admitted and believed. Default: none.
+    /// With a key, only receivers that have the key are admitted and believed. Default: none.
     pub key: Option<Key>,
-    /// What happens to slow receivers.
+    /// What happens when a receiver is too slow.
     pub policy: Policy,
-    /// How many receivers are to join before anything may be forgotten. Default 0.
+    /// How many receivers must join before anything may be forgotten. Default 0.
     pub expected: u32,
     /// The most receivers admitted at once.
     pub receivers_max: u32,
-    /// The longest time a receiver may be behind: without any progress under [`Policy::Wait`] and
-    /// [`Policy::Lose`] (`None`, the default: for ever), behind at all, or in the way of the
-    /// others, under [`Policy::Drop`] (`None`: [`DROP_AFTER`]).
+    /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: the longest
+    /// time behind without any progress; `None`, the default, sets no limit. Under
+    /// [`Policy::Drop`]: the longest time behind, or in the way of the others; `None` stands for
+    /// [`DROP_AFTER`].
     pub stall_timeout: Option<Duration>,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
-    /// The shortest report interval that receivers are asked for.
+    /// The shortest interval of reports that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver reports at the latest after this many positions: a share of the transmit window,
-    /// so that waiting for reports never limits the rate. Default 0, never.
+    /// A receiver reports at the latest after this many positions. It is a share of the transmit
+    /// window, so that waiting for reports never limits the rate. Default 0: never.
     pub report_sqns: u32,
-    /// Steers the sender's rate by what receivers report. Default none.
+    /// Adapts the sender's rate to what receivers report. Default none.
     pub rate: Option<RateConfig>,
 }
 
@@ -66,12 +67,12 @@ impl AudienceConfig {
         }
     }
 
-    /// Names remembered after their receivers have left.
+    /// How many names are remembered after their receivers have left.
     pub(super) const fn names_max(&self) -> usize {
         4 * self.receivers_max as usize
     }
 
-    /// How often slowness is looked at.
+    /// How often to look for slow receivers.
     pub(super) fn check_interval(&self) -> Duration {
         let fraction = self.stall_limit().unwrap_or_default() / 64;
         fraction.max(Duration::from_millis(250))

@@ -41,9 +41,9 @@ pub enum AudienceEvent {
         slot: u32,
         /// Its name.
         name: String,
-        /// The next position that it had not been given; 0 when it had not reported.
+        /// The next position that the receiver had not been given; 0 when it had not reported.
         contiguous: u64,
-        /// Positions it had not been given of those that were sent.
+        /// Positions that were sent and that the receiver had not been given.
         behind: u64,
         /// Why.
         reason: LeaveReason,
@@ -54,7 +54,7 @@ pub enum AudienceEvent {
         slot: u32,
         /// Its name.
         name: String,
-        /// Positions it has not been given.
+        /// Positions that the receiver has not been given.
         behind: u64,
     },
     /// A stalled receiver makes progress again.
@@ -64,13 +64,13 @@ pub enum AudienceEvent {
         /// Its name.
         name: String,
     },
-    /// A receiver was dropped for being too slow, and learned it.
+    /// A receiver was dropped for being too slow, and told.
     Dropped {
         /// Its number.
         slot: u32,
         /// Its name.
         name: String,
-        /// Positions it had not been given.
+        /// Positions that the receiver had not been given.
         behind: u64,
     },
     /// A connection was refused.
@@ -88,9 +88,9 @@ pub enum AudienceEvent {
 pub enum LeaveReason {
     /// It said good-bye.
     Bye,
-    /// Its connection was closed or reset: the process or the way to it is gone.
+    /// Its connection was closed or reset: the process is gone, or cannot be reached.
     Closed,
-    /// It, or this end, gave up with an error.
+    /// The receiver, or this end, gave up with an error.
     Error {
         /// For the program.
         code: ErrorCode,
@@ -108,11 +108,11 @@ pub struct ReceiverStatus<'a> {
     pub name: &'a str,
     /// Its address.
     pub peer: SocketAddr,
-    /// The next position it has not been given; `None` before its first report.
+    /// The next position that the receiver has not been given; `None` before its first report.
     pub contiguous: Option<u64>,
-    /// Positions behind the sender's lead.
+    /// How many positions the receiver is behind the sender's lead.
     pub behind: u64,
-    /// Its last report as it came.
+    /// The receiver's last report, unchanged.
     pub pos: Pos,
     /// The shortest of its recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,

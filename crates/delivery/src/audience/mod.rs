@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use base::{Contract, Instant, LinkEvent, LinkId, earliest};
+use base::{Contract, Instant, LinkEvent, LinkId, Pace, earliest};
 use wire::{
     Sqn,
     object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
@@ -54,20 +54,22 @@ pub struct Audience {
     tracked: BTreeMap<LinkId, Tracked>,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
-    /// Where the lead was when, oldest first: how long ago a position was the newest.
+    /// Earlier positions of the lead with their times, oldest first. They tell how long ago a
+    /// position was the newest.
     history: VecDeque<(Instant, u64)>,
     pressure: Pressure,
-    /// Every name that ever joined: who comes back keeps its slot and is not counted twice.
+    /// Every name that ever joined: a receiver that comes back keeps its slot and is not counted
+    /// twice.
     seats: BTreeMap<String, Seat>,
-    /// How many of them have reported.
+    /// How many of them have ever reported.
     reported: u32,
-    /// Hosts that asked for repairs and of which no receiver has joined: plain PGM receivers.
+    /// Hosts that asked for repairs and from which no receiver has joined: plain PGM receivers.
     strangers: BTreeSet<IpAddr>,
     check_at: Option<Instant>,
-    /// The longest of the shortest recent round trips to the receivers, a second at most. Rises
-    /// with a receiver's first report, later only when eight to sixteen in a row told longer
-    /// ones; falls at the next look at who is slow. It is the receivers' word: what follows it
-    /// needs a bound of its own.
+    /// For each receiver the shortest recent round trip, and of these the longest, at most a
+    /// second. It rises with a receiver's first report, and later only when eight to sixteen
+    /// reports in a row told longer ones; it falls at the next look for slow receivers. Receivers
+    /// may report anything, so whatever uses it needs a bound of its own.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
     events: Events<AudienceEvent>,
@@ -123,25 +125,26 @@ impl Audience {
         }
     }
 
-    /// True when a host asked for repairs of which no receiver ever joined: nobody will say when it
-    /// has everything. A plain receiver on the host of one that joined is not seen.
+    /// True when a host asked for repairs and no receiver on it ever joined. Nobody will tell when
+    /// such a host has everything. A plain receiver on the host of one that joined is not noticed.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
     }
 
-    /// Takes where the source stands, and gives what its receivers want of it. To be called once a
+    /// Takes the state of the source, and returns what its receivers want of it. Call it once a
     /// turn.
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.contract.tell_time(now);
-        let rate = self.steer(now, source.is_rate_limited);
-        // Before the new lead: a receiver that has everything of which it could hear limits nobody.
+        let pace = self.steer(now, source.is_rate_limited);
+        // This comes before the new lead: a receiver that has everything that it can have heard of
+        // limits nobody.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
         self.set_lead(source.lead);
         self.pressure.observe(now, source.is_held);
         Steering {
-            rate,
+            pace,
             count: self.receiver_count(),
             limiting,
             hold: self.hold(),
@@ -149,14 +152,14 @@ impl Audience {
         }
     }
 
-    /// Says where the sender's lead is, the last position that was sent, before its receivers'
-    /// reports are handled: their 32-bit positions are read near it, and cut to it.
+    /// Sets the sender's lead: the last position that was sent. Call it before handling reports,
+    /// whose 32-bit positions are completed near the lead and cut to it.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }
 
-    /// Steers the rate: the limit in bytes a second, 0 for none; `None` when nobody wants that.
-    fn steer(&mut self, now: Instant, is_limited: bool) -> Option<u64> {
+    /// Steers the pace; `None` when no rate control is wanted.
+    fn steer(&mut self, now: Instant, is_limited: bool) -> Option<Pace> {
         let config = self.config.rate?;
         let control = self
             .rate
@@ -184,7 +187,7 @@ impl Audience {
         let all = self.tracked.iter();
         let behind = all.map(|(&link, tracked)| (behind(self.lead, tracked), link));
         self.pressure.look(now, behind);
-        // One after the other by key, because a check may remove the receiver it looks at.
+        // One receiver after the other by its key, because the check may remove the receiver.
         let mut after = Bound::Unbounded;
         while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
             after = Bound::Excluded(link);
@@ -228,7 +231,7 @@ impl Audience {
         self.check_at
     }
 
-    /// The position from which on everything must be kept; `None` when nothing is held back.
+    /// The position from which on everything must be kept; `None` when nothing must be kept.
     ///
     /// While expected receivers are missing, policy [`Policy::Wait`] keeps everything.
     #[must_use]
@@ -248,22 +251,22 @@ impl Audience {
         self.seats.len() >= self.config.expected as usize
     }
 
-    /// True when every receiver that is here has been given everything below `position`, and none
-    /// that is expected is awaited.
+    /// True when every present receiver has been given everything below `position`, and no expected
+    /// receiver is still to come.
     #[must_use]
     pub fn has_confirmed(&self, position: u64) -> bool {
         self.has_given(position) && !self.awaits(position)
     }
 
-    /// True when every receiver that is here has been given everything below `position`.
+    /// True when every present receiver has been given everything below `position`.
     #[must_use]
     pub fn has_given(&self, position: u64) -> bool {
         let is_behind = |&(contiguous, _): &(u64, LinkId)| contiguous < position;
         !self.order.first().is_some_and(is_behind)
     }
 
-    /// True while a receiver that is expected is still to come, or to come back: its connection was
-    /// lost, and it lacks something below `position`.
+    /// True while an expected receiver has not come yet. Also true for one that may come back,
+    /// because its connection was lost, and that lacks something below `position`.
     #[must_use]
     pub fn awaits(&self, position: u64) -> bool {
         let is_settled =
@@ -285,14 +288,14 @@ impl Audience {
         u32::try_from(self.seats.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many receivers that are expected have not joined.
+    /// How many expected receivers have not joined.
     #[must_use]
     pub fn missing(&self) -> u32 {
         self.config.expected.saturating_sub(self.joined())
     }
 
-    /// Everybody who ever joined, and whether they had been given everything below `position` when
-    /// they left, or have by now.
+    /// Every receiver that ever joined, and whether it has been given everything below `position`,
+    /// by now or when it left.
     pub fn confirmations(&self, position: u64) -> impl Iterator<Item = (&str, bool)> {
         let here = self.tracked.values();
         let here: BTreeMap<u32, u64> = here.map(|it| (it.slot, it.contiguous)).collect();
@@ -361,8 +364,8 @@ impl Audience {
         }
     }
 
-    /// Makes room for a receiver that greets, or says why there is none. An earlier receiver of its
-    /// name that was silent for long counts as dead: the new one takes its place.
+    /// Makes room for a receiver that greets, or says why there is none. When an earlier receiver
+    /// of the same name has long been silent, it counts as dead, and the new one takes its place.
     fn make_room(&mut self, now: Instant, hello: &Hello<'_>) -> Result<(), Refusal> {
         let earlier = self.earlier(hello.name);
         if let Some((old, tracked)) = earlier

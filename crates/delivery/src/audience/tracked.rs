@@ -7,7 +7,7 @@ use wire::object::{Hello, Pos};
 
 use crate::feedback::RoundTrip;
 
-/// The place of a receiver that joined at some time.
+/// What the sender remembers about each receiver that has joined, even when it has left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) slot: u32,

@@ -3,11 +3,15 @@
 use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkId, Rng};
-use wire::object::{Decoder, Hello, Message, Refusal, VERSION, Welcome};
+use protection::Key;
+use wire::{
+    object::{Decoder, Hello, Message, Refusal, StreamError, VERSION, Welcome},
+    pgm::Mark,
+};
 
 use super::{
     link::Links,
-    tag::{Key, Nonce, Role},
+    protect::{LinkProtection, Nonce, Role, nonce},
 };
 use crate::parameters::{DIAL_JITTER_MAX, DUPLICATE_PATIENCE, REDIAL_DOUBLINGS, REDIAL_MIN};
 
@@ -45,7 +49,7 @@ pub(crate) struct Call {
     state: State,
     /// Since the last connection that was welcomed.
     attempts: u32,
-    /// Since when the sender has said that a receiver of this name is there.
+    /// When the sender first said that it already has a receiver of this name.
     taken_since: Option<Instant>,
 }
 
@@ -96,6 +100,11 @@ pub(crate) enum NameTaken {
     ForGood,
 }
 
+/// The required features of a session that an end with this key, or without one, can follow.
+pub(crate) fn features(key: Option<&Key>) -> u16 {
+    key.map_or(0, |_| Mark::PROTECTED)
+}
+
 impl Caller {
     pub(crate) fn new(identity: Identity) -> Self {
         Self {
@@ -104,6 +113,11 @@ impl Caller {
             identity,
             greetings: 0,
         }
+    }
+
+    /// The required features that this end can follow.
+    pub(crate) fn features(&self) -> u16 {
+        features(self.identity.key.as_ref())
     }
 
     /// A call to `peer`, by one of `receivers` that hear its mark at the same moment.
@@ -157,18 +171,23 @@ impl Caller {
         let key = self.identity.key.as_ref();
         #[cfg(feature = "planted-bugs")]
         let key = key.filter(|_| !base::planted::is_planted(base::planted::Bug::SenderNotAsked));
-        let nonce = key.map(|key| key.nonce(Role::Receiver, &unique));
+        let nonce = key.map(|key| nonce(key, Role::Receiver, &unique));
         call.state = State::Greeting { link, nonce };
-        self.greet(call, link, nonce);
+        self.greet(call, link, nonce, nonce.is_some());
     }
 
-    fn greet(&mut self, call: &Call, link: LinkId, nonce: Option<Nonce>) {
+    fn greet(&mut self, call: &Call, link: LinkId, nonce: Option<Nonce>, is_name_hidden: bool) {
         let hello = Message::Hello(Hello {
             version_min: VERSION,
             version_max: VERSION,
             instance: self.identity.instance,
             session_id: call.session_id,
-            name: &self.identity.name,
+            // With a key, the name travels only in the second greeting, which is protected.
+            name: if is_name_hidden {
+                ""
+            } else {
+                &self.identity.name
+            },
             nonce,
         });
         let is_queued = self.links.queue(link, &hello);
@@ -194,6 +213,10 @@ impl Caller {
         let message = match self.links.next_message(link, decoder) {
             Ok(Some(message)) => message,
             Ok(None) => return Answer::Nothing,
+            Err(StreamError::Forged) if call.greeted_link().is_some() => {
+                let (reason, text) = (Refusal::WrongKey, "it has another key");
+                return Answer::Unproven { reason, text };
+            }
             Err(_) => return Answer::Violation,
         };
         match (call.state, message) {
@@ -223,31 +246,20 @@ impl Caller {
         decoder: &'d mut Decoder,
     ) -> Answer<'d> {
         let unproven = |reason, text| Answer::Unproven { reason, text };
-        let frame = match decoder.next_frame() {
-            Ok(Some(frame)) => frame,
+        let challenge = match decoder.next_message() {
+            Ok(Some(Message::Challenge(challenge))) => challenge,
+            Ok(Some(Message::Refused { reason, text })) => return unproven(reason, text),
             Ok(None) => return Answer::Nothing,
+            Ok(Some(_)) => return unproven(Refusal::NoKey, "it shows no key"),
             Err(_) => return unproven(Refusal::NoKey, "it does not speak this protocol"),
         };
-        let challenge = match frame.message() {
-            Ok(Message::Challenge(challenge)) => challenge,
-            Ok(Message::Refused { reason, text }) => return unproven(reason, text),
-            _ => return unproven(Refusal::NoKey, "it shows no key"),
-        };
         let key = self.identity.key.as_ref().expect("a nonce goes with a key");
-        let mut tags = key.tags(Role::Receiver, call.session_id, own, &challenge.nonce);
-        if tags.is_genuine(&frame) {
-            self.links.tag(link, tags);
-            call.state = State::Greeting { link, nonce: None };
-            self.greet(call, link, Some(*own));
-            return Answer::Handshake;
-        }
-        // This message cannot carry a tag, and changes nothing at an end that has the right key.
-        let reason = Refusal::WrongKey;
-        let text = reason.to_string();
-        let text = text.as_str();
-        self.links
-            .close_with(link, &Message::Refused { reason, text });
-        unproven(reason, "it has another key")
+        let protection =
+            LinkProtection::new(key, Role::Receiver, call.session_id, own, &challenge.nonce);
+        self.links.protect(link, protection);
+        call.state = State::Greeting { link, nonce: None };
+        self.greet(call, link, Some(*own), false);
+        Answer::Handshake
     }
 
     /// Handles a connection that broke: dials again after a while. True when the sender had

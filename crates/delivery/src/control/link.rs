@@ -15,9 +15,9 @@ use std::{
 };
 
 use base::LinkId;
-use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, tag_frame};
+use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, protect_frame};
 
-use super::tag::Tags;
+use super::protect::LinkProtection;
 use crate::parameters::LINK_QUEUE_MAX;
 
 /// What a machine wants done with control connections.
@@ -69,8 +69,8 @@ pub(crate) struct Links {
 #[derive(Debug)]
 struct Link {
     decoder: Option<Decoder>,
-    /// With it, every message is tagged from here on.
-    tags: Option<Tags>,
+    /// With it, every message is protected from here on.
+    protection: Option<LinkProtection>,
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
@@ -96,7 +96,7 @@ impl Links {
     pub(crate) fn insert(&mut self, link: LinkId) {
         let fresh = Link {
             decoder: Some(Decoder::new(HELLO_LEN_MAX)),
-            tags: None,
+            protection: None,
             body_len_max: HELLO_LEN_MAX,
             out: Vec::new(),
             head: 0,
@@ -115,34 +115,30 @@ impl Links {
         }
     }
 
-    /// From here on every message on the link is tagged, in both directions.
-    pub(crate) fn tag(&mut self, link: LinkId, tags: Tags) {
+    /// From here on every message on the link is protected, in both directions.
+    pub(crate) fn protect(&mut self, link: LinkId, protection: LinkProtection) {
         if let Some(entry) = self.links.get_mut(&link) {
-            entry.tags = Some(tags);
+            entry.protection = Some(protection);
         }
     }
 
-    /// The next message of a link whose decoder was taken. On a link with tags, only what the
-    /// peer tagged for this place.
+    /// The next message of a link whose decoder was taken. On a protected link, only what the
+    /// peer made for this place.
     pub(crate) fn next_message<'d>(
         &mut self,
         link: LinkId,
         decoder: &'d mut Decoder,
-    ) -> Result<Option<Message<'d>>, LinkFault> {
+    ) -> Result<Option<Message<'d>>, StreamError> {
         let Some(entry) = self.links.get_mut(&link) else {
             return Ok(None);
         };
         decoder.set_body_len_max(entry.body_len_max);
-        let Some(tags) = &mut entry.tags else {
-            return decoder.next_message().map_err(LinkFault::Stream);
-        };
-        let Some(frame) = decoder.next_frame().map_err(LinkFault::Stream)? else {
-            return Ok(None);
-        };
-        if !tags.is_genuine(&frame) {
-            return Err(LinkFault::Tag);
+        match &mut entry.protection {
+            None => decoder.next_message(),
+            Some(protection) => {
+                decoder.next_protected(|header, body, tag| protection.open(header, body, tag))
+            }
         }
-        frame.message().map(Some).map_err(LinkFault::Stream)
     }
 
     /// True while messages of the link are to be handled.
@@ -195,8 +191,10 @@ impl Links {
         entry.compact();
         let start = entry.out.len();
         message.emit(&mut entry.out);
-        if let Some(tags) = &mut entry.tags {
-            tag_frame(&mut entry.out, start, |covered| tags.tag(covered));
+        if let Some(protection) = &mut entry.protection {
+            protect_frame(&mut entry.out, start, |header, body| {
+                protection.seal(header, body)
+            });
         }
         if !entry.is_blocked {
             self.sendable.insert(link);
@@ -347,17 +345,6 @@ impl Links {
         let bytes = &entry.out[entry.head..];
         Some(LinkCommand::Send { link, bytes })
     }
-}
-
-/// Why the messages of a link cannot be followed further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LinkFault {
-    /// They are malformed.
-    #[error("{0}")]
-    Stream(StreamError),
-    /// They are not tagged with the key that both ends should have.
-    #[error("a control message is not tagged with this end's key")]
-    Tag,
 }
 
 impl Link {

@@ -4,14 +4,13 @@
 use crate::parameters::GREETINGS_MAX;
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-#[cfg(feature = "planted-bugs")]
-use base::planted::{Bug, is_planted};
 use base::{Instant, LinkId};
-use wire::object::{Challenge, Decoder, ErrorCode, Hello, Message, Refusal, VERSION};
+use protection::Key;
+use wire::object::{Challenge, Decoder, ErrorCode, Hello, Message, Refusal, StreamError, VERSION};
 
 use super::{
-    link::{LinkFault, Links},
-    tag::{Key, Role},
+    link::Links,
+    protect::{LinkProtection, Role, nonce},
 };
 
 /// The listening end of a session's control connections.
@@ -53,7 +52,7 @@ pub(crate) enum Word<'d> {
     Said(Message<'d>),
     /// The messages of the link cannot be followed further.
     Violation(String),
-    /// A message on the link of an admitted receiver was not tagged with the key: another host sent
+    /// A message on the link of an admitted receiver was not made with the key: another host sent
     /// it. The link is closed.
     Forged,
 }
@@ -114,15 +113,15 @@ impl Listener {
         let message = match self.links.next_message(link, decoder) {
             Ok(Some(message)) => message,
             Ok(None) => return Word::Nothing,
-            Err(LinkFault::Tag) => {
-                self.close(link);
-                return match greeting {
-                    Some(Greeting { peer, .. }) => {
-                        let reason = Refusal::WrongKey;
-                        Word::Refused { peer, reason }
-                    }
-                    None => Word::Forged,
+            Err(StreamError::Forged) => {
+                let Some(Greeting { peer, .. }) = greeting else {
+                    self.close(link);
+                    return Word::Forged;
                 };
+                // The peer cannot read this. That it cannot tells it which key it has.
+                let reason = Refusal::WrongKey;
+                self.refuse(link, reason);
+                return Word::Refused { peer, reason };
             }
             Err(error) => return Word::Violation(error.to_string()),
         };
@@ -155,18 +154,17 @@ impl Listener {
             (None, None) => {}
             (Some(_), _) if greeting.is_challenged => {}
             (None, Some(_)) => return Err(Refusal::NoKey),
-            #[cfg(feature = "planted-bugs")]
-            (Some(_), None) if is_planted(Bug::KeylessAdmitted) => {}
             (Some(_), None) => return Err(Refusal::KeyRequired),
-            (Some(key), Some(nonce)) => {
+            (Some(key), Some(their)) => {
                 self.challenged += 1;
                 let unique = [self.session_id, self.challenged, now.as_nanos()];
-                let own = key.nonce(Role::Sender, &unique);
-                let tags = key.tags(Role::Sender, self.session_id, &nonce, &own);
-                self.links.tag(link, tags);
+                let own = nonce(key, Role::Sender, &unique);
                 let challenge = Message::Challenge(Challenge { nonce: own });
                 let is_queued = self.links.queue(link, &challenge);
                 debug_assert!(is_queued, "a fresh link has room for a challenge");
+                let protection =
+                    LinkProtection::new(key, Role::Sender, self.session_id, &their, &own);
+                self.links.protect(link, protection);
                 let is_challenged = true;
                 let greeting = Greeting {
                     is_challenged,
@@ -178,6 +176,9 @@ impl Listener {
         }
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
             return Err(Refusal::Version);
+        }
+        if hello.name.is_empty() {
+            return Err(Refusal::Protocol);
         }
         if hello.session_id != self.session_id {
             return Err(Refusal::WrongSession);

@@ -25,7 +25,7 @@ use base::{Instant, LinkEvent, LinkId};
 use wire::object::{Decoder, Hello, Message, Refusal};
 
 mod dial;
-pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken};
+pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken, features};
 
 mod link;
 pub use link::LinkCommand;
@@ -34,10 +34,9 @@ pub(crate) use link::Links;
 mod listen;
 pub(crate) use listen::{Listener, Word};
 
-mod tag;
-pub use tag::Key;
+mod protect;
 #[cfg(test)]
-pub(crate) use tag::{Role, Tags};
+pub(crate) use protect::{LinkProtection, Role};
 
 /// A machine at one end of control connections.
 pub(crate) trait Talks {
@@ -78,7 +77,7 @@ pub(crate) trait Hosts: Talks {
     /// What is said on a link cannot be followed further.
     fn violation(&mut self, now: Instant, link: LinkId, text: &str);
 
-    /// What came on the link of one that was taken in was not tagged with the key: another host
+    /// What came on the link of one that was taken in was not made with the key: another host
     /// said it. To be counted; the link is lost.
     fn forged(&mut self);
 

@@ -1,14 +1,14 @@
 //! How fast packets arrive, and how long they waited in the network.
 //!
-//! It does not see packets: it gets totals, and the times when marks left and came. The queue is
-//! the time of a mark above the least of the last 10 s, without what it may have waited in this
-//! host: since the receive socket was last seen empty. A receiver that is starved thus sees no
-//! queue, one that keeps up sees the network's.
+//! It does not see packets. It gets totals, and the times when marks left and came. The time in
+//! queues is a mark's travel time minus the least of the last 10 s, and minus the time since the
+//! receive socket was last seen empty, in which the mark may have waited in this host. So a
+//! receiver whose host is too slow sees no queue, and one that keeps up sees the network's.
 
 use std::time::Duration;
 
 use crate::parameters::{ARRIVAL_SPAN_MIN, TRAVEL_HALF};
-use base::Instant;
+use base::{Instant, Pace};
 use wire::{object::Pos, pgm::Mark};
 
 /// What a sender's marks have shown, and what reports repeat to it.
@@ -18,35 +18,35 @@ pub(crate) struct Heard {
     echo_at: Instant,
     /// The number of the receiver that holds the sender back.
     limiting: u32,
-    rate: u64,
-    has_new_rate: bool,
+    pace: Pace,
+    has_new_pace: bool,
     arrival: ArrivalMeter,
 }
 
 impl Heard {
-    /// Of a sender that has said nothing.
+    /// The state for a sender that has said nothing.
     pub(crate) const fn nothing(now: Instant) -> Self {
         Self {
             echo_us: 0,
             echo_at: now,
             limiting: Mark::NO_RECEIVER,
-            rate: 0,
-            has_new_rate: false,
+            pace: Pace::Unlimited,
+            has_new_pace: false,
             arrival: ArrivalMeter::new(now),
         }
     }
 
-    /// A mark came; the socket was last seen empty at `empty_at`.
+    /// Takes a mark; the socket was last seen empty at `empty_at`.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark, empty_at: Instant) {
         self.limiting = mark.limiting_receiver;
-        self.has_new_rate |= self.rate != mark.announced_rate;
-        self.rate = mark.announced_rate;
+        self.has_new_pace |= self.pace != mark.announced_pace;
+        self.pace = mark.announced_pace;
         self.echo_us = mark.tx_time_us;
         self.echo_at = now;
         self.arrival.mark(now, mark.tx_time_us, empty_at);
     }
 
-    /// `bytes` have arrived in all.
+    /// Notes that `bytes` have arrived in total.
     pub(crate) fn arrived(&mut self, now: Instant, bytes: u64) {
         self.arrival.arrived(now, bytes);
     }
@@ -56,15 +56,15 @@ impl Heard {
         self.limiting == slot
     }
 
-    /// True when the sender goes at a limited rate.
+    /// True when the sender has a rate limit.
     pub(crate) const fn is_limited(&self) -> bool {
-        self.rate != 0
+        !matches!(self.pace, Pace::Unlimited)
     }
 
-    /// True when the sender goes at another rate since the last report: it wants to know what that
-    /// does.
-    pub(crate) const fn has_new_rate(&self) -> bool {
-        self.has_new_rate
+    /// True when the sender's rate has changed since the last report: the sender wants to know the
+    /// effect.
+    pub(crate) const fn has_new_pace(&self) -> bool {
+        self.has_new_pace
     }
 
     /// Completes a report that leaves now.
@@ -72,23 +72,25 @@ impl Heard {
         let in_us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         pos.echo_us = self.echo_us;
         pos.echo_age_us = in_us(now.since(self.echo_at));
-        pos.rate = self.arrival.rate();
+        pos.bytes_per_s = self.arrival.bytes_per_s();
         pos.queue_delay_us = in_us(self.arrival.queue_delay());
-        self.has_new_rate = false;
+        self.has_new_pace = false;
     }
 }
 
-/// What is measured of one session.
+/// What this receiver measures of one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalMeter {
-    /// Bytes at the beginning of the interval, and the rates of the last two whole ones.
+    /// Start of the current interval; below, the bytes at that time and the rates of the last two
+    /// complete intervals.
     since: Instant,
     bytes: u64,
     rates: [u64; 2],
-    /// What had arrived when something last did.
+    /// The total at the last arrival.
     last_bytes: u64,
     last_at: Instant,
-    /// The least travel time, in the difference of the two clocks, of this half and the one before.
+    /// The least travel time of this half and of the one before, as the difference of the two
+    /// clocks.
     least_ns: i64,
     least_before_ns: i64,
     half_since: Instant,
@@ -110,12 +112,12 @@ impl ArrivalMeter {
         }
     }
 
-    /// `bytes` have arrived in all.
+    /// Notes that `bytes` have arrived in total.
     pub(crate) fn arrived(&mut self, now: Instant, bytes: u64) {
         let is_resuming = now.since(self.last_at) >= ARRIVAL_SPAN_MIN;
         if bytes != self.last_bytes {
             if is_resuming {
-                // A pause is the sender's, not the network's.
+                // The sender made the pause, not the network.
                 (self.since, self.bytes) = (now, bytes);
             }
             (self.last_bytes, self.last_at) = (bytes, now);
@@ -130,7 +132,7 @@ impl ArrivalMeter {
         (self.since, self.bytes) = (now, bytes);
     }
 
-    /// Takes a mark that left at `left_us` of its sender's clock; the socket was last seen empty at
+    /// Takes a mark that left at `left_us` by its sender's clock; the socket was last seen empty at
     /// `empty_at`.
     pub(crate) fn mark(&mut self, now: Instant, left_us: u64, empty_at: Instant) {
         let left_ns = left_us.saturating_mul(1000).cast_signed();
@@ -145,12 +147,12 @@ impl ArrivalMeter {
         self.queue_delay = Duration::from_nanos(above).saturating_sub(now.since(empty_at));
     }
 
-    /// Bytes a second, the higher of the last two intervals: packets come in bursts.
-    pub(crate) fn rate(&self) -> u64 {
+    /// Bytes a second: the higher rate of the last two intervals, because packets come in bursts.
+    pub(crate) fn bytes_per_s(&self) -> u64 {
         self.rates[0].max(self.rates[1])
     }
 
-    /// Of the last mark.
+    /// How long the last mark waited in queues.
     pub(crate) const fn queue_delay(&self) -> Duration {
         self.queue_delay
     }
@@ -201,7 +203,7 @@ mod tests {
             (221, 130_000, 1_000_000),
         ] {
             meter.arrived(at(ms), bytes);
-            assert_eq!(meter.rate(), rate, "{ms}");
+            assert_eq!(meter.bytes_per_s(), rate, "{ms}");
         }
     }
 }

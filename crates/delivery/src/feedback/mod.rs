@@ -1,9 +1,9 @@
-//! Reports of where receivers stand: what makes them due at the receiver, what they say of the
-//! network and of the rate at the sender.
+//! Reports of receivers' positions: when a receiver sends them, and what they tell the sender about
+//! the network and its rate.
 //!
-//! It is the same for messages and for files, and does not know who sends a report on. A report is
-//! also the sender's time: all receivers of a session together send one in 0.2 ms at most, except
-//! for the one that holds the rest back.
+//! This is the same for messages and for files. Each report takes the sender some time, so all
+//! receivers of a session together send at most one in 0.2 ms, except the receiver that holds the
+//! others back.
 
 mod heard;
 #[cfg(test)]

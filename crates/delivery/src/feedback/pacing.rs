@@ -18,26 +18,26 @@ use crate::parameters::{
 pub(crate) struct Feedback {
     habit: Habit,
     heard: Heard,
-    /// When nothing waited in the receive socket.
+    /// When the receive socket was last seen empty.
     empty_at: Instant,
     /// What the sender asked for on this connection; none while there is no connection.
     terms: Option<Terms>,
-    /// Receivers of the session, as far as is known: they share the sender's time.
+    /// How many receivers the session has, as far as known: they share the sender's time.
     count: u32,
-    /// None before the first position.
+    /// The position to report; `None` before the first one.
     pos: Option<Pos>,
     /// The last report on this connection.
     sent: Option<Pos>,
     timing: Timing,
 }
 
-/// In what the reports of the two kinds of session differ.
+/// How the reports of the two kinds of session differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Of messages: a report also shows that the receiver lives. A receiver that does not hold the
-    /// sender back reports on the rate only when it has changed.
+    /// Messages: a report also shows that the receiver is alive. A receiver that does not hold the
+    /// sender back reports on the rate only when the rate has changed.
     Messages,
-    /// Of files: PROGRESS shows that the receiver lives. A limited rate concerns every receiver,
+    /// Files: PROGRESS shows that the receiver is alive. A limited rate concerns every receiver,
     /// and the sender needs reports of its effect all the time.
     Objects,
 }
@@ -46,11 +46,11 @@ pub(crate) enum Habit {
 struct Terms {
     slot: u32,
     interval: Duration,
-    /// It reports at the latest after this many positions; 0 for never.
+    /// The receiver reports at the latest after this many positions; 0 for never.
     sqns: u64,
 }
 
-/// When a repeated message was sent last, and until when the next one waits: a random delay,
+/// When a repeated message was sent last, and until when the next one waits. The wait is random,
 /// because all receivers see the same packet at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
@@ -66,13 +66,14 @@ impl Timing {
         }
     }
 
-    /// When it is due, `after` the last time.
+    /// When the next message is due: `after` the last one.
     pub(crate) fn due(&self, after: Duration) -> Instant {
         let due = self.said_at + after;
         self.held_until.map_or(due, |until| due.max(until))
     }
 
-    /// Whether to send it now: when it first is due, it waits for a random time up to `spread`.
+    /// True when the message must be sent now. When it first becomes due, it waits for a random
+    /// time up to `spread`.
     pub(crate) fn is_due(
         &mut self,
         now: Instant,
@@ -109,8 +110,8 @@ impl Feedback {
         }
     }
 
-    /// A mark of the sender came: the reports repeat when it left and tell how long it was under
-    /// way, and the sender learns the round trip and what its rate does.
+    /// Takes a mark of the sender. Later reports repeat when it left, and tell how long it was
+    /// under way. So the sender learns the round trip, and what its rate does.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark) {
         self.heard.mark(now, mark, self.empty_at);
         self.count = mark.receiver_count;
@@ -119,7 +120,7 @@ impl Feedback {
         }
     }
 
-    /// The sender has admitted this receiver: reports at once how far it is.
+    /// The sender has admitted this receiver: the first report leaves at once.
     pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
         self.count = self.count.max(welcome.receiver_count);
         self.terms = Some(Terms {
@@ -131,12 +132,13 @@ impl Feedback {
         self.timing = Timing::new(Instant::ZERO);
     }
 
-    /// There is nobody to report to.
+    /// The connection is gone: there is nobody to report to.
     pub(crate) const fn disconnected(&mut self) {
         self.terms = None;
     }
 
-    /// Takes what the stream tells. While the sender is to wait, the place does not move.
+    /// Takes the state of the packet stream. While the sender must wait, the reported position
+    /// stays.
     pub(crate) fn observe(&mut self, now: Instant, stream: &StreamState, is_waiting: bool) {
         self.heard.arrived(now, stream.counts.bytes);
         if stream.is_caught_up {
@@ -152,7 +154,7 @@ impl Feedback {
         }
     }
 
-    /// Over how long things are spread that all receivers want to say at once; a few need not be.
+    /// The time over which many receivers spread messages that are due at once; zero for a few.
     pub(crate) fn spread(&self) -> Duration {
         match share(self.count) {
             share if share < REPORT_INTERVAL_MIN => Duration::ZERO,
@@ -160,12 +162,12 @@ impl Feedback {
         }
     }
 
-    /// When the next report is due with what is known.
+    /// When the next report is due, by what is known now.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.after().map(|after| self.timing.due(after))
     }
 
-    /// The report that is to leave now, if one is.
+    /// The report to send now; `None` when none is due.
     pub(crate) fn poll(&mut self, now: Instant, rng: &mut Rng) -> Option<Pos> {
         let after = self.after()?;
         let spread = match self.is_limiting() {
@@ -187,7 +189,7 @@ impl Feedback {
         self.pos
     }
 
-    /// True for the one that holds the rest back, or sets the rate.
+    /// True for a receiver that holds the others back, or that sets the rate.
     fn is_limiting(&self) -> bool {
         self.terms
             .is_some_and(|terms| self.heard.is_limiting(terms.slot))
@@ -205,19 +207,19 @@ impl Feedback {
         };
         let interval = terms.interval.max(share);
         let moved = pos.contiguous.saturating_sub(sent.contiguous);
-        // Missed packets count as a change too: when the repairs are lost as well, the position
-        // does not move.
+        // Missed packets count as a change, too: when the repairs are lost as well, the position
+        // stays.
         if moved == 0 && pos.naks == sent.naks {
             return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
         }
         if terms.sqns > 0 && moved >= terms.sqns {
             return Some(REPORT_FAR_INTERVAL_MIN.max(share));
         }
-        // The one that holds the rest back, and one that has just caught up, are waited for; and
-        // all of them where the sender wants to know what its rate does.
+        // The sender waits for the receiver that holds the others back, and for one that has just
+        // caught up. When it wants to know the effect of its rate, it waits for all.
         let is_caught_up = pos.contiguous > pos.lead;
         let is_asked =
-            self.heard.has_new_rate() || self.habit == Habit::Objects && self.heard.is_limited();
+            self.heard.has_new_pace() || self.habit == Habit::Objects && self.heard.is_limited();
         if self.is_limiting() || is_caught_up || is_asked {
             return Some(interval.min(REPORT_INTERVAL_MIN.max(share)));
         }
@@ -231,13 +233,13 @@ pub(crate) fn interval(welcome: &Welcome) -> Duration {
     asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
 }
 
-/// What one report of all of `count` receivers may take of the sender's time, whatever makes it
-/// due.
+/// The shortest time between two reports of one receiver, so that `count` receivers together do not
+/// take too much of the sender's time.
 pub(crate) fn share(count: u32) -> Duration {
     REPORT_INTERVAL_MAX.min(REPORT_SHARE.saturating_mul(count))
 }
 
-/// The report interval that a sender asks `count` receivers for, `least` where they are few.
+/// The report interval that a sender asks of `count` receivers; at least `least`.
 pub(crate) fn interval_us(count: u32, least: Duration) -> u32 {
     let interval = REPORT_SHARE.saturating_mul(count).max(least);
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! What a report says of the rate.
+//! What a report tells about the rate.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use wire::object::Pos;
 
 use crate::RateReport;
 
-/// What `pos` says of the rate, from a receiver `round_trip` away; `answer` is the sample of the
-/// round trip that it completes, if it does.
+/// What `pos` tells about the rate. The receiver is `round_trip` away, and `answer` is the round
+/// trip that this report measured, if it measured one.
 pub(crate) fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
     RateReport {
         echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),
         round_trip,
         answer: answer.unwrap_or_default(),
-        delivery: pos.rate,
+        delivery: pos.bytes_per_s,
         queue_delay: Duration::from_micros(pos.queue_delay_us.into()),
         lead: pos.lead,
         missed: pos.naks,

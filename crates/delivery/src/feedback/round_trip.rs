@@ -1,9 +1,9 @@
-//! How long it takes from an SPM of ours to the report that answers it, without what the receiver
-//! took.
+//! The round trip from an SPM of ours to the report that answers it, without the receiver's own
+//! time.
 //!
-//! A report repeats the time that the last SPM told, and how long ago that came. Queues and busy
-//! hosts on the way make a sample longer, never shorter: the least of the last few counts. A
-//! receiver may repeat anything: a time older than a second, or in the future, does not count.
+//! A report repeats the time in the last SPM, and tells how long ago that SPM came. Queues and busy
+//! hosts make a sample longer, never shorter, so the least of the last samples counts. A receiver
+//! may lie: a time older than a second, or in the future, does not count.
 
 use std::time::Duration;
 
@@ -14,17 +14,18 @@ use wire::object::Pos;
 /// The round trip to one receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// The least sample of the turn before, and of this one so far.
+    /// The least sample of the previous turn.
     before: Option<Duration>,
+    /// The least sample of this turn so far.
     current: Option<Duration>,
     samples: u8,
-    /// The last time that was repeated: the next report may repeat it again.
+    /// The time that was repeated last: the next report may repeat it again.
     echo_us: u64,
 }
 
 impl RoundTrip {
-    /// Takes what a report says, and gives its sample. None when it repeats no time, or one that
-    /// counted already.
+    /// Takes a report, and returns its sample. `None` when the report repeats no time, or one that
+    /// has counted already.
     pub(crate) fn report(&mut self, now: Instant, pos: &Pos) -> Option<Duration> {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return None;

@@ -2,11 +2,11 @@
 
 use wire::object::Pos;
 
-/// Where the packet stream of one session stands, and what it has suffered since it was found.
+/// The state of the packet stream of one session, with totals since the session was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
-    /// The next position that the application has not been given: everything before was delivered
-    /// or is lost for good.
+    /// The next position that the application has not been given: everything before it was
+    /// delivered or is lost for good.
     pub contiguous: u64,
     /// The highest position known to exist.
     pub lead: u64,
@@ -16,11 +16,11 @@ pub struct StreamState {
     pub counts: StreamCounts,
     /// Packets that the kernel dropped because a socket buffer was full.
     pub host_drops: u64,
-    /// Nothing waits in the receive socket: what comes next was not kept waiting by this host.
+    /// The receive socket is empty: this host does not delay what comes next.
     pub is_caught_up: bool,
 }
 
-/// What has arrived of one packet stream since it was found, and what was missing at first.
+/// Totals of one packet stream since it was found: what has arrived, and what was missing at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Bytes, headers included.
@@ -43,7 +43,7 @@ impl std::ops::AddAssign for StreamCounts {
 }
 
 impl StreamState {
-    /// One that stands at `contiguous` and has suffered nothing.
+    /// A stream at `contiguous` that has lost nothing.
     #[must_use]
     pub fn at(contiguous: u64, lead: u64) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl StreamState {
         }
     }
 
-    /// Completes a report, except for its position.
+    /// Completes a report, except its position.
     pub(super) const fn apply(&self, pos: &mut Pos) {
         pos.lead = self.lead;
         pos.held = self.held;

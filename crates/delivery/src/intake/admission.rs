@@ -17,15 +17,15 @@ pub(super) enum Place {
     Later,
     /// As many transfers as allowed are under way, and this sender continues none of them.
     Full,
-    /// Nothing of it will be wanted.
+    /// Its offers will never be wanted.
     Never,
 }
 
-/// What becomes of an offer.
+/// What to do with an offer.
 #[derive(Debug)]
 pub(super) enum Decision<S> {
     Take(S),
-    /// The transfer at this place continues in the session of the sender that offers.
+    /// The transfer with this index continues in the session of the sender that offers.
     Continue(usize),
     Decline(Decline),
 }
@@ -39,7 +39,7 @@ impl<S: Store> Transfer<S> {
         self.sender.address.ip() == host
     }
 
-    /// Whether a sender at `host` is believed to be its sender, restarted.
+    /// True when a sender at `host` may be this transfer's own sender, restarted.
     fn may_continue_at(&self, host: IpAddr) -> bool {
         self.is_of(host) || !self.receiver.is_connected()
     }
@@ -51,7 +51,7 @@ impl<I: Intake> Transfers<I> {
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
         let count = under_way().count();
         if self.config.is_single && (count > 0 || self.is_over()) {
-            // Only the transfer's own sender is of interest, in case it was restarted.
+            // Only the transfer's own sender matters now, which may have been restarted.
             let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
             if !is_its || self.is_over() {
                 return Place::Never;
@@ -115,8 +115,8 @@ impl<I: Intake> Transfers<I> {
         Ok(())
     }
 
-    /// True for the only transfer of a receiver when its sender at `host` has given it up and
-    /// offers another manifest now, unless the store is putting everything in place.
+    /// True when the only transfer of a receiver must give way: its sender at `host` has given it
+    /// up and now offers another manifest. False while the store is putting files in place.
     pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted
@@ -133,14 +133,15 @@ const fn limit(text: String) -> Decline {
     }
 }
 
-/// Senders that were turned away: the last ones, up to a bound.
+/// The senders that were turned away last, up to a bound.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway(VecDeque<Known>);
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
     sender: Sender,
-    /// True: the sender is not dialled again. False: it may be, and only the event is not repeated.
+    /// True when the sender is not dialled again. With false it may be dialled, and only the event
+    /// is not repeated.
     is_barred: bool,
 }
 

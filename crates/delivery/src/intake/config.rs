@@ -1,5 +1,5 @@
-//! From which senders a receiver of objects takes manifests, and where it puts them: its owner's
-//! decisions.
+//! The owner's decisions: from which senders a receiver of objects takes manifests, and where it
+//! puts them.
 
 use std::{fmt::Debug, net::SocketAddr};
 
@@ -27,16 +27,16 @@ pub trait Intake {
     /// Where one transfer's bytes go.
     type Store: Store + Debug;
 
-    /// Whether a sender may be dialled; asked when it is first heard, before anything is kept for
-    /// it. Its address is the packets' own.
+    /// Whether a sender may be dialled. It is asked when the sender is first heard, before anything
+    /// is kept for it. The sender's address is that of its packets.
     ///
     /// # Errors
-    /// Why not, for a person; the sender is not asked about again and is not told.
+    /// Why not, for a person. The sender is not told, and the owner is not asked about it again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
-    /// A sender has admitted this receiver and offers a manifest: where its bytes go. Asked before
-    /// its manifest is fetched. The store is asked to prepare once the manifest is known, and may
-    /// still refuse it then.
+    /// A sender has admitted this receiver and offers a manifest: returns the store for its bytes.
+    /// It is asked before the manifest is fetched. When the manifest is known, the store is asked
+    /// to prepare, and may still refuse it.
     ///
     /// # Errors
     /// Why the manifest is not wanted; the sender is told.
@@ -46,38 +46,39 @@ pub trait Intake {
 /// A sender of objects that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sender {
-    /// Its host, and the port where it takes control connections.
+    /// The sender's host, and the port on which it takes control connections.
     pub address: SocketAddr,
-    /// Its session, which is another one after a restart.
+    /// The sender's session, which changes when the sender restarts.
     pub session_id: u64,
 }
 
 /// Why a manifest is not wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decline {
-    /// For the program.
+    /// The reason for a program.
     pub code: ErrorCode,
-    /// For a person.
+    /// The reason for a person.
     pub text: String,
 }
 
 /// All settings of a receiver of objects, with their defaults.
 #[derive(Clone, Debug)]
 pub struct ObjectReceiverConfig {
-    /// What each transfer is told.
+    /// The settings of each transfer.
     pub receiver: TransferReceiverConfig,
-    /// It ends after one transfer: the first sender that takes it in and whose manifest is wanted.
+    /// The receiver ends after one transfer: that of the first sender that admits it and whose
+    /// manifest is wanted.
     pub is_single: bool,
-    /// The most transfers at a time; of a single one 1.
+    /// The most transfers at a time; 1 when `is_single`.
     pub transfers_max: usize,
-    /// The most senders asked at a time what they have; of a single one 1.
+    /// The most senders that are asked at a time what they offer; 1 when `is_single`.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
 }
 
 impl ObjectReceiverConfig {
-    /// The defaults, for one transfer.
+    /// The settings for a single transfer.
     #[must_use]
     pub fn single(receiver: TransferReceiverConfig) -> Self {
         Self {
@@ -88,7 +89,7 @@ impl ObjectReceiverConfig {
         }
     }
 
-    /// The defaults, for any number of transfers.
+    /// The settings for any number of transfers.
     #[must_use]
     pub const fn serving(receiver: TransferReceiverConfig) -> Self {
         Self {
@@ -105,7 +106,7 @@ impl ObjectReceiverConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectReceiverEvent {
-    /// A sender is not dialled, or what it offers is not taken.
+    /// A sender is not dialled, or its offer is not taken.
     Refused {
         /// Which.
         sender: Sender,
@@ -114,19 +115,20 @@ pub enum ObjectReceiverEvent {
     },
     /// A transfer begins.
     Accepted {
-        /// Its number, by which later events name it.
+        /// The transfer's number, which later events name.
         transfer: u32,
-        /// What it is.
+        /// What the sender offers.
         offer: Offer,
     },
-    /// Its sender was restarted: the transfer goes on with what is held.
+    /// The transfer's sender was restarted, and the transfer goes on with what this receiver holds.
     Continued {
         /// Which transfer.
         transfer: u32,
         /// The sender's new session.
         sender: Sender,
     },
-    /// Something happened in a transfer. Before a transfer begins, only that the name is taken.
+    /// Something happened in a transfer. Before a transfer begins, the only such event is that the
+    /// name is taken.
     Transfer {
         /// Which transfer.
         transfer: u32,
@@ -137,12 +139,12 @@ pub enum ObjectReceiverEvent {
     Left {
         /// Which transfer.
         transfer: u32,
-        /// How far it came.
+        /// How far the transfer came.
         progress: ReceiverProgress,
     },
 }
 
-/// Takes the first manifest that any sender offers, into one store.
+/// Takes the first manifest that any sender offers, into one given store.
 #[derive(Debug)]
 pub struct TakeFirst<S>(Option<S>);
 

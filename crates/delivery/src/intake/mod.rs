@@ -1,5 +1,5 @@
-//! The transfers of one receiver: which senders are asked what they offer, what is taken, and which
-//! sender continues it.
+//! The transfers of one receiver: which senders are asked what they offer, which offers are taken,
+//! and which sender continues a transfer.
 //!
 //! ```text
 //!                     .--> Transfer 0: TransferReceiver --> Store
@@ -9,11 +9,13 @@
 //!        Intake::admit --> dial --> WELCOME names the manifest --> Intake::accept --> Store
 //! ```
 //!
-//! Packets are the owner's: it hands in the payloads and marks of its packet streams by number, and
-//! where each stands once a turn; [`Transfers::pop_verdict`] says which streams it need not follow.
+//! The owner handles the packets. It passes in the payloads and marks of its packet streams by
+//! number, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells which streams
+//! it need not follow.
 //!
-//! A sender's restart is a new session that offers a manifest already under way: the transfer goes
-//! on in it with what it holds, and the connection by which that was found out is dropped.
+//! When a sender restarts, a new session offers a manifest that is already under way. The transfer
+//! then goes on in this session with what it holds, and the connection that brought the offer is
+//! dropped.
 //!
 //! Invariants: blocks reach only the transfer whose sender's stream they are of; nothing is dialled
 //! or kept for a sender that is not admitted, except its address in a bounded list; at most
@@ -30,11 +32,11 @@ use wire::{
     pgm::{Mark, Profile},
 };
 
-use crate::parameters::INTAKE_EVENTS_MAX;
 use crate::{
     LinkCommand, Offer, ReceiverProgress, Store, StreamState, TransferReceiver,
     TransferReceiverCounters, TransferReceiverEvent,
 };
+use crate::{control::features, parameters::INTAKE_EVENTS_MAX};
 
 mod admission;
 use admission::{Decision, Place, TurnedAway};
@@ -45,45 +47,46 @@ pub use config::{
     TakeFirst,
 };
 
-/// Receives the manifests of all senders of a group that its owner wants; or one, and ends.
+/// Receives every manifest that its owner wants, from all senders of a group; or one manifest, and
+/// ends.
 #[derive(Debug)]
 pub struct Transfers<I: Intake> {
     intake: I,
     config: ObjectReceiverConfig,
     all: Vec<Transfer<I::Store>>,
-    /// Connections that belong to nobody.
+    /// Connections that belong to no transfer.
     strays: VecDeque<LinkId>,
     next_number: u32,
-    /// Whose control connections are served next.
+    /// The transfer whose control connections are served next.
     turn: usize,
     turned_away: TurnedAway,
     is_cancelled: bool,
     verdicts: VecDeque<StreamVerdict>,
     events: VecDeque<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
-    /// What transfers that are gone had counted.
+    /// The counters of transfers that are gone.
     past: TransferReceiverCounters,
 }
 
-/// A mark, and the packets that it came with.
+/// A mark, and what is known of the packets that it came with.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// The number of their stream.
+    /// The number of the packets' stream.
     pub stream: u32,
     /// What the sender says of itself.
     pub mark: &'a Mark,
-    /// The address that they came from.
+    /// The address that the packets came from.
     pub source: IpAddr,
-    /// The address that their requests for repairs go to.
+    /// The address to which requests for repairs go.
     pub path_nla: Option<IpAddr>,
 }
 
 /// What the owner learns about one of its packet streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamVerdict {
-    /// Its sender answered from the address of the packets: no forgery.
+    /// The sender answered from the address of the packets, so they are not forged.
     Genuine(u32),
-    /// Nothing of it is wanted: no repairs either.
+    /// Nothing of the stream is wanted, not even repairs.
     Unwanted(u32),
 }
 
@@ -92,21 +95,22 @@ pub enum StreamVerdict {
 struct Transfer<S> {
     number: u32,
     sender: Sender,
-    /// The packet stream that blocks are taken from; none while it is over or not found again.
+    /// The packet stream that blocks are taken from; `None` while it is over, or has not been found
+    /// again.
     stream: Option<u32>,
     state: State,
-    /// What the kernel had dropped when the stream was first looked at.
+    /// How many packets the kernel had dropped when this transfer first looked at the stream.
     host_drops_before: Option<u64>,
     receiver: TransferReceiver<S>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What the sender has is not known or not decided upon.
+    /// What the sender offers is not known yet, or not decided upon.
     Asking,
-    /// It is taken.
+    /// The offer was taken.
     Accepted,
-    /// It is not taken, or over: its connections are closed.
+    /// The offer was declined, or the transfer is over: its connections are being closed.
     Leaving,
 }
 
@@ -130,18 +134,18 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// What happened since.
+    /// The next event.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
         self.events.pop_front()
     }
 
-    /// What was found out about a packet stream; to be asked after every other call.
+    /// The next verdict on a packet stream; ask after every other call.
     pub fn pop_verdict(&mut self) -> Option<StreamVerdict> {
         self.verdicts.pop_front()
     }
 
-    /// Gives every transfer up; the senders are told why. One that waits for its only transfer is
-    /// over.
+    /// Gives all transfers up, and tells the senders why. A receiver of a single transfer is over
+    /// then.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.is_cancelled = true;
         let has_one = self.all.iter().any(|t| t.state != State::Leaving);
@@ -156,7 +160,7 @@ impl<I: Intake> Transfers<I> {
         self.settle_all(now);
     }
 
-    /// Gives one transfer up; its sender is told why. Nothing when it is over.
+    /// Gives one transfer up, and tells its sender why. Does nothing when the transfer is over.
     pub fn cancel_one(&mut self, now: Instant, number: u32, text: &str) {
         if let Some(transfer) = self.by_number(number) {
             transfer.receiver.cancel(now, text);
@@ -183,15 +187,14 @@ impl<I: Intake> Transfers<I> {
         self.taken().map(|t| (t.number, &t.sender, &t.receiver))
     }
 
-    /// The manifest that was taken first of those that are there, or the sender that is being
-    /// asked.
+    /// The oldest transfer whose manifest was taken; without one, the sender that is being asked.
     #[must_use]
     pub fn first(&self) -> Option<&TransferReceiver<I::Store>> {
         let first = self.taken().next().or_else(|| self.all.first())?;
         Some(&first.receiver)
     }
 
-    /// How far the transfer is that [`Transfers::first`] gives.
+    /// How far the transfer of [`Transfers::first`] is.
     #[must_use]
     pub fn progress(&self) -> ReceiverProgress {
         let waiting = ReceiverProgress {
@@ -207,7 +210,7 @@ impl<I: Intake> Transfers<I> {
         &self.counters
     }
 
-    /// What the transfer receivers have counted, those that are gone included.
+    /// The counters of all transfer receivers, including those that are gone.
     pub fn transfer_counters(&self) -> TransferReceiverCounters {
         let mut sum = self.past;
         for transfer in &self.all {
@@ -226,8 +229,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes what the packet streams tell, as `state_of` gives it by their numbers, and what the
-    /// stores have finished. To be called once a turn.
+    /// Takes the state of each packet stream, which `state_of` gives by number, and what the stores
+    /// have finished. Call it once a turn.
     pub fn observe(&mut self, now: Instant, state_of: impl Fn(u32) -> Option<StreamState>) {
         for transfer in &mut self.all {
             transfer.receiver.handle_store(now);
@@ -255,12 +258,12 @@ impl<I: Intake> Transfers<I> {
     /// offers.
     pub fn mark(&mut self, now: Instant, heard: &Heard<'_>) {
         let &Heard { stream, mark, .. } = heard;
-        // Reports go to the host that the packets and the NAKs belong to, and to no third one.
-        let is_wanted = mark.check(FEATURES).is_ok()
-            && heard.path_nla == Some(heard.source)
+        // Reports go only to the host that the packets come from and to which NAKs go.
+        let is_ours = heard.path_nla == Some(heard.source)
+            && mark.is_known()
             && mark.profile == Profile::Objects
             && mark.control_port != 0;
-        if !is_wanted {
+        if !is_ours {
             return;
         }
         let sender = Sender {
@@ -279,6 +282,13 @@ impl<I: Intake> Transfers<I> {
             return;
         }
         if self.is_cancelled || self.turned_away.is_barred(&sender) {
+            return self.unwanted(stream);
+        }
+        let known = features(self.config.receiver.key.as_ref());
+        if let Err(refusal) = mark.check(known) {
+            if self.turned_away.note(sender, true, &mut self.counters) {
+                self.refused(sender, refusal.to_string());
+            }
             return self.unwanted(stream);
         }
         match self.place_for(&sender) {
@@ -325,7 +335,7 @@ impl<I: Intake> Transfers<I> {
 
     // Transfers.
 
-    /// Looks at what a transfer's last step has led to.
+    /// Acts on the result of a transfer's last step.
     fn settle(&mut self, now: Instant, index: usize) {
         if let Some(offer) = self.all[index].receiver.offer() {
             self.offered(now, index, offer);
@@ -333,7 +343,7 @@ impl<I: Intake> Transfers<I> {
         let transfer = &mut self.all[index];
         let is_over = transfer.receiver.is_over();
         if transfer.state == State::Asking && is_over && self.config.is_single {
-            // Refused for a reason that lies with this end: the next sender would refuse it too.
+            // The refusal has a reason at this end, so the next sender would get it, too.
             transfer.state = State::Accepted;
         }
         match transfer.state {
@@ -346,7 +356,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on the one thing that matters of a transfer which has not begun.
+    /// Passes on the one event that matters before a transfer has begun.
     fn tell_name_taken(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {
@@ -381,7 +391,7 @@ impl<I: Intake> Transfers<I> {
         self.all.retain(|transfer| !is_gone(transfer));
     }
 
-    /// Nothing more is wanted of the transfer's sender.
+    /// Ends a transfer: nothing more is wanted of its sender.
     fn leave(&mut self, index: usize) {
         let transfer = &mut self.all[index];
         transfer.state = State::Leaving;
@@ -392,7 +402,7 @@ impl<I: Intake> Transfers<I> {
         self.turned_away.note(sender, true, &mut self.counters);
     }
 
-    /// The sender refused this receiver, or is not believed.
+    /// The sender refused this receiver, or has not proved that it is the sender.
     fn not_taken_in(&mut self, index: usize) {
         let transfer = &mut self.all[index];
         let sender = transfer.sender;
@@ -407,7 +417,7 @@ impl<I: Intake> Transfers<I> {
         self.refused(sender, text);
     }
 
-    /// A sender offers a manifest: goes on with it, takes it, or declines.
+    /// A sender offers a manifest: continues a transfer with it, takes it, or declines it.
     fn offered(&mut self, now: Instant, index: usize, offer: Offer) {
         let sender = self.all[index].sender;
         match self.decide(&sender, &offer) {
@@ -431,7 +441,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Ends the transfer that gives way to another manifest of its sender.
+    /// Ends the transfer that must give way to another manifest of its sender.
     fn give_way(&mut self, now: Instant, host: IpAddr) {
         let former = self.all.iter().position(|t| self.gives_way(t, host));
         if let Some(index) = former {
@@ -550,16 +560,14 @@ impl<I: Intake> Transfers<I> {
 }
 
 impl<S: Store> Transfer<S> {
-    /// Tells the manifest where its packet stream is, and what the kernel has dropped in its time.
+    /// Passes the stream's state to the transfer, with the packets that the kernel has dropped
+    /// since the transfer began.
     fn observe(&mut self, now: Instant, mut state: StreamState) {
         let before = self.host_drops_before.get_or_insert(state.host_drops);
         state.host_drops = state.host_drops.saturating_sub(*before);
         self.receiver.observe(now, &state);
     }
 }
-
-/// Optional features of the object profile that this end knows: none exist yet.
-const FEATURES: u16 = 0;
 
 #[cfg(test)]
 mod tests;

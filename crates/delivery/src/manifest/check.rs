@@ -1,8 +1,8 @@
-//! Decides whether bytes may become a manifest. A pure function of bytes that may be hostile.
+//! Decides whether bytes may become a manifest. The bytes may be hostile.
 //!
-//! Links: a link's target is relative, its `..` come first, and there are no more of them than
-//! directories above the link. Directories of the manifest are never links, so what such a target
-//! names lies inside the tree even when it leads over further links.
+//! A link's target must be relative, and begin with at most as many `..` as there are directories
+//! above the link. Directories of the manifest are never links, so such a target lies inside the
+//! tree, even when it leads through further links.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use wire::{
 use super::{File, Manifest};
 use crate::parameters::{ENTRIES_MAX, MANIFEST_BYTES_MAX, SLABS_MAX};
 
-/// What a manifest may have at most.
+/// The limits of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestLimits {
     /// Bytes of the manifest.
@@ -35,7 +35,7 @@ impl Default for ManifestLimits {
     }
 }
 
-/// Why entries do not make a manifest.
+/// Why a manifest cannot be made of these entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The bytes are not a manifest.
@@ -57,16 +57,16 @@ pub enum ManifestError {
         /// The limit.
         max: u32,
     },
-    /// More slabs than allowed, even at their largest.
+    /// More slabs than allowed, even with the largest slabs.
     #[error("the content has more than {max} slabs")]
     TooManySlabs {
         /// The limit.
         max: u32,
     },
-    /// The files together are longer than 2^63 - 1 bytes.
+    /// All files together are longer than 2^63 - 1 bytes.
     #[error("the files together are longer than 2^63 bytes")]
     ContentTooLong,
-    /// The files together are not as long as the header says.
+    /// The sum of the files' sizes differs from the header.
     #[error("the files have {files} bytes where the manifest's header says {header}")]
     ContentMismatch {
         /// Sum of the entries.
@@ -99,10 +99,11 @@ pub enum PathFault {
     /// It holds a NUL byte.
     #[error("a name holds a NUL byte")]
     Nul,
-    /// A component is longer than 255 bytes, or the path than 4095, or it is 256 levels deep.
+    /// A component is longer than 255 bytes, the path is longer than 4095 bytes, or it has 256
+    /// levels.
     #[error("a name is longer than 255 bytes, or the path than 4095 bytes or 255 levels")]
     TooLong,
-    /// The name that the receiver keeps its unfinished files under.
+    /// The name under which receivers keep unfinished files.
     #[error("the name .towline is the receiver's own")]
     Reserved,
     /// The same path came before.
@@ -114,10 +115,10 @@ pub enum PathFault {
     /// Its parent is not a directory of the manifest.
     #[error("its parent is not a directory of the manifest")]
     Parent,
-    /// Something that is not a file has a size.
+    /// An entry that is no file has a size.
     #[error("only files have a size")]
     Size,
-    /// Something that is not a link has a target, or a link has none.
+    /// An entry that is no link has a target, or a link has none.
     #[error("a symbolic link needs a target, and no other entry may have one")]
     Target,
     /// The link leads out of the tree.
@@ -133,7 +134,7 @@ impl ManifestError {
     }
 }
 
-/// Checks everything and makes the manifest; gives the bytes back with an error.
+/// Checks everything and makes the manifest; an error returns the bytes, too.
 pub(super) fn check(
     bytes: Vec<u8>,
     limits: &ManifestLimits,
@@ -179,7 +180,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             max: limits.entries_max,
         });
     }
-    // Every entry was read from the bytes, so the count is true.
+    // Every entry was read from the bytes, so the count is right.
     let mut parts = Parts {
         entries: Vec::with_capacity(header.entry_count as usize),
         files: Vec::new(),
@@ -225,7 +226,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     Ok(parts)
 }
 
-/// The way through the tree: the directories that the next entry may be in.
+/// The current place in the tree: the directories that the next entry may be in.
 #[derive(Default)]
 struct Walk<'a> {
     above: Vec<&'a [u8]>,
@@ -294,10 +295,10 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Checks what a link with `depth` directories above it may say, so that it stays in the tree.
+/// Checks that the target of a link with `depth` directories above it stays in the tree.
 ///
 /// # Errors
-/// What is wrong with it: mostly [`PathFault::LinkOut`].
+/// What is wrong with the target: usually [`PathFault::LinkOut`].
 pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
     if target.len() > PATH_LEN_MAX {
         return Err(PathFault::TooLong);

@@ -2,7 +2,7 @@
 
 use wire::object::{EntryKind, EntryRef, Mtime};
 
-/// Something that is to exist at the receivers.
+/// Something that the receivers create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// File, directory or link.

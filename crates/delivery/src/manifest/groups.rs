@@ -1,9 +1,9 @@
-//! A slab hashed while its bytes come in any order.
+//! Hashes a slab while its bytes come in any order.
 //!
-//! A slab is cut into groups of chunks, each a subtree of its own, as a file is cut into slabs. A
-//! group whose bytes came in order is hashed when it is whole. At the end the owner of the bytes
-//! reads back only the groups around a gap, and the one that was incomplete when a repair began
-//! another: not the whole slab after the first gap.
+//! A slab is divided into groups of chunks, as a file is divided into slabs; each group is a
+//! subtree of the hash. A group whose bytes came in order is hashed when it is complete. At the end
+//! the owner of the bytes reads back only the other groups: those around gaps, and those that were
+//! incomplete when a repair for another group came.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -20,17 +20,17 @@ pub struct SlabGroups {
     open: Open,
 }
 
-/// The group that came in part. Hashed when it is whole: piece by piece that takes several times
-/// as long.
+/// The group that is incomplete. It is hashed when it is complete, because hashing it piece by
+/// piece takes several times as long.
 #[derive(Debug, Default)]
 struct Open {
     group: usize,
-    /// From the group's beginning on.
+    /// The bytes from the beginning of the group.
     bytes: Vec<u8>,
 }
 
 impl SlabGroups {
-    /// Of `slab` nothing is hashed.
+    /// A slab of which nothing is hashed yet.
     #[must_use]
     pub fn new(slab: Slab) -> Self {
         let mut shift = GROUP_SHIFT;
@@ -52,8 +52,8 @@ impl SlabGroups {
         &self.slab
     }
 
-    /// Takes bytes of the slab from a position in the content on. What was taken before and is
-    /// taken again counts as it is now.
+    /// Takes bytes of the slab that begin at a position of the content. When the same bytes are
+    /// given twice, the later ones count.
     ///
     /// # Panics
     /// When the bytes are not the slab's.
@@ -68,8 +68,7 @@ impl SlabGroups {
         }
     }
 
-    /// The first bytes that are still lacking, as far as they follow each other. Taken in order
-    /// they all count.
+    /// The first missing range. Its bytes count if they are then given in order.
     #[must_use]
     pub fn missing(&self) -> Option<Range<u64>> {
         let first = self.groups.iter().position(Option::is_none)?;
@@ -82,7 +81,7 @@ impl SlabGroups {
         Some(start..end)
     }
 
-    /// The seal, once nothing is missing.
+    /// The slab's hash; `None` while something is missing.
     #[must_use]
     pub fn finish(&self) -> Option<Hash> {
         let seals: Option<Vec<Hash>> = self.groups.iter().copied().collect();
@@ -145,9 +144,10 @@ impl SlabGroups {
     }
 }
 
-/// Long enough that a processor's lanes are full, short enough that a gap costs little.
+/// Groups are long enough to use a processor's vector units, and short enough that a gap costs
+/// little.
 const GROUP_SHIFT: u8 = 14;
-/// Looking for what is missing takes time for each of them, each time.
+/// The search for missing ranges looks at every group each time, so their number is bounded.
 const GROUPS_MAX: u32 = 1024;
 
 #[cfg(test)]

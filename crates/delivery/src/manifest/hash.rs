@@ -11,8 +11,8 @@ pub type Hash = [u8; HASH_LEN];
 /// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
-/// In the place of a seal: the sender could not read the slab's file to its end, and has withdrawn
-/// it. No bytes are known to hash to it.
+/// Stands in place of a seal for a file that the sender could not read to its end and has
+/// withdrawn. No known bytes have this hash.
 pub const WITHDRAWN: Hash = [0; HASH_LEN];
 
 /// Hashes one slab, or a group of its chunks, in order.
@@ -23,7 +23,7 @@ pub struct SlabHasher {
 }
 
 impl SlabHasher {
-    /// A hasher for what begins at `file_offset` of its file.
+    /// A hasher for bytes that begin at `file_offset` of their file.
     #[must_use]
     pub fn new(file_offset: u64, is_whole_file: bool) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -34,12 +34,13 @@ impl SlabHasher {
         }
     }
 
-    /// Takes the next bytes of the slab. Many at a time are hashed several times faster.
+    /// Takes the next bytes of the slab. It hashes many bytes at a time several times faster than
+    /// few.
     pub fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
     }
 
-    /// The seal of the bytes taken, at least one.
+    /// The hash of the bytes taken, of which there must be at least one.
     #[must_use]
     pub fn finish(&self) -> Hash {
         if self.is_whole_file {
@@ -56,7 +57,7 @@ pub fn hash_bytes(bytes: &[u8]) -> Hash {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// The root of a file of `size` bytes from the seals of its parts of `2^shift` bytes, end to end.
+/// The root of a file of `size` bytes, from the seals of its parts of `2^shift` bytes.
 #[must_use]
 pub fn file_root(seals: &[u8], size: u64, shift: u8) -> Hash {
     match seals.len() / HASH_LEN {

@@ -1,8 +1,8 @@
 //! A manifest: what one transfer delivers, and how its bytes are numbered.
 //!
-//! It knows names, sizes and positions; it opens no file. A manifest is made from a list of entries
-//! by the sender and from the manifest's bytes by the receiver, and both ways go through the same
-//! checks, so that a sender cannot make what a receiver refuses.
+//! It knows names, sizes and positions; it opens no file. The sender makes a manifest from a list
+//! of entries, the receiver from the manifest's bytes. Both go through the same checks, so that a
+//! sender cannot make what a receiver refuses.
 //!
 //! ```text
 //!   object 0   manifest          header, entries in depth-first order
@@ -55,11 +55,12 @@ pub struct File {
     pub start: u64,
     /// Its length; may be 0.
     pub size: u64,
-    /// Its first slab; an empty file has none and names the next file's.
+    /// The file's first slab. An empty file has none, and has the number of the next file's first
+    /// slab here.
     pub first_slab: u32,
 }
 
-/// A piece of a file that is hashed as one.
+/// A piece of a file that has its own hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
     /// Its number.
@@ -72,7 +73,7 @@ pub struct Slab {
     pub file_offset: u64,
     /// Bytes; at least 1.
     pub len: u32,
-    /// It is all of its file, so its seal is the file's root.
+    /// The slab is the whole file, so its seal is the file's root.
     pub is_whole_file: bool,
 }
 
@@ -119,7 +120,7 @@ impl Manifest {
         };
         let mut manifest = Vec::new();
         ManifestRef::emit(&mut manifest, &header, entries.iter().map(Entry::as_ref));
-        // A manifest with more slabs than are allowed is cut into larger ones.
+        // When there are more slabs than allowed, larger slabs are tried.
         for shift in SLAB_SHIFT..=SLAB_SHIFT_MAX {
             manifest[SLAB_SHIFT_AT] = shift;
             match check::check(manifest, limits) {
@@ -140,7 +141,7 @@ impl Manifest {
         check::check(bytes, limits).map_err(|(error, _)| error)
     }
 
-    /// The id that these bytes have, without looking into them.
+    /// The id of these bytes, which are not parsed.
     #[must_use]
     pub fn id_of(bytes: &[u8]) -> ManifestId {
         let hash = hash_bytes(bytes);
@@ -229,7 +230,7 @@ impl Manifest {
     #[must_use]
     pub fn slab(&self, index: u32) -> Slab {
         assert!(index < self.slab_count, "a slab beyond the manifest's last");
-        // An empty file shares its first slab with the next file: the last one owns it.
+        // Empty files have the number of the next file's first slab; that file is the last of them.
         let behind = self.files.partition_point(|file| file.first_slab <= index);
         self.slab_in(behind - 1, index)
     }
@@ -280,7 +281,7 @@ impl Manifest {
             })
     }
 
-    /// The root of a file: what `b3sum` prints for it. `seals` are the bytes of object 2.
+    /// The root of a file, which `b3sum` prints for it. `seals` are the bytes of object 2.
     #[must_use]
     pub fn root_of(&self, file: &File, seals: &[u8]) -> Hash {
         let seals = &seals[self.seals_of(file)];
@@ -294,7 +295,7 @@ impl Manifest {
         from..from + self.slabs_of(file) as usize * HASH_LEN
     }
 
-    /// The files that the sender has withdrawn, by their index: `seals` are the bytes of object 2.
+    /// The indices of the files that the sender has withdrawn. `seals` are the bytes of object 2.
     pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
         let files = self.files.iter().enumerate();
         files
@@ -302,31 +303,40 @@ impl Manifest {
             .map(|(index, _)| index)
     }
 
-    /// True for a file that the sender has withdrawn. One of its slabs decides: what is not proven
-    /// whole is not delivered.
+    /// True for a file that the sender has withdrawn. One withdrawn slab is enough, because a file
+    /// is delivered only when all of it is proven.
     #[must_use]
     pub fn is_withdrawn(&self, file: &File, seals: &[u8]) -> bool {
         let mut seals = seals[self.seals_of(file)].chunks_exact(HASH_LEN);
         seals.any(|seal| seal == WITHDRAWN)
     }
 
-    /// Bytes of content without what the sender has withdrawn.
+    /// Bytes of content without withdrawn files.
     #[must_use]
     pub fn delivered_bytes(&self, seals: &[u8]) -> u64 {
         let withdrawn = self.withdrawn(seals);
         self.content_bytes() - withdrawn.map(|index| self.files[index].size).sum::<u64>()
     }
 
-    /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of what
-    /// `b3sum` prints for them in the order of their paths' bytes. What the sender has withdrawn is
-    /// left out. Names, types and modes are not in it; the manifest's id covers those.
+    /// The root of each file in the manifest's order, without withdrawn files.
+    pub fn file_roots<'a>(&'a self, seals: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Hash)> {
+        let sent = self.sent_files(seals);
+        sent.map(|file| (self.path_of(file), self.root_of(file, seals)))
+    }
+
+    fn sent_files<'a>(&'a self, seals: &'a [u8]) -> impl Iterator<Item = &'a File> {
+        let files = self.files.iter();
+        files.filter(|file| !self.is_withdrawn(file, seals))
+    }
+
+    /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of the
+    /// lines that `b3sum` prints for them, sorted by the bytes of their paths. Withdrawn files are
+    /// left out. The hash covers contents and paths; the manifest's id also covers types and modes.
     #[must_use]
     pub fn tree_root(&self, seals: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         let mut line = Vec::new();
-        let sent = self.files.iter();
-        let sent = sent.filter(|file| !self.is_withdrawn(file, seals));
-        let mut files: Vec<&File> = sent.collect();
+        let mut files: Vec<&File> = self.sent_files(seals).collect();
         files.sort_unstable_by(|a, b| self.path_of(a).cmp(self.path_of(b)));
         for file in files {
             let root = self.root_of(file, seals);
@@ -381,9 +391,10 @@ impl fmt::Display for ManifestId {
 
 /// Writes the line that `b3sum` prints for a file called `path`, with its line end.
 ///
-/// That is b3sum since its version 1.5.5: what is not UTF-8 becomes U+FFFD, and a name with a
-/// backslash, a line feed or a carriage return has these escaped and a backslash before the line.
-/// Older ones leave carriage returns as they are, and agree about all other names.
+/// The line is that of b3sum from version 1.5.5 on. Bytes that are not UTF-8 become U+FFFD. When a
+/// name has a backslash, a line feed or a carriage return, these are escaped, and the line begins
+/// with a backslash. Older versions do not escape carriage returns; for all other names they print
+/// the same.
 pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     let path = String::from_utf8_lossy(path);
     if path.contains(['\\', '\n', '\r']) {

@@ -1,4 +1,4 @@
-//! How fast a source may send: from what receivers report.
+//! Decides how fast a source may send, from what receivers report.
 //!
 //! It does not send, measure or choose whom to wait for. In: reports of receivers
 //! ([`RateControl::report`]) and whether the limit is in use ([`RateControl::steer`]). Out: a limit
@@ -16,34 +16,35 @@
 //!   Cruise <------------------------------- Compete <--> Look
 //! ```
 //!
-//! While nobody reports there is no limit. With the first report it starts at a modest one, which
-//! grows fourfold with every round of reports that tell of no queue, until none is needed: what is
-//! in flight is bounded by the flow window. The delivery rate of the first report of a queue is
-//! what the way carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that
-//! goes well, and **Drain** sends 85 % of what arrives until the queue is gone. Alone on a path,
-//! that fills it to 98 % with hardly a queue. A source that begins with much data, such as files,
-//! starts like this before the first report ([`RateControl::start`]).
+//! While nobody reports there is no limit. With the first report the limit starts low, and grows
+//! fourfold with every round of reports that show no queue. It ends when none is needed, because
+//! the flow window bounds the data in flight. When a report first shows a queue, its delivery rate
+//! is what the path carries. From then on **Cruise** raises the rate by 1 % at a time, and by more
+//! when this goes well for long. **Drain** sends 85 % of what arrives until the queue is gone.
+//! Alone on a path, this uses 98 % of it with hardly a queue. A source that begins with much data,
+//! such as files, sets the first limit before the first report ([`RateControl::start`]).
 //!
 //! A sender that fills queues until they overflow, as TCP does, would take everything from one that
-//! drains them. So a queue that does not fall, or a share that shrinks bit by bit, counts as
-//! another sender's: **Compete** is what one TCP connection with CUBIC would get in this place, a
-//! window over the time to an answer. Every few seconds it **Looks**: at half of that the queue
-//! empties within moments if nobody else is there.
+//! drains them. So when a queue does not fall, or the source's share shrinks bit by bit, another
+//! sender must be there. **Compete** then sends as much as one TCP connection with CUBIC would: its
+//! window divided by the time to an answer. Every few seconds **Look** sends half of that for a
+//! moment: if nobody else is there, the queue empties at once.
 //!
-//! A report counts only when the mark it repeats left after the last change: it tells what that
-//! change did. The rate falls at once, and grows when all receivers were heard and the limit was
-//! really in use. Loss without a queue that stays as high with less is chance, and no congestion.
+//! A report counts only when the mark that it repeats left after the last change of rate: then it
+//! tells the effect of this change. The rate falls at once. It grows when all receivers were heard
+//! and the limit was really in use. Loss without a queue counts as chance, and not as congestion,
+//! when it is as high at a lower rate.
 //!
-//! A queue in a receiver's own host is not congestion (its report leaves it out): the flow window
-//! serves a starved receiver better. Packets that its host dropped are: the limit then is its.
+//! A queue in a receiver's host does not count, and reports leave it out: the flow window is better
+//! for a slow host. Packets that the host drops do count: the limit is then that of this receiver.
 //!
-//! Invariants: nothing is allocated but one entry for each receiver; a limit is never below
-//! [`RateConfig::rate_min`]. The structure is that of TFMCC (RFC 4654), the signal that of Copa and
-//! BBR, the competition that of CUBIC (RFC 9438).
+//! Invariants: nothing is allocated except one entry for each receiver; a limit is never below
+//! [`RateConfig::bytes_per_s_min`]. The structure is from TFMCC (RFC 4654), the use of queues as a
+//! signal from Copa and BBR, the competition from CUBIC (RFC 9438).
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use base::Instant;
+use base::{Instant, Pace};
 
 mod receiver;
 use receiver::{Observation, Receiver, Symptom};
@@ -66,17 +67,17 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {
     /// The lowest limit, in bytes a second. Default 100,000.
-    pub rate_min: u64,
-    /// The first limit once receivers report, in bytes a second; it grows fourfold with every
-    /// round of reports until something is in the way. Default 25,000,000.
-    pub rate_start: u64,
+    pub bytes_per_s_min: u64,
+    /// The first limit once receivers report, in bytes a second. It grows fourfold with every round
+    /// of reports until they show a queue or loss. Default 25,000,000.
+    pub bytes_per_s_start: u64,
 }
 
 impl Default for RateConfig {
     fn default() -> Self {
         Self {
-            rate_min: 100_000,
-            rate_start: 25_000_000,
+            bytes_per_s_min: 100_000,
+            bytes_per_s_start: 25_000_000,
         }
     }
 }
@@ -85,7 +86,7 @@ impl Default for RateConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateCause {
-    /// A queue of the network, or what it loses beyond what chance explains.
+    /// Packets wait in a queue of the network, or more are lost there than chance explains.
     Network,
     /// The receiver's host drops what arrives.
     Host,
@@ -109,65 +110,65 @@ pub struct RateLimit {
     pub cause: RateCause,
 }
 
-/// The rate of one source.
+/// The pace of one source.
 #[derive(Clone, Debug)]
 pub struct RateControl {
     config: RateConfig,
     phase: Phase,
-    /// 0 for none.
-    rate: u64,
+    /// The limit.
+    pace: Pace,
     changed_at: Instant,
     receivers: BTreeMap<u32, Receiver>,
     limit: Option<RateLimit>,
-    /// The rate that the path carried when it was last seen to be full.
+    /// The rate that the path carried when it was last seen full.
     ceiling: u64,
-    /// The highest ceiling since the path was last known to be unshared.
+    /// The highest ceiling since the path was last known to have no other sender.
     peak: u64,
-    /// Growths in a row.
+    /// How often in a row the rate has grown.
     steps: u32,
     drained_at: Instant,
-    /// Drains in a row that left the queue as it was, and the rate before the first.
+    /// How many drains in a row left the queue as it was; below, the rate before the first of them.
     vain: u32,
-    rate_before: u64,
-    /// Reports of congestion before the first cut.
+    pace_before: Pace,
+    /// How many reports of congestion came before the first cut.
     warnings: u32,
-    /// For how long it competes before it looks whether it still has to.
+    /// How long to compete before looking whether another sender is still there.
     patience: Duration,
     used_at: Instant,
     was_limited: bool,
-    /// Since when as much was sent as the present limit allows.
+    /// Since when the source has sent as much as the present limit allows.
     limited_since: Option<Instant>,
     due: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Nothing is known.
+    /// Nothing is known about the path.
     Start,
-    /// What the way carries is known.
+    /// The rate that the path carries is known.
     Cruise,
-    /// Less than that is sent, until the queue is gone, or by when it should have fallen.
+    /// Sends less than the path carries, until the queue is gone or should have fallen.
     Drain {
         queue: Duration,
         loss: f64,
-        /// The rate at which that was so; 0 for none.
-        from: u64,
+        /// The limit before the drain, in bytes a second, if there was one.
+        from: Option<u64>,
         until: Instant,
     },
     /// Another sender keeps the queue full: sends as much as a TCP connection in its place.
     Compete { share: Share, look_at: Instant },
-    /// Sends half of that for a moment: without another sender, the queue empties.
+    /// Sends half as much for a moment: without another sender, the queue empties.
     Look { share: Share, until: Instant },
 }
 
 impl RateControl {
-    /// A control that begins at `now`.
+    /// A rate control that begins at `now`.
     #[must_use]
     pub fn new(config: RateConfig, now: Instant) -> Self {
         Self {
             config,
             phase: Phase::Start,
-            rate: 0,
+            pace: Pace::Unlimited,
             changed_at: now,
             receivers: BTreeMap::new(),
             limit: None,
@@ -176,7 +177,7 @@ impl RateControl {
             steps: 0,
             drained_at: now,
             vain: 0,
-            rate_before: 0,
+            pace_before: Pace::Unlimited,
             warnings: 0,
             patience: PATIENCE_MIN,
             used_at: now,
@@ -188,13 +189,13 @@ impl RateControl {
 
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        // A receiver may claim anything: keep the figure within what the sums below can take.
+        // A receiver may claim anything: keep the figure so small that sums cannot overflow.
         let delivery = report.delivery.min(DELIVERY_MAX);
         let report = &RateReport {
             delivery,
             ..*report
         };
-        if self.receivers.is_empty() && self.rate == 0 {
+        if self.receivers.is_empty() && self.pace == Pace::Unlimited {
             self.begin(now);
         }
         let is_current = report.echo >= self.changed_at;
@@ -209,8 +210,8 @@ impl RateControl {
                 self.beside(now, slot, report);
             };
         }
-        // At far too high a rate the marks are lost too, so that no report is current. While the
-        // rate only grows, what is lost at a lower one is lost all the more now.
+        // At far too high a rate marks are lost, too, so that no report is current. But while the
+        // rate has only grown, a loss at a lower rate is certainly one at the present rate.
         if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
@@ -225,9 +226,9 @@ impl RateControl {
         }
     }
 
-    /// What `seen` shows to be wrong with the present rate.
+    /// What `seen` tells about the present rate: the fault, if there is one.
     fn symptom(&mut self, now: Instant, seen: &Observation) -> Symptom {
-        // A source that sends less than the limit made no queue, unless the queue stays.
+        // A source that sends less than its limit did not cause the queue, unless the queue stays.
         let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
         let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
         let is_draining = matches!(self.phase, Phase::Drain { .. });
@@ -236,8 +237,8 @@ impl RateControl {
         self.warnings += u32::from(loses);
         let is_first = self.warnings < WARNINGS && matches!(self.phase, Phase::Start);
         match () {
-            // Without a limit the flow window bounds what may wait in a queue.
-            () if is_queued && self.rate != 0 => Symptom::Queue,
+            // Without a limit, the flow window bounds the queue.
+            () if is_queued && self.pace != Pace::Unlimited => Symptom::Queue,
             () if !loses => Symptom::None,
             () if is_first => Symptom::Doubtful,
             () if seen.is_starved => Symptom::HostDrops,
@@ -245,8 +246,8 @@ impl RateControl {
         }
     }
 
-    /// A report of what the present rate does, `seen` since the mark that left at `echo`, shows
-    /// nothing wrong.
+    /// Handles a report that shows nothing wrong with the present rate; `seen` counts from the mark
+    /// that left at `echo`.
     fn all_well(&mut self, now: Instant, echo: Instant, seen: &Observation) {
         if seen.loss.is_none() && self.phase.is_for_loss() {
             return;
@@ -255,16 +256,16 @@ impl RateControl {
             self.warnings = 0;
         }
         self.drained(now);
-        // One mark in a queue, or a few packets lost, do not end the start; they only stop its
-        // growth for this time.
+        // One mark in a queue, or a few lost packets, do not end the start; they only stop its
+        // growth for now.
         if matches!(self.phase, Phase::Start) && seen.is_clean {
             self.ramp(now, echo);
         }
     }
 
-    /// The receivers with these numbers are about to report: what is sent until then is limited as
-    /// well, and grows when all of them were heard. For a source that begins with much at once.
-    /// Without effect when some were heard already, or there are none.
+    /// Sets the first limit before the receivers with these numbers report; it grows when all of
+    /// them were heard. This is for a source that begins with much data. It has no effect when a
+    /// receiver was heard already, or when there is none.
     pub fn start(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>) {
         if !self.receivers.is_empty() {
             return;
@@ -276,11 +277,11 @@ impl RateControl {
         }
     }
 
-    /// The receiver with number `slot` is gone.
+    /// Forgets the receiver with number `slot`, which is gone.
     pub fn forget(&mut self, slot: u32) {
         if self.receivers.remove(&slot).is_some() && self.receivers.is_empty() {
-            // Nobody reports: nothing is known, and nothing limited.
-            (self.phase, self.rate, self.limit) = (Phase::Start, 0, None);
+            // Nobody reports any more: nothing is known, so there is no limit.
+            (self.phase, self.pace, self.limit) = (Phase::Start, Pace::Unlimited, None);
         }
         if self.limit.is_some_and(|limit| limit.slot == slot) {
             self.limit = None;
@@ -290,9 +291,9 @@ impl RateControl {
         }
     }
 
-    /// Does what is due; to be called once a turn, with whether something waits for the limit. The
-    /// limit in bytes a second, 0 for none.
-    pub fn steer(&mut self, now: Instant, is_limited: bool) -> u64 {
+    /// Does what is due; call it once a turn. `is_limited` says whether data waits for the rate
+    /// limit. Returns the limit.
+    pub fn steer(&mut self, now: Instant, is_limited: bool) -> Pace {
         if is_limited {
             (self.was_limited, self.used_at) = (true, now);
             self.limited_since.get_or_insert(now);
@@ -304,7 +305,7 @@ impl RateControl {
                 self.limited_since = None;
             }
         }
-        self.rate
+        self.pace
     }
 
     /// The receiver that sets the limit; `None` while none does.
@@ -319,28 +320,31 @@ impl RateControl {
         GROW_INTERVAL.max(round_trip.unwrap_or_default() * 2)
     }
 
-    /// The first receiver reports: something is known from here on.
+    /// Sets the first limit, as the first receiver reports.
     fn begin(&mut self, now: Instant) {
         self.phase = Phase::Start;
         self.warnings = 0;
-        self.set(now, self.config.rate_start);
+        self.limit_to(now, self.config.bytes_per_s_start);
     }
 
-    /// What is sent arrives without a queue, the mark that left at `echo` too: much more is tried
-    /// when that was sent for long enough to fill one.
+    /// Raises the limit of the start, when nothing up to the mark that left at `echo` met a queue,
+    /// and the present rate was sent for long enough to fill one.
     fn ramp(&mut self, now: Instant, echo: Instant) {
         let is_tried = self
             .limited_since
             .is_some_and(|since| echo >= since + RAMP_TRIAL);
-        if self.rate == 0 || !self.was_limited || !is_tried || !self.all_heard(now) {
+        let Some(bytes_per_s) = self.pace.bytes_per_s() else {
+            return;
+        };
+        if !self.was_limited || !is_tried || !self.all_heard(now) {
             return;
         }
         self.was_limited = false;
-        let rate = self.rate.saturating_mul(4);
-        self.set(now, if rate >= RAMP_END { 0 } else { rate });
+        self.raise(now, bytes_per_s.saturating_mul(4));
     }
 
-    /// A receiver sees a queue, or more loss than chance explains: `loss` is then its share.
+    /// Handles a receiver that sees a queue, or more loss than chance explains; `loss` is the share
+    /// lost.
     fn congested(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
         let Phase::Drain {
@@ -351,26 +355,30 @@ impl RateControl {
         } = self.phase
         else {
             self.vain = 0;
-            self.rate_before = self.rate;
+            self.pace_before = self.pace;
             self.drain(now, slot, loss);
             self.peak = self.peak.max(self.ceiling);
             if loss == 0.0 && self.ceiling < part(self.peak, YIELD_MAX_PERCENT) {
-                // The share shrank bit by bit, because of queues that others make.
+                // The share has shrunk bit by bit, so another sender makes the queues.
                 self.compete(now, slot);
             }
             return;
         };
         if loss > 0.0 {
-            // The loss that a full path would cause at this rate.
-            let expected = 1.0 - (1.0 - before) * from as f64 / self.rate as f64;
-            let is_conclusive = from > 0 && before > 0.0 && expected < before / 2.0;
+            // The loss that an overfull path would have at this rate.
+            let expected = match (from, self.pace.bytes_per_s()) {
+                (Some(from), Some(now)) => Some(1.0 - (1.0 - before) * from as f64 / now as f64),
+                _ => None,
+            };
+            let is_conclusive =
+                before > 0.0 && expected.is_some_and(|expected| expected < before / 2.0);
             if is_conclusive && loss > before / 2.0 {
                 self.is_chance(now, slot, loss);
             } else {
                 self.drain(now, slot, loss);
             }
         } else if report.queue_delay < queue.mul_f64(0.7) {
-            // It falls: the last cut is at work.
+            // The loss falls, so the last cut has an effect.
             self.phase = Phase::Drain {
                 queue: report.queue_delay,
                 loss: 0.0,
@@ -387,7 +395,7 @@ impl RateControl {
         }
     }
 
-    /// Sends less than arrives.
+    /// Cuts the rate to less than what arrives.
     fn drain(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
         self.ceiling = self.carried(now, slot, loss);
@@ -398,47 +406,48 @@ impl RateControl {
         self.phase = Phase::Drain {
             queue: report.queue_delay,
             loss,
-            from: self.rate,
+            from: self.pace.bytes_per_s(),
             until: now + report.drain_time(),
         };
-        self.set(now, part(self.ceiling, 85));
+        self.limit_to(now, part(self.ceiling, 85));
     }
 
-    /// The arrival rate of a receiver that sees a queue or this share lost, within believable
-    /// bounds: a busy host reports false queues, and measures too little, or too much when it takes
-    /// at once what came while it was busy.
+    /// The arrival rate of a receiver that sees a queue or this share lost, kept within believable
+    /// bounds. A busy host reports queues that are none. It measures too little, or too much when
+    /// it takes many packets at once after being busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery;
-        if self.rate == 0 {
-            return arrived.max(self.config.rate_min);
-        }
-        let floor = match self.phase {
-            Phase::Start => part(self.rate, 20),
-            Phase::Cruise if now.since(self.drained_at) > RELAPSE => {
-                part(self.ceiling, 95).min(part(self.rate, 95))
-            }
-            _ => part(self.rate, 70),
+        let Some(bytes_per_s) = self.pace.bytes_per_s() else {
+            return arrived.max(self.config.bytes_per_s_min);
         };
-        let most = (self.rate as f64 * (1.0 - loss)) as u64;
+        let floor = match self.phase {
+            Phase::Start => part(bytes_per_s, 20),
+            Phase::Cruise if now.since(self.drained_at) > RELAPSE => {
+                part(self.ceiling, 95).min(part(bytes_per_s, 95))
+            }
+            _ => part(bytes_per_s, 70),
+        };
+        let most = (bytes_per_s as f64 * (1.0 - loss)) as u64;
         arrived.max(floor).min(most)
     }
 
-    /// The loss is as high at a lower rate: this source does not cause it.
+    /// Notes loss as chance: it is as high at a lower rate, so this source does not cause it.
     fn is_chance(&mut self, now: Instant, slot: u32, loss: f64) {
         self.receivers
             .entry(slot)
             .and_modify(|receiver| receiver.chance = (loss * 1.3 + 0.05).min(CHANCE_MAX));
         self.limit = None;
         self.warnings = 0;
-        self.phase = if self.rate_before == 0 {
+        self.phase = if self.pace_before == Pace::Unlimited {
             Phase::Start
         } else {
             Phase::Cruise
         };
-        self.set(now, self.rate_before);
+        self.set(now, self.pace_before);
     }
 
-    /// A receiver sees no queue. When no receiver does, the path is used in full again.
+    /// Handles a receiver that sees no queue. When no receiver sees one, the path is used in full
+    /// again.
     fn drained(&mut self, now: Instant) {
         let has_queue = self.receivers.values().any(|receiver| receiver.queues > 0);
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {
@@ -448,13 +457,13 @@ impl RateControl {
         }
     }
 
-    fn cruise(&mut self, now: Instant, rate: u64) {
+    fn cruise(&mut self, now: Instant, bytes_per_s: u64) {
         self.phase = Phase::Cruise;
         self.steps = 0;
-        self.set(now, rate);
+        self.limit_to(now, bytes_per_s);
     }
 
-    /// A receiver's host takes less than arrives.
+    /// Handles a receiver whose host drops packets.
     fn host_drops(&mut self, now: Instant, slot: u32) {
         self.ceiling = self.carried(now, slot, 0.0);
         self.limit = Some(RateLimit {
@@ -464,25 +473,25 @@ impl RateControl {
         self.cruise(now, part(self.ceiling, 90));
     }
 
-    /// Receivers report: the limit grows when all were heard, none sees a queue, and it was used.
+    /// Raises the limit when all receivers were heard, none sees a queue, and the limit was in use.
     fn grow(&mut self, now: Instant) {
-        if self.rate == 0 {
+        if self.pace == Pace::Unlimited {
             self.used_at = now;
         }
         let is_free = self.receivers.values().all(|receiver| receiver.queues == 0);
         if !matches!(self.phase, Phase::Cruise) || !is_free || !self.all_heard(now) {
             return;
         }
-        if self.was_limited {
+        if let (true, Some(bytes_per_s)) = (self.was_limited, self.pace.bytes_per_s()) {
             let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
             self.steps += 1;
-            // A rate that the path carried before is reached again in a few steps.
-            let known = part(self.peak, 95).saturating_sub(self.rate) / 4;
-            let rate = part(self.rate, percent).max(self.rate + known);
-            if rate >= RAMP_END {
+            // A rate that the path has carried before is reached again in a few steps.
+            let known = part(self.peak, 95).saturating_sub(bytes_per_s) / 4;
+            let grown = part(bytes_per_s, percent).max(bytes_per_s + known);
+            if grown >= RAMP_END {
                 (self.phase, self.limit) = (Phase::Start, None);
             }
-            self.set(now, if rate >= RAMP_END { 0 } else { rate });
+            self.raise(now, grown);
         } else if now.since(self.used_at) >= UNUSED {
             self.phase = Phase::Start;
             self.warnings = 0;
@@ -490,15 +499,11 @@ impl RateControl {
         }
     }
 
-    /// Somebody else keeps the queue full.
+    /// Starts to compete, as another sender keeps the queue full.
     fn compete(&mut self, now: Instant, slot: u32) {
         let report = self.receivers[&slot].last;
-        let rate = if self.rate_before == 0 {
-            self.ceiling
-        } else {
-            self.rate_before
-        };
-        let share = Share::new(now, rate, &report, self.config.rate_min);
+        let before = self.pace_before.bytes_per_s().unwrap_or(self.ceiling);
+        let share = Share::new(now, before, &report, self.config.bytes_per_s_min);
         self.limit = Some(RateLimit {
             slot,
             cause: RateCause::Network,
@@ -507,10 +512,10 @@ impl RateControl {
             share,
             look_at: now + self.patience,
         };
-        self.set(now, share.rate().max(self.config.rate_min));
+        self.limit_to(now, share.bytes_per_s());
     }
 
-    /// A report while somebody else keeps the queue full.
+    /// Handles a report while another sender keeps the queue full.
     fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = &self.receivers[&slot];
         let is_empty = receiver.is_empty(report);
@@ -524,10 +529,10 @@ impl RateControl {
                     let queue = receiver.queue(report);
                     let until = now + LOOK + report.round_trip * 2 + queue * 3;
                     self.phase = Phase::Look { share, until };
-                    self.set(now, (share.rate() / 2).max(self.config.rate_min));
+                    self.limit_to(now, share.bytes_per_s() / 2);
                 } else {
                     self.phase = Phase::Compete { share, look_at };
-                    self.rate = share.rate().max(self.config.rate_min);
+                    self.pace = self.at_most(share.bytes_per_s());
                 }
             }
             Phase::Look { share, .. } if is_empty && report.echo >= self.changed_at => {
@@ -541,14 +546,14 @@ impl RateControl {
                     share,
                     look_at: now + self.patience,
                 };
-                self.set(now, share.rate().max(self.config.rate_min));
+                self.limit_to(now, share.bytes_per_s());
             }
             _ => {}
         }
     }
 
-    /// A report of a receiver that is not the one on whose way somebody else is: what it loses
-    /// beyond chance makes it the one that limits.
+    /// Handles a report of a receiver whose path the other sender does not share. When it loses
+    /// more than chance explains, it sets the limit.
     fn beside(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = self.receivers.get_mut(&slot);
         match receiver.and_then(|receiver| receiver.observe_beside(report)) {
@@ -558,25 +563,40 @@ impl RateControl {
         }
     }
 
-    /// Nobody else is there any more.
+    /// Stops competing, as the other sender is gone.
     fn leave(&mut self, now: Instant, share: &Share) {
         self.vain = 0;
         self.ceiling = share.carried;
         self.peak = share.carried;
-        self.cruise(now, part(share.carried, 97).max(self.config.rate_min));
+        self.cruise(now, part(share.carried, 97));
     }
 
-    /// Every receiver has reported the effect of the last change, or had the time to.
+    /// True when every receiver has reported the effect of the last change, or had time to do so.
     fn all_heard(&self, now: Instant) -> bool {
         let is_late = now >= self.changed_at + QUIET_MAX;
         is_late || self.receivers.values().all(|receiver| receiver.was_heard)
     }
 
-    fn set(&mut self, now: Instant, rate: u64) {
-        self.rate = match rate {
-            0 => 0,
-            rate => rate.max(self.config.rate_min),
-        };
+    /// Goes on at `bytes_per_s`, or without a limit where none is needed any more.
+    fn raise(&mut self, now: Instant, bytes_per_s: u64) {
+        if bytes_per_s >= RAMP_END {
+            self.set(now, Pace::Unlimited);
+        } else {
+            self.limit_to(now, bytes_per_s);
+        }
+    }
+
+    fn limit_to(&mut self, now: Instant, bytes_per_s: u64) {
+        self.set(now, self.at_most(bytes_per_s));
+    }
+
+    /// A limit that is not below the lowest.
+    fn at_most(&self, bytes_per_s: u64) -> Pace {
+        Pace::at_most(bytes_per_s.max(self.config.bytes_per_s_min))
+    }
+
+    fn set(&mut self, now: Instant, pace: Pace) {
+        self.pace = pace;
         self.changed_at = now;
         self.limited_since = None;
         self.due = now + self.interval();
@@ -599,13 +619,14 @@ impl Phase {
 }
 
 /// `percent` of a rate.
-const fn part(rate: u64, percent: u64) -> u64 {
-    rate / 100 * percent + rate % 100 * percent / 100
+const fn part(bytes_per_s: u64, percent: u64) -> u64 {
+    bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
-/// No receiver takes more than 1 TB/s: sums and products of rates stay far within 64 bits.
+/// No receiver takes more than 1 TB/s; below that, sums and products of rates cannot overflow.
 const DELIVERY_MAX: u64 = 1 << 40;
-/// The highest loss that is put down to chance: a receiver that loses more is of no use anyway.
+/// The highest loss that can count as chance: a receiver that loses more gets nothing useful
+/// anyway.
 const CHANCE_MAX: f64 = 0.75;
 /// Above this rate no limit is needed: 400 MB/s without a queue is more than the flow window lets
 /// through on most paths, so the flow window is the limit.
@@ -613,27 +634,28 @@ const RAMP_END: u64 = 400_000_000;
 /// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
 /// 5 ms fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);
-/// If a queue returns within this time after it was drained, the first one was real, and the
-/// delivery rate that was measured then is believed.
+/// If a queue returns this soon after it was drained, the first one was real, and so was the
+/// delivery rate measured then.
 const RELAPSE: Duration = Duration::from_millis(300);
-/// Marks that met a queue, or reports of loss, in a row before they count: one may be an accident.
+/// How many marks in a queue, or reports of loss, must come in a row: one may be an accident.
 const WARNINGS: u32 = 2;
-/// The same while the source sends less than the limit: then most queues are not of its making.
+/// The same while the source sends less than its limit: then others make most queues.
 const WARNINGS_UNUSED: u32 = 10;
-/// Drains in a row that leave the queue as it was, after which somebody else must be filling it.
+/// After this many drains in a row without effect, another sender must be filling the queue.
 const VAIN_MAX: u32 = 3;
-/// Below this share of the highest rate that the path carried, the source stops yielding.
+/// When its rate is below this share of the highest that the path carried, the source stops
+/// yielding.
 const YIELD_MAX_PERCENT: u64 = 75;
 /// The limit grows by 1 % this many times, then by 2 % as many times, and so on to 16 %.
 const STEPS_ALIKE: u32 = 4;
-/// The least time between two growths, so that reports of the one before can arrive.
+/// The shortest time between two growths, so that reports of the first can arrive.
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
 /// A limit that was not reached for this long is removed.
 const UNUSED: Duration = Duration::from_secs(1);
 /// A receiver that has said nothing for this long no longer holds growth back.
 const QUIET_MAX: Duration = Duration::from_secs(2);
-/// How long it competes before it looks for the first time whether it still has to. Each look that
-/// finds somebody doubles the time, up to the maximum: a look costs half of the rate.
+/// How long to compete before the first look whether the other sender is still there. Each look
+/// that finds it doubles the time, up to the maximum, because a look costs half of the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: Duration = Duration::from_secs(24);
 /// How long a look takes beyond the time that the queue itself needs to empty.

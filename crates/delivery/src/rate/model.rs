@@ -1,33 +1,33 @@
-//! One sender, one receiver and at times a TCP connection at one slow link with a queue that drops
-//! at its tail: what the rate control makes of it, in virtual time.
+//! Tests the rate control in virtual time: one sender, one receiver, and at times a TCP connection
+//! share a slow link, whose queue drops at its tail.
 //!
-//! The sender has bursts, a flow window, repairs and marks as the shipped one; the receiver
-//! measures with the shipped [`ArrivalMeter`] and reports as one that holds the sender back. TCP is
-//! an ideal one: [`CubicWindow`], selective acknowledgements, bursts of eight.
+//! The sender has bursts, a flow window, repairs and marks like the shipped one. The receiver
+//! measures with the shipped [`ArrivalMeter`], and reports like a receiver that holds the sender
+//! back. The TCP connection is ideal: [`CubicWindow`], selective acknowledgements, bursts of eight.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{window::CubicWindow, *};
 use crate::feedback::ArrivalMeter;
 
-/// What runs, and through what.
+/// The link, and what uses it.
 #[derive(Clone, Debug)]
 struct Model {
     bytes_per_s: u64,
     one_way: Duration,
     seconds: u64,
-    /// When we begin, in seconds.
+    /// When our sender begins, in seconds.
     begins: f64,
     /// When the TCP connection runs, in seconds.
     rival: Option<[f64; 2]>,
-    /// One packet in so many is lost by chance.
+    /// One packet in this many is lost by chance.
     loss: u64,
-    /// One mark in so many comes this much later, as on a busy host.
+    /// One mark in this many comes later by this time, as on a busy host.
     noise: Option<(u64, Duration)>,
 }
 
 impl Model {
-    /// 200 Mbit/s with a queue of 16 ms and nothing else, for 8 s.
+    /// A link of 200 Mbit/s with a queue of 16 ms, used by nobody else, for 8 s.
     const fn new() -> Self {
         Self {
             bytes_per_s: 25_000_000,
@@ -50,7 +50,7 @@ impl Model {
     }
 }
 
-/// What came of it, tenth of a second by tenth of a second.
+/// The results, for each tenth of a second.
 struct Course {
     bytes_per_s: u64,
     tenths: Vec<Tenth>,
@@ -72,7 +72,7 @@ impl Course {
         self.tenths[from_s * 10..to_s * 10].iter().map(value).sum()
     }
 
-    /// Per mille of the link that our packets took.
+    /// The share of the link that our packets took, in thousandths.
     fn share(&self, from_s: usize, to_s: usize) -> u64 {
         let bytes = self.sum(from_s, to_s, |tenth| tenth.ours);
         bytes * 1000 / (self.bytes_per_s * (to_s - from_s) as u64)
@@ -177,14 +177,14 @@ impl World {
             tcp: None,
             tenths: vec![Tenth::default()],
         };
-        world.manifest(Duration::from_secs_f64(world.model.begins), Event::Turn);
+        world.schedule(Duration::from_secs_f64(world.model.begins), Event::Turn);
         if let Some([from, _]) = world.model.rival {
-            world.manifest(Duration::from_secs_f64(from), Event::TcpTurn);
+            world.schedule(Duration::from_secs_f64(from), Event::TcpTurn);
         }
         world
     }
 
-    fn manifest(&mut self, after: Duration, event: Event) {
+    fn schedule(&mut self, after: Duration, event: Event) {
         self.serial += 1;
         self.events.insert((self.now + after, self.serial), event);
     }
@@ -210,7 +210,7 @@ impl World {
                 return;
             }
             if tenth >= self.tenths.len() {
-                let rate = self.control.rate;
+                let rate = self.control.pace.to_number();
                 let queue_us = self.free_at.since(now).as_micros() as u64;
                 let phase = self.control.phase.name();
                 self.tenths.resize(
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// Through the link: when it comes out, or nothing if it is dropped.
+    /// Sends bytes through the link: when they come out, or `None` when they are dropped.
     fn pass(&mut self, bytes: u64) -> Option<Duration> {
         self.passed += 1;
         if self.model.loss > 0 && self.passed.is_multiple_of(self.model.loss) {
@@ -274,13 +274,9 @@ impl World {
     // The sender.
 
     fn turn(&mut self) {
-        let rate = self.control.steer(self.now, self.source.is_limited);
-        // What the host can send.
-        let rate = if rate == 0 {
-            250_000_000
-        } else {
-            rate.min(250_000_000)
-        };
+        let pace = self.control.steer(self.now, self.source.is_limited);
+        // The most that the host can send.
+        let rate = pace.bytes_per_s().unwrap_or(u64::MAX).min(250_000_000);
         if self.now >= self.source.due {
             let count = (rate / 4000 / PACKET_BYTES).max(2);
             let mut sent = 0;
@@ -298,11 +294,11 @@ impl World {
                 sent += PACKET_BYTES;
                 self.tenth().sent += 1;
                 match self.pass(PACKET_BYTES) {
-                    Some(after) => self.manifest(after, Event::Arrives { position }),
+                    Some(after) => self.schedule(after, Event::Arrives { position }),
                     None => {
                         self.tenth().lost += 1;
                         if is_repair {
-                            self.manifest(Duration::from_millis(50), Event::Asked { position });
+                            self.schedule(Duration::from_millis(50), Event::Asked { position });
                         }
                     }
                 }
@@ -321,12 +317,12 @@ impl World {
                     after += late;
                 }
                 let lead = self.source.next;
-                self.manifest(after, Event::MarkArrives { left_us, lead });
+                self.schedule(after, Event::MarkArrives { left_us, lead });
             }
         }
         let next = self.source.due.max(self.now + Duration::from_micros(100));
         let next = next.min(self.source.mark_at);
-        self.manifest(next.since(self.now), Event::Turn);
+        self.schedule(next.since(self.now), Event::Turn);
     }
 
     // The receiver.
@@ -343,7 +339,7 @@ impl World {
         self.report();
     }
 
-    /// All before `end` exists: what is missing of it is asked for.
+    /// The receiver learns that everything before `end` exists, and asks for what it lacks.
     fn learns(&mut self, end: u64) {
         let gap = self.receiver.lead + 1..end;
         if gap.is_empty() {
@@ -354,7 +350,7 @@ impl World {
         for position in gap {
             self.receiver.missing.insert(position);
             let after = self.model.one_way + Duration::from_millis(1);
-            self.manifest(after, Event::Asked { position });
+            self.schedule(after, Event::Asked { position });
         }
     }
 
@@ -380,14 +376,14 @@ impl World {
                 echo: Instant::from_nanos(left_us * 1000),
                 round_trip: one_way * 2,
                 answer: Duration::ZERO,
-                delivery: sink.meter.rate(),
+                delivery: sink.meter.bytes_per_s(),
                 queue_delay: sink.meter.queue_delay(),
                 lead: sink.lead,
                 missed: sink.missed,
                 // On its way only: how old the echo is.
                 host_drops: now.since(echo_at).as_nanos() as u64,
             };
-            self.manifest(one_way, Event::Reported(report, contiguous));
+            self.schedule(one_way, Event::Reported(report, contiguous));
         }
     }
 
@@ -416,7 +412,7 @@ impl World {
         let is_idle = tcp.out.is_empty();
         self.tcp = Some(tcp);
         self.tcp_send(if is_idle { 0 } else { BURST });
-        self.manifest(Duration::from_millis(200), Event::TcpTurn);
+        self.schedule(Duration::from_millis(200), Event::TcpTurn);
     }
 
     fn acknowledged(&mut self, number: u64) {
@@ -457,7 +453,7 @@ impl World {
         self.tcp_send(BURST);
     }
 
-    /// Fills the window, where it has room for `least` packets.
+    /// Sends as much as the window allows, when it has room for at least `least` packets.
     fn tcp_send(&mut self, least: usize) {
         let tcp = self.tcp.as_mut().unwrap();
         let room = (tcp.window.segments() as usize).saturating_sub(tcp.out.len());
@@ -471,7 +467,7 @@ impl World {
             tcp.out.insert(number);
             tcp.sent_at.insert(number, self.now);
             if let Some(after) = self.pass(TCP_BYTES) {
-                self.manifest(after + self.model.one_way, Event::Acknowledged { number });
+                self.schedule(after + self.model.one_way, Event::Acknowledged { number });
             }
         }
     }
@@ -479,7 +475,7 @@ impl World {
 
 /// Room in the link's queue.
 const QUEUE_MS: u64 = 16;
-/// On the wire: 1,400 bytes and the headers of PGM, UDP, IP and Ethernet.
+/// Bytes on the wire: 1,400 and the headers of PGM, UDP, IP and Ethernet.
 const PACKET_BYTES: u64 = 1400 + 24 + 8 + 20 + 14;
 const TCP_BYTES: u64 = 1514;
 const BURST: usize = 8;

@@ -1,4 +1,5 @@
-//! What is known of one receiver: its last report, and what it showed at the present rate.
+//! What is known about one receiver: its last report, and what its reports showed at the present
+//! rate.
 
 use std::time::Duration;
 
@@ -12,14 +13,15 @@ pub(super) struct Receiver {
     pub(super) last: RateReport,
     /// The report that losses are counted from: the first since the last change of rate.
     pub(super) base: Option<RateReport>,
-    /// The most that arrived in any of these reports.
+    /// The highest delivery rate in any of these reports.
     pub(super) delivery: u64,
     pub(super) was_heard: bool,
-    /// Marks in a row that waited in a queue.
+    /// How many marks in a row waited in a queue.
     pub(super) queues: u32,
-    /// The share of packets that it loses whatever the rate.
+    /// The share of packets that the receiver loses at any rate.
     pub(super) chance: f64,
-    /// The shortest answers of this half minute and the one before, and since when.
+    /// The shortest answer of this half minute; below, that of the one before, and when this one
+    /// began.
     least: Option<Duration>,
     least_before: Option<Duration>,
     half_since: Instant,
@@ -28,15 +30,15 @@ pub(super) struct Receiver {
 /// What a report shows since the last change of rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// The share of packets lost; `None` over too few.
+    /// The share of packets lost; `None` when there are too few packets to tell.
     pub(super) loss: Option<f64>,
     /// The receiver's host drops packets.
     pub(super) is_starved: bool,
     /// More is lost than chance explains.
     pub(super) is_lossy: bool,
-    /// No queue, and over however few packets no such loss.
+    /// No queue, and no loss beyond chance, even if the packets are few.
     pub(super) is_clean: bool,
-    /// Marks in a row that met a queue.
+    /// How many marks in a row met a queue.
     pub(super) queues: u32,
 }
 
@@ -56,7 +58,8 @@ pub(super) enum Symptom {
 }
 
 impl Receiver {
-    /// Takes a report made at the present rate. Gives what it shows since the last change of rate.
+    /// Takes a report made at the present rate; returns what reports have shown since the last
+    /// change of rate.
     pub(super) fn observe(
         &mut self,
         report: &RateReport,
@@ -87,8 +90,8 @@ impl Receiver {
         }
     }
 
-    /// Takes a report while another receiver's path is shared with somebody else. Gives the loss
-    /// beyond chance, or that the host drops packets.
+    /// Takes a report while another sender shares another receiver's path; returns loss beyond
+    /// chance, or that the host drops packets.
     pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
         self.delivery = self.delivery.max(report.delivery);
         let base = *self.base.get_or_insert(*report);
@@ -123,7 +126,7 @@ impl Receiver {
         );
     }
 
-    /// The longest that packets may have to wait: the time of the answer above the shortest.
+    /// The longest time that packets can have waited: this answer minus the shortest one.
     pub(super) fn queue(&self, report: &RateReport) -> Duration {
         let least = [self.least, self.least_before].into_iter().flatten().min();
         report.answer.saturating_sub(least.unwrap_or_default())
@@ -135,9 +138,9 @@ impl Receiver {
     }
 }
 
-/// Judgement: random loss up to this share, as on radio links, is not taken for congestion.
+/// A judgement: random loss up to this share, as on radio links, does not count as congestion.
 const LOSS_SHARE_MAX: f64 = 0.10;
-/// A host that drops more than this share of what arrives does so all the time, not by accident.
+/// A host that drops a larger share than this does so all the time, and not by accident.
 const DROPS_SHARE_MAX: f64 = 0.01;
-/// Half of the time for which the shortest answer counts: routes change within minutes.
+/// Half of the time for which the shortest answer counts, because routes change within minutes.
 const LEAST_HALF: Duration = Duration::from_secs(30);

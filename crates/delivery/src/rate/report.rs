@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use base::Instant;
 
-/// One report of a receiver. Totals are since its session was found.
+/// One report of a receiver. Totals count from when its session was found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateReport {
-    /// When the mark left that the receiver heard last.
+    /// When the newest mark that the receiver heard left the sender.
     pub echo: Instant,
-    /// From a mark to the report, without the receiver's own time.
+    /// The shortest recent time from a mark to its report, without the receiver's own time.
     pub round_trip: Duration,
-    /// As `round_trip`, of this report alone, queues and busy hosts on the way included; zero when
-    /// it is not known.
+    /// The same time for this report alone, with queues and busy hosts on the way; zero when it is
+    /// not known.
     pub answer: Duration,
     /// Bytes a second that arrive, headers included.
     pub delivery: u64,
-    /// Time in queues of the network, above the least seen.
+    /// Time in queues of the network, beyond the least seen.
     pub queue_delay: Duration,
     /// The highest position it knows to exist.
     pub lead: u64,
@@ -27,13 +27,13 @@ pub struct RateReport {
 }
 
 impl RateReport {
-    /// A longer queue is more than bursts and busy hosts make.
+    /// Bursts and busy hosts do not make a queue that is longer than this.
     pub(super) fn queue_max(&self) -> Duration {
         QUEUE_MIN.max(self.round_trip / 8)
     }
 
-    /// The time until its queue is gone, and the sender knows it, when 85 % of what arrives is
-    /// sent.
+    /// How long a queue takes to empty when 85 % of what arrives is sent, until the sender knows
+    /// it.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }
@@ -43,14 +43,14 @@ impl RateReport {
         self.host_drops.saturating_sub(base.host_drops) as f64 / self.span(base).max(1) as f64
     }
 
-    /// The share of packets lost since `base`; `None` over too few.
+    /// The share of packets lost since `base`; `None` when there are too few packets to tell.
     pub(super) fn loss_since(&self, base: &Self) -> Option<f64> {
         (self.span(base) >= LOSS_SPAN_MIN).then(|| self.share_missed(base))
     }
 
-    /// The same over however few.
+    /// The share of packets lost since `base`, even for few packets.
     pub(super) fn share_missed(&self, base: &Self) -> f64 {
-        // What a host drops has come through the network.
+        // Packets that a host drops have passed the network.
         let dropped = self.host_drops.saturating_sub(base.host_drops);
         let missed = self
             .missed
@@ -64,9 +64,9 @@ impl RateReport {
     }
 }
 
-/// Judgement: bursts and busy hosts make queues of this length themselves.
+/// A judgement: bursts and busy hosts make queues of this length.
 const QUEUE_MIN: Duration = Duration::from_millis(2);
-/// Below this many packets one lost packet is more than half a per cent: a share says nothing.
+/// With fewer packets one lost packet is more than half a per cent, so a share tells nothing.
 const LOSS_SPAN_MIN: u64 = 200;
 /// The usual time between two marks in SPMs of a source that sends data.
 pub(super) const MARK_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! What one TCP connection with CUBIC would get on a path that somebody else keeps full.
+//! What one TCP connection with CUBIC would get on a path that another sender keeps full.
 
 use std::time::Duration;
 
@@ -10,40 +10,40 @@ use super::{RateReport, part, report::MARK_INTERVAL, window::CubicWindow};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     window: CubicWindow,
-    /// Positions missed, at the last report, and when that was.
+    /// Positions missed by the last report; below, when that report came.
     pub(super) missed: u64,
     pub(super) at: Instant,
-    /// What is reported lost until then left before the window was cut.
+    /// Losses reported before this time were of packets that left before the window was cut.
     cut_until: Instant,
     round_trip: Duration,
-    /// The most that arrived lately, in bytes a second.
+    /// The highest recent delivery rate, in bytes a second.
     pub(super) carried: u64,
-    /// Reports of an empty queue in a row.
+    /// How many reports in a row showed an empty queue.
     pub(super) empty: u32,
 }
 
 impl Share {
-    /// The share of a connection that begins at `rate` with what `report` says of the path.
-    pub(super) fn new(now: Instant, rate: u64, report: &RateReport, rate_min: u64) -> Self {
+    /// The share of a connection that begins at `bytes_per_s`, on the path that `report` describes.
+    pub(super) fn new(now: Instant, bytes_per_s: u64, report: &RateReport, least: u64) -> Self {
         let round_trip = report.answer.max(ANSWER_MIN);
-        let segments = rate as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
+        let segments = bytes_per_s as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
         Self {
             window: CubicWindow::new(segments),
             missed: report.missed,
             at: now,
             cut_until: now,
             round_trip,
-            carried: report.delivery.max(rate_min),
+            carried: report.delivery.max(least),
             empty: 0,
         }
     }
 
-    /// What a TCP connection would make of this report: `is_used` says whether all was sent that
-    /// may be.
+    /// Changes the window as a TCP connection would after this report. `is_used` says whether the
+    /// source sent as much as it may.
     pub(super) fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
         if !report.answer.is_zero() {
             let answer = report.answer.max(ANSWER_MIN);
-            // A queue that grows is believed at once, as by a connection whose window is full.
+            // A queue that grows counts at once, as for a connection whose window is full.
             self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
         }
         self.carried = part(self.carried, 98).max(report.delivery);
@@ -63,15 +63,16 @@ impl Share {
         }
     }
 
-    /// In bytes a second: more than a little more than arrives only makes the queue longer.
-    pub(super) fn rate(&self) -> u64 {
+    /// The rate in bytes a second, at most a little above what arrives: more would only make the
+    /// queue longer.
+    pub(super) fn bytes_per_s(&self) -> u64 {
         let rate = self.window.segments() * SEGMENT_BYTES / self.round_trip.as_secs_f64();
         (rate as u64).min(part(self.carried, 125))
     }
 }
 
-/// Judgement: the answer of a process on the same LAN takes no less, and a shorter one would make
-/// the window smaller than a segment.
+/// A judgement: on the same LAN a process does not answer sooner, and with a shorter answer the
+/// window would be smaller than a segment.
 const ANSWER_MIN: Duration = Duration::from_micros(200);
 /// A full packet of TCP on Ethernet.
 const SEGMENT_BYTES: f64 = 1514.0;

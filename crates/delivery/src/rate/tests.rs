@@ -22,7 +22,7 @@ fn starting() -> RateControl {
         control.report(at(ms), 0, &report(ms, 10 * ms));
         control.steer(at(ms + 1), true);
     }
-    assert_eq!(control.steer(at(1000), true), 100_000_000);
+    assert_eq!(control.steer(at(1000), true), Pace::of(100_000_000));
     control
 }
 
@@ -31,7 +31,7 @@ fn running() -> RateControl {
     let mut control = starting();
     control.steer(at(1001), true);
     control.report(at(1002), 0, &report(1002, 10_000));
-    assert_eq!(control.steer(at(1003), true), 0);
+    assert_eq!(control.steer(at(1003), true), Pace::Unlimited);
     control
 }
 
@@ -49,7 +49,7 @@ fn cruising() -> RateControl {
             },
         );
     }
-    assert_eq!(control.steer(at(1021), true), 42_500_000);
+    assert_eq!(control.steer(at(1021), true), Pace::of(42_500_000));
     control
 }
 
@@ -73,39 +73,60 @@ fn loss_without_a_queue_is_not_congestion_below_ten_per_cent() {
                 ..report(ms, lead)
             },
         );
-        assert_eq!(control.steer(at(ms), true), 0);
+        assert_eq!(control.steer(at(ms), true), Pace::Unlimited);
     }
     let mut lose_half = |n: u64| {
         let (ms, lead) = (1010 + 10 * n, 1000 * n);
         let missed = lead / 2;
         let half = report(ms, lead);
         control.report(at(ms), 0, &RateReport { missed, ..half });
-        control.steer(at(ms), true)
+        control.steer(at(ms), true).bytes_per_s()
     };
     assert_eq!(
         [100, 101, 102].map(&mut lose_half),
-        [0, 42_500_000, 42_500_000]
+        [None, Some(42_500_000), Some(42_500_000)]
     );
-    assert_eq!([103, 104].map(&mut lose_half), [18_062_500; 2]);
-    assert_eq!(lose_half(105), 0, "as much with less: not ours");
+    assert_eq!([103, 104].map(&mut lose_half), [Some(18_062_500); 2]);
+    assert_eq!(lose_half(105), None, "as much with less: not ours");
+}
+
+/// What is lost entirely leaves no rate to go by: the least one, not none at all.
+#[test]
+fn a_receiver_that_loses_everything_lifts_no_limit() {
+    let mut control = cruising();
+    for n in 1..6 {
+        let (ms, lead) = (1040 + 10 * n, 10_000 + 1000 * n);
+        let nothing = RateReport {
+            delivery: 0,
+            missed: lead,
+            ..report(ms, lead)
+        };
+        control.report(at(ms), 0, &nothing);
+        let pace = control.steer(at(ms + 1), true);
+        assert!(pace.bytes_per_s() >= Some(100_000), "{n}: {pace:?}");
+    }
 }
 
 #[test]
 fn it_grows_while_it_is_in_use_and_starts_anew_when_it_was_not() {
     let mut control = cruising();
     control.report(at(1040), 0, &report(1040, 20_000));
-    assert_eq!(control.steer(at(1100), true), 48_500_000);
+    assert_eq!(control.steer(at(1100), true), Pace::of(48_500_000));
     control.report(at(1140), 0, &report(1140, 30_000));
-    assert_eq!(control.steer(at(1200), true), 48_985_000);
+    assert_eq!(control.steer(at(1200), true), Pace::of(48_985_000));
     for ms in (1250..3000).step_by(50) {
         control.report(at(ms), 0, &report(ms, 10 * ms));
         control.steer(at(ms), false);
     }
-    assert_eq!(control.steer(at(3000), true), 48_985_000);
+    assert_eq!(control.steer(at(3000), true), Pace::of(48_985_000));
     assert_eq!(control.limit(), None);
     control.steer(at(3001), true);
     control.report(at(3010), 0, &report(3010, 40_000));
-    assert_eq!(control.steer(at(3011), true), 195_940_000, "it looks anew");
+    assert_eq!(
+        control.steer(at(3011), true),
+        Pace::of(195_940_000),
+        "it looks anew"
+    );
 }
 
 #[test]
@@ -118,14 +139,14 @@ fn what_left_before_a_change_tells_nothing_of_it() {
         ..report(1030, 20_000)
     };
     control.report(at(1030), 0, &stale);
-    assert_eq!(control.steer(at(1031), true), 42_500_000);
+    assert_eq!(control.steer(at(1031), true), Pace::of(42_500_000));
     // By then the queue should be gone.
     let late = RateReport {
         queue_delay,
         ..report(1080, 20_000)
     };
     control.report(at(1080), 0, &late);
-    assert_eq!(control.steer(at(1081), true), 36_125_000);
+    assert_eq!(control.steer(at(1081), true), Pace::of(36_125_000));
 }
 
 #[test]
@@ -141,7 +162,7 @@ fn a_host_that_drops_sets_the_limit_and_is_named() {
         };
         control.report(at(ms), 3, &dropping);
     }
-    assert_eq!(control.steer(at(1031), true), 45_000_000);
+    assert_eq!(control.steer(at(1031), true), Pace::of(45_000_000));
     let cause = RateCause::Host;
     assert_eq!(control.limit(), Some(RateLimit { slot: 3, cause }));
     control.forget(3);
@@ -151,18 +172,18 @@ fn a_host_that_drops_sets_the_limit_and_is_named() {
 #[test]
 fn without_reports_there_is_no_limit_and_with_the_first_it_starts() {
     let mut control = RateControl::new(RateConfig::default(), at(0));
-    assert_eq!(control.steer(at(10), true), 0);
+    assert_eq!(control.steer(at(10), true), Pace::Unlimited);
     let mut rates = Vec::new();
     for n in 1..6 {
         let ms = 20 + 15 * n;
         control.report(at(ms), 0, &report(ms, 100 * n));
-        rates.push(control.steer(at(ms + 1), n > 2) / 1_000_000);
+        rates.push(control.steer(at(ms + 1), n > 2).to_number() / 1_000_000);
     }
     assert_eq!(rates, [25, 25, 25, 100, 0], "only what is used grows");
     control.forget(0);
-    assert_eq!(control.steer(at(100), true), 0);
+    assert_eq!(control.steer(at(100), true), Pace::Unlimited);
     control.report(at(110), 1, &report(110, 1000));
-    assert_eq!(control.steer(at(111), true), 25_000_000);
+    assert_eq!(control.steer(at(111), true), Pace::of(25_000_000));
 }
 
 #[test]
@@ -170,23 +191,31 @@ fn what_begins_with_much_at_once_is_limited_before_the_first_report() {
     let mut control = RateControl::new(RateConfig::default(), at(0));
     control.start(at(10), [0, 1]);
     control.forget(7);
-    assert_eq!(control.steer(at(11), true), 25_000_000);
+    assert_eq!(control.steer(at(11), true), Pace::of(25_000_000));
     // A mark that left before the limit was filled for a while has met nothing.
     control.report(at(15), 0, &report(15, 40));
-    assert_eq!(control.steer(at(16), true), 25_000_000);
+    assert_eq!(control.steer(at(16), true), Pace::of(25_000_000));
     // A few packets are lost: it goes no further.
     let lossy = RateReport {
         missed: 20,
         ..report(22, 100)
     };
     control.report(at(22), 0, &lossy);
-    assert_eq!(control.steer(at(23), true), 25_000_000);
+    assert_eq!(control.steer(at(23), true), Pace::of(25_000_000));
     control.report(at(25), 0, &report(25, 400));
-    assert_eq!(control.steer(at(26), true), 25_000_000, "one is far away");
+    assert_eq!(
+        control.steer(at(26), true),
+        Pace::of(25_000_000),
+        "one is far away"
+    );
     control.report(at(27), 1, &report(27, 400));
-    assert_eq!(control.steer(at(28), true), 100_000_000);
+    assert_eq!(control.steer(at(28), true), Pace::of(100_000_000));
     control.start(at(30), [5]);
-    assert_eq!(control.steer(at(31), true), 100_000_000, "known by then");
+    assert_eq!(
+        control.steer(at(31), true),
+        Pace::of(100_000_000),
+        "known by then"
+    );
 }
 
 #[test]
@@ -202,7 +231,7 @@ fn a_queue_that_a_slow_application_sees_has_to_stay() {
         control.report(at(1200 + 10 * n), 0, &late);
         rates.push(control.steer(at(1201 + 10 * n), false));
     }
-    assert_eq!(rates[8..], [100_000_000, 42_500_000]);
+    assert_eq!(rates[8..], [100_000_000, 42_500_000].map(Pace::of));
 }
 
 #[test]
@@ -218,7 +247,7 @@ fn what_a_busy_host_takes_at_once_is_not_what_the_way_carries() {
         control.report(at(ms), 0, &flooded);
     }
     // 6 % of 100 MB/s arrive, whatever is said of 10 ms.
-    assert_eq!(control.steer(at(1031), true) / 1000, 5_100);
+    assert_eq!(control.steer(at(1031), true).to_number() / 1000, 5_100);
 }
 
 /// A control on whose first receiver's way somebody else keeps a queue, and since when.
@@ -245,8 +274,9 @@ fn competing(delivery: u64) -> (RateControl, u64) {
 fn whatever_a_receiver_claims_there_is_a_limit_while_somebody_else_has_the_queue() {
     for delivery in [0, 1, u64::MAX] {
         let (mut control, ms) = competing(delivery);
-        let rate = control.steer(at(ms + 100), true);
-        assert!(rate > 0 && rate <= 400_000_000, "{delivery}: {rate}");
+        let pace = control.steer(at(ms + 100), true);
+        let is_limited = pace.bytes_per_s().is_some_and(|it| it <= 400_000_000);
+        assert!(is_limited, "{delivery}: {pace:?}");
     }
 }
 
@@ -254,7 +284,7 @@ fn whatever_a_receiver_claims_there_is_a_limit_while_somebody_else_has_the_queue
 fn another_receiver_that_loses_much_sets_the_limit_meanwhile() {
     let (mut control, start) = competing(20_000_000);
     assert_eq!(control.limit().map(|limit| limit.slot), Some(0));
-    let before = control.steer(at(start + 2), true);
+    let before = control.steer(at(start + 2), true).bytes_per_s();
     for passed in [10, 20] {
         let ms = start + passed;
         let lossy = RateReport {
@@ -265,5 +295,6 @@ fn another_receiver_that_loses_much_sets_the_limit_meanwhile() {
         control.report(at(ms), 1, &lossy);
     }
     assert_eq!(control.limit().map(|limit| limit.slot), Some(1));
-    assert!(control.steer(at(start + 21), true) < before);
+    let after = control.steer(at(start + 21), true).bytes_per_s();
+    assert!(after.is_some() && after < before);
 }

@@ -1,8 +1,8 @@
 //! The congestion window of one TCP connection with CUBIC, in segments.
 //!
 //! It sends nothing. In: what was acknowledged, and when something was lost. Out: how much may be
-//! under way. [`super::RateControl`] keeps one to get as much as such a connection on the same
-//! path.
+//! under way. [`super::RateControl`] uses it to get as much as such a connection would get on the
+//! same path.
 //!
 //! **Spec**: RFC 9438 sections 4.1 to 4.7, without slow start.
 
@@ -14,12 +14,13 @@ use base::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CubicWindow {
     segments: f64,
-    /// Where the window is expected to be cut again.
+    /// The size at which the next cut is expected.
     plateau: f64,
-    /// Since when it grows, and how long it takes to the plateau, in seconds.
+    /// When the window began to grow.
     since: Option<Instant>,
+    /// How many seconds the window takes to reach the plateau.
     climb_s: f64,
-    /// What a window of Reno's would be, which CUBIC is never below.
+    /// The window that Reno would have; CUBIC's is never smaller.
     reno: f64,
 }
 
@@ -35,10 +36,11 @@ impl CubicWindow {
         }
     }
 
-    /// Something was lost: to be called once a round trip at most.
+    /// Cuts the window after a loss. Call it at most once in a round trip.
     pub(super) fn lose(&mut self) {
         self.plateau = if self.segments < self.plateau {
-            // It was cut before it reached its plateau again: another connection needs room.
+            // The window was cut before it reached its plateau again: another connection needs
+            // room.
             self.segments * (1.0 + BETA) / 2.0
         } else {
             self.segments
@@ -48,7 +50,7 @@ impl CubicWindow {
         self.since = None;
     }
 
-    /// So many segments of the window were acknowledged.
+    /// Grows the window after `segments` segments were acknowledged.
     pub(super) fn acknowledge(&mut self, now: Instant, round_trip: Duration, segments: f64) {
         let since = *self.since.get_or_insert_with(|| {
             let climb = (self.plateau - self.segments).max(0.0);
@@ -72,8 +74,8 @@ impl CubicWindow {
 
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
-/// Segments that Reno's window gains in a round trip, so that it gets as much as with a half for
-/// [`BETA`].
+/// Segments by which Reno's window grows in a round trip, so that with a cut to [`BETA`] it gets as
+/// much as with a cut to a half.
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const SEGMENTS_MIN: f64 = 2.0;
 

@@ -7,21 +7,21 @@ use super::{Step, TransferReceiver};
 use crate::parameters::{ANSWER_JITTER_MAX, MANIFEST_SETTLE};
 use crate::{RangeSet, Store, feedback::share};
 
-/// What the sender knows of this end's data, and what it waits to hear.
+/// What the sender knows about this end's data, and which answer it awaits.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pass: Option<PendingPass>,
     /// The pass that was answered last.
     last_pass: u32,
-    /// HAVE was sent on this connection. Without it, a proof would come from a receiver that, as
-    /// far as the sender knows, holds nothing.
+    /// HAVE was sent on this connection. Without it the sender would think that this receiver holds
+    /// nothing, and a proof would make no sense.
     pub(super) is_have_told: bool,
-    /// The last answer was COMPLETE: a slab that turns out bad is then requested at once.
+    /// The last answer was COMPLETE: when a slab then turns out to be bad, it is requested at once.
     pub(super) is_complete_told: bool,
 }
 
 impl Answers {
-    /// The sender waits for no answer, and what was said to it does not count.
+    /// Forgets what was said to the sender, which awaits no answer any more.
     pub(super) const fn forget(&mut self) {
         self.pass = None;
         self.is_complete_told = false;
@@ -32,11 +32,12 @@ impl Answers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PendingPass {
     number: u32,
-    /// The position that the packet stream has to pass first; low 32 bits.
+    /// The position that the packet stream must pass before the answer; its low 32 bits.
     position: Option<u32>,
-    /// The deadline for the answer, even if the packet stream has not settled.
+    /// The time by which the answer leaves, even if packets of the pass may still come.
     settle_at: Instant,
-    /// The earliest time for the answer, so that the answers of many receivers are spread.
+    /// The earliest time for the answer. It is random, so that many receivers do not answer at
+    /// once.
     answer_at: Instant,
 }
 
@@ -60,7 +61,8 @@ impl<S: Store> TransferReceiver<S> {
         self.try_answer(now);
     }
 
-    /// True when no block of the pass can arrive any more, or none is waited for.
+    /// True when no block of the pass can arrive any more, or when the answer need not wait for
+    /// blocks.
     fn is_settled(&self, pass: &PendingPass) -> bool {
         let Some(last) = pass.position else {
             return true;
@@ -75,7 +77,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// When to look again at a pass that waits for an answer; `None` while it waits for the store.
+    /// When to look again at a pass without an answer; `None` while the answer waits for the store.
     pub(super) fn answer_due(&self) -> Option<Instant> {
         let pass = self.answers.pass?;
         if matches!(self.step, Step::Offered | Step::Preparing) || self.link().is_none() {
@@ -89,7 +91,7 @@ impl<S: Store> TransferReceiver<S> {
         Some(settle.max(pass.answer_at))
     }
 
-    /// Answers the pending pass, if it is time.
+    /// Answers the pass, if it is time.
     pub(super) fn try_answer(&mut self, now: Instant) {
         let Some(pass) = self.answers.pass else {
             return;
@@ -129,8 +131,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Reports what content is held, and COMPLETE if all is in place: what a sender needs from a
-    /// receiver that is new to it.
+    /// Reports which content is held, and COMPLETE if all is in place: all that a sender needs to
+    /// know about a receiver that is new to it.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
         if let Some(done) = self.done {
@@ -138,7 +140,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Reports what content is held, which also means that the manifest is held.
+    /// Reports which content is held; this also tells that the manifest is held.
     fn send_have(&mut self, now: Instant) {
         let Some(contents) = &self.contents else {
             return;

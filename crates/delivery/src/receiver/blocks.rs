@@ -1,10 +1,10 @@
-//! The bytes of a manifest on their way into the store: blocks of its objects, slabs that are
-//! hashed and compared, the commit.
+//! How the bytes of a manifest get into the store: takes blocks of its objects, has slabs hashed
+//! and compared, and starts the commit.
 
 use std::sync::Arc;
 
 use base::Instant;
-use wire::object::{Done, DoneNumbers, ErrorCode, Message, ObjectId};
+use wire::object::{Done, DoneNumbers, ErrorCode, ManifestHeader, Message, ObjectId};
 
 use super::{
     BlockVerdict, Step, TransferReceiver, TransferReceiverEvent,
@@ -62,7 +62,7 @@ impl<S: Store> TransferReceiver<S> {
         let Some(end) = end.filter(|&end| end <= contents.manifest.content_bytes()) else {
             return self.verdict(None);
         };
-        // Held bytes may be verified already, so nothing is written over them.
+        // Bytes that are held may be verified already, so they are not written again.
         let (mut at, mut rest, mut is_new) = (offset, data, false);
         loop {
             let gap = contents.held.missing_in(at..end).next();
@@ -106,7 +106,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// A block of an object that this receiver has no place for yet, or any more.
+    /// A block of an object for which this receiver has no place, not yet or not any more.
     const fn unplaced(&mut self) -> BlockVerdict {
         if matches!(
             self.step,
@@ -124,7 +124,7 @@ impl<S: Store> TransferReceiver<S> {
             return;
         };
         if Manifest::id_of(manifest.bytes()) != ManifestId(welcome.manifest) {
-            // It contained forged blocks: the connection will bring the right ones.
+            // The manifest has forged blocks; the right ones come over the connection.
             manifest.discard();
             self.counters.manifests_bad += 1;
             return;
@@ -141,6 +141,7 @@ impl<S: Store> TransferReceiver<S> {
         self.events.push_back(TransferReceiverEvent::ManifestKnown {
             entries: manifest.entry_count(),
             bytes: manifest.content_bytes(),
+            is_incomplete: manifest.has_flag(ManifestHeader::INCOMPLETE),
         });
         self.contents = Some(Contents::new(Arc::clone(&manifest), self.config.ranges_max));
         self.step = Step::Preparing;
@@ -166,7 +167,7 @@ impl<S: Store> TransferReceiver<S> {
         self.try_answer(now);
     }
 
-    /// Asks the store for the hashes of whole slabs, as many as it takes.
+    /// Asks the store for the hashes of complete slabs, as many as it takes.
     pub(super) fn ask_store(&mut self) {
         if self.step != Step::Receiving {
             return;
@@ -217,7 +218,7 @@ impl<S: Store> TransferReceiver<S> {
             .push_back(TransferReceiverEvent::SlabBad { slab, path });
     }
 
-    /// Goes on to the commit once every slab is verified; asks again for those that were wrong.
+    /// Begins the commit when every slab is verified; requests those that were wrong again.
     pub(super) fn check_verified(&mut self, now: Instant) {
         let (Some(contents), Step::Receiving) = (&mut self.contents, self.step) else {
             return;
@@ -264,12 +265,12 @@ impl<S: Store> TransferReceiver<S> {
         self.events
             .push_back(TransferReceiverEvent::Delivered { root, numbers });
         if self.is_given_up() {
-            // Nobody wants to know any more.
+            // There is no sender that waits for the proof.
             return self.over(now);
         }
         self.look_on(now);
-        // Without content everything is in place before the answer to pass 0, so that answer
-        // carries the proof.
+        // A manifest without content is in place before pass 0 is answered, and this answer carries
+        // the proof.
         if self.answers.is_have_told {
             self.tell(now, &Message::Done(done));
         }

@@ -42,8 +42,8 @@ base::counters! {
 /// All settings of a transfer receiver, with their defaults.
 #[derive(Clone, Debug)]
 pub struct TransferReceiverConfig {
-    /// By which its connections are asked for: the key of [`LinkCommand::Open`]. Unique among the
-    /// receivers that share a back end. Default 0.
+    /// The number in this receiver's requests for connections, which is the key of
+    /// [`LinkCommand::Open`]. It must be unique among the receivers of one back end. Default 0.
     pub number: u32,
     /// The name of this receiver; unique among the receivers of a session. Cut to 255 bytes.
     pub name: String,
@@ -53,19 +53,19 @@ pub struct TransferReceiverConfig {
     pub seed: u64,
     /// With a key, only a sender that has it is believed. Default: none.
     pub key: Option<Key>,
-    /// What a manifest may have at most.
+    /// The limits of a manifest.
     pub limits: ManifestLimits,
-    /// How long a pass's end waits for the packet stream to settle.
+    /// How long the answer to a pass waits for packets of the pass.
     pub settle_timeout: Duration,
-    /// The transfer fails after this time without a connection, also after the sender has given
-    /// this receiver up, but never while the store puts files in place. Before the sender has
-    /// admitted this receiver, it waits for another sender instead.
+    /// The transfer fails after this time without a connection, even when the sender has given this
+    /// receiver up, but never while the store puts files in place. Before a sender has admitted
+    /// this receiver, it waits for another sender instead.
     pub give_up_after: Duration,
-    /// The most ranges of content noted; 16 bytes each.
+    /// The most ranges of content that are noted; each takes 16 bytes.
     pub ranges_max: usize,
-    /// The most ranges asked for after a pass.
+    /// The most ranges that are requested after a pass.
     pub need_ranges_max: usize,
-    /// How often one slab may come out wrong.
+    /// How often the hash of one slab may be wrong before the transfer fails.
     pub slab_attempts_max: u32,
 }
 
@@ -105,20 +105,20 @@ impl TransferReceiverConfig {
 /// Memory for one slab: its state, its hash and its seal.
 const SLAB_BYTES: usize = 8 + 2 * HASH_LEN;
 
-/// A manifest that a sender offers, before anything was kept for it.
+/// A manifest that a sender offers. Nothing has been kept for it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where the sender's control connection is.
+    /// The address of the sender's control connection.
     pub peer: SocketAddr,
-    /// The sender's session; another one after its restart.
+    /// The sender's session, which changes when the sender restarts.
     pub session_id: u64,
-    /// What is offered: the same after a restart of the sender.
+    /// The manifest's id, which stays the same when the sender restarts.
     pub manifest: ManifestId,
     /// Bytes of its manifest.
     pub manifest_bytes: u64,
 }
 
-/// What became of one block.
+/// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockVerdict {
     /// It was new and is kept.
@@ -141,8 +141,8 @@ pub enum TransferReceiverEvent {
         /// Why.
         text: String,
     },
-    /// The sender already has a receiver of this name, perhaps one that was killed and that the
-    /// sender still counts as live: this receiver keeps trying for some seconds. Given once.
+    /// The sender already has a receiver of this name. It may have been killed while the sender
+    /// still counts it as live, so this receiver keeps trying for some seconds. Given once.
     NameTaken {
         /// Which sender.
         peer: SocketAddr,
@@ -151,45 +151,48 @@ pub enum TransferReceiverEvent {
     Joined {
         /// Its number.
         slot: u32,
-        /// What is going to be delivered.
+        /// The manifest that the sender offers.
         manifest: ManifestId,
     },
-    /// The sender has given this receiver up. The receiver keeps what it holds and waits until the
-    /// sender sends again or the time without a connection is over. If the sender left while files
-    /// are being put in place, that is finished and decides how the receiver ends.
+    /// The sender has given this receiver up. The receiver keeps what it holds, and waits until the
+    /// sender sends again or the time without a connection is over. If the store is putting files
+    /// in place, it finishes this work, which decides how the receiver ends.
     GivenUp {
-        /// Why, as the sender says.
+        /// The sender's reason.
         text: String,
     },
-    /// The manifest is here and acceptable.
+    /// The manifest has arrived and is acceptable.
     ManifestKnown {
         /// Entries in it.
         entries: usize,
         /// Bytes of content.
         bytes: u64,
+        /// The sender could not read some of what it was to send, and that is not in the manifest.
+        is_incomplete: bool,
     },
-    /// A slab came out wrong and is fetched again.
+    /// The hash of a slab was wrong, and the slab is fetched again.
     SlabBad {
         /// Its number.
         slab: u32,
         /// Its file.
         path: String,
     },
-    /// The sender could not read a file to its end: it is not delivered. Given before
+    /// The sender has left a file out, as it could not read it or the file changed: it is not
+    /// delivered. Given before
     /// [`TransferReceiverEvent::Delivered`], once for each such file.
     Withdrawn {
         /// Its path in the manifest.
         path: Vec<u8>,
     },
-    /// This receiver has something that the sender has not. Given before
+    /// This receiver has something that the sender does not have. Given before
     /// [`TransferReceiverEvent::Delivered`].
     Surplus(Surplus),
-    /// Everything is verified, synced and in place, and the sender knows. If the sender gave this
-    /// receiver up while the store worked, the transfer ends with this event.
+    /// Everything is verified, synced and in place, and the sender was told. If the sender gave
+    /// this receiver up while the store worked, the transfer ends with this event.
     Delivered {
-        /// One hash over everything.
+        /// One hash over all files.
         root: Hash,
-        /// The numbers told to the sender.
+        /// The numbers that the sender was told.
         numbers: DoneNumbers,
     },
     /// The sender has acknowledged. The transfer is over.
@@ -206,7 +209,7 @@ pub enum TransferReceiverEvent {
 /// How far a transfer receiver is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverProgress {
-    /// What it is doing.
+    /// What the receiver is doing.
     pub phase: Phase,
     /// Bytes of content in the manifest; 0 before it is known.
     pub content_bytes: u64,

@@ -29,13 +29,13 @@ pub(super) struct Sender {
 /// Whether the connection is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Reading {
-    /// It is, and was since it last rested.
+    /// The connection is read, and something has arrived since the last pause.
     #[default]
     On,
-    /// Reading has resumed, and nothing has arrived since: it does not pause again before something
-    /// has.
+    /// Reading has resumed, and nothing has arrived since. It pauses again only after something
+    /// has arrived.
     Due,
-    /// It is left unread until then, or until the store has caught up.
+    /// The connection is left unread until `until`, or until the store has caught up.
     Rests { until: Instant },
 }
 

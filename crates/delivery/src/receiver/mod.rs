@@ -179,8 +179,8 @@ impl<S: Store> TransferReceiver<S> {
         self.check_pos(now);
     }
 
-    /// A mark of the sender came: the reports repeat when it left and tell how long it was under
-    /// way, and the sender learns the round trip and what its rate does.
+    /// Takes a mark of the sender. Later reports repeat when the mark left, and tell how long it
+    /// was under way. So the sender learns the round trip, and what its rate does.
     pub fn mark(&mut self, now: Instant, mark: &Mark) {
         self.feedback.mark(now, mark);
     }
@@ -307,10 +307,7 @@ impl<S: Store> TransferReceiver<S> {
     /// of those that the sender has withdrawn.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
         let contents = self.contents.as_ref().filter(|it| it.is_whole())?;
-        let (manifest, seals) = (&contents.manifest, contents.seals.bytes());
-        let files = manifest.files().iter();
-        let files = files.filter(|file| !manifest.is_withdrawn(file, seals));
-        Some(files.map(|file| (manifest.path_of(file), manifest.root_of(file, seals))))
+        Some(contents.manifest.file_roots(contents.seals.bytes()))
     }
 
     /// How far this receiver is.

@@ -1,4 +1,4 @@
-//! What a receiver holds of the three objects of its manifest.
+//! What a receiver holds of its manifest's three objects.
 //!
 //! ```text
 //!   manifest  bytes in memory until whole, then checked against the manifest id
@@ -21,7 +21,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Room for `len` bytes, which the caller has checked against its limits.
+    /// Room for `len` bytes; the caller has checked `len` against its limits.
     pub(super) fn new(len: usize, ranges_max: usize) -> Self {
         Self {
             bytes: vec![0; len],
@@ -29,14 +29,14 @@ impl Bytes {
         }
     }
 
-    /// Keeps a piece. `None` when it lies beyond the object, false when it was there already or
+    /// Keeps a piece. `None` when it lies beyond the object; false when it was there already, or
     /// cannot be noted.
     pub(super) fn put(&mut self, offset: u64, piece: &[u8]) -> Option<bool> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(piece.len())?;
         let place = self.bytes.get_mut(start..end)?;
         let range = offset..offset + piece.len() as u64;
-        // What is whole is checked already: late blocks must not change it.
+        // Complete bytes have been checked, so late blocks must not change them.
         if self.held.contains(&range) {
             return Some(false);
         }
@@ -89,13 +89,13 @@ pub(super) struct Contents {
     are_seals_good: bool,
     pub(super) verified_bytes: u64,
     good: u32,
-    /// Whole slabs that the store was too busy to hash.
+    /// Complete slabs that the store was too busy to hash.
     unasked: Vec<u32>,
-    /// How many slabs the store is hashing for us.
+    /// How many slabs the store is hashing.
     asked: u32,
-    /// How often a slab came out wrong.
+    /// How often the hash of each slab was wrong.
     bad: BTreeMap<u32, u8>,
-    /// Slabs that the sender has withdrawn and that could not be noted yet.
+    /// Withdrawn slabs for which the set of ranges had no room yet.
     unnoted: Vec<u32>,
 }
 
@@ -113,18 +113,19 @@ enum Step {
     Good,
 }
 
-/// What comparing a slab with its seal gave.
+/// The result of comparing a slab with its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compared {
-    /// One of the two is not known yet.
+    /// The slab's hash or its seal is not known yet.
     Open,
     Good,
-    /// It has to be fetched again; its hash was wrong this many times.
+    /// The slab must be fetched again; its hash was wrong this many times.
     Bad(u8),
 }
 
 impl Contents {
-    /// Nothing held of `manifest`, whose slabs were checked against the limits.
+    /// A receiver that holds nothing of `manifest`, whose number of slabs was checked against the
+    /// limits.
     pub(super) fn new(manifest: Arc<Manifest>, ranges_max: usize) -> Self {
         let slabs = (0..manifest.slab_count()).map(|index| SlabState {
             lacking: manifest.slab(index).len,
@@ -148,14 +149,15 @@ impl Contents {
         }
     }
 
-    /// Bytes of memory besides the store's: for each slab and each range.
+    /// Bytes of memory for slabs and ranges, without the store's.
     pub(super) fn memory_bytes(&self) -> usize {
         let slabs = self.slabs.len() * size_of::<SlabState>() + self.computed.len();
         let manifest = self.manifest.bytes().len();
         manifest + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
 
-    /// Notes a range as written. False when it cannot be noted: it counts as lacking.
+    /// Notes that a range was written. False when the set has no room for it: then the range counts
+    /// as lacking.
     pub(super) fn note(&mut self, range: Range<u64>) -> bool {
         let Self {
             held,
@@ -181,12 +183,12 @@ impl Contents {
         noted.is_ok()
     }
 
-    /// A whole slab that the store is to hash next.
+    /// A complete slab that the store should hash next.
     pub(super) fn next_unasked(&self) -> Option<u32> {
         self.unasked.last().copied()
     }
 
-    /// The store has taken the request for what [`Contents::next_unasked`] gave.
+    /// Notes that the store took the request for the slab of [`Contents::next_unasked`].
     pub(super) fn asked(&mut self) {
         if let Some(slab) = self.unasked.pop() {
             self.slabs[slab as usize].step = Step::Asked;
@@ -194,7 +196,7 @@ impl Contents {
         }
     }
 
-    /// The store has hashed a slab.
+    /// Takes the hash that the store computed of a slab.
     pub(super) fn computed(&mut self, slab: u32, seal: &Hash) -> Compared {
         let Some(state) = self.slabs.get_mut(slab as usize) else {
             return Compared::Open;
@@ -209,7 +211,7 @@ impl Contents {
         self.compare(slab)
     }
 
-    /// Compares a slab with its seal, when both are known.
+    /// Compares a slab's hash with its seal, when both are known.
     pub(super) fn compare(&mut self, slab: u32) -> Compared {
         let at = slab as usize * HASH_LEN;
         let place = at..at + HASH_LEN;
@@ -230,14 +232,15 @@ impl Contents {
         let times = self.bad.entry(slab).or_default();
         *times = times.saturating_add(1);
         let times = *times;
-        // Even of a full set: at most one range more for each slab, and the slabs are bounded.
+        // This also works with a full set: each slab adds at most one range, and their number is
+        // bounded.
         self.held.remove_always(slab_at.range());
         state.step = Step::Lacking;
         state.lacking = slab_at.len;
         Compared::Bad(times)
     }
 
-    /// What the sender has withdrawn counts as held and right: nobody is going to send it.
+    /// Counts a withdrawn slab as held and right, because nobody will send it.
     fn forgo(&mut self, slab: u32) -> Compared {
         let place = self.manifest.slab(slab);
         let state = &mut self.slabs[slab as usize];
@@ -250,7 +253,7 @@ impl Contents {
                 }
                 state.lacking = 0;
             }
-            // The store has it, or is going to be asked: that comes first.
+            // The store has the slab, or will be asked for its hash: that comes first.
             Step::Lacking | Step::Asked | Step::Good => return Compared::Open,
         }
         state.step = Step::Good;
@@ -259,14 +262,14 @@ impl Contents {
         Compared::Good
     }
 
-    /// Notes what was withdrawn when there was no room to note it.
+    /// Notes withdrawn slabs for which there was no room before.
     pub(super) fn note_withdrawn(&mut self) {
         for slab in std::mem::take(&mut self.unnoted) {
             self.compare(slab);
         }
     }
 
-    /// The length and hash that the seals have to have. False when they contradict the manifest.
+    /// Sets the length and hash that the seals must have. False when they contradict the manifest.
     pub(super) fn expect_seals(&mut self, bytes: u64, hash: &Hash) -> bool {
         if bytes != self.manifest.seals_bytes() {
             return false;
@@ -278,7 +281,8 @@ impl Contents {
         true
     }
 
-    /// The sender was restarted and found other content: all is compared with its seals again.
+    /// Forgets the seals, as a restarted sender has found other content: everything is compared
+    /// again.
     fn forget_seals(&mut self) {
         self.seals.discard();
         self.are_seals_good = self.seals.len() == 0;
@@ -292,7 +296,8 @@ impl Contents {
         }
     }
 
-    /// Checks the seals once they are whole. `Some(false)` when they were wrong and are discarded.
+    /// Checks the seals once they are complete. `Some(false)` when they were wrong and were
+    /// discarded.
     pub(super) fn check_seals(&mut self) -> Option<bool> {
         let hash = self.seals_hash?;
         if self.are_seals_good || !self.seals.is_whole() {
@@ -319,7 +324,7 @@ impl Contents {
         self.are_seals_good && self.good == self.manifest.slab_count()
     }
 
-    /// True when the store owes no answer about a slab.
+    /// True when the store has answered all requests for hashes.
     pub(super) fn is_quiet(&self) -> bool {
         self.asked == 0 && self.unasked.is_empty()
     }

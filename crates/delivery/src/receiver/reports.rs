@@ -1,4 +1,5 @@
-//! What a transfer receiver reports unasked: its progress, and its position in the packet stream.
+//! What a transfer receiver reports without being asked: its progress, and its position in the
+//! packet stream.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::{
     parameters::KEEP_ALIVE,
 };
 
-/// The last PROGRESS, and when it was.
+/// The last PROGRESS, and when it was sent.
 #[derive(Debug)]
 pub(super) struct Told {
     progress: Progress,
@@ -65,8 +66,8 @@ impl<S: Store> TransferReceiver<S> {
         Progress { phase, numbers }
     }
 
-    /// The time from one PROGRESS to the next, and the time over which the receivers spread those
-    /// that are due at once. None without a connection.
+    /// The time between two PROGRESS messages, and the time over which receivers spread those that
+    /// are due at once. `None` without a connection.
     fn report_after(&self) -> Option<(Duration, Duration)> {
         self.link()?;
         let interval = interval(self.welcome.as_ref()?);

@@ -61,14 +61,14 @@ pub enum ReporterEvent {
         /// Under which number.
         slot: u32,
     },
-    /// The sender already has a receiver of this name. It may have died silently while the sender
-    /// still counts it as live, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
+    /// The sender already has a receiver of this name. It may have died while the sender still
+    /// counts it as live, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
     /// [`ReporterEvent::Refused`] says how that ends. Given once.
     NameTaken {
         /// In which session.
         session: u32,
     },
-    /// The sender refuses this receiver, or it has not shown that it has the key.
+    /// The sender refuses this receiver, or has not shown that it has the key.
     Refused {
         /// In which session.
         session: u32,
@@ -76,6 +76,8 @@ pub enum ReporterEvent {
         reason: Refusal,
         /// For a person.
         text: String,
+        /// The refusal came from the sender itself: it has shown the key, or there is none.
+        is_proven: bool,
     },
     /// The sender gave this receiver up.
     Dropped {

@@ -1,8 +1,8 @@
-//! The receiver's side of reports on message sessions: calls senders that ask for it and says where
-//! this receiver stands.
+//! The receiver's side of reports on message sessions: calls senders that ask for reports, and
+//! reports this receiver's position.
 //!
-//! It does not receive packets; its owner tells it what marks were heard and how far each session
-//! has come. It calls nobody but the unicast address from which a mark came.
+//! It does not receive packets; its owner tells it which marks were heard, and how far each session
+//! has come. It calls only the unicast address from which a mark came.
 //!
 //! ```text
 //!   mark --> call ... HELLO --> WELCOME --> POS, POS, ... --session over--> POS, BYE
@@ -10,9 +10,9 @@
 //!     refused or dropped: silent until the session is over
 //! ```
 //!
-//! Invariants: one call a session; a report is sent on change and at least once a second, or at the
-//! interval where that is longer; with a key, nothing is reported to a sender that does not show
-//! it.
+//! Invariants: there is one call for each session; a report is sent on each change, and at least
+//! once a second or once in the report interval, if that is longer; with a key, nothing is reported
+//! to a sender that does not show it.
 
 use std::{
     collections::BTreeMap,
@@ -41,11 +41,11 @@ pub use config::{ReporterConfig, ReporterCounters, ReporterEvent};
 #[derive(Debug)]
 pub struct Reporter {
     caller: Caller,
-    /// By the owner's index, which is also what a connection is asked for by.
+    /// The sessions by the owner's index, which is also the key of requests for connections.
     sessions: BTreeMap<u32, Session>,
     sessions_max: usize,
     by_link: BTreeMap<LinkId, u32>,
-    /// Sessions that were over before their senders had answered the greeting.
+    /// Sessions that ended before their senders had answered the greeting.
     parting: BTreeMap<LinkId, Parting>,
     events: Events<ReporterEvent>,
     counters: ReporterCounters,
@@ -57,13 +57,23 @@ pub struct Reporter {
 #[derive(Debug)]
 struct Session {
     call: Call,
-    /// It has admitted this receiver before.
-    is_known: bool,
+    standing: Standing,
     feedback: Feedback,
 }
 
-/// The last messages to a sender whose session is over here. It may expect this receiver's final
-/// position: a good-bye alone would mean that the receiver left with nothing.
+/// What the sender's answers have shown so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// None has come.
+    New,
+    /// One came that did not show the key; the owner knows.
+    Doubted,
+    /// The sender has admitted this receiver.
+    Known,
+}
+
+/// The last messages to a sender whose session has ended here. The sender may wait for this
+/// receiver's final position: a good-bye alone would mean that the receiver left without anything.
 #[derive(Debug)]
 struct Parting {
     call: Call,
@@ -112,13 +122,13 @@ impl Reporter {
         feedback.mark(now, mark);
         let fresh = Session {
             call,
-            is_known: false,
+            standing: Standing::New,
             feedback,
         };
         self.sessions.insert(session, fresh);
     }
 
-    /// Takes what the packet stream of `session` tells. Cheap; to be called once a turn.
+    /// Takes the state of the packet stream of `session`. It is cheap; call it once a turn.
     pub fn observe(&mut self, now: Instant, session: u32, stream: &StreamState) {
         self.contract.tell_time(now);
         if let Some(known) = self.sessions.get_mut(&session) {
@@ -129,7 +139,7 @@ impl Reporter {
         }
     }
 
-    /// The session ended, expired or was reset: a last report, good-bye.
+    /// The session ended, expired or was reset: sends a last report and a good-bye.
     pub fn session_over(&mut self, now: Instant, session: u32) {
         let Some(mut known) = self.sessions.remove(&session) else {
             return;
@@ -156,7 +166,7 @@ impl Reporter {
         self.caller.hang_up(&mut known.call);
     }
 
-    /// Leaves all sessions. [`Reporter::is_idle`] says when the good-byes are out.
+    /// Leaves all sessions. [`Reporter::is_idle`] says when the good-byes have left.
     pub fn leave(&mut self, now: Instant) {
         self.is_leaving = true;
         while let Some((&session, _)) = self.sessions.first_key_value() {
@@ -198,7 +208,8 @@ impl Reporter {
             }
             !is_due
         });
-        // By successor, because the body changes the map. Every timer of the receiver comes here.
+        // One session after the other by its key, because the body changes the map. Every timer
+        // comes here.
         let mut after = Bound::Unbounded;
         while let Some((&session, known)) =
             self.sessions.range_mut((after, Bound::Unbounded)).next()
@@ -265,7 +276,10 @@ impl Reporter {
     }
 
     fn is_wanted(&mut self, source: IpAddr, mark: &Mark) -> bool {
-        if mark.profile != Profile::Messages || mark.control_port == 0 || mark.check(0).is_err() {
+        if mark.profile != Profile::Messages
+            || mark.control_port == 0
+            || mark.check(self.caller.features()).is_err()
+        {
             return false;
         }
         if self.sessions.len() >= self.sessions_max || !is_unicast(source) {
@@ -289,7 +303,7 @@ impl Reporter {
             Message::Bye if self.is_reporting(session) => {
                 self.silence(link, session, ReporterEvent::Closed { session });
             }
-            // It has not taken this receiver in: what it says of its session is not for us.
+            // The sender has not taken this receiver in, so the end of its session is not for us.
             Message::Bye => {
                 self.by_link.remove(&link);
                 if let Some(known) = self.sessions.get_mut(&session) {
@@ -302,7 +316,7 @@ impl Reporter {
 
     fn welcomed(&mut self, now: Instant, session: u32, welcome: &Welcome) {
         if let Some(known) = self.sessions.get_mut(&session) {
-            known.is_known = true;
+            known.standing = Standing::Known;
             known.feedback.welcomed(welcome);
             let slot = welcome.slot;
             self.event(ReporterEvent::Joined { session, slot });
@@ -310,7 +324,8 @@ impl Reporter {
         }
     }
 
-    fn refused(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
+    fn refused(&mut self, now: Instant, link: LinkId, session: u32, refusal: (Refusal, &str)) {
+        let (reason, text) = refusal;
         if reason == Refusal::DuplicateName {
             let known = self.sessions.get_mut(&session);
             let taken = known.map_or(NameTaken::ForGood, |known| known.call.name_taken(now));
@@ -322,27 +337,35 @@ impl Reporter {
                 return self.lost(now, link);
             }
         }
-        let text = text.to_owned();
         let event = ReporterEvent::Refused {
             session,
             reason,
-            text,
+            text: text.to_owned(),
+            is_proven: true,
         };
         self.silence(link, session, event);
     }
 
-    /// The other end has not shown that it has the key. If it had before, another host stands
-    /// between: the sender is dialled again.
+    /// The other end has not shown that it has the key. The sender has, in its SPMs or before: so
+    /// another host stands between, and the sender is dialled again. The owner learns it once.
     fn unproven(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
         self.counters.not_believed += 1;
-        if self.sessions.get(&session).is_some_and(|s| s.is_known) {
-            self.caller.links.close(link);
-            return self.lost(now, link);
+        let known = self.sessions.get_mut(&session);
+        if let Some(known) = known.filter(|known| known.standing == Standing::New) {
+            known.standing = Standing::Doubted;
+            let text = text.to_owned();
+            self.event(ReporterEvent::Refused {
+                session,
+                reason,
+                text,
+                is_proven: false,
+            });
         }
-        self.refused(now, link, session, reason, text);
+        self.caller.links.close(link);
+        self.lost(now, link);
     }
 
-    /// The sender is done with this receiver: no further dialling in this session.
+    /// The sender is done with this receiver, which does not dial it again in this session.
     fn silence(&mut self, link: LinkId, session: u32, event: ReporterEvent) {
         self.by_link.remove(&link);
         if let Some(known) = self.sessions.get_mut(&session) {
@@ -368,7 +391,7 @@ impl Reporter {
         }
     }
 
-    /// Reports if that is due, after a moment of this receiver's own where there are many.
+    /// Sends a report if one is due. With many receivers each waits for a random moment.
     fn check_report(&mut self, now: Instant, session: u32) {
         let Some(known) = self.sessions.get_mut(&session) else {
             return;
@@ -380,7 +403,8 @@ impl Reporter {
         }
     }
 
-    /// A sender that does not read its reports is given up; it is dialled again later.
+    /// Sends a report. A sender that does not read its reports loses the connection, and is dialled
+    /// again later.
     fn report(&mut self, link: LinkId, pos: Pos) {
         let queued = self.caller.links.queued(link);
         if queued.is_some_and(|queued| queued > REPORTS_QUEUED_MAX) {
@@ -390,7 +414,7 @@ impl Reporter {
         }
     }
 
-    /// Handles the answer of a sender whose session is over here.
+    /// Handles the answer of a sender whose session has ended here.
     fn part(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
         let Some(mut parting) = self.parting.remove(&link) else {
             return false;
@@ -437,7 +461,7 @@ impl Talks for Reporter {
             Answer::Nothing => return false,
             Answer::Handshake => {}
             Answer::Welcomed(welcome) => self.welcomed(now, session, &welcome),
-            Answer::Refused { reason, text } => self.refused(now, link, session, reason, text),
+            Answer::Refused { reason, text } => self.refused(now, link, session, (reason, text)),
             Answer::Unproven { reason, text } => self.unproven(now, link, session, reason, text),
             Answer::Said(message) => self.message(link, session, &message),
             Answer::Violation => self.violation(now, link),
@@ -446,7 +470,7 @@ impl Talks for Reporter {
     }
 }
 
-/// Whether a control connection may be opened to `address`.
+/// True when a control connection may be opened to `address`.
 fn is_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast

@@ -10,7 +10,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A world whose ends have these keys.
 fn world(sender: Option<&str>, receiver: Option<&str>, receivers: usize) -> World {
-    let key = |secret: Option<&str>| secret.map(|secret| Key::derive(secret.as_bytes()));
+    let key = |secret: Option<&str>| {
+        secret.map(|secret| Key::derive(secret.as_bytes(), protection::portable))
+    };
     let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap());
     config.join_timeout = Duration::from_secs(3);
     config.key = key(sender);
@@ -124,9 +126,9 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
         .collect();
     let mut decoder = Decoder::new(HELLO_LEN_MAX);
     decoder.push(&answer);
-    let frame = decoder.next_frame().unwrap().unwrap();
-    assert!(frame.is_tagged() && matches!(frame.message(), Ok(Message::Challenge(_))));
-    wire::object::tag_frame(&mut bytes, 0, |_| [3; 32]);
+    let challenge = decoder.next_message().unwrap();
+    assert!(matches!(challenge, Some(Message::Challenge(_))));
+    wire::object::protect_frame(&mut bytes, 0, |_, _| [3; 16]);
     world.fabric.send(7, link, bytes, false);
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");

@@ -32,7 +32,7 @@ const BLOCKS_PER_STEP: usize = 200;
 /// After so long, a block has arrived or is lost for good.
 const SETTLE: Duration = Duration::from_millis(15);
 /// Positions begin just below the wrap of their low 32 bits.
-const FIRST_SQN: u64 = (1 << 33) - 100;
+const FIRST_POSITION: u64 = (1 << 33) - 100;
 
 /// How the packet stream treats one receiver.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,14 +72,14 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     /// Position and time of what was sent, while it may still arrive.
     sent: Vec<(Instant, u64)>,
-    next_sqn: u64,
+    next_position: u64,
     settled: u64,
     pub(crate) events: Vec<TransferSenderEvent>,
     /// The sender's session, as its mark says.
     pub(crate) session_id: u64,
     /// Blocks that the packet stream takes in a millisecond.
     pub(crate) blocks_per_step: usize,
-    /// Positions that the packet stream may be ahead of the slowest receiver.
+    /// How many positions the packet stream may be ahead of the slowest receiver.
     pub(crate) window: u64,
 }
 
@@ -129,8 +129,8 @@ impl World {
             sender,
             nodes: nodes.collect(),
             sent: Vec::new(),
-            next_sqn: FIRST_SQN,
-            settled: FIRST_SQN,
+            next_position: FIRST_POSITION,
+            settled: FIRST_POSITION,
             events: Vec::new(),
             session_id: SESSION,
             blocks_per_step: BLOCKS_PER_STEP,
@@ -188,11 +188,11 @@ impl World {
 
     /// The packet stream's highest position.
     pub(crate) const fn lead(&self) -> u64 {
-        self.next_sqn - 1
+        self.next_position - 1
     }
 
     fn send_blocks(&mut self) {
-        let lead = self.next_sqn - 1;
+        let lead = self.next_position - 1;
         let state = SourceState {
             lead,
             is_rate_limited: false,
@@ -200,7 +200,7 @@ impl World {
             window: self.window,
         };
         let wanted = self.sender.observe(self.now, &state);
-        let ahead = wanted.hold.map_or(0, |hold| self.next_sqn - hold);
+        let ahead = wanted.hold.map_or(0, |hold| self.next_position - hold);
         let room = usize::try_from(self.window.saturating_sub(ahead)).unwrap_or(usize::MAX);
         let mut left = self.blocks_per_step.min(room);
         let mut out = vec![0; PAYLOAD_MAX];
@@ -219,16 +219,16 @@ impl World {
                 self.broadcast(out[..block.len].to_vec());
             }
             left -= count;
-            let last = self.next_sqn - 1;
+            let last = self.next_position - 1;
             self.sender.blocks_committed(self.now, &block, count, last);
         }
     }
 
     /// Puts a block on its way to everybody.
     pub(crate) fn broadcast(&mut self, payload: Vec<u8>) {
-        let (now, sqn) = (self.now, self.next_sqn);
-        self.next_sqn += 1;
-        self.sent.push((now, sqn));
+        let (now, position) = (self.now, self.next_position);
+        self.next_position += 1;
+        self.sent.push((now, position));
         let payload = Arc::new(payload);
         for node in &mut self.nodes {
             if self.rng.chance(node.loss.per_mille, 1000) {
@@ -244,12 +244,12 @@ impl World {
                 bytes[usize::try_from(at).unwrap()] ^= 0x10;
             }
             node.coming
-                .insert((now + Duration::from_millis(delay_ms), sqn), payload);
+                .insert((now + Duration::from_millis(delay_ms), position), payload);
         }
     }
 
     fn step_node(&mut self, index: usize) {
-        let (now, settled, lead) = (self.now, self.settled, self.next_sqn - 1);
+        let (now, settled, lead) = (self.now, self.settled, self.next_position - 1);
         let node = &mut self.nodes[index];
         if !node.is_up || node.joins_at > now {
             node.coming.clear();

@@ -7,7 +7,7 @@ use wire::{
     object::{
         Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId,
         PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
-        tag_frame,
+        protect_frame,
     },
     pgm::{Mark, Profile},
 };
@@ -15,7 +15,7 @@ use wire::{
 use super::*;
 use crate::{
     Key, ManifestLimits,
-    control::{Role, Tags},
+    control::{LinkProtection, Role},
     hash_bytes,
 };
 
@@ -40,13 +40,13 @@ fn manifest() -> Manifest {
     Manifest::build([0; 16], vec![entry], &ManifestLimits::default()).unwrap()
 }
 
-fn hello(nonce: Option<[u8; 16]>) -> Message<'static> {
+fn hello(name: &str, nonce: Option<[u8; 16]>) -> Message<'_> {
     Message::Hello(Hello {
         version_min: 1,
         version_max: 1,
         instance: 7,
         session_id: 42,
-        name: "r1",
+        name,
         nonce,
     })
 }
@@ -75,7 +75,7 @@ fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
         ..DoneNumbers::default()
     };
     let root = manifest.tree_root(&seal);
-    take("receiver", &hello(None));
+    take("receiver", &hello("r1", None));
     take(
         "sender",
         &Message::Welcome(Welcome {
@@ -125,11 +125,11 @@ fn show(text: &mut String, title: &str, bytes: &[u8]) {
     }
 }
 
-fn frame(message: &Message<'_>, tags: Option<&mut Tags>) -> Vec<u8> {
+fn frame(message: &Message<'_>, link: Option<&mut LinkProtection>) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.emit(&mut bytes);
-    if let Some(tags) = tags {
-        tag_frame(&mut bytes, 0, |covered| tags.tag(covered));
+    if let Some(link) = link {
+        protect_frame(&mut bytes, 0, |header, body| link.seal(header, body));
     }
     bytes
 }
@@ -153,22 +153,18 @@ fn written() -> String {
         "```\n\nThe greeting with the secret `secret`, r = 16 bytes 11, s = 16 bytes 22:",
         "\n\n```text\n",
     ));
-    let key = Key::derive(b"secret");
-    let mut sender = key.tags(Role::Sender, 42, &NONCE_R, &NONCE_S);
-    let mut receiver = key.tags(Role::Receiver, 42, &NONCE_R, &NONCE_S);
-    let greeting = hello(Some(NONCE_R));
+    let key = Key::derive(b"secret", protection::portable);
+    let mut sender = LinkProtection::new(&key, Role::Sender, 42, &NONCE_R, &NONCE_S);
+    let mut receiver = LinkProtection::new(&key, Role::Receiver, 42, &NONCE_R, &NONCE_S);
+    let greeting = hello("", Some(NONCE_R));
     show(&mut text, "HELLO (receiver)", &frame(&greeting, None));
     let challenge = Message::Challenge(Challenge { nonce: NONCE_S });
-    show(
-        &mut text,
-        "CHALLENGE (sender), tagged",
-        &frame(&challenge, Some(&mut sender)),
-    );
-    show(
-        &mut text,
-        "HELLO (receiver), tagged",
-        &frame(&greeting, Some(&mut receiver)),
-    );
+    show(&mut text, "CHALLENGE (sender)", &frame(&challenge, None));
+    let greeting = hello("r1", Some(NONCE_R));
+    let greeting = frame(&greeting, Some(&mut receiver));
+    show(&mut text, "HELLO (receiver), protected", &greeting);
+    let bye = frame(&Message::Bye, Some(&mut sender));
+    show(&mut text, "BYE (sender), protected", &bye);
     text.push_str("```\n");
     text
 }

@@ -170,7 +170,7 @@ fn a_killed_receiver_is_named_with_how_far_it_got() {
 fn a_stopped_receiver_is_given_up_after_the_progress_timeout() {
     let mut world = World::new(8, 2, tree());
     assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
-    // Its connection stays, as that of a stopped process does.
+    // The connection stays open, like that of a stopped process.
     world.nodes[0].is_up = false;
     let began = world.now;
     let outcome = world.run(2 * MINUTE);

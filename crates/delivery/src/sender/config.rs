@@ -38,52 +38,52 @@ pub struct TransferSenderConfig {
     pub session_id: u64,
     /// With a key, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
-    /// How many receivers are expected. With 0, all that have joined at the join deadline; see also
+    /// How many receivers are expected. With 0, all that have joined by the join deadline; see also
     /// [`TransferSenderConfig::settle`].
     pub expected: u32,
-    /// With 0 receivers expected: content starts when a receiver has joined and no other has for
-    /// this time, or at the join deadline. Receivers that join before the outcome is final are
-    /// expected as well. `None`: only the join deadline counts. Default: none.
+    /// With 0 receivers expected: content starts when no new receiver has joined for this time
+    /// after the first, or at the join deadline. Receivers that join before the outcome is final
+    /// are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
-    /// Names of expected receivers: then only these are expected, and their number counts. Others
-    /// are guests. Default: none, so the first receivers to come are expected.
+    /// Names of expected receivers. When there are any, only these are expected, and their number
+    /// counts; others are guests. Default: none, so the first receivers that join are expected.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done, guests
-    /// that make progress are served for as long again as the transfer has taken by then: 1 s at
-    /// least, the progress timeout at most.
+    /// that make progress are served for as long again as the transfer has taken so far, but at
+    /// least for 1 s and at most for the progress timeout.
     pub expected_names: Vec<String>,
-    /// A file that cannot be read, or is not what was planned any more, is withdrawn: the rest is
-    /// sent and proven without it. Otherwise it ends the transfer. Default: false.
+    /// True to withdraw a file that cannot be read or has changed: the rest is sent and proven
+    /// without it. With false, such a file ends the transfer. Default: false.
     pub withdraws: bool,
-    /// What is done about an expected receiver that holds all others back. Default: wait.
+    /// What to do about an expected receiver that holds all others back. Default: wait.
     pub slow: SlowPolicy,
-    /// How long a receiver holds the others back before something is done about it.
+    /// How long a receiver may hold the others back before that is done.
     pub slow_after: Duration,
-    /// Steers the rate by what receivers report of the packet stream; `None` sets no limit.
+    /// Adapts the rate to the receivers' reports about the packet stream; `None` sets no limit.
     /// Default: none.
     pub rate: Option<RateConfig>,
     /// How long to wait for expected receivers before content starts.
     pub join_timeout: Duration,
-    /// A receiver without progress for this time is given up. While its store prepares or commits
-    /// it may take [`TransferSenderConfig::commit_timeout`].
+    /// A receiver without progress for this time is given up. While its store prepares or commits,
+    /// [`TransferSenderConfig::commit_timeout`] counts instead.
     pub progress_timeout: Duration,
-    /// How long a receiver whose connection broke may take to come back; never longer than the
-    /// progress timeout.
+    /// How long a receiver whose connection broke has to come back; never longer than the progress
+    /// timeout.
     pub reconnect_timeout: Duration,
     /// How long a pass waits for the last answers of receivers.
     pub answer_timeout: Duration,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
-    /// How long connections are kept to say good-bye when all is over.
+    /// How long connections stay open at the end, to say good-bye.
     pub linger: Duration,
-    /// The shortest progress interval that receivers are asked for.
+    /// The shortest interval of PROGRESS that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver reports its place in the packet stream at the latest after this many positions: a
-    /// share of the transmit window. Default 0: with the progress interval only.
+    /// A receiver reports its position at the latest after this many positions. It is a share of
+    /// the transmit window. Default 0: only with the progress interval.
     pub report_sqns: u32,
     /// The most receivers admitted.
     pub receivers_max: u32,
-    /// The most ranges kept of one receiver's needs; 16 bytes each.
+    /// The most ranges that are kept of one receiver's needs; each takes 16 bytes.
     pub ranges_max: usize,
 }
 
@@ -124,24 +124,23 @@ impl TransferSenderConfig {
     }
 
     /// How long a receiver's store may prepare or commit: [`COMMIT_FACTOR`] times the progress
-    /// timeout. Its
-    /// reports say in the meantime that the receiver lives, and cannot say that its disk does.
+    /// timeout. In this time its reports show that the receiver is alive, but not that its disk is.
     #[must_use]
     pub const fn commit_timeout(&self) -> Duration {
         self.progress_timeout.saturating_mul(COMMIT_FACTOR)
     }
 }
 
-/// What is done about a receiver that holds all others back.
+/// What to do about a receiver that holds all others back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SlowPolicy {
-    /// The packet stream goes at its pace.
+    /// The packet stream goes at the receiver's pace.
     #[default]
     Wait,
-    /// It gets the rest over its connection, at its own pace.
+    /// The receiver gets the rest over its connection, at its own pace.
     Demote,
-    /// It is given up.
+    /// The receiver is given up.
     Drop,
 }
 
@@ -149,9 +148,9 @@ pub enum SlowPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Demotion {
-    /// A pass brought it less than a quarter of what it lacked.
+    /// A pass brought the receiver less than a quarter of what it lacked.
     Unreached,
-    /// It held the others back.
+    /// The receiver held the others back.
     Slow,
 }
 
@@ -171,9 +170,10 @@ pub enum Limit {
     Network,
     /// Its store is behind.
     Disk,
-    /// Its kernel drops packets that nobody takes: its CPU is busy, or its buffer small.
+    /// Its host drops packets that its program does not take: the processor is busy, or the buffer
+    /// small.
     Host,
-    /// Nothing at its end: the rate set, or what the sender manages.
+    /// Nothing at this receiver: the rate limit, or the sender's own speed.
     Rate,
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The next block to send, and how many of the same length come behind it.
+/// The next block to send, and how many blocks of the same length follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPlan {
     /// Which object.
@@ -231,23 +231,23 @@ pub enum TransferSenderEvent {
         /// Why.
         reason: Refusal,
     },
-    /// A pass begins.
+    /// A pass starts.
     PassStarted {
-        /// Its number; 0 is the manifest's, 1 the first over the content.
+        /// The pass's number: 0 is that of the manifest, 1 the first over the content.
         pass: u32,
-        /// Bytes for the packet stream.
+        /// Bytes for the packet stream, to all receivers.
         bytes: u64,
-        /// Bytes for single receivers.
+        /// Bytes for single receivers, over their connections.
         fill_bytes: u64,
     },
-    /// A receiver gets everything over its connection from here on.
+    /// From now on a receiver gets everything over its connection.
     Demoted {
         /// Its number.
         slot: u32,
         /// Why.
         reason: Demotion,
     },
-    /// A file is not sent any more: it cannot be read, or is not what was planned.
+    /// A file is not sent any more, because it cannot be read or has changed.
     Withdrawn(Unsent),
     /// A receiver has proved delivery.
     Done {
@@ -267,11 +267,11 @@ pub enum TransferSenderEvent {
     Finished,
 }
 
-/// A file that was to be sent and is not.
+/// A file that should have been sent and is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unsent {
-    /// Its path as it would have been delivered.
+    /// The path under which it would have been delivered.
     pub path: Vec<u8>,
     /// For a person: operation, file, cause.
     pub text: String,
@@ -288,19 +288,19 @@ impl Unsent {
     }
 }
 
-/// What became of one receiver.
+/// The state of one receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverState {
-    /// It is on its way.
+    /// The transfer to it is under way.
     Active {
-        /// What it does.
+        /// What the receiver is doing.
         phase: Phase,
         /// Its connection is up.
         is_connected: bool,
     },
     /// It has proved delivery.
     Done {
-        /// Its hash over everything, equal to the sender's.
+        /// The receiver's hash over all files, equal to the sender's.
         root: Hash,
         /// Its numbers.
         numbers: DoneNumbers,
@@ -314,7 +314,7 @@ pub enum ReceiverState {
     },
 }
 
-/// One line of the sender's ledger.
+/// What the sender reports about one receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverReport {
@@ -324,25 +324,25 @@ pub struct ReceiverReport {
     pub name: String,
     /// Its address.
     pub peer: SocketAddr,
-    /// The transfer's success depends on it.
+    /// The transfer succeeds only if this receiver is done.
     pub is_expected: bool,
-    /// Why it gets everything over its own connection, if it does.
+    /// Why the receiver gets everything over its own connection, if it does.
     pub demoted: Option<Demotion>,
-    /// What limits it.
+    /// What limits the receiver.
     pub limited_by: Limit,
-    /// Bytes of content it held when it joined, or came back after a restart.
+    /// Bytes of content that the receiver held when it joined, or came back after a restart.
     pub held_at_join: u64,
-    /// Bytes of content sent since then, to all and to it alone: at most what it lacked, and what
-    /// had to be repaired.
+    /// Bytes of content sent since then, to all and to it alone. At most what it lacked, plus
+    /// repairs.
     pub sent_since_join: u64,
-    /// From the transfer's begin, or its joining if that was later, to its proof; `None` without
-    /// one.
+    /// The time from the start of the transfer, or from its joining if that was later, to its
+    /// proof; `None` without a proof.
     pub took: Option<Duration>,
-    /// What became of it.
+    /// The receiver's state.
     pub state: ReceiverState,
-    /// How far it said it was.
+    /// The progress that the receiver reported last.
     pub progress: Progressed,
-    /// Where it said it stood in the packet stream.
+    /// The position that the receiver reported last.
     pub pos: Pos,
 }
 
@@ -350,30 +350,30 @@ pub struct ReceiverReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransferOutcome {
-    /// What was sent.
+    /// The manifest that was sent.
     pub manifest: ManifestId,
-    /// One hash over everything, once all content was read.
+    /// One hash over all files, once all content was read.
     pub root: Option<Hash>,
-    /// Bytes of content, without files that were withdrawn.
+    /// Bytes of content, without withdrawn files.
     pub content_bytes: u64,
-    /// Files that were withdrawn. A receiver that had proved delivery before may hold them.
+    /// Withdrawn files. A receiver that had proved delivery before may hold them.
     pub unsent: Vec<Unsent>,
     /// Every receiver that joined.
     pub receivers: Vec<ReceiverReport>,
     /// Expected receivers that never joined.
     pub missing: u32,
-    /// Their names, when receivers are expected by name.
+    /// The names of the missing receivers, when receivers are expected by name.
     pub missing_names: Vec<String>,
-    /// Bytes of content handed to the packet stream.
+    /// Bytes of content sent in the packet stream.
     pub multicast_bytes: u64,
     /// Bytes of content sent to single receivers over their connections.
     pub unicast_bytes: u64,
-    /// The number of the expected receiver that is furthest behind, or was the last to be done;
-    /// [`ReceiverReport::limited_by`] says why. None with fewer than two.
+    /// The number of the expected receiver that is furthest behind, or was done last;
+    /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two.
     pub slowest: Option<u32>,
     /// Why the sender itself gave up.
     pub failure: Option<(ErrorCode, String)>,
-    /// Nothing is going to change any more.
+    /// True when the outcome will not change any more.
     pub is_final: bool,
 }
 

@@ -45,12 +45,12 @@ impl<C: Content> TransferSender<C> {
         if (is_same && is_out) || (!is_same && member.is_final() && !is_out) {
             return Err(Refusal::Over);
         }
-        // Whoever lives says something every second.
+        // A receiver that is alive says something every second.
         let is_heard = now.since(member.heard_at) < SILENCE_MAX;
         match member.link {
             Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
             Some(old) => {
-                // The receiver knows better: its old connection is dead.
+                // The receiver has opened a new connection, so its old one is dead.
                 self.by_link.remove(&old);
                 self.listener.close(old);
                 member.disconnect(now);
@@ -115,7 +115,7 @@ impl<C: Content> TransferSender<C> {
         Ok(slot)
     }
 
-    /// The receiver holds the manifest, has room prepared, and says what content it holds already.
+    /// The receiver holds the manifest, has made room, and says which content it already holds.
     fn have(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.manifest.content_bytes();
         let member = &mut self.members[slot];
@@ -126,7 +126,7 @@ impl<C: Content> TransferSender<C> {
             member.lists.have.clear();
         }
         for range in list.ranges.iter() {
-            // A list longer than the bound is cut: what is not noted is sent again.
+            // A list longer than the bound is cut: ranges that are not noted are sent again.
             let _is_noted = member.lists.have.insert(range, |_| {}).is_ok();
         }
         if !list.is_last || member.is_final() {
@@ -156,7 +156,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// One message of an answer that says what is lacking.
+    /// Takes one message of an answer that says what the receiver lacks.
     fn need(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.object_bytes(list.object);
         let is_early = list.object == ObjectId::SEALS && self.window.seals_hash().is_none();
@@ -171,9 +171,9 @@ impl<C: Content> TransferSender<C> {
         let Some(set) = member.lists.need.of_mut(list.object).filter(|_| !has_end) else {
             return self.violate(now, slot, "NEED names bytes that do not exist");
         };
-        // Seals that do not exist yet are announced when they do, and asked for then.
+        // Seals that do not exist yet are announced later, and requested then.
         for range in list.ranges.iter().filter(|_| !is_early) {
-            // A list longer than the bound is cut: the rest is asked for after the next pass.
+            // A list longer than the bound is cut: the rest is requested after the next pass.
             let _is_noted = set.insert(range, |_| {}).is_ok();
         }
         if !list.is_last || member.is_final() {
@@ -200,7 +200,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// A receiver without the manifest gets it over its connection.
+    /// Sends the manifest to a receiver that lacks it, over its connection.
     fn need_manifest(&mut self, slot: usize) {
         let member = &mut self.members[slot];
         std::mem::swap(&mut member.fills.needs, &mut member.lists.need);
@@ -231,7 +231,8 @@ impl<C: Content> TransferSender<C> {
             return self.violate(now, slot, "DONE, but this receiver holds nothing yet");
         }
         if self.root.is_none() {
-            // It was whole before this sender's restart; the content is still being read here.
+            // The receiver had everything before this sender restarted, and the sender is still
+            // reading the content.
             self.members[slot].early = Some(Box::new(*done));
             return;
         }
@@ -269,7 +270,7 @@ impl<C: Content> TransferSender<C> {
         );
     }
 
-    /// The receiver's connection is over without a word.
+    /// The receiver's connection ended without a good-bye.
     fn gone(&mut self, now: Instant, slot: usize) {
         let member = &mut self.members[slot];
         member.disconnect(now);
@@ -282,7 +283,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// Queues a message for a receiver; one that does not read loses its connection.
+    /// Queues a message for a receiver. A receiver that does not read loses its connection.
     pub(super) fn tell(&mut self, now: Instant, slot: usize, message: &Message<'_>) {
         let Some(link) = self.members[slot].link else {
             return;
@@ -295,7 +296,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// A receiver that is known broke the protocol.
+    /// A receiver that was admitted broke the protocol.
     fn violate(&mut self, now: Instant, slot: usize, text: &str) {
         self.counters.violations += 1;
         self.fail(now, slot, ErrorCode::Protocol, text);
@@ -367,7 +368,7 @@ impl<C: Content> Hosts for TransferSender<C> {
             Message::Need(list) => self.need(now, slot, list),
             Message::Complete { pass } => self.complete(now, slot, *pass),
             Message::Progress(report) => {
-                // The last of its reports that counts leaves one progress timeout.
+                // After the last report that counts as progress, one progress timeout remains.
                 let work_max = self.config.commit_timeout() - self.config.progress_timeout;
                 self.members[slot].note(now, report, work_max);
             }

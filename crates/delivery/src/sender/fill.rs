@@ -1,4 +1,4 @@
-//! What goes to single receivers over their connections.
+//! Sends blocks to single receivers over their connections.
 
 use wire::object::{BLOCK_DATA_MAX, Block, Message, ObjectId};
 
@@ -6,7 +6,8 @@ use super::{TransferSender, pass::Place};
 use crate::Content;
 
 impl<C: Content> TransferSender<C> {
-    /// Queues blocks on the connections that have room, and the end of the pass behind the last.
+    /// Queues blocks on the connections that have room, and after the last block the end of the
+    /// pass.
     pub(super) fn top_up(&mut self) {
         let mut from = 0;
         while let Some(&slot) = self.filling.range(from..).next() {
@@ -87,12 +88,12 @@ impl<C: Content> TransferSender<C> {
         };
         self.scratch = scratch;
         if self.note_withdrawn() {
-            // The pass in hand may have had nothing else left.
+            // The current pass may have nothing else left.
             self.advance(now);
         }
         is_read && self.filling.contains(&slot)
     }
 }
 
-/// Bytes on a connection's queue beyond which nothing is added.
+/// When this many bytes are queued on a connection, no more are added.
 const QUEUED_MAX: usize = 2 * BLOCK_DATA_MAX;

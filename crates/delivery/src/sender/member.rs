@@ -1,4 +1,4 @@
-//! One receiver, as the sender sees it.
+//! What the sender knows about one receiver.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -29,82 +29,84 @@ pub(super) struct Member {
     pub(super) part: Part,
     /// It gets everything over its connection.
     pub(super) demoted: Option<Demotion>,
-    /// A proof that came before the sender had read everything itself.
+    /// A proof that came before the sender had read all content itself.
     pub(super) early: Option<Box<Done>>,
-    /// When it was last heard.
+    /// When the receiver was last heard.
     pub(super) heard_at: Instant,
     pub(super) joined_at: Instant,
     pub(super) done_at: Instant,
-    /// What the packet stream had carried of content when it joined.
+    /// Bytes of content that the packet stream had carried when the receiver joined.
     pub(super) stream_at_join: u64,
     pub(super) told: Told,
     pub(super) stream: Standing,
 }
 
-/// What it said that it holds, and lacks.
+/// What the receiver said that it holds and lacks.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// What it held when it had the manifest.
+    /// Content that the receiver held when it got the manifest.
     pub(super) have: RangeSet,
     pub(super) is_have_whole: bool,
-    /// Its last answer, while it comes in and until it is served.
+    /// The receiver's last answer, while it arrives and until it is served.
     pub(super) need: Needs,
     pub(super) is_need_whole: bool,
-    /// Bytes it asked for the time before: a pass that brought little demotes it.
+    /// Bytes that the receiver requested in the answer before. They show whether a pass brought so
+    /// little that it must be demoted.
     pub(super) need_before: u64,
 }
 
-/// What goes over its own connection, and how far that is.
+/// What goes over the receiver's own connection, and how much of it has been sent.
 #[derive(Debug)]
 pub(super) struct Fills {
     pub(super) needs: Needs,
     pub(super) at: Place,
-    /// The message that follows the last of them.
+    /// The message that follows the last block.
     pub(super) after: Option<PassEnd>,
-    /// It has all that it asked for, but the end of the pass must wait until everything is hashed.
+    /// The receiver has all that it requested, but the end of the pass must wait until all content
+    /// is hashed.
     pub(super) waits_for_seals: bool,
-    /// Bytes of content sent to it alone since it joined.
+    /// Bytes of content sent to this receiver alone since it joined.
     pub(super) bytes: u64,
 }
 
-/// Its part in the pass in hand.
+/// The receiver's part in the current pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
-    /// It hears when the pass ends; the pass waits for its answer if it is expected.
+    /// The receiver is told when the pass ends. If it is expected, the pass waits for its answer.
     pub(super) is_awaited: bool,
-    /// It has heard that a pass ended, and has not answered.
+    /// The receiver was told that a pass ended, and has not answered.
     pub(super) owes_answer: bool,
-    /// The pass in hand holds something for it.
+    /// The current pass has something that the receiver lacks.
     pub(super) is_in_pass: bool,
 }
 
-/// How far it said it is, and when that last showed progress.
+/// The progress that the receiver reported, and when a report last showed a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
     pub(super) progress_at: Instant,
-    /// Since when its store has been at work, with no bytes to count.
+    /// Since when the receiver's store has been working without counting bytes.
     working_since: Option<Instant>,
 }
 
-/// Where it is in the packet stream.
+/// The receiver's position in the packet stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
     pub(super) pos: Pos,
     pub(super) round_trip: RoundTrip,
-    /// The reason why the rate is, or was, limited to what it takes.
+    /// Why the rate is, or was, limited to what this receiver takes.
     pub(super) sets_rate: Option<RateCause>,
-    /// When its place last moved; `None` before its first report.
+    /// When the position last moved; `None` before the first report.
     pub(super) moved_at: Option<Instant>,
-    /// Since when it has held all others back.
+    /// Since when the receiver has held all others back.
     pub(super) slow_since: Option<Instant>,
 }
 
-/// How far a member is.
+/// How far a receiver is.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// It does not hold the manifest, or has no room prepared.
+    /// The receiver lacks the manifest, or has not made room.
     Joining,
     /// It takes content.
     Ready,
@@ -112,7 +114,7 @@ pub(super) enum State {
     Complete,
     /// It has proved delivery.
     Done(Box<Done>),
-    /// It is out.
+    /// The receiver has failed, or was given up.
     Failed { code: ErrorCode, text: String },
 }
 
@@ -163,7 +165,7 @@ impl Member {
         }
     }
 
-    /// The connection is gone: nothing that was asked or promised over it holds any more.
+    /// The connection is gone, and with it all requests and promises made over it.
     pub(super) fn disconnect(&mut self, now: Instant) {
         self.link = None;
         self.gone_at = now;
@@ -181,13 +183,13 @@ impl Member {
         self.demoted.is_some()
     }
 
-    /// From `began_at`, or its joining if that was later, to its proof.
+    /// The time from `began_at`, or from its joining if that was later, to its proof.
     pub(super) fn took(&self, began_at: Instant) -> Option<Duration> {
         let is_done = matches!(self.state, State::Done(_));
         is_done.then(|| self.done_at.since(began_at.max(self.joined_at)))
     }
 
-    /// Nothing about it will change any more.
+    /// True when nothing about the receiver will change any more.
     pub(super) const fn is_final(&self) -> bool {
         matches!(self.state, State::Done(_) | State::Failed { .. })
     }
@@ -196,12 +198,12 @@ impl Member {
         self.link.is_some() && !self.is_final()
     }
 
-    /// It takes content and can be talked to.
+    /// True when the receiver takes content and is connected.
     pub(super) const fn is_ready(&self) -> bool {
         self.link.is_some() && matches!(self.state, State::Ready)
     }
 
-    /// Notes its place in the packet stream; what the report says of the rate.
+    /// Notes the receiver's position; returns what the report tells about the rate.
     pub(super) fn place(&mut self, now: Instant, pos: &Pos) -> RateReport {
         if self.stream.moved_at.is_none() || pos.contiguous != self.stream.pos.contiguous {
             self.stream.moved_at = Some(now);
@@ -215,13 +217,13 @@ impl Member {
         )
     }
 
-    /// The packet stream is for it, and goes no faster than it can take.
+    /// True when the receiver takes the packet stream, which then waits for it.
     pub(super) const fn is_followed(&self) -> bool {
         self.is_active() && self.part.is_in_pass && self.is_expected
     }
 
-    /// Notes a report, and the time if it shows progress. A store at work shows no progress for a
-    /// while, but its owner keeps reporting: that counts as progress for `work_max`.
+    /// Notes a report, and its time if it shows progress. A working store shows none for a while;
+    /// as long as reports come, this counts as progress for `work_max`.
     pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
         let has_more = report.numbers.held > self.told.progress.held
@@ -240,10 +242,10 @@ impl Member {
         self.told.phase = report.phase;
     }
 
-    /// What limits it by its reports: the cause that was counted most.
+    /// What limits the receiver: the cause that its reports count most.
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
-        // What the kernel dropped was missed as well.
+        // Packets that the kernel dropped count as missed, too.
         let network = self
             .told
             .progress
@@ -266,7 +268,7 @@ impl Member {
         }
     }
 
-    /// Its part of the report of a transfer that began at `began_at`.
+    /// The report on this receiver, for a transfer that began at `began_at`.
     pub(super) fn report(
         &self,
         slot: usize,

@@ -77,45 +77,46 @@ pub struct TransferSender<C> {
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
     by_name: BTreeMap<String, usize>,
-    /// Those with something to be sent over their connection.
+    /// Receivers that are to be sent something over their connections.
     filling: BTreeSet<usize>,
     stage: Stage,
     pass: Pass,
     root: Option<Hash>,
-    /// What was proven before more was withdrawn: roots, and the bytes of each.
+    /// Roots that receivers have proved before further files were withdrawn, each with its bytes of
+    /// content.
     former: Vec<(Hash, u64)>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
-    /// No expected receiver is connected: nothing is sent.
+    /// No expected receiver is connected, so nothing is sent.
     is_paused: bool,
     clock: Clock,
-    /// The longest round trip to a receiver, renewed with every tick.
+    /// The longest of the receivers' round trips, renewed with every tick.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
-    /// Where a block is put together on its way to a connection.
+    /// Memory in which a block for a connection is built.
     scratch: Vec<u8>,
     events: Events<TransferSenderEvent>,
     counters: TransferSenderCounters,
 }
 
-/// When things were, and are due.
+/// Times of past events, and deadlines.
 #[derive(Debug)]
 struct Clock {
     contract: Contract,
-    /// The last time that was handed in.
+    /// The time that the owner gave last.
     now: Instant,
-    /// When deadlines are looked at next.
+    /// When to check deadlines next.
     tick_at: Instant,
     join_deadline: Instant,
     /// When the last new receiver joined.
     joined_at: Instant,
-    /// When the manifest's pass began; before it, when the sender was made.
+    /// When the manifest's pass began; before that, when the sender was made.
     began_at: Instant,
     /// When guests stop being served; `None` until every expected receiver is done.
     guests_until: Option<Instant>,
-    /// When blocks were last handed to the packet stream.
+    /// When blocks were last committed to the packet stream.
     committed_at: Instant,
-    /// When slow receivers are looked for next.
+    /// When to look for slow receivers next.
     slow_at: Instant,
 }
 
@@ -125,32 +126,32 @@ enum Stage {
     Joining,
     /// Blocks of the pass go into the packet stream.
     Sending,
-    /// All content of the pass is out; what was not in it is hashed.
+    /// All content of the pass was given to the packet stream; content that no pass sent is hashed.
     Hashing,
-    /// The packet stream sends what it was given.
+    /// The packet stream sends the blocks that it was given.
     Draining,
     /// The receivers say what they lack.
     Answering { deadline: Instant },
-    /// Nothing is known to be lacking.
+    /// No receiver is known to lack anything.
     Idle,
-    /// The outcome is final; the connections are told.
+    /// The outcome is final, and the receivers are told.
     Closing { deadline: Instant },
     /// Everything is over.
     Closed,
 }
 
-/// What is sent to everybody.
+/// What the current pass sends to all receivers.
 #[derive(Debug)]
 struct Pass {
     number: u32,
     needs: Needs,
     at: Place,
-    last_sqn: Option<u64>,
+    last_position: Option<u64>,
     has_seals: bool,
 }
 
 impl<C: Content> TransferSender<C> {
-    /// A sender of `manifest`; the join deadline runs from `now`.
+    /// A sender of `manifest`; the join deadline counts from `now`.
     #[must_use]
     pub fn new(
         config: TransferSenderConfig,
@@ -173,7 +174,7 @@ impl<C: Content> TransferSender<C> {
             number: 0,
             needs: Needs::new(config.ranges_max),
             at: Place::START,
-            last_sqn: None,
+            last_position: None,
             has_seals: false,
         };
         let root = (manifest.slab_count() == 0).then(|| manifest.tree_root(&[]));
@@ -207,10 +208,10 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The next block for the packet stream, whose payloads take `payload_max` bytes; a peek.
+    /// The next block for the packet stream, whose payloads take at most `payload_max` bytes.
+    /// Asking for it changes nothing.
     ///
-    /// `None` when nothing is to be sent at this moment; a control message or a timeout changes
-    /// that.
+    /// `None` when there is nothing to send now; a control message or a timeout changes that.
     #[must_use]
     pub fn next_block(&self, payload_max: usize) -> Option<BlockPlan> {
         if self.stage != Stage::Sending || self.is_paused {
@@ -235,7 +236,8 @@ impl<C: Content> TransferSender<C> {
         })
     }
 
-    /// Writes the `nth` block of what [`TransferSender::next_block`] gave into `out`, header first.
+    /// Writes the `nth` block that [`TransferSender::next_block`] announced into `out`, header
+    /// first.
     ///
     /// False when the content cannot be read: the block must not be sent, and the transfer ends.
     pub fn fill(&mut self, now: Instant, block: &BlockPlan, nth: usize, out: &mut [u8]) -> bool {
@@ -245,7 +247,7 @@ impl<C: Content> TransferSender<C> {
         header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
         match self.window.copy(block.object, offset, bytes) {
             Ok(()) => {
-                // The block in hand goes out: the pass goes on from its end.
+                // The current block is still sent; the pass continues behind it.
                 let _is_news = self.note_withdrawn();
                 true
             }
@@ -256,14 +258,14 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The first `count` blocks of what [`TransferSender::next_block`] gave were committed to the
-    /// packet stream, the last one at position `last_sqn`.
+    /// Notes that the first `count` blocks which [`TransferSender::next_block`] announced were
+    /// committed to the packet stream; the last one has position `last_position`.
     pub fn blocks_committed(
         &mut self,
         now: Instant,
         block: &BlockPlan,
         count: usize,
-        last_sqn: u64,
+        last_position: u64,
     ) {
         if count == 0 || self.stage != Stage::Sending {
             return;
@@ -273,7 +275,7 @@ impl<C: Content> TransferSender<C> {
             object: block.object,
             offset: block.offset + bytes,
         };
-        self.pass.last_sqn = Some(last_sqn);
+        self.pass.last_position = Some(last_position);
         self.counters.block_bytes += bytes;
         if block.object == ObjectId::CONTENT {
             self.counters.content_block_bytes += bytes;
@@ -282,27 +284,27 @@ impl<C: Content> TransferSender<C> {
         self.advance(now);
     }
 
-    /// True when all blocks of the pass were committed and the owner is to say when the packet
-    /// stream has sent them, by [`TransferSender::pass_drained`].
+    /// True when all blocks of the pass were committed. The owner then calls
+    /// [`TransferSender::pass_drained`] when the packet stream has sent them.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.stage == Stage::Draining
     }
 
-    /// The packet stream has sent everything up to the last block committed.
+    /// Notes that the packet stream has sent everything up to the last committed block.
     pub fn pass_drained(&mut self, now: Instant) {
         if self.stage == Stage::Draining {
             self.end_pass(now);
         }
     }
 
-    /// True while content goes into the packet stream.
+    /// True while the pass sends content in the packet stream.
     #[must_use]
     pub fn may_send_content(&self) -> bool {
         self.stage == Stage::Sending && self.pass.number > 0
     }
 
-    /// Ends the transfer: every receiver that is not done is told why.
+    /// Ends the transfer, and tells every receiver that is not done why.
     pub fn cancel(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.is_finished() {
             return;
@@ -316,12 +318,12 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The position from which on the packet stream should keep everything, so that the slowest
-    /// receiver is not overrun; `lead` is the highest position it has.
+    /// The position from which on the packet stream should keep everything, for the slowest
+    /// receiver; `lead` is the stream's highest position.
     ///
-    /// A receiver whose place has not moved for a second is not waited for: what it misses comes
-    /// with the next pass. One that goes on reporting while its disk is what it waits for is: for
-    /// as long as the policy for slow receivers allows.
+    /// A receiver whose position has not moved for a second is not waited for: it gets what it
+    /// misses in the next pass. But a receiver that keeps reporting while it waits for its disk is
+    /// waited for as long as the policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -375,7 +377,7 @@ impl<C: Content> TransferSender<C> {
                 if now >= deadline || self.listener.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
-                // Whoever sends a file waits for this.
+                // The program that sends waits for this, so look again soon.
                 self.clock.tick_at = now + SENDER_TICK / 10;
                 return;
             }
@@ -389,15 +391,15 @@ impl<C: Content> TransferSender<C> {
         self.check_finished(now);
     }
 
-    /// Takes where the source stands, and gives what its receivers want of it. To be called once a
+    /// Takes the state of the source, and returns what its receivers want of it. Call it once a
     /// turn.
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.clock.contract.tell_time(now);
         let control = self.rate.as_mut();
-        let rate = control.map(|control| control.steer(now, source.is_rate_limited));
+        let pace = control.map(|control| control.steer(now, source.is_rate_limited));
         let hold = self.hold(source.lead);
         let wanted = Steering {
-            rate,
+            pace,
             count: self.announced_count(),
             limiting: self.rate_limit().map(|limit| limit.slot),
             hold,
@@ -454,7 +456,7 @@ impl<C: Content> TransferSender<C> {
         match self.stage {
             Stage::Closed => None,
             Stage::Hashing => Some(Instant::ZERO),
-            // A deadline that has passed without effect is looked at again with the next tick.
+            // A deadline that passed without effect is checked again at the next tick.
             _ => earliest(
                 Some(self.clock.tick_at),
                 self.stage_deadline().filter(|&at| at > self.clock.now),
@@ -462,7 +464,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// When the stage ends if nothing else ends it.
+    /// When the stage ends if nothing ends it earlier.
     fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Joining => Some(self.joining_until()),
@@ -483,7 +485,7 @@ impl<C: Content> TransferSender<C> {
         matches!(self.stage, Stage::Closed)
     }
 
-    /// What has become of the transfer so far.
+    /// The outcome so far.
     #[must_use]
     pub fn outcome(&self) -> TransferOutcome {
         let reports = self.members.iter().enumerate().map(|(slot, member)| {
@@ -523,21 +525,14 @@ impl<C: Content> TransferSender<C> {
         &self.manifest
     }
 
-    /// The root of each file in the manifest's order, once all content was read; not of those that
-    /// were withdrawn.
+    /// The root of each file in the manifest's order, without withdrawn files, once all content was
+    /// read.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
         let seals = self.window.seals()?;
-        let files = self.manifest.files().iter();
-        let files = files.filter(|file| !self.manifest.is_withdrawn(file, seals));
-        Some(files.map(|file| {
-            (
-                self.manifest.path_of(file),
-                self.manifest.root_of(file, seals),
-            )
-        }))
+        Some(self.manifest.file_roots(seals))
     }
 
-    /// Files that were withdrawn so far.
+    /// The files that were withdrawn so far.
     #[must_use]
     pub fn unsent(&self) -> &[Unsent] {
         &self.unsent
@@ -554,14 +549,15 @@ impl<C: Content> TransferSender<C> {
         u32::try_from(active).unwrap_or(u32::MAX)
     }
 
-    /// The number of receivers for the session's mark: those that are connected, or are expected.
+    /// The number of receivers for the session's mark: the connected ones, or those expected if
+    /// these are more.
     #[must_use]
     pub fn announced_count(&self) -> u32 {
         self.receiver_count().max(self.config.expected_count())
     }
 
-    /// Of each connected receiver the shortest recent round trip, and of these the longest; `None`
-    /// before the first report. Rises with any report, falls within a tenth of a second.
+    /// For each connected receiver the shortest recent round trip, and of these the longest; `None`
+    /// before the first report. It rises with any report, and falls within a tenth of a second.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

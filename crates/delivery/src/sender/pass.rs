@@ -1,4 +1,5 @@
-//! What a pass sends to everybody, and what goes to single receivers over their connections.
+//! Decides what a pass sends to everybody, and what goes to single receivers over their
+//! connections.
 //!
 //! ```text
 //!   r1  [####)      [####)
@@ -12,7 +13,7 @@ use wire::object::ObjectId;
 
 use crate::RangeSet;
 
-/// A set of ranges of each object.
+/// For each object a set of ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs([RangeSet; OBJECTS]);
 
@@ -43,7 +44,7 @@ impl Needs {
         self.0[object.0 as usize] = ranges;
     }
 
-    /// Takes a range of an object of a manifest out.
+    /// Removes a range of an object.
     pub(super) fn remove(&mut self, object: ObjectId, range: Range<u64>) {
         self.0[object.0 as usize].remove_always(range);
     }
@@ -66,7 +67,7 @@ impl Needs {
         self.0.iter().map(RangeSet::bytes).sum()
     }
 
-    /// The first range behind a place, objects in order.
+    /// The first range behind a place; objects come in order.
     pub(super) fn next_after(&self, place: Place) -> Option<(ObjectId, Range<u64>)> {
         let objects = (0..).zip(&self.0).skip(place.object.0 as usize);
         objects
@@ -98,7 +99,7 @@ impl Place {
     };
 }
 
-/// Splits what receivers want into what goes to all and what goes to each alone.
+/// Divides what receivers want: into what all are sent, and what each is sent alone.
 ///
 /// **Shape**: `wanted` has one set for each receiver; the second result has one in the same order.
 /// **Cost**: sorts all ends of all ranges.
@@ -133,13 +134,14 @@ pub(super) fn split(
     (common, lone)
 }
 
-/// What is in `set` and not in `other`; at most `ranges_max` ranges, the last ones left out.
+/// The positions in `set` that are not in `other`, as at most `ranges_max` ranges; further ranges
+/// are left out.
 fn without(set: &RangeSet, other: &RangeSet, ranges_max: usize) -> RangeSet {
     let mut left = RangeSet::new(ranges_max);
     for range in set.iter() {
         let mut at = range.start;
         while let Some(cut) = other.first_from(at).filter(|cut| cut.start < range.end) {
-            // A set that is full asks for the rest after its next pass.
+            // A receiver whose set is full asks for the rest after its next pass.
             if left.insert(at..cut.start, |_| {}).is_err() {
                 return left;
             }

@@ -1,7 +1,7 @@
-//! Receivers that hold the others back or are missing: finds them, and acts on them.
+//! Finds receivers that hold the others back or are missing, and acts on them.
 //!
-//! The packet stream waits for the slowest receiver that is followed. As long as all are about
-//! equally far that is right; [`holds_back`] says which receiver is slow.
+//! The packet stream waits for the slowest receiver that takes it. This is right as long as all are
+//! about equally far; [`holds_back`] says which receiver is slow.
 
 use base::Instant;
 use wire::object::{ErrorCode, PassEnd};
@@ -15,7 +15,7 @@ use crate::Content;
 use crate::{parameters::SENDER_TICK, steering::holds_back};
 
 impl<C: Content> TransferSender<C> {
-    /// The packet stream, whose highest position is `lead`, waits for receivers or does not.
+    /// Notes whether the packet stream, whose highest position is `lead`, waits for receivers.
     pub(super) fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
         if self.config.slow == SlowPolicy::Wait || now < self.clock.slow_at {
             return;
@@ -62,7 +62,7 @@ impl<C: Content> TransferSender<C> {
         member.stream.slow_since = None;
         member.part.is_in_pass = false;
         member.part.is_awaited = false;
-        // It says what it lacks at once, and gets that beside the pass.
+        // The receiver tells at once what it lacks, and gets this beside the pass.
         let end = PassEnd {
             pass: self.pass.number,
             position: None,
@@ -70,7 +70,7 @@ impl<C: Content> TransferSender<C> {
         self.send_pass_end(now, slot, end);
     }
 
-    /// Sends nothing while no expected receiver is there to take it.
+    /// Stops sending while no expected receiver is connected.
     pub(super) fn check_paused(&mut self) {
         let is_for_guests = self.clock.guests_until.is_some();
         let is_there =
@@ -82,7 +82,7 @@ impl<C: Content> TransferSender<C> {
         self.is_paused = is_paused;
     }
 
-    /// The expected receiver that is furthest behind, or was the last to be done.
+    /// The expected receiver that is furthest behind, or was done last.
     pub(super) fn slowest(&self) -> Option<u32> {
         let expected = self.members.iter().enumerate();
         let expected = expected.filter(|(_, member)| member.is_expected);

@@ -1,4 +1,4 @@
-//! How a transfer goes from stage to stage: joining, passes, answers, the next pass.
+//! Takes a transfer from stage to stage: joining, passes, answers, the next pass.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{Content, RangeSet};
 
 impl<C: Content> TransferSender<C> {
-    /// Starts the manifest's pass when all expected receivers are there, or the deadline has come.
+    /// Starts the manifest's pass when all expected receivers have joined, or at the deadline.
     pub(super) fn all_joined(&mut self, now: Instant) {
         if self.stage != Stage::Joining {
             return;
@@ -28,7 +28,7 @@ impl<C: Content> TransferSender<C> {
             return;
         }
         if joined == 0 {
-            // Who was there a moment ago may come back.
+            // A receiver that was there a moment ago may come back.
             if now >= self.clock.join_deadline {
                 self.finish(now);
             }
@@ -40,7 +40,8 @@ impl<C: Content> TransferSender<C> {
             member.part.is_awaited = true;
             member.part.is_in_pass = true;
         }
-        // One receiver gets it over its connection: it asks for it after an empty pass.
+        // A single receiver gets the manifest over its connection: it asks for it after an empty
+        // pass.
         if joined == 1 {
             self.pass.needs.clear();
         }
@@ -48,14 +49,15 @@ impl<C: Content> TransferSender<C> {
         self.start_pass(now, 0);
     }
 
-    /// When the wait for receivers ends, however many are there.
+    /// When the wait for receivers ends, however many have joined.
     pub(super) fn joining_until(&self) -> Instant {
         let settled = self.settle_time().filter(|_| !self.members.is_empty());
         let settled = settled.map_or(Instant::NEVER, |settle| self.clock.joined_at + settle);
         settled.min(self.clock.join_deadline)
     }
 
-    /// How long no new receiver must have joined; `None` when certain receivers are expected.
+    /// For how long no new receiver must have joined before the transfer starts; `None` when
+    /// certain receivers are expected.
     pub(super) fn settle_time(&self) -> Option<Duration> {
         self.config
             .settle
@@ -65,7 +67,7 @@ impl<C: Content> TransferSender<C> {
     pub(super) fn start_pass(&mut self, now: Instant, fill_bytes: u64) {
         self.counters.passes += 1;
         self.pass.at = Place::START;
-        self.pass.last_sqn = None;
+        self.pass.last_position = None;
         self.stage = Stage::Sending;
         if let Some(control) = &mut self.rate {
             let members = self.members.iter().enumerate();
@@ -92,14 +94,15 @@ impl<C: Content> TransferSender<C> {
             if self.window.seals_hash().is_some() {
                 self.hash(now);
             }
-        } else if self.pass.last_sqn.is_some() {
+        } else if self.pass.last_position.is_some() {
             self.stage = Stage::Draining;
         } else {
             self.end_pass(now);
         }
     }
 
-    /// Hashes a little of what no pass has sent; with the last of it, the seals join the pass.
+    /// Hashes some of the content that no pass has sent. When all is hashed, the seals join the
+    /// pass.
     pub(super) fn hash(&mut self, now: Instant) {
         match self.window.hash_ahead() {
             Ok(is_whole) => {
@@ -113,8 +116,8 @@ impl<C: Content> TransferSender<C> {
         let seals = self.window.seals().expect("everything is hashed");
         self.root = Some(self.manifest.tree_root(seals));
         let whole = RangeSet::whole(seals.len() as u64, self.config.ranges_max);
-        // To a single receiver, and with nothing else in the pass, they go over its connection.
-        if self.pass.last_sqn.is_some() {
+        // When they are alone in the pass, the seals for a single receiver go over its connection.
+        if self.pass.last_position.is_some() {
             self.pass.needs.set(ObjectId::SEALS, whole);
         }
         self.pass.has_seals = true;
@@ -134,7 +137,7 @@ impl<C: Content> TransferSender<C> {
     pub(super) fn end_pass(&mut self, now: Instant) {
         let end = PassEnd {
             pass: self.pass.number,
-            position: self.pass.last_sqn,
+            position: self.pass.last_position,
         };
         self.stage = Stage::Answering {
             deadline: now + self.config.answer_timeout,
@@ -163,7 +166,7 @@ impl<C: Content> TransferSender<C> {
         member.told.progress_at = now;
     }
 
-    /// The answers that are still out are taken when they come.
+    /// Stops waiting for answers; those that are still missing are taken when they come.
     pub(super) fn stop_waiting(&mut self, now: Instant) {
         for member in &mut self.members {
             if member.part.is_awaited {
@@ -174,7 +177,7 @@ impl<C: Content> TransferSender<C> {
         self.check_answers(now);
     }
 
-    /// Goes on when nobody's answer is waited for.
+    /// Goes on when no answer is awaited any more.
     pub(super) fn check_answers(&mut self, now: Instant) {
         let Stage::Answering { .. } = self.stage else {
             return;
@@ -198,11 +201,11 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The first pass over the content: what anybody lacks goes to everybody.
+    /// Starts the first pass over the content: everybody is sent what anybody lacks.
     pub(super) fn start_content(&mut self, now: Instant) {
         let len = self.manifest.content_bytes();
         let max = self.config.ranges_max;
-        // Guests take part in what is sent anyway, and get the rest alone.
+        // Guests get what is sent to all, and the rest over their connections.
         let has_expected = self.members.iter().any(|m| m.is_ready() && m.is_expected);
         let ready = self.members.iter().filter(|member| member.is_ready());
         let ready = ready.filter(|member| member.is_expected || !has_expected);
@@ -222,7 +225,7 @@ impl<C: Content> TransferSender<C> {
         self.start_pass(now, 0);
     }
 
-    /// The next pass over what receivers have asked for since the last.
+    /// Starts the next pass, with what receivers have requested since the last one.
     pub(super) fn transfer_pass(&mut self, now: Instant) {
         let max = self.config.ranges_max;
         let wanting: Vec<usize> = (0..self.members.len())
@@ -273,13 +276,13 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// A receiver to which the last pass brought less than a quarter of what it lacked is not
-    /// reached by the packet stream: it gets everything over its connection from here on.
+    /// When the last pass brought a receiver less than a quarter of what it lacked, the packet
+    /// stream does not reach it: from now on it gets everything over its connection.
     pub(super) fn demote(&mut self, wanting: &[usize]) {
         for &slot in wanting {
             let member = &mut self.members[slot];
             let bytes = member.lists.need.bytes();
-            // A receiver that lacked nothing was sent nothing.
+            // A receiver that lacked nothing was sent nothing, so the pass tells nothing about it.
             let had_need = member.lists.need_before > 0 && !member.is_alone();
             let is_unreached = had_need && bytes / 3 > member.lists.need_before / 4;
             member.lists.need_before = bytes;
@@ -296,12 +299,12 @@ impl<C: Content> TransferSender<C> {
         self.event(TransferSenderEvent::Demoted { slot, reason });
     }
 
-    /// Takes a receiver's needs into the pass: what goes over its connection, and whether the pass
-    /// waits for it. Gives the bytes that go over its connection.
+    /// Adds a receiver's needs to the pass: decides what goes over its connection, and whether the
+    /// pass waits for it. Returns the bytes that go over its connection.
     pub(super) fn serve(&mut self, slot: usize) -> u64 {
         let pass = self.pass.number;
         let member = &mut self.members[slot];
-        // A guest is never waited for, and what it lacks is not sent to everybody.
+        // No pass waits for a guest, and what only guests lack is not sent to everybody.
         let is_apart = member.is_alone() || !member.is_expected;
         member.part.is_in_pass = !is_apart && member.lists.need.overlaps(&self.pass.needs);
         if is_apart {

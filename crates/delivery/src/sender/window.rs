@@ -2,17 +2,17 @@
 //! out blocks.
 //!
 //! Content is read 256 KiB at a time: one system call for some 180 blocks, and pieces long enough
-//! for BLAKE3 to hash several chunks at once. Hashing follows a cursor that goes over the content
-//! once, from front to end; what passes through the window anyway is hashed from there, and
-//! [`Window::hash_ahead`] reads what no pass sent.
+//! for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from front to
+//! end, and everything before it is hashed. Content that the window reads for a pass is hashed from
+//! the window; [`Window::hash_ahead`] reads content that no pass sent.
 //!
 //! ```text
 //!   content   |.....hashed.....|cursor..........................|
 //!   window                 [###########]      hashes from the cursor to its end
 //! ```
 //!
-//! A file that cannot be read is withdrawn, where the sender may do that: it reads as zeros from
-//! then on, and its seals say so. That may come after the seals were told: then they are others.
+//! A file that cannot be read is withdrawn, if the sender may do that: from then on it reads as
+//! zeros, and its seals say so. If receivers were told the seals before, the seals change.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,15 +27,15 @@ pub(super) struct Window<C> {
     content: C,
     buffer: Vec<u8>,
     start: u64,
-    /// Everything before this position is in `seals` or `slab`.
+    /// All content before this position is hashed, in `seals` or in `slab`.
     cursor: u64,
     slab: Option<(u32, SlabHasher)>,
     seals: Vec<u8>,
     seals_hash: Option<Hash>,
-    /// What cannot be read is withdrawn and does not end the transfer.
+    /// A file that cannot be read is withdrawn instead of ending the transfer.
     may_withdraw: bool,
     withdrawn: BTreeSet<usize>,
-    /// Why files were withdrawn, of those that nobody was told of.
+    /// Why files were withdrawn, as far as nobody was told yet.
     news: Vec<ContentError>,
 }
 
@@ -89,7 +89,7 @@ impl<C: Content> Window<C> {
         Ok(())
     }
 
-    /// As [`Window::copy`], without moving the window: for the needs of one receiver beside a pass.
+    /// Like [`Window::copy`], without moving the window: for one receiver's needs beside a pass.
     pub(super) fn copy_apart(
         &mut self,
         object: ObjectId,
@@ -104,7 +104,7 @@ impl<C: Content> Window<C> {
         self.read(offset, out)
     }
 
-    /// Why files were withdrawn since this was asked last.
+    /// Why files were withdrawn since the last call.
     pub(super) fn take_news(&mut self) -> Vec<ContentError> {
         std::mem::take(&mut self.news)
     }
@@ -114,7 +114,7 @@ impl<C: Content> Window<C> {
         &self.withdrawn
     }
 
-    /// Hashes up to one window of what no pass has sent; true when everything is hashed.
+    /// Hashes up to one window of content that no pass has sent; true when all content is hashed.
     pub(super) fn hash_ahead(&mut self) -> Result<bool, ContentError> {
         if self.seals_hash.is_none() {
             self.load(self.cursor)?;
@@ -156,9 +156,9 @@ impl<C: Content> Window<C> {
         self.hash_window()
     }
 
-    /// Reads content, and withdraws what cannot be read where that is allowed.
+    /// Reads content, and withdraws files that cannot be read, if that is allowed.
     ///
-    /// **Cost**: one more call for each file that is withdrawn.
+    /// **Cost**: one more call for each withdrawn file.
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
         loop {
             let Err(error) = self.content.read(&self.manifest, offset, out) else {
@@ -176,7 +176,7 @@ impl<C: Content> Window<C> {
         }
     }
 
-    /// Everything is hashed: the seals of what is withdrawn say so.
+    /// Completes the seals when all content is hashed: those of withdrawn files say so.
     fn complete_seals(&mut self) {
         for &file in &self.withdrawn {
             let place = self.manifest.seals_of(&self.manifest.files()[file]);
@@ -187,7 +187,7 @@ impl<C: Content> Window<C> {
         self.seals_hash = Some(hash_bytes(&self.seals));
     }
 
-    /// Hashes what the buffer holds from the cursor on.
+    /// Hashes the content in the buffer from the cursor on.
     fn hash_window(&mut self) -> Result<(), ContentError> {
         let end = self.start + self.buffer.len() as u64;
         while (self.start..end).contains(&self.cursor) {

@@ -1,12 +1,12 @@
-//! Files that turn out not to be what was planned: they are withdrawn, and the rest goes on.
+//! Withdraws files that cannot be read or have changed, while the rest of the transfer goes on.
 //!
 //! ```text
 //!   read fails --> withdrawn: zeros from here on, out of every pass and need
 //!              --> seals of zeros --SEALS--> receivers count it as held and do not keep it
 //! ```
 //!
-//! Receivers learn it from the seals alone, which each of them checks anyway, also one that comes
-//! back or joins later. A proof over the seals that were told before stands.
+//! Receivers learn this only from the seals, which every receiver checks, even one that comes back
+//! or joins later. A proof over seals that were told earlier remains valid.
 
 use base::Instant;
 use wire::object::{Done, ObjectId, PassEnd};
@@ -15,8 +15,8 @@ use super::{TransferSender, TransferSenderEvent, Unsent};
 use crate::Content;
 
 impl<C: Content> TransferSender<C> {
-    /// Takes what was just withdrawn out of everything that is still to be sent.
-    /// True when there was anything.
+    /// Removes newly withdrawn content from everything that is still to be sent. True when there
+    /// was any.
     pub(super) fn note_withdrawn(&mut self) -> bool {
         let news = self.window.take_news();
         if news.is_empty() {
@@ -45,8 +45,8 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// A receiver that does not know it yet asks for what is withdrawn: it is told the seals again
-    /// where nothing else is left for it. True then.
+    /// A receiver that asks for withdrawn content does not know that it is withdrawn. When it needs
+    /// nothing else, it is told the seals again; true then.
     pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
         let need = &mut self.members[slot].lists.need;
         let had_bytes = need.bytes();
@@ -65,20 +65,20 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// Whether a receiver has what was sent: by the seals as they are, or as they were told before.
+    /// True when a receiver has what was sent, by the present seals or by those told earlier.
     pub(super) fn is_proof(&self, done: &Done) -> bool {
         let root = self.root.map(|root| (root, self.delivered_bytes()));
         let mut roots = root.iter().chain(&self.former);
         roots.any(|&known| known == (done.root, done.numbers.bytes))
     }
 
-    /// Bytes of content without what is withdrawn.
+    /// Bytes of content without withdrawn files.
     pub(super) fn delivered_bytes(&self) -> u64 {
         let files = self.unsent_files();
         self.manifest.content_bytes() - files.map(|file| file.size).sum::<u64>()
     }
 
-    /// True for content of a file that is withdrawn: nobody is to be sent it.
+    /// True for content of a withdrawn file, which is not sent to anybody.
     pub(super) fn is_withdrawn(&self, object: ObjectId, offset: u64) -> bool {
         let withdrawn = self.window.withdrawn();
         object == ObjectId::CONTENT

@@ -47,8 +47,9 @@ impl<I: Intake> ObjectReceiver<I> {
         intake: I,
         now: Instant,
     ) -> Self {
+        let is_protected = config.receiver.key.is_some();
         Self {
-            receiver: receiving.receiver(Mode::Arrival, now),
+            receiver: receiving.receiver(Mode::Arrival, is_protected, now),
             transfers: Transfers::new(config, intake),
             host_drops: 0,
             seen_packets: 0,

@@ -43,6 +43,7 @@ fn receiving() -> Receiving {
         destination_port: 7,
         own: IpAddr::from([10, 0, 0, 9]),
         seed: 1,
+        instance: 1,
         combine: pgm::fec::combine,
     }
 }

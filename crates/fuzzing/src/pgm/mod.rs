@@ -1,4 +1,5 @@
-//! The two state machines of PGM against naive models, driven by lists of operations.
+//! The two state machines of PGM, each checked against a simple model and driven by lists of
+//! operations.
 
 mod parity;
 pub use parity::parity_ops;
@@ -15,8 +16,8 @@ mod tests {
 
     use base::Rng;
 
-    /// Gives `body` arbitrary bytes of so many lengths, one list for each seed; more rounds than
-    /// `rounds` where `TOWLINE_FUZZ_ROUNDS` says so.
+    /// Calls `body` with arbitrary bytes, one list for each seed, with lengths from `len`. There
+    /// are `rounds` rounds, or as many as `TOWLINE_FUZZ_ROUNDS` says.
     pub(super) fn each_seed(
         rounds: u64,
         len: RangeInclusive<u64>,

@@ -1,8 +1,9 @@
-//! A source that offers parity and a receiver that takes it, over a link that does what the input
-//! says: loses, repeats, delays, and forges parity.
+//! A source that offers parity and a receiver that uses it. The input tells the link between them
+//! which packets to lose, repeat or delay, and when to forge parity.
 //!
-//! The check knows no groups: it sees what comes out, that the books balance and memory stays
-//! within its bound, and that an honest link ends with every message, in order and intact.
+//! The check does not know about groups. It looks at the messages that come out, checks that
+//! counters add up and that memory stays within its bound. When the link forged nothing, every
+//! message must have come in the end, in order and intact.
 
 use std::{
     collections::VecDeque,
@@ -22,7 +23,7 @@ use wire::{
 
 use super::receiver::Bytes;
 
-/// Plays arbitrary bytes as what happens between a source and a receiver with parity.
+/// Reads arbitrary bytes as events between a source and a receiver with parity.
 ///
 /// **Panics** (bug): when an invariant of either end breaks.
 pub fn parity_ops(data: &[u8]) {
@@ -41,11 +42,11 @@ struct Link {
     source: Source,
     receiver: Receiver,
     now: Instant,
-    /// Downstream packets on their way.
+    /// Packets on their way to the receiver.
     wire: VecDeque<Vec<u8>>,
     offered: Vec<Vec<u8>>,
     given: Vec<Vec<u8>>,
-    /// The position that is due next, once something was given.
+    /// The position of the next message, once one has come out.
     next: Option<u64>,
     is_forged: bool,
     memory_max: usize,
@@ -86,6 +87,7 @@ impl Link {
             group: GROUP,
             path: PathId(0),
             seed: u64::from(choice),
+            is_protected: false,
             own_nla: LISTENER,
         };
         let now = Instant::from_nanos(1_000_000_000);
@@ -100,7 +102,7 @@ impl Link {
             is_forged: false,
             memory_max: config.rx_total_bytes(),
         };
-        // The session is known, and soon believed.
+        // A few messages first, so that the receiver knows the session and believes it.
         for _ in 0..8 {
             link.offer(9);
             link.exchange(Duration::from_millis(12));
@@ -135,7 +137,7 @@ impl Link {
         }
     }
 
-    /// Sends what is due, and decides for each of the oldest packets on the way what becomes of it.
+    /// Sends what is due, and decides what happens to each of the oldest packets on the way.
     fn carry(&mut self, bytes: &mut Bytes<'_>) {
         self.emit();
         for _ in 0..bytes.u8() % 32 {
@@ -155,7 +157,7 @@ impl Link {
         }
     }
 
-    /// A packet in which something was changed so that its checksum is right.
+    /// Delivers a packet in which a byte was changed and the checksum corrected.
     fn deliver_changed(&mut self, mut packet: Vec<u8>, bytes: &mut Bytes<'_>) {
         self.is_forged = true;
         let at = 16 + usize::from(bytes.u16()) % (packet.len() - 16);
@@ -164,7 +166,7 @@ impl Link {
         self.deliver(&packet);
     }
 
-    /// A parity packet that nobody sent.
+    /// Delivers a parity packet that the source has not sent.
     fn forge(&mut self, op: u8, bytes: &mut Bytes<'_>) {
         self.is_forged = true;
         let near = (self.source.unsent() as u32).wrapping_sub(u32::from(bytes.u8()));
@@ -203,7 +205,7 @@ impl Link {
         self.deliver(&packet);
     }
 
-    /// Everything arrives, both ways, for so long.
+    /// For this time, everything arrives in both directions.
     fn exchange(&mut self, time: Duration) {
         let end = self.now + time;
         for _ in 0..ROUNDS_MAX {
@@ -299,7 +301,7 @@ impl Link {
         assert!(trail <= hold && hold <= self.source.unsent());
     }
 
-    /// The link becomes honest and the session ends.
+    /// Ends the session over a link without faults.
     fn finish(&mut self) {
         self.source.close(self.now);
         for _ in 0..40 {
@@ -322,7 +324,7 @@ fn copy(run: &Run<'_>, packets: &mut Vec<Vec<u8>>) -> usize {
     run.datagram_count()
 }
 
-/// Makes the checksum of a changed packet right.
+/// Corrects the checksum of a changed packet.
 fn sign(packet: &mut [u8]) {
     packet[6..8].fill(0);
     let check = checksum::finish(checksum::sum(packet));
@@ -358,7 +360,7 @@ mod tests {
         });
     }
 
-    /// Takes out most of what forges, so that the end of an honest link is seen.
+    /// Removes most operations that forge, so that some runs end with an honest link.
     fn honest(data: &mut [u8]) {
         for byte in data {
             if *byte % 8 == 5 || *byte % 16 == 4 {

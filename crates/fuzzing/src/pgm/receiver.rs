@@ -1,7 +1,8 @@
-//! A receiver against arbitrary operations: a stream with loss and repair, forged and broken
-//! packets beside it, a driver that pops and sends when it likes.
+//! Drives a receiver with arbitrary operations: a stream with loss and repair, forged and broken
+//! packets beside it, and a driver that pops and sends at any time.
 //!
-//! The check knows nothing of windows: it sees what comes out, and that the books balance.
+//! The check does not know about windows. It looks at what comes out, and checks that the counters
+//! add up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ use wire::{
     },
 };
 
-/// Plays arbitrary bytes as operations on a receiver.
+/// Reads arbitrary bytes as operations on a receiver.
 ///
 /// **Panics** (bug): when an invariant of the receiver breaks.
 pub fn receiver_ops(data: &[u8]) {
@@ -35,7 +36,7 @@ struct Play {
     receiver: Receiver,
     mode: Mode,
     now: Instant,
-    /// Where the stream is: its next and its oldest packet.
+    /// The next packet of the stream; below, its oldest packet.
     lead: u32,
     trail: u32,
     spm_sqn: u32,
@@ -44,14 +45,15 @@ struct Play {
     packet: Vec<u8>,
 }
 
-/// What came out of one session.
+/// What has come out of one session.
 #[derive(Default)]
 struct Seen {
-    /// Nothing before it may come any more (in sequence).
+    /// In sequence mode: nothing before this position may come any more.
     next: u64,
-    /// What comes next is at `next` exactly: nothing of unknown length came before.
+    /// True when the next message must be at `next` exactly. A loss of unknown length makes it
+    /// false.
     is_exact: bool,
-    /// What came, and what was lost (on arrival).
+    /// In arrival mode: the packets that came; below, those reported lost.
     given: BTreeSet<u64>,
     lost: Vec<(u64, u64)>,
 }
@@ -93,6 +95,7 @@ impl Play {
             group: SocketAddr::new(GROUP, PORT),
             path: PathId(0),
             seed: u64::from(choice),
+            is_protected: false,
             own_nla: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)),
         };
         let starts = [0, (1 << 31) - 5, u32::MAX - 5, 77];
@@ -125,7 +128,7 @@ impl Play {
             14 => self.send(bytes.u8()),
             _ => self.pop(),
         }
-        // Most drivers pop at once; a late one must see the same order.
+        // Most drivers pop at once. A driver that pops late must see the same order.
         if op & 0x40 == 0 {
             self.pop();
         }
@@ -141,7 +144,8 @@ impl Play {
         }
     }
 
-    /// A packet from anywhere near the lead, again or out of order, or beyond.
+    /// Delivers a packet from near the lead: an old one again, one out of order, or one from
+    /// beyond.
     fn stray_data(&mut self, bytes: &mut Bytes<'_>) {
         let back = i32::from(bytes.u8()) - 16;
         let sqn = self.lead.wrapping_sub(back.cast_unsigned());
@@ -160,7 +164,7 @@ impl Play {
             Body::Odata(data)
         };
         let len = u32::from(shape >> 4) * 7;
-        // Fragments follow from the position, so that most of them agree with each other.
+        // The fragment follows from the position, so that most fragments agree with each other.
         let index = sqn % 4;
         let fragment = Fragment {
             first: Sqn(sqn.wrapping_sub(index)),
@@ -209,7 +213,7 @@ impl Play {
         self.handle(kind & 0x0C != 0x0C);
     }
 
-    /// NCFs, NAKs and SPMRs, for what is near the lead.
+    /// Delivers NCFs, NAKs and SPMRs for packets near the lead.
     fn requests(&mut self, op: u8, bytes: &mut Bytes<'_>) {
         let first = self.lead.wrapping_sub(u32::from(bytes.u8() % 64));
         let step = u32::from(bytes.u8() % 4) + 1;
@@ -230,7 +234,7 @@ impl Play {
         self.handle(op & 0x40 == 0);
     }
 
-    /// Arbitrary bytes behind a header that gets them far.
+    /// Delivers arbitrary bytes behind a valid header, so that the parser gets far.
     fn broken(&mut self, bytes: &mut Bytes<'_>) {
         let kind = bytes.u8();
         let session = bytes.u8();
@@ -273,7 +277,7 @@ impl Play {
         emit(&mut self.packet, &addressing, body, options, &[]);
     }
 
-    /// Hands the packet in, from the right address or from another.
+    /// Passes the packet to the receiver, from the right address or from another one.
     fn handle(&mut self, is_real: bool) {
         let other = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 6));
         let source = if is_real { SOURCE } else { other };
@@ -390,7 +394,7 @@ impl Play {
         }
     }
 
-    /// Silence: every session ends, and nothing is kept of it.
+    /// Stays silent: every session must end, and nothing of it may be kept.
     fn finish(&mut self) {
         for _ in 0..3 {
             self.pop();
@@ -437,7 +441,7 @@ impl Seen {
     }
 }
 
-/// Arbitrary bytes, read until they end; zeros after that.
+/// Reads arbitrary bytes, and zeros after their end.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {

@@ -1,7 +1,7 @@
-//! A source against a naive model: lists of operations, every packet checked.
+//! A source, driven by lists of operations, whose every packet is checked against a simple model.
 //!
-//! The model keeps every payload ever offered, the next position that may leave as ODATA and the
-//! time of each repair, and knows nothing of rings, bitmaps or runs.
+//! The model keeps every payload that was offered, the next position that may leave as ODATA, and
+//! the time of each repair. It has no rings, bitmaps or runs.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use base::{Arrival, Budget, CounterSet as _, Instant, Outcome, PathId, Run, Socket, Verdict};
+use base::{
+    Arrival, Budget, CounterSet as _, Instant, Outcome, Pace, PathId, Run, Socket, Verdict,
+};
 use pgm::{Config, Full, Rate, Source, SourceSetup, Timer};
 use wire::{
     Sqn,
@@ -22,19 +24,20 @@ use wire::{
 /// One thing that happens to a source.
 #[derive(Clone, Debug)]
 pub enum SourceOp {
-    /// A message of this length is offered.
+    /// Offers a message of this length.
     Offer(u16),
-    /// A slot is reserved, and committed or dropped.
+    /// Reserves a slot, and commits or drops it.
     Reserve(u16, bool),
-    /// A burst is reserved and the first few are committed.
+    /// Reserves a burst, and commits the first few slots of it.
     Burst(u16, u8, u8),
-    /// Runs are sent: budget in datagrams and bytes, and how many datagrams the network takes.
+    /// Sends runs: the budget in datagrams and bytes, and how many datagrams the network takes.
     Send(u8, u16, u8),
     /// The network fails or refuses one run: blocked, too big, failed.
     Refuse(u8),
-    /// A NAK for the packet this far behind the unsent edge, and for more with these steps between.
+    /// A NAK for the packet this far behind the unsent edge, and for further ones at these
+    /// distances.
     Nak(u16, Vec<u8>),
-    /// An SPM is asked for.
+    /// A request for an SPM.
     Spmr,
     /// Time passes, in microseconds.
     Wait(u16),
@@ -50,14 +53,14 @@ pub enum SourceOp {
     Close,
 }
 
-/// A configuration and what happens.
+/// A configuration and a list of operations.
 #[derive(Clone, Debug)]
 pub struct SourcePlan {
     /// The first sequence number.
     pub first_sqn: u32,
     /// Parameters.
     pub config: Config,
-    /// What happens, in order; the plan ends with everything being sent.
+    /// The operations in order. At the end of the plan everything is sent.
     pub ops: Vec<SourceOp>,
 }
 
@@ -87,7 +90,7 @@ impl SourcePlan {
 
     /// A small configuration chosen by three numbers.
     ///
-    /// **Panics** (bug): when the table's rules refuse it.
+    /// **Panics** (bug): when the rules of the parameter table refuse the configuration.
     #[must_use]
     pub fn config(size: u8, flags: u8, rate_kb: u16) -> Config {
         Config::builder()
@@ -96,7 +99,7 @@ impl SourcePlan {
             .tx_window_sqns([16, 40, 300][usize::from(size / 16 % 3)])
             .apdu_bytes_max(2000)
             .flow_window_sqns(64)
-            .rate(Rate::Limit(u64::from(rate_kb) * 1000))
+            .rate(Rate::Fixed(Pace::of(u64::from(rate_kb) * 1000)))
             .send_syn(flags & 1 != 0)
             .send_join(flags & 2 != 0)
             .strict_pgm(flags & 4 != 0)
@@ -149,7 +152,7 @@ impl SourceOp {
     }
 }
 
-/// What was offered under one position.
+/// The payload that was offered for one position.
 struct Offered {
     payload: Vec<u8>,
     fragment: Option<Fragment>,
@@ -235,7 +238,7 @@ impl Model {
                 self.source.set_hold((*behind != 0).then_some(hold));
             }
             SourceOp::Rate(kb) => {
-                self.source.set_rate(u64::from(*kb) * 1000);
+                self.source.set_pace(Pace::of(u64::from(*kb) * 1000));
                 (self.excess, self.excess_at) = (0.0, self.now);
             }
             SourceOp::Noise(bytes) => {
@@ -362,7 +365,7 @@ impl Model {
         self.source.run_done(self.now, outcome);
     }
 
-    /// No run was given: then nothing can have been due but the end.
+    /// The source gave no run: then nothing except its end can have been due.
     fn check_silence(&mut self, due: Option<Instant>) {
         if self.blocked || self.source.is_over() {
             return;
@@ -388,13 +391,13 @@ impl Model {
             self.blocked = true;
         } else {
             self.blocked = false;
-            // Lost on the way: from then on it can only be repaired.
+            // Packets that the network lost count as sent: from now on they can only be repaired.
             self.sent(&packets);
         }
         self.source.run_done(self.now, outcome);
     }
 
-    /// Checks what a run holds before any of it is sent.
+    /// Checks the packets of a run before any of them is sent.
     fn check_packets(&self, packets: &[Vec<u8>]) {
         let mut next = self.next_odata;
         for bytes in packets {
@@ -484,7 +487,7 @@ impl Model {
         assert_eq!(is_marked, !self.config.strict_pgm());
     }
 
-    /// The packets have left: the model moves on.
+    /// Notes in the model that these packets have left.
     fn sent(&mut self, packets: &[Vec<u8>]) {
         let mut on_wire = 0;
         for bytes in packets {
@@ -509,12 +512,12 @@ impl Model {
         self.charge(on_wire);
     }
 
-    /// The rate over any interval is never exceeded by more than one run and the catch-up.
+    /// Checks that no interval exceeds the rate by more than one run and the allowed catch-up.
     fn charge(&mut self, on_wire: usize) {
-        let rate = self.source.rate() as f64;
-        if rate == 0.0 {
+        let Some(bytes_per_s) = self.source.pace().bytes_per_s() else {
             return;
-        }
+        };
+        let rate = bytes_per_s as f64;
         let passed = self.now.since(self.excess_at).as_secs_f64();
         self.excess = (self.excess - rate * passed).max(0.0) + on_wire as f64;
         self.excess_at = self.now;
@@ -544,7 +547,7 @@ impl Model {
             source_nla: NLA,
             group_nla: GROUP,
         };
-        // What was never sent is passed over.
+        // The source passes over positions that it never sent.
         let is_possible = first < self.next_odata && !self.source.is_over();
         if is_possible {
             list.retain(|&position| position < self.next_odata);
@@ -605,7 +608,7 @@ impl Model {
         self.asked.retain(|&position, _| position >= trail);
     }
 
-    /// Lets everything go out: then each packet was sent and each queued repair made.
+    /// Lets everything leave: then each packet must have been sent, and each queued repair made.
     fn finish(&mut self) {
         self.source.set_hold(None);
         self.flow_hold = u64::MAX;
@@ -629,7 +632,7 @@ impl Model {
     }
 }
 
-/// The datagrams of a run, after its shape was checked.
+/// Checks the shape of a run, and copies its datagrams.
 fn copy_checked(run: &Run<'_>, budget: Budget) -> Vec<Vec<u8>> {
     assert!(!run.is_empty() && run.segment > 0);
     assert_eq!((run.path, run.to.ip(), run.hops), (PathId(3), GROUP, None));
@@ -670,9 +673,9 @@ const BUDGET: Budget = Budget {
     bytes: 64_000,
     datagrams: 128,
 };
-/// From this number on, the network takes the whole run.
+/// From this count on, the network takes the whole run.
 const TAKE_ALL: usize = 100;
-/// What sets itself while nobody tells a round trip.
+/// The automatic elimination interval while no round trip is known.
 const ELIMINATION_AUTO: Duration = Duration::from_millis(4);
 const OPS_MAX: usize = 2000;
 const ROUNDS_MAX: usize = 100_000;

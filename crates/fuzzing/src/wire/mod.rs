@@ -1,4 +1,8 @@
-//! The formats: whatever parses is written again as it came.
+//! The wire formats: whatever can be parsed must be the same when it is written again. And frames
+//! that the kernel leaves to us to cut.
+
+mod link;
+pub use link::segments;
 
 mod object;
 pub use object::{block, manifest, stream};

@@ -2,9 +2,10 @@
 
 use wire::object::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, ManifestRef, Message};
 
-/// A control stream: every message that parses is emitted and read back unchanged.
+/// Reads any bytes as a control stream. Every message that can be read must be the same when it is
+/// written and read again.
 ///
-/// **Panics**: when that identity does not hold.
+/// **Panics**: when it differs.
 pub fn stream(data: &[u8]) {
     let mut decoder = Decoder::new(BODY_LEN_MAX);
     for piece in data.chunks(37) {
@@ -22,9 +23,9 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// A manifest: reading, writing and reading again gives the same bytes.
+/// Reads any bytes as a manifest. Reading, writing and reading again must give the same bytes.
 ///
-/// **Panics**: when that identity does not hold.
+/// **Panics**: when the bytes differ.
 pub fn manifest(data: &[u8]) {
     let Ok(manifest) = ManifestRef::parse(data) else {
         return;
@@ -36,9 +37,9 @@ pub fn manifest(data: &[u8]) {
     assert_eq!(manifest.header(), again.header());
 }
 
-/// A block: the header written again gives the same bytes.
+/// Reads any bytes as a block. Its header must give the same bytes when it is written again.
 ///
-/// **Panics**: when that identity does not hold.
+/// **Panics**: when the bytes differ.
 pub fn block(data: &[u8]) {
     if let Ok((header, rest)) = BlockHeader::parse(data) {
         assert_eq!(header.to_bytes(), data[..BlockHeader::LEN]);

@@ -2,13 +2,14 @@
 
 use wire::pgm::{Body, ChecksumState, Header, Mark, Packet, PgmOption, RawOption, verify_checksum};
 
-/// Any bytes: an error that can be printed, or a packet that survives being made again.
+/// Reads any bytes as a packet: the result is an error that can be printed, or a packet that can be
+/// built again.
 ///
-/// What is checked of a packet: it prints on one line; made again it parses to the same values,
-/// has a good checksum and no longer changes; and its bytes are those it came from, but for what
-/// the format reserves.
+/// A packet must print on one line. Built again, it must parse to the same values, have a good
+/// checksum, and stay the same when it is built once more. Its bytes must be those that it was read
+/// from, except bytes that the format reserves.
 ///
-/// **Panics**: when one of these does not hold.
+/// **Panics**: when one of these conditions fails.
 pub fn packet(data: &[u8]) {
     let packet = match Packet::parse(data) {
         Ok(packet) => packet,
@@ -40,8 +41,8 @@ pub fn packet(data: &[u8]) {
     }
 }
 
-/// False for packets that are sent more tightly than they came: an option chain without options,
-/// and our own mark in a version that is not ours.
+/// False for packets that are built shorter than they came: those with an option chain without
+/// options, and those with our own mark in another version.
 fn keeps_its_length(packet: &Packet<'_>) -> bool {
     let is_empty_chain = packet.header().flags.0 & 1 != 0 && packet.options().is_empty();
     let foreign_mark = packet
@@ -56,10 +57,10 @@ fn keeps_its_length(packet: &Packet<'_>) -> bool {
     !is_empty_chain && !foreign_mark
 }
 
-/// The packet's bytes with everything zeroed that receivers ignore or senders compute.
+/// The packet's bytes, with zeros for all fields that receivers ignore or senders compute.
 ///
-/// Written against the diagrams of the RFC and not against the parser, so that the two check each
-/// other.
+/// This function follows the diagrams of the RFC and does not use the parser, so that the two check
+/// each other.
 fn without_reserved(packet: &Packet<'_>) -> Vec<u8> {
     let mut bytes = packet.bytes().to_vec();
     bytes[5] &= 0xC1;
@@ -96,7 +97,7 @@ fn blank_option(bytes: &mut [u8], option: &PgmOption<'_>, raw: &RawOption<'_>) {
         _ => (0, &[]),
     };
     bytes[2] = match option {
-        // It is always sent so, however it came.
+        // Towline always sends this byte, whatever came.
         PgmOption::Packed(_) => 2,
         _ => 0,
     };

@@ -11,10 +11,11 @@ use wire::{
     trace_file::{Record, Step, TraceDecoder},
 };
 
-/// Any bytes as a capture file: it is read to its end without panic, the same however it is cut
-/// into reads, and what was read comes back from a file that is written from it.
+/// Reads any bytes as a capture file to its end. The result must be the same however the bytes are
+/// divided into reads, and every packet must be the same when it is written to a file and read
+/// again.
 ///
-/// **Panics**: when one of these does not hold.
+/// **Panics**: when one of these conditions fails.
 pub fn file(data: &[u8]) {
     let mut decoder = TraceDecoder::new();
     let mut at = 0;
@@ -49,7 +50,7 @@ pub fn file(data: &[u8]) {
     }
 }
 
-/// The packets that follow, and no more, come from the short way too.
+/// Checks that [`TraceDecoder::packets`] gives the packets that single steps give, and no others.
 fn packets_are_as_by_steps(decoder: &TraceDecoder, rest: &[u8]) {
     let mut by_steps = decoder.clone();
     let mut at = 0;
@@ -57,7 +58,8 @@ fn packets_are_as_by_steps(decoder: &TraceDecoder, rest: &[u8]) {
         let (len, step) = by_steps.step(&rest[at..]);
         assert_eq!(step, Step::Packet(*record), "the same packets");
         at += len;
-        // One after the other: reading a file at each of its places takes its square.
+        // Only the first packets are compared: comparing all of them from every place of the file
+        // would take quadratic time.
         if at < PACKETS_BYTES {
             ControlFlow::Continue(())
         } else {
@@ -65,7 +67,7 @@ fn packets_are_as_by_steps(decoder: &TraceDecoder, rest: &[u8]) {
         }
     });
     assert_eq!(taken, at, "the same bytes");
-    // The newer format has packets of rarer kinds too, which steps give.
+    // In pcapng files only steps give packets of the rarer kinds.
     if end.is_continue() && decoder.format_name() == Some("pcap") {
         let next = by_steps.step(&rest[at..]).1;
         assert!(!matches!(next, Step::Packet(_)), "none is left behind");
@@ -84,7 +86,7 @@ fn describe(block: &Block<'_>) {
     }
 }
 
-/// Both formats give back what was written.
+/// A record must be the same after it was written to either format and read again.
 fn identity(record: &Record<'_>) {
     let stamp_ns = record.stamp_ns.unwrap_or(0);
     let mut out = Vec::new();
@@ -146,5 +148,5 @@ fn last_packet(file: &[u8], check: &mut dyn FnMut(&Record<'_>)) -> bool {
     found
 }
 
-/// As much of what follows is read both ways.
+/// How many bytes are read both ways.
 const PACKETS_BYTES: usize = 256;

@@ -17,39 +17,39 @@ use crate::{
 pub struct BetweenSpec {
     /// A reflector.
     pub peer: SocketAddr,
-    /// How many questions.
+    /// How many questions to ask.
     pub count: usize,
-    /// Time between two of them.
+    /// Time between two questions.
     pub gap: Duration,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// Tells this run's messages from others'.
+    /// Distinguishes the messages of this run from those of others.
     pub seed: u64,
 }
 
-/// What two hosts' clocks show of the path between them.
+/// What a comparison of two hosts' clocks found.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Between {
     /// The reflector.
     pub peer: SocketAddr,
-    /// The clock here, as its daemon tells the kernel. The bounds of both clocks are of one
-    /// exchange, the one with the greatest sum, which is the error of the delays.
+    /// The clock here, as its daemon tells the kernel. The bounds of both clocks come from the
+    /// exchange in which their sum was greatest; this sum is the error of the delays.
     pub here: ClockState,
     /// The clock there.
     pub there: ClockState,
-    /// Both ends are this host: they read one clock, which does not differ from itself.
+    /// Both ends are on this host and read the same clock.
     pub is_one_clock: bool,
     /// Questions that were answered.
     pub exchanges: usize,
-    /// Questions that were not.
+    /// Questions without an answer.
     pub lost: u64,
     /// Answers that do not count because this host's wall clock was set during the exchange.
     pub disturbed: u64,
-    /// Median of the whole round trips, the far end's time included, in nanoseconds; by the
-    /// monotonic clock of this host alone.
+    /// Median of the round trips, including the far end's time, in nanoseconds. Only this host's
+    /// monotonic clock measures them.
     pub round_trip_p50_ns: u64,
-    /// Delays of both directions, with their error; none when they are not justified.
+    /// Delays of both directions with their error; none when the clocks are not good enough.
     pub one_way: Option<OneWay>,
     /// Why not.
     pub refusal: Option<String>,
@@ -58,7 +58,8 @@ pub struct Between {
 /// Compares this host's clock with that of a reflector's host. It changes nothing.
 ///
 /// # Errors
-/// When no reflector answers, or it does not know the question; when the system refuses.
+/// When no reflector answers, when the reflector does not know the question, or when the system
+/// refuses.
 ///
 /// **Cost**: `count` times a round trip and the gap.
 pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Between, Error> {
@@ -85,7 +86,7 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
 }
 
 fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Between {
-    // Both bounds grow during the measurement: the stated error uses those of one exchange.
+    // Both bounds grow during the measurement: the stated error takes the bounds of one exchange.
     let widest = found.answered.iter().max_by_key(|it| it.error_ns_max());
     let worst = |of: fn(&measure::ClockExchange) -> ClockState| ClockState {
         is_synchronised: found.answered.iter().all(|it| of(it).is_synchronised),
@@ -115,7 +116,7 @@ fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Betwe
     }
 }
 
-/// Whether an address is this host's own: a reflector there reads this kernel's clock.
+/// True for an address of this host: a reflector there reads the same clock.
 fn is_own(peer: SocketAddr) -> Result<bool, Error> {
     Ok(peer.ip().is_loopback() || Interfaces::read()?.with_address(peer.ip()).is_some())
 }
@@ -142,7 +143,8 @@ mod tests {
                 there: state(there),
             }
         };
-        // The clock there is set right in between: its greatest bound goes with a smaller one here.
+        // The far clock is corrected in between: when its bound is greatest, the one here is
+        // smaller.
         let found = ClockExchanges {
             answered: vec![exchange(10_000, 40_000), exchange(20_000, 5_000)],
             round_trips_ns: vec![1_000_000; 2],

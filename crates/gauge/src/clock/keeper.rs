@@ -1,10 +1,10 @@
-//! The daemons that keep this host's wall clock right, and what they report: asked over the
-//! loopback interface or read from files, without privileges.
+//! The daemons that keep this host's wall clock right, and what they report. They are asked over
+//! the loopback interface, or leave a file; no privileges are needed.
 //!
 //! chronyd answers a `tracking` request (UDP port 323), ntpd a `readvar` (UDP port 123, mode 6),
-//! and systemd-timesyncd leaves a file when it has synchronised. Without root, ptp4l and phc2sys
-//! show only in the kernel's own bound. Answers are bounded and checked; one that makes no sense
-//! counts as none.
+//! and systemd-timesyncd leaves a file when it has synchronised. ptp4l and phc2sys answer only
+//! root, but the kernel's error bound shows their effect. Answers are bounded and checked, and one
+//! that makes no sense is ignored.
 
 use std::{
     fs, io,
@@ -15,35 +15,36 @@ use std::{
 
 use serde::Serialize;
 
-/// A program that keeps the wall clock.
+/// A daemon that keeps the wall clock right.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Keeper {
     /// Its name.
     pub program: String,
-    /// Its process; none where it answers from elsewhere, as in a container.
+    /// Its process; none when only its port answers, as from a container.
     pub process: Option<u32>,
-    /// What it says; none where it cannot be asked.
+    /// What it reports; none when it cannot be asked.
     pub state: Option<KeeperState>,
 }
 
-/// What it says of the clock.
+/// What a daemon reports about the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeeperState {
-    /// It follows a source.
+    /// The daemon follows a source.
     pub is_synchronised: bool,
-    /// Steps to the source that time comes from; 16 and more: none.
+    /// How many servers lie between this host and the reference clock; 16 and more mean that there
+    /// is none.
     pub stratum: Option<u16>,
-    /// How far the daemon estimates the wall clock to be ahead of true time, in nanoseconds.
+    /// How far the wall clock is ahead of true time, by the daemon's estimate, in nanoseconds.
     pub offset_ns: Option<i64>,
-    /// How far it may be off at most, all errors on the way from the source together: the offset,
-    /// half the delay and the dispersion. Nanoseconds.
+    /// The most by which the wall clock may be wrong, in nanoseconds: offset, dispersion and half
+    /// the delay on the way from the source, added up.
     pub error_ns_max: Option<u64>,
 }
 
-/// Looks for them. **Cost**: reads a file for each process, and waits for answers up to
-/// [`ANSWER_TIME_MAX`] each.
+/// Looks for the daemons. **Cost**: reads a file for each process, and waits for each answer up to
+/// [`ANSWER_TIME_MAX`].
 pub(super) fn keepers() -> Vec<Keeper> {
     let mut found = running(Path::new("/proc"));
     for keeper in &mut found {
@@ -56,7 +57,7 @@ pub(super) fn keepers() -> Vec<Keeper> {
             _ => None,
         };
     }
-    // Asked in any case: it may answer on its port where its process is not visible.
+    // chronyd is asked in any case: its port may answer when its process is not visible.
     if let Some(state) = ask(CHRONY_PORT, &chrony_request(), parse_chrony) {
         match found.iter_mut().find(|it| it.program == "chronyd") {
             Some(keeper) => keeper.state = Some(state),
@@ -70,7 +71,7 @@ pub(super) fn keepers() -> Vec<Keeper> {
     found
 }
 
-/// The programs that run, by their names in `/proc`, which are cut after 15 bytes.
+/// The daemons that run. `/proc` cuts their names after 15 bytes.
 fn running(proc: &Path) -> Vec<Keeper> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let mut found: Vec<Keeper> = entries
@@ -87,7 +88,8 @@ fn running(proc: &Path) -> Vec<Keeper> {
             })
         })
         .collect();
-    // A daemon may have child processes of the same name: the first is the daemon.
+    // A daemon may have child processes of the same name; the lowest process number is the
+    // daemon's.
     found.sort_by(|a, b| (&a.program, a.process).cmp(&(&b.program, b.process)));
     found.dedup_by(|a, b| a.program == b.program);
     found
@@ -108,9 +110,8 @@ fn ask(port: u16, question: &[u8], parse: fn(&[u8]) -> Option<KeeperState>) -> O
     parse(&answer().ok()?)
 }
 
-/// A `tracking` request of chronyd's command protocol, version 6; as long as its answer, which it
-/// demands.
-/// <https://gitlab.com/chrony/chrony/-/blob/4.3/candm.h>
+/// A `tracking` request of chronyd's command protocol, version 6. chronyd demands that it is as
+/// long as the answer. <https://gitlab.com/chrony/chrony/-/blob/4.3/candm.h>
 fn chrony_request() -> [u8; CHRONY_BYTES] {
     let mut request = [0; CHRONY_BYTES];
     request[..2].copy_from_slice(&[CHRONY_VERSION, 1]);
@@ -131,7 +132,7 @@ fn parse_chrony(answer: &[u8]) -> Option<KeeperState> {
         return None;
     }
     let (stratum, leap) = (half(52), half(54));
-    // The correction to add to the clock, which is slow by that much.
+    // This correction is added to the clock: when it is positive, the clock is slow.
     let correction_s = float(68);
     let (delay_s, dispersion_s) = (float(92), float(96));
     let error_s = correction_s.abs() + dispersion_s.abs() + delay_s.abs() / 2.0;
@@ -143,15 +144,15 @@ fn parse_chrony(answer: &[u8]) -> Option<KeeperState> {
     })
 }
 
-/// Seven bits of exponent and 25 of a signed fraction.
+/// Reads a number of a seven-bit exponent and a 25-bit signed fraction.
 fn chrony_float(word: u32) -> f64 {
     let exponent = word.cast_signed() >> 25;
     let fraction = (word << 7).cast_signed() >> 7;
     f64::from(fraction) * f64::from(exponent - 25).exp2()
 }
 
-/// The variables of ntpd's answer to `readvar`: `name=value, name=value ...`, in milliseconds.
-/// RFC 9327, section 3.
+/// Reads the variables in ntpd's answer to `readvar`: `name=value, name=value ...`, in
+/// milliseconds. RFC 9327, section 3.
 fn parse_ntp(answer: &[u8]) -> Option<KeeperState> {
     let header = answer.get(..NTP_READ.len())?;
     let is_answer = header[0] & 0x07 == 6 && header[1] & 0xdf == 0x82;
@@ -181,7 +182,7 @@ fn parse_ntp(answer: &[u8]) -> Option<KeeperState> {
     Some(KeeperState {
         is_synchronised: leap != LEAP_UNKNOWN && stratum < STRATUM_NONE,
         stratum: Some(stratum),
-        // It states what is to be added.
+        // ntpd reports what must be added to the clock.
         offset_ns: offset.map(|ms| (-ms * 1e6).round() as i64),
         error_ns_max: error.map(|ms| (ms * 1e6).ceil() as u64),
     })
@@ -196,7 +197,7 @@ const PROGRAMS: [&str; 6] = [
     "systemd-timesyncd",
 ];
 const NAME_BYTES_MAX: usize = 15;
-/// Made when it has synchronised for the first time since the machine began.
+/// timesyncd makes this file when it synchronises for the first time after the machine started.
 const TIMESYNC_FILE: &str = "/run/systemd/timesync/synchronized";
 const CHRONY_PORT: u16 = 323;
 const CHRONY_BYTES: usize = 104;
@@ -206,9 +207,9 @@ const CHRONY_TRACKING: u16 = 33;
 /// `RPY_TRACKING`.
 const CHRONY_TRACKED: u16 = 5;
 const NTP_PORT: u16 = 123;
-/// Version 2, mode 6, operation readvar of the system's own variables.
+/// Version 2, mode 6, operation readvar; association 0 stands for the system's own variables.
 const NTP_READ: [u8; 12] = [0x16, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-/// Leap indicator of a clock that follows nobody.
+/// The leap indicator of a clock that follows no source.
 const LEAP_UNKNOWN: u16 = 3;
 const STRATUM_NONE: u16 = 16;
 const ANSWER_BYTES_MAX: usize = 1_024;
@@ -218,12 +219,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_millis(300);
 mod tests {
     use super::*;
 
-    /// Recorded: chronyd 4.3, which follows a server over a virtual cable. `chronyc tracking` said
-    /// a moment later: stratum 9, 2.824 us fast, root delay 9.752 us.
+    /// Recorded from chronyd 4.3, which followed a server over a virtual cable. A moment later
+    /// `chronyc tracking` said: stratum 9, 2.824 us fast, root delay 9.752 us.
     const CHRONY_FOLLOWS: &str = "0602000000210005000000000000000001020304000000000000000\
         00a4d00010a4d00010000000000000000000000000001000000090000000000006b0200963778465\
         3df3f101dd34ececeda8c6567fb59a889ed446563fc8a1a7ee2a39c85dea0d1550481a5ec";
-    /// Recorded: ntpd of ntpsec 1.2.2, before it has heard of any server.
+    /// Recorded from ntpd of ntpsec 1.2.2, before it heard of any server.
     const NTP_ALONE: &str = "leap=3, stratum=16, precision=-24, rootdelay=0.000, \
         rootdisp=0.210,\r\nrefid=INIT, reftime=0x00000000.00000000, tc=0, peer=0, \
         offset=0.000000,\r\nfrequency=0.000000, sys_jitter=0.000000, clk_jitter=0.000060,\r\n\

@@ -1,4 +1,5 @@
-//! Checks with another tool the tree that was sent and the directories that were written.
+//! Checks the result of a demo with another tool, which hashes the tree that was sent and the
+//! directories that were written.
 
 use std::{
     collections::BTreeMap,
@@ -20,15 +21,12 @@ use crate::Error;
 pub enum Tool {
     /// Prints the same hashes as Towline.
     B3sum,
-    /// On every system.
+    /// Installed on every system.
     Sha256sum,
 }
 
 impl Tool {
-    /// The best one that is installed.
-    ///
-    /// # Errors
-    /// When there is none.
+    /// The best tool that is installed.
     pub fn find() -> Result<Self, Error> {
         for tool in [Self::B3sum, Self::Sha256sum] {
             let mut command = Command::new(tool.name());
@@ -54,20 +52,21 @@ impl Tool {
     }
 }
 
-/// The tool's hash over all files of the tree and of each directory: the hash of its own output for
-/// all files in the order of their paths' bytes.
+/// One hash for the tree and one for each directory: the tool hashes every file, and then hashes
+/// its own output, sorted by path.
 #[derive(Clone, Debug)]
 pub struct Checksums {
     /// Which tool.
     pub tool: Tool,
-    /// Of the tree that was sent.
+    /// The hash of the tree that was sent.
     pub sent: String,
-    /// Of each receiver's directory.
+    /// The hash of each receiver's directory.
     pub received: Vec<String>,
 }
 
 impl Checksums {
-    /// Runs the tool over everything, and asks `is_interrupted` at least ten times a second.
+    /// Runs the tool over the tree and all directories, and asks `is_interrupted` at least ten
+    /// times a second.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; or when the tool fails or a directory cannot be read.
@@ -98,14 +97,14 @@ impl Checksums {
         })
     }
 
-    /// True when all are equal.
+    /// True when all hashes are equal.
     #[must_use]
     pub fn agree(&self) -> bool {
         !self.received.is_empty() && self.received.iter().all(|hash| *hash == self.sent)
     }
 }
 
-/// Visible entries: what Towline stages is hidden.
+/// The names in a directory, without hidden ones: Towline hides what it stages.
 fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let entries = fs::read_dir(directory)
         .map_err(|error| SystemError::system("read", directory.display(), &error))?;
@@ -113,7 +112,7 @@ fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
     Ok(names.filter(|name| name != b".towline").collect())
 }
 
-/// Runs the tool on all regular files below `names` in `root`; adds its lines by path.
+/// Runs the tool on all regular files below `names` in `root`, and adds its lines by path.
 fn hash_below(
     tool: Tool,
     root: &Path,
@@ -163,7 +162,7 @@ fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Err
     Ok(())
 }
 
-/// The tool's hash of its own lines.
+/// Runs the tool on its own lines.
 fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Error> {
     let failed = |error: &std::io::Error| SystemError::system("run", tool.name(), error);
     let mut child = Command::new(tool.name())
@@ -185,7 +184,7 @@ fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Erro
         .to_owned())
 }
 
-/// Keeps a command line well below the kernel's limit.
+/// So few files that a command line stays well below the kernel's limit.
 const FILES_PER_CALL: usize = 500;
 
 #[cfg(test)]

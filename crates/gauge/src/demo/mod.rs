@@ -1,8 +1,8 @@
-//! A whole file transfer on this machine: one sender, several receivers that lose packets at
+//! A complete file transfer on this machine: one sender, several receivers that lose packets at
 //! random, and another tool that checks that everything arrived.
 //!
-//! Every end is a process of its own, the shipped program with its usual flags, on a host of its
-//! own (a network namespace) where the machine permits it, else on a loopback address of its own.
+//! Every end is a process: the shipped program with its usual flags. Each process has its own host
+//! (a network namespace) where the machine permits it, and otherwise its own loopback address.
 //!
 //! ```text
 //!   tree (found or given) --send--> switch --+--> recv, loses 5 %  --> directory 1
@@ -37,7 +37,7 @@ pub use tree::Tree;
 /// What a demo is to do.
 #[derive(Clone, Debug)]
 pub struct Demo {
-    /// The program that sends and receives: normally the one that runs.
+    /// The program that sends and receives: normally the running one.
     pub program: PathBuf,
     /// What to send.
     pub tree: Tree,
@@ -47,18 +47,18 @@ pub struct Demo {
     pub loss_percent: f64,
     /// Seed of the losses.
     pub seed: u64,
-    /// The sender's rate limit as its flag takes it.
+    /// The sender's rate limit, as text for its `--rate`.
     pub rate: Option<String>,
-    /// Where the receivers' directories stay; `None` removes them.
+    /// Where to keep the receivers' directories; `None` removes them at the end.
     pub keep: Option<PathBuf>,
-    /// Whether the sender shows its progress on our standard error.
+    /// True when the sender shows its progress on our standard error.
     pub shows_progress: bool,
 }
 
-/// What a demo did.
+/// The results of a demo.
 #[derive(Debug)]
 pub struct DemoReport {
-    /// Where the ends ran, in words.
+    /// Where the processes ran, in words.
     pub place: String,
     /// What the sender reported: its JSON document.
     pub sent: Value,
@@ -71,7 +71,8 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    /// True when the sender has proof of every receiver and the other tool agrees.
+    /// True when every receiver has proved delivery to the sender and the other tool's hashes are
+    /// equal.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.sent["is_proven"] == Value::Bool(true) && self.checksums.agree()
@@ -79,11 +80,12 @@ impl DemoReport {
 }
 
 impl Demo {
-    /// Runs the demo. It gives each step to `say` as a sentence, asks `is_interrupted` at least ten
-    /// times a second, and ends when that is true. It leaves nothing behind, also after an error.
+    /// Runs the demo. It tells `say` each step in a sentence. It asks `is_interrupted` at least ten
+    /// times a second, and ends when the answer is true. It leaves nothing behind except what
+    /// `keep` says, also after an error.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; or when a process cannot be started or prints no report, or a
+    /// [`Error::Interrupted`]; or when a process cannot be started or prints no report, or when a
     /// directory cannot be written.
     pub fn run(
         &self,
@@ -92,7 +94,7 @@ impl Demo {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<DemoReport, Error> {
         let result = self.steps(place, say, is_interrupted);
-        // A signal to the whole process group ends the children too: their errors need no report.
+        // A signal to the process group also ends the children: their errors need no report.
         if is_interrupted() {
             return Err(Error::Interrupted);
         }
@@ -105,7 +107,7 @@ impl Demo {
         say: &mut dyn FnMut(&str),
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<DemoReport, Error> {
-        // First: without it nothing could be proven.
+        // The tool is looked for first, because without it nothing can be proved.
         let tool = Tool::find()?;
         let staging = Staging::new(self.keep.as_deref(), self.receivers, self.tree.bytes)?;
         say(&format!("receiving into {}", staging.root.display()));
@@ -174,8 +176,8 @@ impl Demo {
     }
 }
 
-/// A running process of the demo; killed when dropped. Its output is read from the start, so that
-/// it never waits for a reader.
+/// A running process of the demo; dropping it kills the process. Threads read its output all the
+/// time, so that it never waits for a reader.
 struct Process {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -204,7 +206,7 @@ impl Process {
         })
     }
 
-    /// Waits for the end and reads the report, also of a process that did not succeed.
+    /// Waits for the end and reads the report, even when the process failed.
     fn report(
         mut self,
         what: &'static str,
@@ -221,7 +223,7 @@ impl Process {
 }
 
 impl Process {
-    /// Waits for the end.
+    /// Waits until the process ends.
     fn end(
         &mut self,
         what: &'static str,
@@ -239,7 +241,7 @@ impl Process {
         }
     }
 
-    /// Waits for the end and gives what was printed.
+    /// Waits until the process ends, and returns what it printed.
     fn output(
         mut self,
         what: &'static str,
@@ -253,7 +255,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
+        // Both fail only when the process has ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -262,7 +264,7 @@ impl Drop for Process {
 fn read(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // After a read error, the output so far is all there is.
+        // After a read error the output so far is kept.
         stream.read_to_end(&mut bytes).unwrap_or_default();
         bytes
     })
@@ -274,5 +276,5 @@ fn text(stream: Option<JoinHandle<Vec<u8>>>) -> String {
 }
 
 const GROUP: &str = "239.192.77.77:7577";
-/// Between two looks at a process that runs.
+/// Pause between looks at a running process.
 const POLL: Duration = Duration::from_millis(10);

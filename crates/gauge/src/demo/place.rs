@@ -1,32 +1,33 @@
-//! Where the ends of a demo run: hosts of their own, or loopback addresses of their own.
+//! Where the processes of a demo run: each on its own host, or each on its own loopback address.
 
 use std::{ffi::OsStr, process::Command};
 
 use lab::{Lab, LabError, LabSpec};
 
-/// Hosts for a sender (number 0) and its receivers (from number 1).
+/// Where the sender (number 0) and the receivers (from number 1) run.
 #[derive(Debug)]
 pub enum Place {
     /// A network namespace for each, on a virtual switch.
     Hosts(Lab),
     /// This host; each end has an address of 127.0.0.0/8.
     Loopback {
-        /// Why there are no hosts.
+        /// Why the machine permits no hosts.
         reason: String,
     },
 }
 
-/// Prepares the process for making hosts without being root: to be called before anything else, and
-/// while the process has one thread, because it may start the program anew inside a user namespace.
+/// Prepares the process for making hosts without being root. Call it first, while the process has
+/// one thread, because it may start the program again inside a user namespace.
 ///
 /// # Errors
-/// Why namespaces cannot be made; the demo then runs on loopback.
+/// Says why namespaces cannot be made; the demo then runs on loopback.
 pub fn isolate() -> Result<(), String> {
     lab::enter_user_namespace_or_explain().map_err(|refusal| refusal.to_string())
 }
 
 impl Place {
-    /// Hosts for `count` ends, or loopback when `refusal` or the kernel says no.
+    /// Makes a host for each of `count` processes; loopback when there is a `refusal` or the kernel
+    /// refuses.
     #[must_use]
     pub fn new(count: u32, refusal: Option<String>) -> Self {
         if let Some(reason) = refusal {
@@ -41,7 +42,7 @@ impl Place {
         }
     }
 
-    /// In words, for the report.
+    /// Where the processes run, in words, for the report.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -63,7 +64,7 @@ impl Place {
         }
     }
 
-    /// What `--iface` is to say on host `number`.
+    /// The value of `--iface` on host `number`.
     pub(super) fn interface(&self, number: usize) -> String {
         match self {
             Self::Hosts(lab) => lab.host(number).interface().to_owned(),

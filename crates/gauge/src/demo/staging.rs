@@ -1,5 +1,5 @@
-//! The receivers' directories of a demo: made, removed at its end, and swept at the next start if
-//! the process was killed before.
+//! The receivers' directories of a demo. They are removed at its end; when the process was killed
+//! before, the next demo removes them.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ pub(super) struct Staging {
     pub(super) root: PathBuf,
     pub(super) directories: Vec<PathBuf>,
     is_kept: bool,
-    /// Held locked while the demo runs, so that no other takes the directory for a dead one's.
+    /// Locked while the demo runs: another demo removes only directories that nobody has locked.
     _lock: Option<File>,
 }
 
@@ -32,12 +32,13 @@ impl Staging {
             for place in [Path::new(MEMORY), &std::env::temp_dir()] {
                 sweep(place);
             }
-            // Other users may write in the same place: a directory that they made is not used.
+            // Other users may write in the same place: `create_dir` fails when they made the
+            // directory.
             fs::create_dir(&root)
                 .map_err(|error| net::SystemError::system("make", root.display(), &error))?;
             lock = File::open(&root).ok();
             if let Some(lock) = &lock {
-                // Where files cannot be locked, only the process number shows whether the owner is
+                // Where files cannot be locked, only the process number tells whether the owner is
                 // alive.
                 lock.try_lock().unwrap_or_default();
             }
@@ -61,14 +62,14 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if !self.is_kept {
-            // A directory that cannot be removed lies in the system's temporary directory.
+            // A directory that cannot be removed stays in the system's temporary directory.
             drop(fs::remove_dir_all(&self.root));
         }
     }
 }
 
-/// A directory in memory when it has ample room, so that the demo shows the network and not the
-/// disk; the system's own for such things otherwise.
+/// A directory in memory when that has ample room, so that the demo shows the network and not the
+/// disk; otherwise the system's temporary directory.
 fn temporary(bytes: u64) -> PathBuf {
     let memory = Path::new(MEMORY);
     let space = sys::file::Directory::open(memory).and_then(|directory| directory.space());
@@ -78,8 +79,9 @@ fn temporary(bytes: u64) -> PathBuf {
     }
 }
 
-/// Removes what demos of this user have left in `place` whose processes are dead: directories (not
-/// links to such) of their name alone, which nobody holds locked.
+/// Removes the directories that this user's demos left in `place` when they were killed. It removes
+/// only directories with a demo's name (no links) whose process is dead and which nobody has
+/// locked.
 fn sweep(place: &Path) {
     let (Ok(entries), Ok(me)) = (fs::read_dir(place), fs::metadata("/proc/self")) else {
         return;
@@ -94,16 +96,16 @@ fn sweep(place: &Path) {
         let is_ours = fs::symlink_metadata(&path)
             .is_ok_and(|found| found.is_dir() && found.uid() == me.uid());
         let is_dead = !Path::new(&format!("/proc/{pid}")).exists();
-        // Process numbers of another container mean nothing here, but its lock does.
+        // A process number of another container says nothing here, but its lock does.
         let is_free = || File::open(&path).is_ok_and(|root| root.try_lock().is_ok());
         if is_ours && is_dead && is_free() {
-            // Another demo may be sweeping too.
+            // This fails when another demo removes the directory at the same time.
             drop(fs::remove_dir_all(&path));
         }
     }
 }
 
-/// What a directory is called before the number of its process.
+/// The name of a demo's directory, before its process number.
 const NAME: &str = "towline-demo-";
 const MEMORY: &str = "/dev/shm";
 

@@ -1,4 +1,4 @@
-//! What a demo sends: the tree it is given, or one of the machine's own that is large enough.
+//! The files that a demo sends: a given tree, or a large enough one of this machine.
 
 use std::{
     fs,
@@ -11,11 +11,11 @@ use crate::Error;
 /// Files to send.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// What `send` is given.
+    /// The paths given to `send`.
     pub paths: Vec<PathBuf>,
-    /// Regular files below.
+    /// How many regular files are below these paths.
     pub files: u64,
-    /// Their bytes together.
+    /// How many bytes these files have in total.
     pub bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl Tree {
     /// # Errors
     /// When something below cannot be read.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        // The ends and the checking tool work in directories of their own.
+        // An absolute path, as the processes and the checking tool run in other directories.
         let path = fs::canonicalize(path)
             .map_err(|error| net::SystemError::system("read", path.display(), &error))?;
         let mut tally = Tally {
@@ -46,7 +46,7 @@ impl Tree {
     }
 
     /// Finds directories of this machine that together hold at least this many bytes and files. It
-    /// looks, in a fixed order, at directories that everybody may read and nothing changes.
+    /// tries, in a fixed order, directories that everybody may read and that nothing changes.
     ///
     /// # Errors
     /// When the machine has no such directories.
@@ -97,14 +97,14 @@ impl Tree {
 struct Tally {
     files: u64,
     bytes: u64,
-    /// No more than this; 0 for no limit.
+    /// The most bytes that are suitable; 0 for no limit.
     bytes_max: u64,
-    /// What `send` leaves out is suitable too.
+    /// Entries that `send` leaves out are suitable, too.
     is_lenient: bool,
 }
 
 impl Tally {
-    /// Counts what is below `path`; false as soon as something is unsuitable.
+    /// Counts the files and bytes below `path`; false as soon as an entry is unsuitable.
     fn visit(&mut self, path: &Path, depth: usize) -> bool {
         let Ok(metadata) = fs::symlink_metadata(path) else {
             return false;
@@ -133,7 +133,7 @@ impl Tally {
     }
 }
 
-/// A link that cannot lead out of the tree, seen from `depth` levels below its root.
+/// True for a link that cannot lead out of the tree; the link is `depth` levels below the root.
 fn stays_inside(target: &Path, depth: usize) -> bool {
     let mut level = depth as i64 - 1;
     for component in target.components() {

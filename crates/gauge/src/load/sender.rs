@@ -14,22 +14,25 @@ use super::wall_ns;
 /// What a [`LoadSender`] sends.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSpec {
-    /// How long each message is; the seed chooses its content, too.
+    /// The length of each message; the seed also chooses the content.
     pub sizes: LoadSizes,
-    /// Ends after this number of messages.
+    /// The sender ends after this many messages.
     pub count: Option<u64>,
-    /// Ends this long after the first message was due.
+    /// The sender ends this long after the first message was due.
     pub duration: Option<Duration>,
-    /// When each message is due; without one, as fast as the publisher takes them.
+    /// When each message is due; with `None` messages leave as fast as the publisher takes them.
     pub schedule: Option<Schedule>,
-    /// Each message says when it was due, or without a schedule when it was handed over.
+    /// Each message says when it was due; without a schedule, when it was handed over.
     pub is_stamped: bool,
 }
 
 /// Makes load messages and hands them over. It never waits longer than its caller says.
 ///
-/// A message that found no room when it was due leaves late, stamped with the time when it was due:
+/// A message that finds no room when it is due leaves later, but its stamp says when it was due. So
 /// the delays that a receiver finds include the sender's own waits.
+///
+/// It hands over no more than leaves in 20 ms at the publisher's rate: what was handed over has
+/// left or is about to.
 ///
 /// ```no_run
 /// # use towline_gauge::load::{LoadSender, LoadSpec};
@@ -73,9 +76,9 @@ impl LoadSender {
         }
     }
 
-    /// Hands over the messages that are due, for a moment. When none is due, or there is no room,
-    /// it gives the publisher a turn. When the publisher has nothing to do either, it waits for
-    /// `wait_max` at most. Message 0 is due at the first call.
+    /// Hands over messages that are due, at most 1,000. When none is due or there is no room, it
+    /// gives the publisher a turn. When the publisher has nothing to do either, it waits at most
+    /// `wait_max`. Message 0 is due at the first call.
     ///
     /// # Errors
     /// When the publisher cannot send, or a message is longer than it takes.
@@ -85,7 +88,7 @@ impl LoadSender {
         for _ in 0..left.map_or(BATCH_MESSAGES, |left| left.min(BATCH_MESSAGES)) {
             let due = self.due_after().map(|after| start.at + after);
             let due = due.filter(|&due| due > publisher.now());
-            if due.is_none() && self.send(publisher, start)? {
+            if due.is_none() && has_room(publisher) && self.send(publisher, start)? {
                 continue;
             }
             if publisher.turn()?.is_idle() {
@@ -97,7 +100,7 @@ impl LoadSender {
         Ok(())
     }
 
-    /// Whether all messages were handed over, or the time is up.
+    /// True when all messages were handed over, or the time is over.
     #[must_use]
     pub fn is_over(&self, publisher: &mut Publisher) -> bool {
         let now = publisher.now();
@@ -121,13 +124,13 @@ impl LoadSender {
         self.bytes
     }
 
-    /// How long after the first one the next message is due, where there is a schedule.
+    /// When the next message is due, counted from the first; `None` without a schedule.
     fn due_after(&self) -> Option<Duration> {
         let schedule = self.spec.schedule?;
         Some(Duration::from_nanos(schedule.due_ns(self.messages)))
     }
 
-    /// What the next message says of its time.
+    /// The time in the stamp of the next message.
     fn stamp_ns(&self, start: Start) -> u64 {
         match self.spec.schedule {
             Some(schedule) => start.wall_ns + schedule.due_ns(self.messages),
@@ -162,8 +165,17 @@ impl LoadSender {
     }
 }
 
+/// Whether what waits in the publisher leaves soon.
+fn has_room(publisher: &Publisher) -> bool {
+    let waiting = publisher.backlog_bytes() as u64;
+    let leaves_soon =
+        |bytes_per_s: u64| waiting < bytes_per_s / 1_000 * QUEUE_MAX.as_millis() as u64;
+    waiting == 0 || publisher.bytes_per_s_max().is_none_or(leaves_soon)
+}
+
 impl Start {
-    /// Now, by both clocks. A thread that was interrupted between the two readings reads again.
+    /// Reads both clocks. When the thread was interrupted between the two readings, it reads them
+    /// again.
     fn now(publisher: &mut Publisher) -> Self {
         let mut read = || Self {
             at: publisher.now(),
@@ -181,15 +193,17 @@ impl Start {
     }
 }
 
-/// Two clocks read within this count as read at once.
+/// Two clocks that were read within this time count as read at once.
 const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
 const CLOCK_READINGS_MAX: usize = 100;
-/// Messages sent at most before the caller looks at the clock and at events again.
+/// How long what was handed over may wait to leave.
+const QUEUE_MAX: Duration = Duration::from_millis(20);
+/// How many messages may leave before the caller looks at the clock and at events again.
 const BATCH_MESSAGES: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
-    use towline::{Group, Received, SessionBuilder, Subscriber};
+    use towline::{Config, Group, Received, SessionBuilder, Subscriber};
 
     use super::{super::LoadCheck, *};
 
@@ -232,7 +246,7 @@ mod tests {
                     stamps.extend(check.take(data));
                 }
             }
-            // The last one was due 49 ms after the first: no earlier did it leave.
+            // The last message was due 49 ms after the first, and did not leave earlier.
             assert!(started.elapsed() >= Duration::from_millis(49));
             let first = stamps[0];
             let expected: Vec<u64> = (0..50).map(|slot| first + slot * 1_000_000).collect();
@@ -240,6 +254,34 @@ mod tests {
             let tally = check.tally();
             assert_eq!((tally.corrupt, tally.missing), (0, 0));
             assert_eq!((sender.messages(), sender.bytes()), (50, tally.bytes));
+        });
+    }
+
+    #[test]
+    fn what_waits_when_the_time_is_up_leaves_in_a_moment() {
+        lab::isolated(|| {
+            let mut config = Config::builder();
+            config.set("rate", "1MB/s").unwrap();
+            let session = session().config(config);
+            let mut publisher = Publisher::builder(session).open().unwrap();
+            let (count, schedule) = (None, None);
+            let duration = Some(Duration::from_millis(200));
+            let mut sender = LoadSender::new(LoadSpec {
+                count,
+                duration,
+                schedule,
+                ..spec()
+            });
+            let wait = Duration::from_millis(100);
+            let mut most = 0;
+            while !sender.is_over(&mut publisher) {
+                sender.turn(&mut publisher, wait).unwrap();
+                most = publisher.backlog_bytes().max(most);
+            }
+            // 20 ms of the rate, and the message that went over it.
+            assert!((1..=20_000 + 6_000).contains(&most), "{most} bytes waited");
+            // The bound does not make it slower than its rate.
+            assert!(sender.bytes() > 100_000, "{} bytes", sender.bytes());
         });
     }
 
@@ -255,7 +297,7 @@ mod tests {
                 schedule,
                 ..spec()
             });
-            // Nothing was due yet: the time has not begun.
+            // Nothing was due yet, so the time has not begun.
             assert!(!sender.is_over(&mut publisher));
             let started = std::time::Instant::now();
             while !sender.is_over(&mut publisher) {

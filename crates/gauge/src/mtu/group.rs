@@ -1,4 +1,4 @@
-//! The MTU of the paths to the receivers of a group, each by its own answers.
+//! The MTU of the path to each receiver of a group, known from that receiver's answers.
 //!
 //! ```text
 //!   probe(size) to the group --> each reflector that it reaches answers at that size, by unicast
@@ -20,23 +20,23 @@ use sys::{Family, PathMtu, RawAddress, UdpSocket, datagram, errno};
 use super::{PACKET_BYTES_MAX, UDP_HEADER};
 use crate::Error;
 
-/// What is known of the paths to a group's receivers. Sizes are those of whole IP packets.
+/// The paths to a group's receivers. Sizes are those of whole IP packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMtuReport {
-    /// The interface that the group is sent by.
+    /// The interface by which packets leave for the group.
     pub interface: String,
     /// Its MTU.
     pub interface_mtu: u32,
-    /// Those that answered, with the largest packet that each did; ordered by address.
+    /// Each receiver that answered, with the largest packet that it answered; ordered by address.
     pub receivers: Vec<(IpAddr, u32)>,
-    /// Answers of receivers beyond those: 4096 are followed.
+    /// Answers of receivers that are not listed, as the list holds 4,096.
     pub unlisted: u64,
     /// Packets sent.
     pub probes: u64,
 }
 
 impl GroupMtuReport {
-    /// What reaches all of them.
+    /// The largest packet that reaches all of them.
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
         let mtus = self.receivers.iter().map(|(_, mtu)| *mtu);
@@ -44,11 +44,11 @@ impl GroupMtuReport {
     }
 }
 
-/// Finds the MTU of the path to each reflector (`towline rtt reflect --listen GROUP`) that answers,
-/// by the interface that is `wanted`, or else by that of the kernel's route.
+/// Finds the MTU of the path to each reflector (`towline rtt reflect --listen GROUP`) that answers.
+/// Packets leave by the `wanted` interface; with `None`, by that of the kernel's route.
 ///
 /// # Errors
-/// When nobody answers even a small packet, or the system refuses.
+/// When nobody answers even a small packet, or when the system refuses.
 ///
 /// **Cost**: some 12 packets for each different MTU, each waited for as long as `timeout`.
 pub fn group_mtu(
@@ -116,7 +116,7 @@ struct Search {
     probes: u64,
 }
 
-/// The range of one receiver: the largest size that it answered, and the smallest that it did not.
+/// One receiver: the largest size that it answered, and the smallest that it did not.
 struct Receiver {
     address: IpAddr,
     good: u32,
@@ -124,7 +124,7 @@ struct Receiver {
 }
 
 impl Search {
-    /// Sends packets of `size` bytes until all have answered, or three times.
+    /// Sends a packet of `size` bytes until all have answered, at most three times.
     fn probe(&mut self, size: u32, most: u32) -> io::Result<()> {
         let headers = UDP_HEADER + if self.group.is_ipv6() { 40 } else { 20 };
         let mut message = vec![0; (size.saturating_sub(headers) as usize).max(PROBE_BYTES_MIN)];
@@ -140,7 +140,8 @@ impl Search {
             .emit(&mut message);
             match datagram::send_to(self.socket.as_fd(), &to, &message) {
                 Ok(_) => {}
-                // More than the interface takes, or than the far end of a virtual cable does.
+                // The packet is larger than the interface takes, or than the far end of a virtual
+                // cable takes.
                 Err(error) if error.raw_os_error() == Some(errno::EMSGSIZE) => break,
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
                 Err(error) => return Err(error),
@@ -157,13 +158,13 @@ impl Search {
         Ok(())
     }
 
-    /// Notes a receiver that answered; true when all known receivers have.
+    /// Notes each receiver that answers; true when all known receivers have answered.
     fn listen(&mut self, size: u32, len: usize, most: u32) -> io::Result<bool> {
         let end = sys::clock::monotonic() + self.timeout;
         let mut room = vec![0; PACKET_BYTES_MAX as usize];
         loop {
             let left = end.since(sys::clock::monotonic());
-            // The first time, the number of receivers is unknown.
+            // At the first probe the number of receivers is unknown.
             let is_known = !self.receivers.is_empty() && self.probes > u64::from(super::TRIES);
             if is_known && self.receivers.iter().all(|it| it.good >= size) {
                 return Ok(true);

@@ -1,32 +1,32 @@
-//! What the hosts that take part send, to the group and to each other: one JSON document a
-//! datagram.
+//! The messages that participating hosts send to the group and to each other: each datagram is one
+//! JSON document.
 
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a host stands.
+/// What a host tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Beacon {
-    /// The version of this message.
+    /// The version of this message's format.
     pub(super) towline_reach: u32,
-    /// Drawn when the host began.
+    /// A random number, drawn when the host's run began.
     pub(super) token: u64,
     pub(super) name: String,
     pub(super) group: SocketAddr,
-    /// Time to live of what it sends to the group.
+    /// Time to live of the host's packets to the group.
     pub(super) hops: u8,
-    /// By which interface, and from which address.
+    /// The interface by which it sends, and its address there.
     pub(super) interface: String,
     pub(super) address: Option<IpAddr>,
-    /// What keeps it from sending.
+    /// Why the host cannot send.
     pub(super) refusal: Option<String>,
-    /// Tokens of those that it hears through the group, at most [`HEARD_MAX`].
+    /// Tokens of the hosts that it hears through the group, at most [`HEARD_MAX`].
     pub(super) heard: Vec<u64>,
-    /// True when it hears more than it names in `heard`.
+    /// True when it hears more hosts than `heard` names.
     #[serde(default)]
     pub(super) is_cut: bool,
-    /// True when it was sent to the group itself.
+    /// True for a beacon to the group; false for one to a single host.
     pub(super) is_group: bool,
 }
 
@@ -35,7 +35,7 @@ impl Beacon {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// `None` for what is not ours.
+    /// Reads a beacon; `None` for any other datagram.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let beacon: Self = serde_json::from_slice(bytes).ok()?;
         let is_sound = beacon.towline_reach == VERSION
@@ -44,7 +44,8 @@ impl Beacon {
         is_sound.then_some(beacon)
     }
 
-    /// Whether its sender hears the host of `token`; none when a list that was cut does not say.
+    /// Whether the beacon's sender hears the host of `token`; `None` when its list is cut and does
+    /// not name it.
     pub(super) fn hears(&self, token: u64) -> Option<bool> {
         if self.heard.contains(&token) {
             return Some(true);
@@ -54,10 +55,11 @@ impl Beacon {
 }
 
 pub(super) const VERSION: u32 = 1;
-/// So many tokens leave a beacon within one packet.
+/// With this many tokens a beacon fits one packet.
 pub(super) const HEARD_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
-/// Time to live of what hosts send to each other: each router on the path lowers it by one.
+/// Time to live of packets between hosts: each router on the path lowers it by one, so that the
+/// receiver can count routers.
 pub(super) const UNICAST_HOPS: u8 = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Everything that was observed, as plain data; the verdict follows from it.
+//! Everything that a host observed, as plain data from which the verdict follows.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -13,52 +13,52 @@ use serde::{Serialize, Serializer};
 pub struct Facts {
     /// The group and its port.
     pub group: SocketAddr,
-    /// Time to live of what this host sends to it.
+    /// Time to live of this host's packets to the group.
     pub hops: u8,
-    /// How long it looked.
+    /// How long the host observed.
     #[serde(rename = "lasted_s", serialize_with = "seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub lasted: Duration,
-    /// The interface that is used.
+    /// The interface that the host uses.
     pub interface: Option<InterfaceFacts>,
-    /// Why none can be used.
+    /// Why no interface can be used.
     pub refusal: Option<Refusal>,
     /// Whether the kernel has a route to the group.
     pub has_route: bool,
-    /// Why the group could not be sent to.
+    /// Why this host could not send to the group.
     pub send_error: Option<String>,
-    /// The hosts that were heard through the group, with the interface.
+    /// The hosts that this host heard through the group, each with its interface.
     pub heard: Vec<Heard>,
     /// Frames to the group that entered the host.
     pub frames: Vec<Frames>,
-    /// Whether frames can be seen at all: it needs CAP_NET_RAW.
+    /// True when the host can see frames, for which it needs CAP_NET_RAW.
     pub sees_wire: bool,
-    /// Queriers of memberships (IGMP, MLD) that were heard.
+    /// The queriers of memberships (IGMP, MLD) that the host heard.
     pub queriers: Vec<Querier>,
-    /// The hosts that were named.
+    /// The hosts that the user named.
     pub peers: Vec<PeerFacts>,
-    /// How packets to each source would leave.
+    /// For each source: by which interface packets to it would leave.
     pub reverse_paths: Vec<ReversePath>,
-    /// Packets that the host's reverse-path filter dropped during the run: by its routes their
-    /// source is behind another interface.
+    /// Packets that the host's reverse-path filter dropped during the run, because by its routes
+    /// their source is behind another interface.
     pub reverse_path_drops: u64,
-    /// Chains of netfilter rules that packets pass on their way in.
+    /// Chains of netfilter rules that incoming packets pass.
     pub chains: Vec<RuleChain>,
-    /// What came of hosts for which the lists above had no room.
+    /// Counts of what came from hosts for which the lists above had no room.
     pub unlisted: Unlisted,
 }
 
-/// What came of hosts for which a list had no room: each list takes 256.
+/// Counts of what came from hosts for which a list had no room: each list holds 256.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlisted {
-    /// Messages that were heard through the group.
+    /// Messages heard through the group.
     pub heard: u64,
-    /// Messages that hosts sent to this one alone.
+    /// Messages sent to this host alone.
     pub peers: u64,
-    /// Frames to the group that entered.
+    /// Frames to the group that entered the host.
     pub frames: u64,
-    /// Queries of memberships.
+    /// Queries for memberships.
     pub queriers: u64,
 }
 
@@ -66,22 +66,22 @@ pub struct Unlisted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleChain {
-    /// Family and name of its table, as `nft list ruleset` names them: `inet filter`; `iptables
-    /// filter` for the older kind.
+    /// Family and name of the chain's table, as `nft list ruleset` prints them: `inet filter`. For
+    /// the older kind: `iptables filter`.
     pub table: String,
-    /// Its name; empty for the older kind.
+    /// The chain's name; empty for the older kind.
     pub name: String,
-    /// It drops what no rule of it decides about.
+    /// The chain drops packets that none of its rules decides about.
     pub drops_by_default: bool,
 }
 
 impl RuleChain {
-    /// As `nft` wants it named.
+    /// Table and chain, as `nft` commands name them.
     pub(super) fn place(&self) -> String {
         format!("{} {}", self.table, self.name).trim().to_owned()
     }
 
-    /// Whether packets of that kind of IP pass it.
+    /// True when packets of this IP version pass the chain.
     pub(super) fn takes(&self, is_ipv6: bool) -> bool {
         let other = if is_ipv6 { "ip" } else { "ip6" };
         let other_legacy = if is_ipv6 { "iptables" } else { "ip6tables" };
@@ -90,19 +90,19 @@ impl RuleChain {
     }
 }
 
-/// The interface that is used.
+/// The interface that the host uses.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceFacts {
     /// Its name.
     pub name: String,
-    /// Its address that is the source of what is sent.
+    /// The interface's address, from which the host's packets come.
     pub address: IpAddr,
-    /// IGMP version that the kernel speaks there, where it tells: `V3`.
+    /// The IGMP version that the kernel speaks on the interface, when it tells: `V3`.
     pub igmp: Option<String>,
-    /// Whether packets pass: `up`, `down`, `no carrier`.
+    /// Whether the interface passes packets: `up`, `down`, `no carrier`.
     pub condition: &'static str,
-    /// The library's remarks on the choice.
+    /// The library's remarks on its choice of interface.
     pub notes: Vec<String>,
 }
 
@@ -111,26 +111,26 @@ pub struct InterfaceFacts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It is switched off, or has no carrier.
+    /// The interface is switched off, or has no carrier.
     Down(Refused),
-    /// It does not carry multicast.
+    /// The interface does not carry multicast.
     NoMulticast(Refused),
-    /// No route, and several that could.
+    /// There is no route to the group, and several interfaces could be used.
     NoRoute(Refused),
-    /// Its way back is another.
+    /// By the routes, packets would come back by another interface.
     NoReturnPath(Refused),
     /// Anything else.
     Other(Refused),
 }
 
-/// What was refused, and what to do about it. One text in JSON.
+/// What was refused, and what to do about it; in JSON one text.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "String")]
 pub struct Refused {
     /// What.
     pub words: String,
-    /// What to do; empty where nothing is known.
+    /// What the user can do; empty where nothing is known.
     pub fix: String,
 }
 
@@ -144,55 +144,55 @@ impl From<Refused> for String {
     }
 }
 
-/// A sender that was heard through the group.
+/// A host that was heard through the group.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Heard {
-    /// What it calls itself.
+    /// The host's name for itself.
     pub name: String,
-    /// From which address.
+    /// The address that its packets came from.
     pub source: IpAddr,
-    /// The interface that it arrived by.
+    /// The interface by which they arrived.
     pub interface: String,
-    /// Time to live: as sent, and what was left.
+    /// Time to live as it was sent, and as it arrived.
     pub hops: (u8, Option<u8>),
     /// How often.
     pub count: u64,
-    /// When first, since the beginning.
+    /// When it was heard first, counted from the start of the run.
     #[serde(rename = "first_s", serialize_with = "seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub first: Duration,
-    /// When last, since the beginning.
+    /// When it was heard last, counted from the start of the run.
     #[serde(rename = "last_s", serialize_with = "seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub last: Duration,
-    /// It is this host itself.
+    /// True when this is the observing host itself.
     pub is_self: bool,
     #[serde(skip)]
     pub(super) token: u64,
 }
 
-/// Frames to the group from one source by one interface.
+/// Frames to the group that came from one source by one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frames {
     /// The interface.
     pub interface: String,
-    /// Who sent them.
+    /// The address that sent them.
     pub source: IpAddr,
-    /// UDP port that they were for.
+    /// Their UDP port of destination.
     pub port: u16,
-    /// Time to live that the last one had left.
+    /// Time to live that the last frame arrived with.
     pub hops_left: u8,
     /// How many.
     pub count: u64,
 }
 
-/// Somebody who asks for memberships.
+/// A router or switch that asks for memberships.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Querier {
-    /// On which interface.
+    /// The interface by which its queries came.
     pub interface: String,
     /// Who.
     pub source: IpAddr,
@@ -200,60 +200,60 @@ pub struct Querier {
     pub version: String,
 }
 
-/// A host that was named.
+/// A host that the user named.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerFacts {
-    /// Where it was looked for.
+    /// The address that was given for it.
     pub address: SocketAddr,
-    /// What it said.
+    /// What the host told this one; none when it said nothing.
     pub word: Option<PeerWord>,
 }
 
-/// What a peer said.
+/// What a named host told this one.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerWord {
-    /// What it calls itself.
+    /// The host's name for itself.
     pub name: String,
     /// The group and port that it uses.
     pub group: SocketAddr,
-    /// Time to live of what it sends there.
+    /// Time to live of its packets to the group.
     pub hops: u8,
     /// The address that its packets to the group come from.
     pub source: Option<IpAddr>,
-    /// The interface it sends by.
+    /// The interface by which it sends.
     pub interface: String,
-    /// What keeps it from sending.
+    /// Why it cannot send.
     pub refusal: Option<String>,
-    /// Whether it hears this host through the group; none when it hears more hosts than one message
-    /// names, and this one is not among the named.
+    /// Whether it hears this host through the group. None when it hears more hosts than one message
+    /// can name, and does not name this one.
     pub hears_us: Option<bool>,
-    /// Routers between the two hosts.
+    /// How many routers are between the two hosts.
     pub routers: Option<u8>,
     #[serde(skip)]
     pub(super) token: u64,
-    /// How often it has spoken.
+    /// How many messages it has sent to this host.
     #[serde(skip)]
     pub(super) times: u64,
 }
 
-/// How packets to a source would leave, and what the kernel demands of that.
+/// By which interface packets to a source would leave, and what the kernel demands of this.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReversePath {
     /// The source.
     pub source: IpAddr,
-    /// The interface that its packets come by.
+    /// The interface by which the source's packets arrive.
     pub interface: String,
-    /// The interface that packets to it leave by; none without a route.
+    /// The interface by which packets to the source leave; none without a route.
     pub leaves_by: Option<String>,
-    /// `rp_filter` of the interface: 0 off, 1 strict, 2 loose.
+    /// The interface's `rp_filter`: 0 off, 1 strict, 2 loose.
     pub mode: u8,
 }
 
 impl ReversePath {
-    /// Whether the kernel drops what comes from there.
+    /// True when the kernel drops packets from this source.
     #[must_use]
     pub fn drops(&self) -> bool {
         match self.mode {

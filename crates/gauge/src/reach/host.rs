@@ -53,12 +53,12 @@ impl Host {
         found.map_or_else(|| format!("interface {index}"), |it| it.name.clone())
     }
 
-    /// Whether the kernel knows by which interface the group leaves.
+    /// True when the kernel has a route to the group.
     pub(super) fn has_route(&mut self, group: IpAddr) -> bool {
         self.leaves_by(group, None).is_some()
     }
 
-    /// How packets to `source`, which arrive by `interface`, would leave.
+    /// By which interface packets to `source` would leave; those from it arrive by `interface`.
     pub(super) fn reverse_path(&mut self, source: IpAddr, interface: &str) -> ReversePath {
         let leaves_by = self.leaves_by(source, None).map(|index| self.name(index));
         ReversePath {
@@ -105,7 +105,7 @@ fn refusal(error: InterfaceError) -> Refusal {
     }
 }
 
-/// `rp_filter`: the stricter of the interface's and that of all.
+/// The `rp_filter` in force: the stricter of the interface's and the one for all interfaces.
 fn filter_mode(interface: &str) -> u8 {
     let read = |name: &str| -> u8 {
         let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -115,7 +115,7 @@ fn filter_mode(interface: &str) -> u8 {
     read("all").max(read(interface))
 }
 
-/// Packets that the host has dropped because their source is elsewhere.
+/// How many packets the host's reverse-path filter has dropped.
 pub(super) fn reverse_path_drops() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -129,7 +129,7 @@ pub(super) fn reverse_path_drops() -> u64 {
     value.unwrap_or(0)
 }
 
-/// The chains that packets pass on their way in.
+/// The chains of rules that incoming packets pass.
 pub(super) fn chains() -> Vec<RuleChain> {
     let chains = sys::netfilter::incoming_chains().unwrap_or_default();
     let facts = |chain: sys::netfilter::Chain| RuleChain {
@@ -140,7 +140,7 @@ pub(super) fn chains() -> Vec<RuleChain> {
     chains.into_iter().map(facts).collect()
 }
 
-/// The version in the line of an interface: `2  eth0  :  1  V3`.
+/// Reads the IGMP version in an interface's line: `2  eth0  :  1  V3`.
 fn igmp_version(text: &str, interface: &str) -> Option<String> {
     let lines = text.lines().filter(|line| !line.starts_with(['\t', ' ']));
     let mut of_interface = lines.filter(|line| {
@@ -151,7 +151,7 @@ fn igmp_version(text: &str, interface: &str) -> Option<String> {
     version.starts_with('V').then(|| version.to_owned())
 }
 
-/// The same address with another port.
+/// An address with a port.
 pub(super) fn with_port(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }

@@ -1,5 +1,5 @@
-//! Why a group does not arrive: what is sent and heard on each interface, what the kernel would do
-//! with it, and each cause in words with its fix.
+//! Finds out why a group does not arrive: observes what is sent and heard on each interface and
+//! what the kernel would do with it, and names each cause with its fix.
 //!
 //! ```text
 //!   Talk:  beacons to the group, from each host that takes part, and to named peers (unicast)
@@ -8,9 +8,10 @@
 //!                          \         |         /
 //!                           +---- Facts ----> judge() ----> findings
 //! ```
-//! A frame that enters the host and does not reach the socket was dropped by this host; one that a
-//! peer says it sends, and that never enters, was not sent, or was dropped on the way. The unicast
-//! beacons tell how many routers lie between, whatever becomes of the group.
+//! A frame that enters the host and does not reach the socket was dropped by this host. A frame
+//! that a peer says it sends, and that never enters the host, was dropped on the way or never sent.
+//! The unicast beacons tell how many routers are between the hosts, even when the group does not
+//! arrive.
 
 mod beacon;
 
@@ -32,5 +33,5 @@ pub use verdict::{Cause, Finding, judge};
 
 mod wire;
 
-/// Where hosts that take part talk to each other, besides the group.
+/// The port on which participating hosts talk to each other, besides the group.
 pub const PORT: u16 = 7702;

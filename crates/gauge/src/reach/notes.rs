@@ -1,5 +1,5 @@
-//! Enters in [`Facts`] what beacons say, and answers what a beacon may say of it. Bounded: what a
-//! list has no room for is counted in [`super::Unlisted`].
+//! Writes into [`Facts`] what beacons say, and reads from it what this host's beacons say. The
+//! lists are bounded, and [`super::Unlisted`] counts what they have no room for.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -12,8 +12,8 @@ use super::{
 };
 
 impl Facts {
-    /// Notes a beacon that came through the group: from which address, by which interface, with
-    /// which time to live left. `token` is this host's own.
+    /// Notes a beacon that came through the group: its source, its interface, and the time to live
+    /// with which it arrived. `token` is this host's own.
     pub(super) fn hear(
         &mut self,
         beacon: &Beacon,
@@ -27,7 +27,7 @@ impl Facts {
             known.last = now;
             known.hops.1 = hops_left;
         } else if !beacon.is_group {
-            // Not sent to the group: it says nothing about it.
+            // A beacon that was not sent to the group says nothing about the group.
         } else if self.heard.len() < LISTED_MAX {
             self.heard.push(Heard {
                 name: beacon.name.clone(),
@@ -45,7 +45,7 @@ impl Facts {
         }
     }
 
-    /// Notes a beacon that a host at `source` has sent to this one alone.
+    /// Notes a beacon that a host at `source` sent to this host alone.
     pub(super) fn note(
         &mut self,
         beacon: &Beacon,
@@ -81,8 +81,8 @@ impl Facts {
         }
     }
 
-    /// Tokens of the hosts that are heard, for a beacon to the host at `peer`, and whether more are
-    /// heard than these. The host itself comes first: whether it is heard is what it wants to know.
+    /// The tokens in a beacon to the host at `peer`, and whether this host hears more hosts than
+    /// these. The peer's own token comes first, because it wants to know whether it is heard.
     pub(super) fn heard_for(&self, peer: IpAddr) -> (Vec<u64>, bool) {
         let said = self.peers.iter().find(|it| it.address.ip() == peer);
         let said = said.and_then(|it| Some(it.word.as_ref()?.token));
@@ -103,6 +103,6 @@ impl Facts {
     }
 }
 
-/// Entries of each list of hosts. A host sends to each of them five times a second, and looks
-/// through them for each frame.
+/// Entries of each list of hosts. A host sends to each listed host five times a second, and
+/// searches the list for each frame.
 pub(super) const LISTED_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! The hosts that take part send to the group and talk to each other, and everything is noted.
+//! Lets the participating hosts send to the group and talk to each other, and notes everything.
 
 use std::{
     io,
@@ -23,38 +23,38 @@ use super::{
 };
 use crate::Error;
 
-/// What is to be found out.
+/// What a run observes.
 #[derive(Clone, Debug)]
 pub struct ReachSpec {
     /// The group and its port.
     pub group: SocketAddr,
-    /// The interface, unless the kernel's route decides.
+    /// The interface to use; with `None` the kernel's route decides.
     pub interface: Option<Selector>,
-    /// Time to live of what is sent to the group.
+    /// Time to live of packets to the group.
     pub hops: u8,
-    /// Other hosts that run this at the same time.
+    /// Other hosts that run the same at the same time.
     pub peers: Vec<SocketAddr>,
-    /// Where this host is talked to, besides the group.
+    /// The port on which other hosts talk to this one, besides the group.
     pub port: u16,
-    /// How long to look.
+    /// How long to observe.
     pub time: Duration,
-    /// What this host calls itself.
+    /// This host's name for itself.
     pub name: String,
-    /// Tells this run from others.
+    /// A random number that distinguishes this run from others.
     pub token: u64,
 }
 
-/// What was observed, and what follows.
+/// What a run observed, and the conclusions.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReachReport {
     /// The observations.
     pub facts: Facts,
-    /// What is wrong; nothing when all is well.
+    /// What is wrong; empty when all is well.
     pub findings: Vec<Finding>,
 }
 
-/// A number that tells a run from others.
+/// Draws a number that distinguishes a run from others.
 ///
 /// # Errors
 /// When the system has no random numbers.
@@ -63,11 +63,11 @@ pub fn new_token() -> Result<u64, Error> {
         .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
-/// Looks for `spec.time`, or until told to stop.
+/// Observes for `spec.time`, or until `is_stopped`.
 ///
 /// # Errors
-/// When the system refuses sockets or does not tell its interfaces. That a group does not arrive is
-/// no error but a finding.
+/// When the system refuses sockets or does not tell its interfaces. A group that does not arrive is
+/// a finding and no error.
 pub fn reach(spec: &ReachSpec, is_stopped: &dyn Fn() -> bool) -> Result<ReachReport, Error> {
     let host = Host::read()?;
     let choice = host.choose(spec.interface.as_ref(), spec.group.ip());
@@ -112,7 +112,7 @@ struct Talk<'a> {
     spec: &'a ReachSpec,
     host: Host,
     choice: Option<Choice>,
-    /// Joined on one interface each.
+    /// One socket for each interface, joined on it.
     inbound: Vec<UdpSocket>,
     outbound: Option<UdpSocket>,
     unicast: UdpSocket,
@@ -146,8 +146,8 @@ impl<'a> Talk<'a> {
             }
             match joined(spec.group, interface.index) {
                 Ok(socket) => inbound.push(socket),
-                // A failure matters only on the interface that is used; the others are observed
-                // besides.
+                // A failure matters only on the interface that is used; the others are merely
+                // observed, too.
                 Err(error) if is_chosen => return Err(refused("join")(error)),
                 Err(_) => {}
             }
@@ -191,13 +191,13 @@ impl<'a> Talk<'a> {
             self.wire
                 .look(self.spec.group.ip(), &|index| names.name(index));
             let wait = datagram::wait_readable(self.unicast.as_fd(), LOOK);
-            // A fault is read by the next look at the socket.
+            // The next look at the socket reads an error.
             drop(wait);
         }
         self.facts.lasted = self.elapsed();
     }
 
-    /// Says where this host stands, to the group and to everybody known.
+    /// Sends a beacon to the group and to every known host.
     fn speak(&mut self) {
         let mut beacon = self.beacon();
         beacon.is_group = true;
@@ -217,7 +217,7 @@ impl<'a> Talk<'a> {
         for peer in to {
             (beacon.heard, beacon.is_cut) = self.facts.heard_for(peer.ip());
             let bytes = beacon.emit();
-            // A beacon that cannot be sent is missing at the other end, which reports that.
+            // When a beacon cannot be sent, the other end misses it and reports that.
             let _sent = datagram::send_to(self.unicast.as_fd(), &RawAddress::from(peer), &bytes);
         }
     }
@@ -262,13 +262,13 @@ impl<'a> Talk<'a> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An error that a beacon of ours caused at the other end.
+                // The error comes from a beacon that this host sent earlier.
                 Err(_) => {}
             }
         }
     }
 
-    /// Something came through the group.
+    /// Notes a beacon that came through the group.
     fn hear(&mut self, beacon: &Beacon, received: &reception::Reception) {
         let (Some(source), Some(index)) = (received.source, received.interface) else {
             return;
@@ -278,7 +278,7 @@ impl<'a> Talk<'a> {
         self.facts.hear(beacon, arrival, self.spec.token, now);
     }
 
-    /// A host has said where it stands.
+    /// Notes a beacon that a host sent to this one.
     fn note(&mut self, beacon: &Beacon, received: &reception::Reception) {
         if let Some(source) = received.source {
             self.facts
@@ -286,7 +286,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// What the kernel says at the end.
+    /// Adds what the kernel says at the end of the run.
     fn close(mut self) -> Facts {
         let entered = std::mem::take(&mut self.wire.entered);
         self.facts.unlisted.frames = entered.unlisted_frames;
@@ -296,7 +296,7 @@ impl<'a> Talk<'a> {
         let drops = host::reverse_path_drops();
         self.facts.reverse_path_drops = drops.saturating_sub(self.facts.reverse_path_drops);
         if let Some(choice) = &self.choice {
-            // Newer than at the beginning: the group is joined.
+            // The group is joined now, so these facts tell more than those at the beginning.
             self.facts.interface = Some(host::interface_facts(choice));
         }
         let chosen = self.choice.as_ref().map(|it| it.interface.name.clone());
@@ -328,7 +328,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Hears the group on one interface alone.
+/// A socket that hears the group on one interface only.
 fn joined(group: SocketAddr, interface: u32) -> io::Result<UdpSocket> {
     let socket = UdpSocket::new(Family::of(&group))?;
     socket.set_reuse_address(true)?;
@@ -366,7 +366,7 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// How often a host says where it stands.
+/// How often a host sends its beacons.
 const GAP: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(20);
 const BATCH: usize = 64;

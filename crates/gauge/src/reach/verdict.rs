@@ -1,4 +1,5 @@
-//! Turns the observations into findings, in words, each with its fix. Pure: no clock, no system.
+//! Turns the observations into findings in words, each with its fix. It reads no clock and makes no
+//! system call.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -25,30 +26,30 @@ pub enum Cause {
     NoMulticast,
     /// There is no route to the group.
     MissingRoute,
-    /// No interface can be used, for another reason.
+    /// No interface can be used, for a reason other than these.
     NoInterface,
-    /// The group arrives by another interface than the one that was joined.
+    /// The group arrives by an interface other than the joined one.
     WrongInterface,
-    /// The kernel drops it because its source is elsewhere by its routes.
+    /// The kernel drops the group's packets, as by its routes their source is behind another
+    /// interface.
     ReversePathFilter,
-    /// It enters the host, and rules drop it.
+    /// The group's packets enter the host, and netfilter rules drop them.
     Firewall,
-    /// It is sent to another port.
+    /// The other host sends to another port.
     WrongPort,
-    /// It is sent to another group.
+    /// The other host sends to another group.
     WrongGroup,
-    /// It dies in a router on the way.
+    /// The time to live is too low: a router on the way drops the packets.
     TtlTooLow,
-    /// Routers between do not forward groups.
+    /// The routers between the hosts do not forward groups.
     NoMulticastRouting,
-    /// A switch filters by memberships that no querier keeps alive.
+    /// A switch forwards only to members, and no querier renews the memberships.
     SnoopingWithoutQuerier,
-    /// Something on the way drops it, although a querier asks for memberships.
+    /// Something on the way drops the packets, although a querier renews the memberships.
     DroppedOnTheWay,
     /// The other host cannot send.
     PeerCannotSend,
-    /// The other host says that it does not hear this one, for a reason that lies there or on the
-    /// way.
+    /// The other host says that it does not hear this one; the reason is there or on the way.
     PeerDoesNotHear,
     /// The named host says nothing.
     PeerSilent,
@@ -74,7 +75,8 @@ impl Finding {
     }
 }
 
-/// Draws the verdict; no finding when the group arrives from every host that was named or heard.
+/// Draws the conclusions; no finding when the group arrives from every host that was named or
+/// heard.
 #[must_use]
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -88,7 +90,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::new(Cause::NoInterface, words, fix));
     }
     for peer in &facts.peers {
-        // What keeps it from being heard here mostly keeps it from hearing, too.
+        // One cause often stops both directions, so a finding about one direction is enough.
         let deaf = || of_deaf(facts, peer.word.as_ref()?);
         findings.extend(of_peer(facts, peer).or_else(deaf));
     }
@@ -113,7 +115,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What was refused, as the library says it.
+/// The refusal in the library's words.
 pub(super) const fn refused(refusal: &Refusal) -> &Refused {
     match refusal {
         Refusal::Down(text)
@@ -140,7 +142,7 @@ fn of_refusal(refusal: &Refusal) -> Finding {
     Finding::new(cause, words.clone(), fix)
 }
 
-/// What keeps a named host's packets from arriving; nothing when they do.
+/// Why a named host's packets do not arrive; `None` when they do.
 fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let Some(word) = &peer.word else {
         return of_silent_peer(facts, peer);
@@ -178,13 +180,15 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(of_distance(facts, word).unwrap_or_else(|| of_unseen(facts, word)))
 }
 
-/// Whether a host may be heard that is not listed: that one is not listed is no finding then.
+/// True when this host heard more hosts than its list holds. Then a host missing from the list may
+/// have been heard, and is no finding.
 const fn is_heard_cut(facts: &Facts) -> bool {
     facts.unlisted.heard > 0
 }
 
-/// The finding that a named host does not hear this one, though this one sends. None when it hears,
-/// when its list was cut before it came to this one, or when another finding explains it.
+/// The finding that a named host does not hear this one, although this one sends. `None` when it
+/// does hear, when its list is cut and does not name this host, or when another finding explains
+/// it.
 fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let is_explained = word.refusal.is_some()
         || word.group != facts.group
@@ -214,7 +218,7 @@ fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
 }
 
 fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
-    // Its packets may be known by their address alone.
+    // A host that says nothing is known only by the address of its packets.
     let ip = peer.address.ip();
     if facts
         .heard
@@ -243,8 +247,8 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     }))
 }
 
-/// The finding from frames of a source that entered the host; none when they reached the socket, or
-/// when a list that was cut cannot tell.
+/// The finding from frames of a source that entered the host. `None` when they reached the socket,
+/// or when a cut list cannot tell.
 fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     if is_heard_cut(facts) {
         return None;
@@ -291,7 +295,8 @@ fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     ))
 }
 
-/// Frames that entered by the right interface for the right port, and never reached the socket.
+/// The finding for frames that entered by the right interface for the right port, and never reached
+/// the socket.
 fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     let path = facts.reverse_paths.iter();
     let path = path
@@ -316,7 +321,7 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     )
 }
 
-/// What the number of routers between says.
+/// The finding from the number of routers between the hosts.
 fn of_distance(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let routers = word.routers.filter(|routers| *routers > 0)?;
     Some(distance(facts.group.ip(), &word.name, word.hops, routers))
@@ -344,9 +349,9 @@ fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     found
 }
 
-/// A host that has just begun has not heard anybody yet: it speaks five times a second.
+/// A host that has sent fewer messages may not have heard anybody yet; it sends five a second.
 const WORDS_MIN: u64 = 3;
-/// Beacons leave five times a second: this long without any is an end.
+/// Beacons leave five times a second: a host that is silent for this long has stopped.
 const STOPPED: Duration = Duration::from_millis(1_500);
 
 #[cfg(test)]

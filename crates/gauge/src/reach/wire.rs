@@ -1,4 +1,4 @@
-//! Frames to groups as they enter the host, before rules and routes: seen with CAP_NET_RAW alone.
+//! Frames to groups as they enter the host, before rules and routes. Seeing them needs CAP_NET_RAW.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use wire::link::Layers;
 
 use super::{Frames, Querier, notes::LISTED_MAX};
 
-/// Looks at all interfaces.
+/// Sees the frames of all interfaces.
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: Option<PacketSocket>,
@@ -15,7 +15,7 @@ pub(super) struct Wire {
     pub(super) entered: Entered,
 }
 
-/// What has entered, for the facts.
+/// The frames and queries that have entered, for the facts.
 #[derive(Debug, Default)]
 pub(super) struct Entered {
     pub(super) frames: Vec<Frames>,
@@ -25,7 +25,7 @@ pub(super) struct Entered {
     pub(super) unlisted_queries: u64,
 }
 
-/// What a frame is.
+/// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     /// A datagram to a group.
@@ -34,7 +34,7 @@ enum Seen {
         to: SocketAddr,
         hops_left: u8,
     },
-    /// A question about memberships.
+    /// A query for memberships.
     Query {
         source: IpAddr,
         version: &'static str,
@@ -42,7 +42,7 @@ enum Seen {
 }
 
 impl Wire {
-    /// Begins to look, where this user may.
+    /// Starts to look at frames, if this user may.
     pub(super) fn open() -> Self {
         let open = || {
             let socket = PacketSocket::open()?;
@@ -63,7 +63,7 @@ impl Wire {
         self.socket.is_some()
     }
 
-    /// Takes what has come; `name` gives an interface's name.
+    /// Reads the frames that have come; `name` gives an interface's name.
     pub(super) fn look(&mut self, group: IpAddr, name: &dyn Fn(u32) -> String) {
         let Some(socket) = &self.socket else {
             return;
@@ -110,7 +110,8 @@ impl Entered {
                 }
             }
             Seen::Query { source, version } => {
-                // The verdict asks whether an interface has any: its first has always room.
+                // The first querier of an interface always has room: the verdict asks whether there
+                // is any.
                 let is_first = self.queriers.iter().all(|it| it.interface != interface);
                 let version = version.to_owned();
                 let querier = Querier {
@@ -132,7 +133,7 @@ impl Entered {
     }
 }
 
-/// Reads an Ethernet frame, tagged or not.
+/// Reads an Ethernet frame, with or without a VLAN tag.
 fn parse(frame: &[u8]) -> Option<Seen> {
     let layers = Layers::parse(frame);
     let ip = layers.ip?;
@@ -151,7 +152,7 @@ fn parse(frame: &[u8]) -> Option<Seen> {
         ),
     };
     match (ip.version, ip.protocol) {
-        // Only the first fragment knows its port.
+        // Only the first fragment has the UDP header with the port.
         (_, UDP) if !ip.is_later_fragment => {
             let port = u16::from_be_bytes([*body.get(2)?, *body.get(3)?]);
             let to = SocketAddr::new(to, port);
@@ -280,7 +281,7 @@ mod tests {
             (LISTED_MAX, 10)
         );
 
-        // An interface's first querier is kept: without it the verdict would be another.
+        // The first querier of an interface is kept: without it the verdict would differ.
         let (source, version) = ([10, 1, 0, 1].into(), "IGMPv2");
         entered.enter(Seen::Query { source, version }, "e1".to_owned(), group);
         assert_eq!(entered.queriers.last().unwrap().interface, "e1");

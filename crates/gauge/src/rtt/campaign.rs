@@ -1,5 +1,5 @@
-//! A whole measurement: its runs one after the other or in alternating slices, and the machine it
-//! ran on.
+//! A whole measurement: its runs, one after the other or in alternating slices, and a description
+//! of the machine.
 
 use std::{
     fmt,
@@ -26,35 +26,36 @@ use crate::Error;
 pub struct Campaign {
     /// The reflector, or the group of reflectors.
     pub peer: SocketAddr,
-    /// How a group is reached; `None`: by the kernel's route.
+    /// The interface by which a group is reached; with `None` the kernel's route decides.
     pub interface: Option<Selector>,
     /// What carries the messages.
     pub transport: Transport,
-    /// As the user wrote it.
+    /// The target as the user wrote it.
     pub target: String,
-    /// What is compared: each becomes a panel of the picture.
+    /// The variants to compare: each becomes a panel of the picture.
     pub variants: Vec<Variant>,
     /// Payload bytes of a message.
     pub size: usize,
-    /// How long each variant is measured, all its slices together.
+    /// How long each variant is measured, all its slices added up.
     pub duration: Duration,
-    /// With more than one variant, they take turns this long; `None`: one after the other.
+    /// How long a slice is: several variants take turns, a slice each. With `None` they run one
+    /// after the other.
     pub slice: Option<Duration>,
-    /// How long each variant runs before it counts.
+    /// How long each variant runs before its messages count.
     pub warm_up: Duration,
-    /// Most messages without an answer at a time.
+    /// The most messages that may be without an answer at a time.
     pub window: Option<u32>,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// What the token is made from.
+    /// The seed that tokens are drawn from.
     pub seed: u64,
     /// The kernel stamps one message in this many; 0 for none.
     pub stamp_every: u64,
     /// Processor of the measuring thread.
     pub cpu: Option<u32>,
-    /// Whether the process's memory is locked.
+    /// True to lock the process's memory.
     pub lock_memory: bool,
-    /// The link's speed where the system does not know it, or knows it wrong.
+    /// The link's speed, when the system does not know it or is wrong about it.
     pub link_bits_per_s: Option<u64>,
     /// The command line, for the manifest.
     pub command: Vec<String>,
@@ -63,25 +64,26 @@ pub struct Campaign {
 /// One way to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name on the picture.
+    /// The variant's name on the picture.
     pub label: String,
     /// Messages each second; `None` for ping-pong.
     pub per_second: Option<u64>,
     /// Scheduling class of the measuring thread.
     pub scheduling: Scheduling,
-    /// Which calls move the packets.
+    /// Which system calls move the packets.
     pub engine: Engine,
-    /// How it waits.
+    /// How the measuring thread waits.
     pub wait: Wait,
 }
 
 impl Campaign {
-    /// Measures everything on the calling thread, which it binds to processors and moves to
-    /// scheduling classes as the variants ask. `tell` gets remarks for the person who waits, and
-    /// `watch`, if there is one, the figures of each stretch of time.
+    /// Measures all variants on the calling thread, which it binds to processors and moves to
+    /// scheduling classes as the variants ask. It passes remarks for the user to `tell`, and the
+    /// figures of each stretch of time to `watch`.
     ///
     /// # Errors
-    /// When no reflector answers, or the system refuses. What was measured before is in `output`.
+    /// When no reflector answers, or when the system refuses. `output` has what was measured
+    /// before.
     pub fn run(
         &self,
         output: impl Write + Send + 'static,
@@ -103,7 +105,7 @@ impl Campaign {
             remarks.push(error.to_string());
         }
         let variants = self.possible(&client, &mut remarks);
-        // Put back as it was when this is dropped.
+        // Dropping it restores the device's setting.
         let _device = match stamp_every {
             0 => None,
             _ => stamping_device(&client, &mut remarks),
@@ -155,7 +157,7 @@ impl Campaign {
         Ok(outcomes)
     }
 
-    /// How often messages can be stamped, and the remark when none can.
+    /// One message in how many can be stamped, and a remark when none can.
     fn stamps(&self) -> (u64, Option<String>) {
         if self.transport == Transport::Udp || self.stamp_every == 0 {
             return (self.stamp_every, None);
@@ -167,11 +169,12 @@ impl Campaign {
         (0, Some(text))
     }
 
-    /// The variants that work here; `remarks` gets a sentence for each of the others.
+    /// The variants that work on this machine; `remarks` gets a sentence for each of the others.
     ///
-    /// It is tried before the manifest is written, so that the manifest says what was refused. It
-    /// is tried on separate threads, because the recorder's thread must stay ordinary and unbound:
-    /// it would never run on the same processor as a spinning real-time thread.
+    /// They are tried before the manifest is written, so that the manifest says what was refused.
+    /// They are tried on separate threads, because the recorder's thread inherits what this thread
+    /// has: were it bound and in a real-time class, a spinning real-time thread on its processor
+    /// would never let it run.
     fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
         let mut add = |remark: String| {
             if !remarks.contains(&remark) {
@@ -271,9 +274,8 @@ impl Campaign {
     }
 }
 
-/// The variants as they will really run: each with the engine and the class that were `granted`
-/// to it, and with a label that says so. One that is then the same as another is not measured
-/// twice.
+/// The variants as they will really run: each with the engine and the class that it was `granted`,
+/// and with a label that says so. When this makes two variants equal, one of them is left out.
 fn substituted(wanted: &[Variant], granted: &[(Engine, Scheduling)]) -> Vec<Variant> {
     let mut variants: Vec<Variant> = Vec::new();
     for (asked, &(engine, scheduling)) in wanted.iter().zip(granted) {
@@ -295,8 +297,8 @@ fn substituted(wanted: &[Variant], granted: &[(Engine, Scheduling)]) -> Vec<Vari
     variants
 }
 
-/// Makes the network device stamp by its own clock where it can; otherwise the kernel's stamps are
-/// taken, and `remarks` say why.
+/// Makes the network device stamp by its own clock where it can. Where it cannot, the kernel
+/// stamps, and `remarks` say why.
 fn stamping_device(client: &Client, remarks: &mut Vec<String>) -> Option<HardwareStamping> {
     let (name, _, _) = link_of(client.local()?.ip())?;
     match HardwareStamping::start(&name) {
@@ -319,7 +321,7 @@ fn no_device(name: &str, error: &io::Error) -> String {
     format!("the kernel stamps the messages, because the device {name} does not: {why}")
 }
 
-/// What the kernel does to a real-time thread that never waits.
+/// Warns that the kernel limits a real-time thread that never waits.
 fn limit_remark(variant: &Variant) -> Option<String> {
     let (Scheduling::Fifo(_), Wait::Spin) = (variant.scheduling, variant.wait) else {
         return None;
@@ -334,7 +336,7 @@ fn limit_remark(variant: &Variant) -> Option<String> {
     ))
 }
 
-/// Where the system does not say.
+/// The MTU assumed where the system does not say.
 const MTU: u32 = 1_500;
 
 #[cfg(test)]
@@ -362,11 +364,11 @@ mod tests {
         assert_eq!(substituted(&both, &[(Recv, other), (Recv, fifo)]), both);
         let refused = substituted(&both, &[(Recv, other), (Recv, other)]);
         assert_eq!(refused, both[..1]);
-        // Alone it is measured, and named, as what it is; its limit is that of nobody.
+        // Alone, the variant is measured and named as what it is; an ordinary thread has no limit.
         let alone = substituted(&both[1..], &[(Recv, other)]);
         assert_eq!(alone, both[..1]);
         assert_eq!(limit_remark(&alone[0]), None);
-        // Two refusals at once make one variant of two, which nobody has asked for by name.
+        // Two refusals turn two variants into one that nobody asked for.
         let asked = [
             variant("20000/s fifo:50 recv", Recv, fifo),
             variant("20000/s fifo:50 io_uring", IoUring, fifo),

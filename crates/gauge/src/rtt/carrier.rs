@@ -1,12 +1,12 @@
-//! One end of a way for whole messages, whatever carries them.
+//! One end of a connection for whole messages, over any transport.
 //!
 //! ```text
 //!   datagrams   recv, epoll, mmsg, io_uring: four ways to call the kernel, on the same sockets
 //!   tcp         messages back to back in one connection
 //!   pgm         two sessions of the library
 //! ```
-//! Client and reflector drive each of the six through the same calls. Messages come into [`Rooms`]
-//! that the caller keeps: no call allocates once a measurement has begun.
+//! Client and reflector drive each of the six through the same calls. Messages are received into
+//! [`Rooms`] that the caller keeps, so that no call allocates once a measurement has begun.
 
 use std::{fmt::Debug, io, time::Duration};
 
@@ -16,33 +16,35 @@ use sys::stamp::Stamps;
 
 use super::Wait;
 
-/// One end of a way for whole messages.
+/// One end of a connection for whole messages.
 pub(super) trait Carrier: Debug + Send {
-    /// Hands a message over: to the peer, or to the sender of the last one received. `WouldBlock`
-    /// when there is no room, and then none of it has left.
+    /// Sends a message: to the peer, or to the sender of the message received last. `WouldBlock`
+    /// means that there was no room and that no part of it has left.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
-    /// The same; the kernel notes when it leaves, where the carrier can have that.
+    /// Sends a message like [`Carrier::send`]; the kernel also stamps it when it leaves, if the
+    /// carrier supports that.
     fn send_stamped(&mut self, message: &[u8]) -> io::Result<()> {
         self.send(message)
     }
 
-    /// Takes what is there, without waiting; gives how many messages, at least 1. `WouldBlock`
-    /// without one.
+    /// Receives the messages that are there, without waiting; returns how many, at least 1.
+    /// `WouldBlock` means that there was none.
     fn receive(&mut self, rooms: &mut Rooms) -> io::Result<usize>;
 
-    /// The same, and waits in the same call, at most [`LOOK`], where [`Carrier::waits_itself`].
+    /// Receives like [`Carrier::receive`]. A carrier that [`Carrier::waits_itself`] first waits at
+    /// most [`LOOK`] in the same system call.
     fn receive_waiting(&mut self, rooms: &mut Rooms) -> io::Result<usize> {
         self.receive(rooms)
     }
 
-    /// Takes one message with the times when it came; only where messages are stamped.
+    /// Receives one message with the times of its arrival; only for carriers that stamp messages.
     fn receive_stamped(&mut self, _: &mut Rooms) -> io::Result<Stamps> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Sends the `count` messages received last back to their senders, except those that were
-    /// discarded. Returns how many could not be sent.
+    /// discarded; returns how many could not be sent.
     fn reply(&mut self, rooms: &Rooms, _count: usize) -> io::Result<u64> {
         let answer = rooms.message(0);
         if answer.is_empty() {
@@ -54,26 +56,26 @@ pub(super) trait Carrier: Debug + Send {
         }
     }
 
-    /// Whether one call can wait for a message and take it.
+    /// True when one system call can wait for a message and receive it.
     fn waits_itself(&self) -> bool {
         false
     }
 
-    /// Whether a message is there; `None` where only a wait can tell.
+    /// Whether a message is there; `None` when only a wait can tell.
     fn is_ready(&mut self) -> io::Result<Option<bool>> {
         Ok(None)
     }
 
-    /// Waits until a message may be there, at most `limit`.
+    /// Waits at most `limit` for a message. It may return although there is none.
     fn wait(&mut self, limit: Duration) -> io::Result<()>;
 
-    /// What the protocol underneath has repaired, when it does.
+    /// What the protocol has repaired; `None` for one that repairs nothing.
     fn repairs(&self) -> Option<Repairs> {
         None
     }
 }
 
-/// Waits for the next message as a reflector does that waits like `wait`.
+/// Waits for the next message as a reflector with the strategy `wait` does.
 pub(super) fn rest(carrier: &mut dyn Carrier, wait: Wait) -> io::Result<()> {
     if wait == Wait::Spin {
         return Ok(());
@@ -99,7 +101,7 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// For at most `count` messages, of [`BATCH`] at most.
+    /// Room for `count` messages, at most [`BATCH`].
     pub(super) fn new(count: usize) -> Self {
         Self {
             bytes: vec![0; count.clamp(1, BATCH) * ROOM_BYTES],
@@ -107,12 +109,12 @@ impl Rooms {
         }
     }
 
-    /// Where the first message goes.
+    /// The room of the first message.
     pub(super) fn first(&mut self) -> &mut [u8] {
         &mut self.bytes[..ROOM_BYTES]
     }
 
-    /// Where each message goes.
+    /// The room of each message.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.bytes.chunks_mut(ROOM_BYTES)
     }
@@ -122,7 +124,7 @@ impl Rooms {
         self.lens[index] = len;
     }
 
-    /// Has message `index` left unanswered.
+    /// Marks message `index`, so that no answer to it is sent.
     pub(super) const fn discard(&mut self, index: usize) {
         self.lens[index] = 0;
     }
@@ -132,13 +134,13 @@ impl Rooms {
         &self.bytes[index * ROOM_BYTES..][..self.lens[index]]
     }
 
-    /// Message `index`, to be changed in place.
+    /// Message `index`, to change in place.
     pub(super) fn message_mut(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes[index * ROOM_BYTES..][..self.lens[index]]
     }
 }
 
-/// Errors that concern one client, or one moment.
+/// True for errors that concern one client or one moment.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -152,8 +154,8 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(sys::errno::ENOBUFS)
 }
 
-/// Nothing listens at the far end: perhaps not yet (a datagram was refused), or not any more (a
-/// connection has ended, which [`is_passing`] does not count as passing).
+/// True when nothing listens at the far end: perhaps not yet, as a datagram was refused, or not any
+/// more, as a connection has ended. [`is_passing`] is false for the second.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -162,11 +164,11 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// Longest wait: how late a stop is seen.
+/// The longest wait, which is also how late a stop may be noticed.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// How long a busy reflector looks for the next message before it sleeps.
 const BUSY: Duration = Duration::from_micros(200);
-/// Messages that one call takes at most.
+/// How many messages one call receives at most.
 pub(super) const BATCH: usize = 32;
 /// The longest message, from any sender.
 pub(super) const ROOM_BYTES: usize = 65_536;

@@ -1,4 +1,4 @@
-//! The end that asks: one thread sends on a schedule and receives in between.
+//! The end that asks: one thread sends on a schedule and receives between the slots.
 
 use std::{io, net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
 
@@ -28,49 +28,51 @@ use measurement::Measurement;
 #[derive(Debug)]
 pub struct Client {
     carrier: Box<dyn Carrier>,
-    /// What the carrier of each measurement is made of; none over TCP and PGM, which have one.
+    /// The sockets from which each measurement's carrier is made; `None` over TCP and PGM, which
+    /// have one carrier.
     sockets: Option<Arc<Sockets>>,
     rooms: Rooms,
     peer: SocketAddr,
     local: Option<SocketAddr>,
-    /// Drawn for each measurement: echoes of another are strangers.
+    /// Drawn for each measurement: an echo with another token belongs to somebody else.
     token: u64,
     /// How long an answer may take.
     timeout: Duration,
-    /// Every how many messages one is stamped by the kernel; 0: none.
+    /// The kernel stamps one message in this many; 0 for none.
     stamp_every: u64,
     stamping: Stamping,
     message: Vec<u8>,
 }
 
-/// Why a measurement ended before its time.
+/// Why a measurement ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// No answer came within the longest wait for one, though messages were sent.
+    /// Messages were sent, and no answer came within the time-out.
     Silent,
     /// The far end's kernel says that nobody listens there any more.
     Refused,
-    /// The caller stopped it. Nothing was sent since, and messages under way had the longest wait
-    /// for an answer.
+    /// The caller stopped the measurement. No more was sent, and messages under way had the
+    /// time-out to be answered.
     Stopped,
-    /// What is measured cannot be written any more; [`Recorder::finish`] says why.
+    /// The result cannot be written any more; [`Recorder::finish`] says why.
     Unrecorded,
 }
 
-/// What a measurement was.
+/// The results of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunOutcome {
     /// Its accounts.
     pub end: End,
-    /// Why it ended before its time.
+    /// Why the measurement ended early.
     pub cut: Option<Cut>,
 }
 
 impl Client {
-    /// Opens a socket to a reflector and makes sure that it answers.
+    /// Opens a socket to a reflector and checks that the reflector answers.
     ///
     /// # Errors
-    /// When nobody answers within `timeout`, with what that may mean; when the system refuses.
+    /// When nobody answers within `timeout` (the text says what this may mean), or when the system
+    /// refuses.
     pub fn connect(peer: SocketAddr, seed: u64, timeout: Duration) -> Result<Self, Error> {
         Self::connect_by(None, peer, seed, timeout)
     }
@@ -92,9 +94,9 @@ impl Client {
         Ok(client)
     }
 
-    /// Opens a connection, or the sessions of a group, to a reflector over `transport` and makes
-    /// sure that it answers. A group is reached by the interface that is `wanted`, or else by that
-    /// of the kernel's route. [`Transport::Udp`] is [`Client::connect`].
+    /// Opens a connection, or the sessions of a group, to a reflector over `transport`, and checks
+    /// that the reflector answers. A group is reached by the `wanted` interface; with `None` by
+    /// that of the kernel's route. With [`Transport::Udp`] this is [`Client::connect`].
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -117,7 +119,7 @@ impl Client {
         Ok(client)
     }
 
-    /// With room for one message.
+    /// A client with room for one message.
     fn new(carrier: Box<dyn Carrier>, peer: SocketAddr, token: u64, timeout: Duration) -> Self {
         Self {
             carrier,
@@ -144,7 +146,8 @@ impl Client {
     /// the stamps of the echoes, too.
     ///
     /// # Errors
-    /// When the kernel cannot; over a transport whose messages are no datagrams of their own.
+    /// When the kernel cannot do it, or when the transport does not send each message as a
+    /// datagram.
     pub fn set_stamping(&mut self, every: u64) -> Result<(), Error> {
         let result = match &self.sockets {
             Some(sockets) => sockets.set_stamping(every > 0),
@@ -162,13 +165,13 @@ impl Client {
         self.local
     }
 
-    /// Measures for `duration` and hands every message's fate to `recorder`; with `None` it only
-    /// warms up.
+    /// Measures for `duration`, and passes what became of every message to `recorder`; with `None`
+    /// it only warms up.
     ///
     /// # Errors
     /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX` or a rate
-    /// that no [`Schedule`] has. When the system refuses to send or receive at all: what went
-    /// before is recorded.
+    /// that no [`Schedule`] has. When the system refuses to send or receive: what came before is
+    /// recorded.
     pub fn run(
         &mut self,
         setup: &Setup,
@@ -217,7 +220,7 @@ impl Client {
         Ok(RunOutcome { end, cut })
     }
 
-    /// Moves the messages of datagrams by `engine`; other carriers have one way.
+    /// Makes `engine` move the datagrams; over TCP and PGM this changes nothing.
     fn use_engine(&mut self, engine: Engine) -> io::Result<()> {
         if let Some(sockets) = &self.sockets {
             self.carrier = sockets.carrier(engine, Side::Asks)?;
@@ -225,7 +228,7 @@ impl Client {
         Ok(())
     }
 
-    /// Why an engine cannot be had here, and what to use instead; `None` when it can.
+    /// Why an engine does not work here, and what to use instead; `None` when it works.
     pub(super) fn refusal(&self, engine: Engine) -> Option<String> {
         let sockets = self
             .sockets
@@ -235,7 +238,7 @@ impl Client {
         Some(Engine::refusal(&error))
     }
 
-    /// Says hello until a welcome comes.
+    /// Sends greetings until the welcome comes.
     fn greet(&mut self) -> Result<(), Error> {
         let mut hello = [0; PROBE_BYTES_MIN];
         let mut refusal = None;
@@ -254,7 +257,7 @@ impl Client {
             match self.welcome_until(end) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                // A reflector that is about to start listens a moment later.
+                // The reflector may be starting, and listen a moment later.
                 Err(error) => refusal = Some(error),
             }
         }
@@ -283,7 +286,7 @@ impl Client {
         }
     }
 
-    /// What it means that nobody answered.
+    /// Says what it may mean that nobody answered.
     fn silence(&self, refusal: Option<&io::Error>) -> String {
         let peer = self.peer;
         match refusal {
@@ -306,7 +309,7 @@ impl Client {
         self.carrier.send(message)
     }
 
-    /// Takes a message, without waiting.
+    /// Receives a message without waiting.
     pub(super) fn receive(&mut self) -> io::Result<&[u8]> {
         self.carrier.receive(&mut self.rooms)?;
         Ok(self.rooms.message(0))
@@ -316,13 +319,13 @@ impl Client {
         self.carrier.wait(limit)
     }
 
-    /// Tells this measurement's messages from others'.
+    /// The number that distinguishes this measurement's messages from others'.
     pub(super) const fn token(&self) -> u64 {
         self.token
     }
 }
 
-/// Refuses what would be measured otherwise than it says.
+/// Refuses a setup that could not be measured as it says.
 fn check(setup: &Setup) -> Result<(), Error> {
     let size = setup.size;
     if !(PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&size) {
@@ -335,7 +338,7 @@ fn check(setup: &Setup) -> Result<(), Error> {
     Ok(())
 }
 
-/// The address of this host that leads to `peer`, by the kernel's routes; nothing is sent.
+/// This host's address on the way to `peer`, by the kernel's routes; no packet is sent.
 fn local_towards(peer: SocketAddr) -> io::Result<SocketAddr> {
     let socket = UdpSocket::new(Family::of(&peer))?;
     datagram::connect(socket.as_fd(), peer)?;

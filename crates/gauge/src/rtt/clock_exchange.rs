@@ -6,22 +6,22 @@ use measure::{CLOCK_BYTES, ClockExchange, ClockState, ClockWord, Probe, ProbeKin
 
 use super::Client;
 
-/// What came of the questions.
+/// The results of the questions.
 #[derive(Clone, Debug, Default)]
 pub struct ClockExchanges {
-    /// Those that were answered.
+    /// The answered questions.
     pub answered: Vec<ClockExchange>,
     /// Questions without an answer in time.
     pub lost: u64,
     /// Answers that do not count because this host's wall clock was set during the exchange.
     pub disturbed: u64,
-    /// Round trips of those that count, by the monotonic clock, the reflector's time included;
-    /// nanoseconds, in the order of `answered`.
+    /// The round trips of `answered`, in its order, in nanoseconds of the monotonic clock; the
+    /// reflector's time is included.
     pub round_trips_ns: Vec<u64>,
 }
 
-/// Asks `count` times, one after the other, `gap` apart. It ends early when the first
-/// `UNANSWERED_MAX` are not answered: the reflector does not know the question.
+/// Asks `count` questions, one after the other, `gap` apart. It stops when the first
+/// `UNANSWERED_MAX` questions get no answer, as then the reflector does not know the question.
 ///
 /// # Errors
 /// When the system refuses to send or receive, or does not tell the state of its own clock.
@@ -86,7 +86,8 @@ pub fn exchange_clocks(
     Ok(found)
 }
 
-/// The answer to one question, and when it came by the wall clock; `None` when it does not come.
+/// The answer to one question, with the wall clock's time of its arrival; `None` when no answer
+/// comes.
 fn hear(
     client: &mut Client,
     sequence: u64,
@@ -113,14 +114,14 @@ fn hear(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 client.wait(left)?;
             }
-            // The reflector is gone: it would not answer the next question either.
+            // The reflector is gone and would not answer the next question either.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// After this many questions without any answer, none is expected.
+/// After this many questions without any answer, no more are asked.
 const UNANSWERED_MAX: u64 = 3;
-/// Two consecutive readings differ by less than this, unless a clock was set.
+/// During a round trip the two clocks move apart by less than this, unless one was set.
 const CLOCK_STEP_NS: u64 = 100_000;

@@ -24,24 +24,25 @@ use crate::Error;
 /// The sockets of one end.
 #[derive(Debug)]
 pub(super) struct Sockets {
-    /// Of a client: connected to the reflector, or to a group of them.
+    /// The socket that sends. A client's is connected to the reflector, or to a group of
+    /// reflectors.
     socket: UdpSocket,
-    /// Where the answers of a group's reflectors come in.
+    /// The socket that receives the answers of a group's reflectors.
     inbound: Option<UdpSocket>,
 }
 
-/// What an end does.
+/// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// Sends to its peer.
     Asks,
-    /// Sends to whom the last message came from.
+    /// Sends to the sender of the last message.
     Answers,
 }
 
 impl Sockets {
-    /// Those of a client of the reflector, or the group of reflectors, at `peer`. A group is
-    /// reached by the interface that is `wanted`, or else by that of the kernel's route.
+    /// The sockets of a client of `peer`: a reflector, or a group of reflectors. A group is reached
+    /// by the `wanted` interface; with `None` by that of the kernel's route.
     ///
     /// # Errors
     /// When the system refuses.
@@ -62,7 +63,7 @@ impl Sockets {
         } else {
             datagram::connect(sockets.sending(), peer).map_err(refused("find a way to"))?;
         }
-        // An echo must never be lost because a buffer here is full.
+        // An echo must not be lost because this end's buffer is full.
         let receiving = sockets.inbound.as_ref().unwrap_or(&sockets.socket);
         let _granted = receiving
             .set_receive_buffer(BUFFER_BYTES)
@@ -71,8 +72,8 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// That of a reflector at `listen`: an address of this host, or a group, which it joins on the
-    /// interface that is `wanted`, or else on that of the kernel's route.
+    /// The socket of a reflector at `listen`: an address of this host, or a group. The reflector
+    /// joins a group on the `wanted` interface; with `None` on that of the kernel's route.
     ///
     /// # Errors
     /// When the address or port cannot be had.
@@ -100,7 +101,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Limits the calls that may wait; the others say that they may not.
+    /// Limits how long a receive call may wait. Calls that must not wait say so themselves.
     fn set_waits(&self) -> io::Result<()> {
         datagram::set_blocking(self.receiving(), LOOK)
     }
@@ -110,12 +111,12 @@ impl Sockets {
         self.socket.local_addr()
     }
 
-    /// What messages leave by.
+    /// The socket by which messages leave.
     pub(super) fn sending(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// What messages come in by.
+    /// The socket by which messages arrive.
     pub(super) fn receiving(&self) -> BorrowedFd<'_> {
         self.inbound.as_ref().unwrap_or(&self.socket).as_fd()
     }
@@ -124,16 +125,16 @@ impl Sockets {
     /// stamp.
     ///
     /// # Errors
-    /// When the kernel cannot.
+    /// When the kernel cannot do it.
     pub(super) fn set_stamping(&self, is_on: bool) -> io::Result<()> {
         let set = if is_on { stamp::enable } else { stamp::disable };
         set(self.sending()).and_then(|()| set(self.receiving()))
     }
 
-    /// The carrier that calls the kernel as `engine` says.
+    /// The carrier that uses the system calls of `engine`.
     ///
     /// # Errors
-    /// When the kernel does not have it.
+    /// When the kernel does not have them.
     pub(super) fn carrier(
         self: &Arc<Self>,
         engine: Engine,
@@ -161,13 +162,13 @@ impl Sockets {
     }
 }
 
-/// [`Engine::Recv`] and [`Engine::Epoll`]: one call for each datagram.
+/// [`Engine::Recv`] and [`Engine::Epoll`]: one system call for each datagram.
 #[derive(Debug)]
 struct Single {
     sockets: Arc<Sockets>,
-    /// The sender of the last one; an end with a peer does not need it.
+    /// The sender of the last datagram; an end with a peer does not need it.
     source: Option<RawAddress>,
-    /// What waits, when that is not the socket itself.
+    /// Waits for datagrams; with `None` the socket's own calls wait.
     epoll: Option<Epoll>,
 }
 
@@ -242,7 +243,7 @@ impl Carrier for Single {
     }
 }
 
-/// [`Engine::Mmsg`]: many datagrams a call, except those of a schedule, which leave one by one.
+/// [`Engine::Mmsg`]: many datagrams in a call. Datagrams of a schedule still leave one by one.
 #[derive(Debug)]
 struct Batch {
     sockets: Arc<Sockets>,
@@ -263,7 +264,7 @@ impl Carrier for Batch {
         Ok(count)
     }
 
-    /// Neighbours from one client leave in one call.
+    /// Answers to consecutive messages of one client leave in one call.
     fn reply(&mut self, rooms: &Rooms, count: usize) -> io::Result<u64> {
         let mut sources = [None; BATCH];
         for (index, source) in sources.iter_mut().enumerate().take(count) {
@@ -285,7 +286,7 @@ impl Carrier for Batch {
             }
             let (fd, to) = (self.sockets.sending(), RawAddress::from(source));
             refused += match message::send_many(fd, &to, &answers[..same], &Control::new()) {
-                // There was no room for those that did not leave: they are lost, and counted.
+                // The socket had no room for some answers: they are lost, and counted.
                 Ok(sent) => same - sent,
                 Err(error) if is_passing(&error) => same,
                 Err(error) => return Err(error),
@@ -304,10 +305,11 @@ impl Carrier for Batch {
     }
 }
 
-/// [`Engine::IoUring`]: a receive always stands ready in the kernel; what comes is seen in memory.
+/// The engine [`Engine::IoUring`]: a receive request is always in the kernel, which shows in shared
+/// memory when a datagram has come.
 #[derive(Debug)]
 struct Ring {
-    /// Declared before the sockets whose descriptors it uses, so that it is dropped first.
+    /// The ring stands before the sockets, so that it is dropped first: it uses their descriptors.
     ring: DatagramRing,
     #[expect(dead_code, reason = "keeps the descriptors of the ring open")]
     sockets: Arc<Sockets>,
@@ -336,8 +338,8 @@ impl Carrier for Ring {
     }
 }
 
-/// Connects a socket to a group; answers come to another one with the same address, which takes
-/// them from anybody.
+/// Connects a socket to a group. Answers come to a second socket with the same address, which takes
+/// them from any sender.
 fn towards_group(
     socket: &UdpSocket,
     group: SocketAddr,
@@ -354,7 +356,7 @@ fn towards_group(
     Ok(inbound)
 }
 
-/// Answers to what comes through the group leave from this host's own address.
+/// Joins a group such that answers to its messages leave from this host's own address.
 fn join(socket: &UdpSocket, group: SocketAddr, interface: u32) -> io::Result<()> {
     socket.set_reuse_address(true)?;
     socket.bind(group)?;

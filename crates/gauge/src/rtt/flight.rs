@@ -5,8 +5,8 @@
 //!   ......|--------- under way ----------|........   sequence numbers
 //!         ^ leaves in order              ^ enters
 //! ```
-//! A ring of fixed size. Messages leave in the order of their numbers, so the result is in order
-//! however the echoes came. A full ring gives up its oldest.
+//! The ring has a fixed size. Messages leave it in the order of their numbers, so the result is in
+//! order even when the echoes were not. A full ring gives up its oldest message.
 
 use measure::{Counts, Sample};
 
@@ -16,7 +16,7 @@ pub(super) struct Flight {
     ring: Vec<Slot>,
     oldest: u64,
     next: u64,
-    /// Of those under way, how many are without an answer.
+    /// How many of the messages under way have no answer yet.
     waiting: u64,
     highest_answered: Option<u64>,
 }
@@ -39,7 +39,7 @@ enum State {
 }
 
 impl Flight {
-    /// Room for `messages` or more.
+    /// A ring with room for at least this many messages.
     pub(super) fn new(messages: usize) -> Self {
         Self {
             ring: vec![Slot::default(); messages.next_power_of_two()],
@@ -50,7 +50,8 @@ impl Flight {
         }
     }
 
-    /// A message leaves. Its number is greater than every one before it; those between were missed.
+    /// Notes a message that was sent. Its number is greater than all before; the numbers between
+    /// were missed.
     pub(super) fn send(&mut self, sequence: u64, intended_ns: u64, sent_ns: u64) {
         while self.next < sequence {
             self.put(self.next, Slot::default());
@@ -69,7 +70,7 @@ impl Flight {
         self.waiting += 1;
     }
 
-    /// An echo came. Counts what it is.
+    /// Notes an echo in `counts`; true when it answers a message that waited for it.
     pub(super) fn answer(&mut self, sequence: u64, now_ns: u64, counts: &mut Counts) -> bool {
         let is_inside = (self.oldest..self.next).contains(&sequence);
         let index = self.index(sequence);
@@ -89,8 +90,8 @@ impl Flight {
         true
     }
 
-    /// The oldest message whose fate is known, taken out: it was answered, or sent before
-    /// `give_up_ns`, or the ring is full.
+    /// Takes out the oldest message whose fate is known: because it was answered, was sent before
+    /// `give_up_ns`, or must leave a full ring.
     pub(super) fn settle(&mut self, give_up_ns: u64, counts: &mut Counts) -> Option<Sample> {
         while self.oldest < self.next {
             let slot = self.ring[self.index(self.oldest)];
@@ -127,7 +128,7 @@ impl Flight {
         self.waiting
     }
 
-    /// True when no message must be settled before number `sequence` is sent.
+    /// True when the message of number `sequence` has a place without giving up an older one.
     pub(super) fn has_room(&self, sequence: u64) -> bool {
         sequence.saturating_sub(self.oldest) < self.ring.len() as u64
     }
@@ -174,7 +175,7 @@ mod tests {
         let rest = settled(&mut flight, 1_000, &mut counts);
         assert_eq!(rest, [(1, None), (4, Some(59))]);
         assert_eq!((counts.answered, counts.lost, flight.waiting()), (2, 1, 0));
-        // Too late: it was given up.
+        // Too late: the message was given up.
         assert!(!flight.answer(1, 2_000, &mut counts));
     }
 

@@ -1,11 +1,12 @@
-//! What a result must say of the machine that made it.
+//! The facts about a machine that belong into its results.
 
 use std::{fs, net::IpAddr, path::Path};
 
 use measure::{Link, raw::Host};
 use net::Interfaces;
 
-/// This machine, as far as it matters to times. **Cost**: reads a dozen files of `/proc`, `/sys`.
+/// Describes this machine, as far as it matters to times. **Cost**: reads a dozen files of `/proc`
+/// and `/sys`.
 #[must_use]
 pub fn host() -> Host {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -19,7 +20,7 @@ pub fn host() -> Host {
         kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
         preemption: preemption(&version, text("/sys/kernel/debug/sched/preempt").as_deref()),
         processor: processor.to_owned(),
-        // Of the machine: the calling thread may be bound to one.
+        // The machine's number of processors, even when the calling thread is bound to one of them.
         cpu_count: (0..)
             .zip(cpuinfo.lines().filter(|line| line.starts_with("processor")))
             .fold(0, |_, (index, _)| index + 1),
@@ -39,7 +40,7 @@ pub fn link_of(local: IpAddr) -> Option<(String, Option<String>, Option<Link>)> 
     let driver = fs::read_link(home.join("device/driver"))
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    // A negative speed is "unknown"; the file of some devices cannot even be read.
+    // A negative speed means "unknown"; for some devices the file cannot even be read.
     let speed = number("speed").and_then(|speed| u64::try_from(speed).ok());
     let mtu = number("mtu").and_then(|mtu| u32::try_from(mtu).ok());
     let link = speed.zip(mtu).map(|(speed, mtu)| Link {
@@ -49,8 +50,8 @@ pub fn link_of(local: IpAddr) -> Option<(String, Option<String>, Option<Link>)> 
     Some((name, driver, link))
 }
 
-/// The kernel's preemption model, from how it was built and, where it can be changed and read,
-/// from what holds.
+/// The kernel's preemption model: the one in force where the kernel tells it, otherwise the one
+/// that the kernel was built with.
 fn preemption(version: &str, dynamic: Option<&str>) -> String {
     let chosen = dynamic.and_then(|text| text.split_once('(')?.1.split_once(')'));
     if let Some((chosen, _)) = chosen {

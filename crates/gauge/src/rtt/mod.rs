@@ -8,9 +8,10 @@
 //!                                                                                    result file
 //! ```
 //! A message leaves at its slot of the schedule whether or not the one before was answered, unless
-//! a window bounds how many may be under way. One that leaves late is counted from when it should
-//! have left: nothing that stalls can hide. The measuring thread may run in a real-time class, on a
-//! processor of its own, with its memory locked; the report names what the machine refused.
+//! a window bounds how many may be under way. The round trip of a message that leaves late counts
+//! from the time when it should have left, so that no stall can hide. The measuring thread may run
+//! in a real-time class, on its own processor, with its memory locked; the report names what the
+//! machine refused.
 
 mod campaign;
 pub use campaign::{Campaign, Variant};
@@ -56,5 +57,5 @@ pub use measure::{
 
 /// The default port of a reflector.
 pub const PORT: u16 = 7700;
-/// The longest message: what a datagram over IPv4 holds.
+/// The longest message: the most that a datagram over IPv4 holds.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;

@@ -1,29 +1,29 @@
-//! What a measurement finds while it goes on: figures of one stretch of time after the other.
+//! The figures of a measurement while it runs, one stretch of time after the other.
 //!
-//! The thread that writes the result makes them from the samples, so that the one that measures
-//! does nothing for them. A stretch is told when a later sample is known, which is as late as an
-//! answer may be.
+//! The thread that writes the result also makes these figures, so that the measuring thread has no
+//! work with them. The figures of a stretch come when a later sample is known, which may take as
+//! long as the time-out for an answer.
 
 use std::{fmt, time::Duration};
 
 use measure::{Delays, Percentiles, Sample};
 
-/// What was found between two times of a run.
+/// The figures of one stretch of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passage {
     /// The run's name.
     pub label: String,
-    /// Its begin, in nanoseconds after the start of the run.
+    /// Start of the stretch, in nanoseconds after the start of the run.
     pub from_ns: u64,
-    /// Its end, likewise.
+    /// End of the stretch, in nanoseconds after the start of the run.
     pub to_ns: u64,
-    /// Messages that were sent in it.
+    /// Messages that were sent in the stretch.
     pub sent: u64,
-    /// Round trips of those that were answered, from when they should have been sent.
+    /// Round trips of the answered ones, counted from when they should have been sent.
     pub round_trips: Percentiles,
 }
 
-/// Tells somebody of each [`Passage`].
+/// Calls a function with each [`Passage`].
 pub struct Watch {
     every_ns: u64,
     tell: Box<dyn FnMut(&Passage) + Send>,
@@ -40,9 +40,9 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Calls `tell` for each stretch of `every`, and at the end of a run for what is left, on a
-    /// thread of its own. Stretches without a message are told as one. **Cost**: 200 KiB, and tens
-    /// of nanoseconds a message on the thread that writes the result.
+    /// Calls `tell` for each stretch of length `every`, and at the end of a run for the rest. It
+    /// calls on the thread that writes the result. Stretches without a message are joined into one.
+    /// **Cost**: 200 KiB, and tens of nanoseconds a message on that thread.
     pub fn new(every: Duration, tell: impl FnMut(&Passage) + Send + 'static) -> Self {
         Self {
             every_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1),
@@ -58,13 +58,13 @@ impl Watch {
         }
     }
 
-    /// A run begins.
+    /// Begins a run.
     pub(super) fn begin(&mut self, label: &str) {
         label.clone_into(&mut self.passage.label);
         self.restart(0);
     }
 
-    /// Samples of the run, in the order of sending.
+    /// Takes samples of the run, in the order of sending.
     pub(super) fn take(&mut self, samples: &[Sample]) {
         for sample in samples {
             let end = self.passage.from_ns.saturating_add(self.every_ns);
@@ -82,7 +82,7 @@ impl Watch {
         }
     }
 
-    /// The run has ended.
+    /// Ends the run.
     pub(super) fn end(&mut self, lasted_ns: u64) {
         if self.passage.sent > 0 {
             self.close(lasted_ns.max(self.passage.from_ns + 1));
@@ -139,7 +139,7 @@ mod tests {
         watch.take(&[sample(0, Some(7)), sample(99, None)]);
         watch.take(&[sample(100, Some(9)), sample(420, Some(8))]);
         watch.end(450);
-        // Nothing is left of a run in the next.
+        // The next run has nothing of this one.
         watch.begin("next");
         watch.end(10);
         let told = told.lock().unwrap();

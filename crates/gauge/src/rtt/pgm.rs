@@ -1,5 +1,5 @@
-//! Messages through the library's own [`Publisher`] and [`Subscriber`], without reports: nothing
-//! holds a message back but its window.
+//! Messages through the library's own [`Publisher`] and [`Subscriber`], without reports: only the
+//! transmit window can hold a message back.
 //!
 //! ```text
 //!   client publishes to the group        -->  reflector subscribes
@@ -23,14 +23,14 @@ use crate::Error;
 pub(super) struct Pgm {
     publisher: Publisher,
     subscriber: Subscriber,
-    /// When the publisher had a turn last.
+    /// When the publisher had its last turn.
     turned_ns: u64,
-    /// Receives since then.
+    /// Receive calls since that turn.
     receives: u32,
 }
 
 impl Pgm {
-    /// The client's end, of a group that reflectors listen to.
+    /// The client's end; `group` is the one that the reflectors listen to.
     ///
     /// # Errors
     /// When the sessions cannot be opened.
@@ -59,7 +59,7 @@ impl Pgm {
         })
     }
 
-    /// Gives the publisher a turn when it had none for `interval_ns`.
+    /// Gives the publisher a turn when the last one was `interval_ns` ago.
     fn turn_after(&mut self, interval_ns: u64) -> io::Result<()> {
         let now = sys::clock::monotonic().as_nanos();
         if now < self.turned_ns + interval_ns {
@@ -74,7 +74,7 @@ impl Pgm {
 impl Carrier for Pgm {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let status = self.publisher.try_send(message).map_err(io::Error::other)?;
-        // A message never waits for a fuller run; NAKs are handled while it is under way.
+        // A message leaves at once, without waiting for a fuller run; NAKs are handled meanwhile.
         self.publisher.send_ready();
         self.turn_after(NAKS_NS)?;
         match status {
@@ -84,7 +84,7 @@ impl Carrier for Pgm {
     }
 
     fn receive(&mut self, rooms: &mut Rooms) -> io::Result<usize> {
-        // The clock is not read each time, because that would delay a spinning thread.
+        // Reading the clock at each receive would delay a spinning thread.
         self.receives += 1;
         if self.receives >= RECEIVES_PER_TURN {
             self.turn_after(0)?;
@@ -128,8 +128,8 @@ impl Carrier for Pgm {
     }
 }
 
-/// The group that answers come through: the next address. With one group for both ways each end
-/// would hear its own messages, and its kernel deliver them to nobody before they leave.
+/// The group for answers: the next address. With one group for both ways each end would hear its
+/// own messages.
 fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     let next: Option<IpAddr> = match group.ip() {
         IpAddr::V4(ip) => ip
@@ -150,11 +150,11 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(answers)
 }
 
-/// How often a publisher that sends nothing has a turn, by time when asleep between, and by
-/// receives when not. Long enough that the subscriber may sleep in its socket.
+/// An idle publisher gets a turn after this time when the thread sleeps, and after this many
+/// receive calls when it spins. The time is long enough for the subscriber to sleep in its socket.
 const TURN_NS: u64 = 10_000_000;
 const RECEIVES_PER_TURN: u32 = 256;
-/// How often it looks at NAKs while messages come and go.
+/// How often the publisher looks at NAKs while messages come and go.
 const NAKS_NS: u64 = 200_000;
 
 #[cfg(test)]

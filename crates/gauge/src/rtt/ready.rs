@@ -4,10 +4,11 @@ use std::fmt;
 
 use sys::{errno, scheduler};
 
-/// How a thread waits for what comes next.
+/// How a thread waits for a packet or a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Wait {
-    /// Sleeps in the kernel until a packet is there or a slot is due: costs nothing, wakes late.
+    /// Sleeps in the kernel until a packet is there or a slot is due: takes no processor time, and
+    /// wakes up late.
     Block,
     /// Sleeps until shortly before a slot is due, then spins.
     Busy,
@@ -16,13 +17,13 @@ pub enum Wait {
     Spin,
 }
 
-/// Which calls move the packets.
+/// Which system calls move the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Engine {
     /// `recv` and `send`, one datagram each.
     #[default]
     Recv,
-    /// The same, with `epoll` for every wait.
+    /// `recv` and `send`, with `epoll` for every wait.
     Epoll,
     /// `recvmmsg` and `sendmmsg`: many datagrams a call.
     Mmsg,
@@ -32,7 +33,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Whether the kernel can stamp single messages with this engine.
+    /// True when the kernel can stamp single messages with this engine.
     #[must_use]
     pub const fn takes_stamps(self) -> bool {
         matches!(self, Self::Recv | Self::Epoll)
@@ -53,10 +54,10 @@ impl Engine {
 /// The scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// The ordinary one.
+    /// The ordinary class.
     #[default]
     Other,
-    /// SCHED_FIFO with this priority, 1 to 99: before every ordinary thread.
+    /// SCHED_FIFO with this priority, 1 to 99: the thread runs before every ordinary thread.
     Fifo(u8),
 }
 
@@ -90,19 +91,19 @@ impl fmt::Display for Scheduling {
     }
 }
 
-/// What a thread was given.
+/// What the system granted to a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// The class that holds.
+    /// The scheduling class in force.
     pub scheduling: Scheduling,
-    /// The processor it is bound to.
+    /// The processor that the thread is bound to.
     pub cpu: Option<u32>,
-    /// What was refused, why, and what would help; one sentence each.
+    /// What the system refused, why, and what would help; one sentence each.
     pub remarks: Vec<String>,
 }
 
 /// Gives the calling thread a scheduling class and a processor, and locks the process's memory. A
-/// refusal is no error: the measurement uses what it gets, and says so.
+/// refusal is no error: the measurement goes on with what it got, and says so.
 #[must_use]
 pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> Readiness {
     let mut ready = Readiness {
@@ -110,7 +111,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
         cpu: None,
         remarks: Vec::new(),
     };
-    // Slack would delay every timed wait of an ordinary thread by up to 50 us.
+    // With the default slack every timed wait of an ordinary thread would be up to 50 us late.
     let slack = sys::clock::set_timer_slack(std::time::Duration::from_nanos(1));
     if let Err(error) = slack {
         ready.remarks.push(format!(

@@ -1,4 +1,4 @@
-//! The end that answers: sends every message back from the application.
+//! The end that answers: an application that sends every message back.
 
 use std::{
     io,
@@ -27,11 +27,11 @@ use crate::Error;
 /// How a reflector works.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectSpec {
-    /// Where it listens: an address of this host, or a group.
+    /// Where the reflector listens: an address of this host, or a group.
     pub listen: SocketAddr,
-    /// Which calls move the packets.
+    /// Which system calls move the packets.
     pub engine: Engine,
-    /// How it waits.
+    /// How the reflector waits.
     pub wait: Wait,
 }
 
@@ -45,14 +45,14 @@ pub struct Reflector {
     remark: Option<String>,
 }
 
-/// What a reflector did. Counts of datagrams.
+/// What a reflector has done, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectCounts {
-    /// Greetings answered: measurements that began.
+    /// Greetings answered; each begins a measurement.
     pub greeted: u64,
     /// Messages sent back.
     pub answered: u64,
-    /// What was no message of a measurement; left alone.
+    /// Datagrams that were no message of a measurement; they get no answer.
     pub foreign: u64,
     /// Answers that the kernel refused to send.
     pub refused: u64,
@@ -67,10 +67,10 @@ impl Reflector {
         Self::open_on(spec, None)
     }
 
-    /// As [`Reflector::open`]; a group is joined on the interface that is `wanted`, if one is.
+    /// Like [`Reflector::open`]; with `wanted` a group is joined on that interface.
     ///
     /// # Errors
-    /// Likewise, and when there is no such interface.
+    /// As for [`Reflector::open`], and when there is no such interface.
     pub fn open_on(spec: ReflectSpec, wanted: Option<&Selector>) -> Result<Self, Error> {
         let sockets = Arc::new(Sockets::at(spec.listen, wanted)?);
         let mut remark = None;
@@ -93,7 +93,7 @@ impl Reflector {
         })
     }
 
-    /// Where it listens.
+    /// The address on which the reflector listens.
     ///
     /// # Errors
     /// Never in practice.
@@ -108,10 +108,10 @@ impl Reflector {
         self.remark.as_deref()
     }
 
-    /// Answers until the caller says stop, which is looked at 50 times a second at least.
+    /// Answers until `is_stopped`, which it asks at least 50 times a second.
     ///
     /// # Errors
-    /// When the socket is beyond use.
+    /// When the socket cannot be used any more.
     pub fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<ReflectCounts, Error> {
         let (wait, listen) = (self.spec.wait, self.spec.listen);
         let rooms = Rooms::new(BATCH);
@@ -126,18 +126,18 @@ impl Reflector {
         Ok(self.counts)
     }
 
-    /// What it did so far.
+    /// What the reflector has done so far.
     #[must_use]
     pub const fn counts(&self) -> ReflectCounts {
         self.counts
     }
 }
 
-/// Answers over TCP or PGM until the caller says stop. A group is joined on the interface that is
-/// `wanted`, or else on that of the kernel's route.
+/// Answers over TCP or PGM until the caller stops it. A group is joined on the `wanted` interface;
+/// with `None` on that of the kernel's route.
 ///
 /// # Errors
-/// When the address or group cannot be had; when the sessions are beyond use.
+/// When the address or group cannot be had, or when the sessions cannot be used any more.
 pub fn reflect_over(
     transport: Transport,
     listen: SocketAddr,
@@ -158,7 +158,7 @@ pub fn reflect_over(
     Ok(reflect_tcp(&listener, wait, is_stopped).map_err(refused)?)
 }
 
-/// A thread for each client.
+/// Answers over TCP, with a thread for each client.
 fn reflect_tcp(
     listener: &TcpListener,
     wait: Wait,
@@ -188,14 +188,15 @@ fn reflect_tcp(
             clients.push(scope.spawn(move || {
                 let mut counts = ReflectCounts::default();
                 if let Ok(mut carrier) = Tcp::new(stream) {
-                    // It ends when the client leaves.
+                    // This ends when the client leaves.
                     let rooms = Rooms::new(1);
                     drop(answer(&mut carrier, rooms, wait, &mut counts, is_over));
                 }
                 counts
             }));
         };
-        // Also when the listener has failed: the scope waits for every client's thread.
+        // The stop is needed even when the listener failed: the scope waits for every client's
+        // thread.
         stop.store(true, Ordering::Relaxed);
         for client in clients {
             total.add(&client.join().unwrap_or_default());
@@ -204,18 +205,18 @@ fn reflect_tcp(
     })
 }
 
-/// Waits for the next client, at most [`LOOK`]. `None` when nobody came, when there is no room for
-/// more, and when an error concerns one connection or the moment.
+/// Waits at most [`LOOK`] for the next client. `None` when nobody came, when there is no room for
+/// more clients, or when an error concerns one connection or one moment.
 ///
 /// # Errors
-/// When the listener is beyond use.
+/// When the listener cannot be used any more.
 fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpStream>> {
     let is_there = datagram::wait_readable(listener.as_fd(), LOOK)?;
     if !is_there {
         return Ok(None);
     }
     if !has_room {
-        // A client that waits keeps the listener readable, so only accepting rests.
+        // A waiting client keeps the listener readable, so waiting for it would return at once.
         thread::sleep(LOOK);
         return Ok(None);
     }
@@ -223,14 +224,15 @@ fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpS
         Ok((stream, _)) => Ok(Some(stream)),
         Err(error) if is_beyond_use(&error) => Err(error),
         Err(_) => {
-            // Without descriptors or memory the client goes on waiting, and accept refuses at once.
+            // Without descriptors or memory the client keeps waiting, and accept fails at once:
+            // sleep.
             thread::sleep(LOOK);
             Ok(None)
         }
     }
 }
 
-/// Whether accept refused because the listener is not one (any more).
+/// True when accept failed because the descriptor is no listener (any more).
 fn is_beyond_use(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -238,7 +240,8 @@ fn is_beyond_use(error: &io::Error) -> bool {
     )
 }
 
-/// Answers what `carrier` brings into `rooms`, until the caller says stop or nothing more comes.
+/// Answers the messages that `carrier` receives into `rooms`, until the caller says stop or the
+/// connection ends.
 fn answer(
     carrier: &mut dyn Carrier,
     mut rooms: Rooms,
@@ -270,7 +273,7 @@ fn answer(
         match result {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A client that has left: its own affair.
+            // The client has left; the others go on.
             Err(error) if is_passing(&error) => counts.refused += 1,
             Err(error) => return Err(error),
         }
@@ -279,7 +282,7 @@ fn answer(
 }
 
 impl ReflectCounts {
-    /// Adds those of another client.
+    /// Adds another client's counts.
     const fn add(&mut self, other: &Self) {
         self.greeted += other.greeted;
         self.answered += other.answered;
@@ -287,7 +290,7 @@ impl ReflectCounts {
         self.refused += other.refused;
     }
 
-    /// Makes an answer of a message in place; false when it deserves none.
+    /// Turns a message into its answer in place; false when it gets none.
     fn answer(&mut self, message: &mut [u8]) -> bool {
         match Probe::answer(message).map(|asked| asked.kind) {
             Some(ProbeKind::Hello) => self.greeted += 1,
@@ -305,10 +308,10 @@ impl ReflectCounts {
     }
 }
 
-/// Puts into an answer how accurate this host's wall clock is, and the time of the answer.
+/// Writes into an answer how accurate this host's wall clock is, and the time of the answer.
 fn tell_clock(message: &mut [u8]) {
     let received_ns = sys::clock::wall_nanos();
-    // When the kernel does not report its clock's state, the clock counts as not synchronised.
+    // When the kernel does not report its clock's state, the clock counts as unsynchronised.
     let found = sys::discipline::read().ok();
     let mut word = ClockWord {
         is_synchronised: found.is_some_and(|it| it.is_synchronised),
@@ -317,7 +320,7 @@ fn tell_clock(message: &mut [u8]) {
         received_ns,
         sent_ns: received_ns,
     };
-    // The wall clock may be set between two readings.
+    // Somebody may set the wall clock back between the two readings.
     word.sent_ns = sys::clock::wall_nanos().max(received_ns);
     word.put(message);
 }
@@ -352,7 +355,7 @@ mod tests {
             probe.emit(&mut message);
             client.write_all(&message).unwrap();
             client.read_exact(&mut message).unwrap();
-            // The client stays: without the stop its thread would wait for it for ever.
+            // The client stays connected, so without the stop its thread would wait for ever.
             twin.shutdown(Shutdown::Both).unwrap();
             let error = reflecting.join().unwrap().unwrap_err();
             assert!(is_beyond_use(&error), "{error}");

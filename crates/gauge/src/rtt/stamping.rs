@@ -1,17 +1,17 @@
-//! Combines the kernel's stamps of some messages, to show where their time went.
+//! Combines the kernel's stamps of a message, to show where the time of its round trip went.
 
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 use measure::{Split, StampCounts};
 use sys::stamp::{Report, Stage, Stamps, receive_report};
 
-/// The stamped messages whose stamps are not complete.
+/// The stamped messages that still lack some of their stamps.
 #[derive(Debug, Default)]
 pub(super) struct Stamping {
     pending: VecDeque<Pending>,
-    /// How many were stamped: the kernel's number of the next.
+    /// How many messages were stamped, which is also the kernel's number for the next one.
     count: u32,
-    /// Whose stamps the messages of this run had.
+    /// How many messages of this run the kernel or the device stamped.
     pub(super) counts: StampCounts,
 }
 
@@ -21,13 +21,15 @@ struct Pending {
     sequence: u64,
     sent: Clocks,
     scheduled_ns: Option<u64>,
-    /// From the kernel, or from the device if it stamps: a device's stamp replaces the kernel's.
+    /// When the message left, by the device's clock if the device stamps, otherwise by the
+    /// kernel's.
     left: Option<Stamps>,
-    /// The stamps of the echo, and when the application had it.
+    /// The echo's stamps, and when the application received it.
     echoed: Option<(Stamps, Clocks)>,
 }
 
-/// Both clocks at one moment: the kernel stamps by the wall clock, which may be set meanwhile.
+/// Both clocks at one moment. The kernel stamps by the wall clock, which somebody may set
+/// meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     monotonic_ns: u64,
@@ -42,29 +44,29 @@ impl Clocks {
         }
     }
 
-    /// How far the wall clock moved against the other from `earlier` to here.
+    /// How far the wall clock moved against the monotonic clock since `earlier`.
     const fn step_ns(&self, earlier: &Self) -> u64 {
         let wall = self.wall_ns.wrapping_sub(earlier.wall_ns);
         wall.abs_diff(self.monotonic_ns.wrapping_sub(earlier.monotonic_ns))
     }
 }
 
-/// What became of a stamped message.
+/// The result for a stamped message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Whole(Split),
-    /// The wall clock was set by this much while it was under way.
+    /// The wall clock was set by this much while the message was under way.
     ClockStep(u64),
 }
 
 impl Stamping {
-    /// Forgets the run before. The kernel's count continues, and so does the count here.
+    /// Forgets the previous run. The count goes on, as the kernel's does.
     pub(super) fn restart(&mut self) {
         self.pending.clear();
         self.counts = StampCounts::default();
     }
 
-    /// A stamped message left.
+    /// Notes a message that was sent with a stamp.
     pub(super) fn sent(&mut self, sequence: u64, sent: Clocks) {
         if self.pending.len() >= PENDING_MAX {
             self.pending.pop_front();
@@ -81,7 +83,7 @@ impl Stamping {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// An echo came that the kernel stamped.
+    /// Notes an echo that the kernel stamped.
     pub(super) fn echoed(&mut self, sequence: u64, stamps: Stamps, got: Clocks) {
         let mut pending = self.pending.iter_mut();
         if let Some(one) = pending.find(|one| one.sequence == sequence) {
@@ -89,9 +91,9 @@ impl Stamping {
         }
     }
 
-    /// Reads the stamps that wait; `found` gets each message whose stamps are complete.
+    /// Reads the stamps that wait; `found` gets each message that now has all its stamps.
     pub(super) fn collect(&mut self, fd: BorrowedFd<'_>, mut found: impl FnMut(Outcome)) {
-        // Nothing but our own stamps and ICMP errors ever waits there.
+        // Only our own stamps and ICMP errors ever wait there.
         while let Ok(Some(report)) = receive_report(fd) {
             if let Report::Stamp {
                 number,
@@ -110,7 +112,7 @@ impl Stamping {
         }
     }
 
-    /// True while stamps are waited for.
+    /// True while some message lacks stamps.
     pub(super) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -126,7 +128,8 @@ impl Stamping {
         }
     }
 
-    /// The first message with all its stamps, taken out; within, `None` when they make no sense.
+    /// Takes out the first message that has all its stamps. The inner value is `None` when they
+    /// make no sense.
     fn take(&mut self) -> Option<Option<Outcome>> {
         let whole = |one: &Pending| Some((one.scheduled_ns?, one.left?, one.echoed?));
         let found = self.pending.iter().position(|one| whole(one).is_some())?;
@@ -142,14 +145,15 @@ impl Stamping {
             let split = Split {
                 sequence: one.sequence,
                 queue_ns: scheduled.checked_sub(one.sent.wall_ns)?,
-                // With the device's own stamps also from the device to our kernel, on the way back.
+                // With the device's stamps this includes the way back from the device to our
+                // kernel.
                 device_ns: kernel.checked_sub(scheduled)?.checked_sub(link_ns)?,
                 link_ns,
                 wake_ns: got.wall_ns.checked_sub(kernel)?,
             };
             Some((split, is_hardware))
         };
-        // Between the readings of the two clocks the thread may have been taken off its processor.
+        // The thread may have been interrupted between the readings of the two clocks.
         let is_exact = step_ns <= CLOCK_ERROR_NS;
         let found = split().filter(|_| is_exact);
         match found {
@@ -161,17 +165,17 @@ impl Stamping {
     }
 }
 
-/// From the device and back to it by its own clock where it stamps both ways; otherwise to our
-/// kernel, by the kernel's. Within, whether it was the device.
+/// The time on the link, and whether the device measured it: from device to device by the device's
+/// clock if it stamps both ways, otherwise from device to kernel by the kernel's clock.
 fn link_ns(left: &Stamps, came: &Stamps) -> Option<(u64, bool)> {
     let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
     let by_device = between(left.hardware_ns, came.hardware_ns).map(|ns| (ns, true));
     by_device.or_else(|| between(left.software_ns, came.software_ns).map(|ns| (ns, false)))
 }
 
-/// The clocks drift apart by less than this while a message is under way, unless one was set.
+/// While a message is under way the clocks drift apart by less than this, unless one was set.
 const CLOCK_STEP_NS: u64 = 1_000_000;
-/// Splits less exact than this are left out.
+/// Splits with a larger error are left out.
 const CLOCK_ERROR_NS: u64 = 5_000;
 const PENDING_MAX: usize = 256;
 
@@ -210,7 +214,8 @@ mod tests {
             let mut stamping = Stamping::default();
             stamping.sent(77, at(1_000, 50_000));
             stamping.stamped(0, Stage::Scheduled, by_kernel(51_000));
-            // Of another epoch, and without the kernel's, which it suppresses.
+            // The device's stamp has another epoch, and comes without the kernel's, which it
+            // suppresses.
             let left = Stamps {
                 software_ns: None,
                 hardware_ns: Some(7),
@@ -232,7 +237,7 @@ mod tests {
             wake_ns: 4_000,
         };
         assert_eq!(found(Some(5_007)), (Some(Some(Outcome::Whole(split))), 1));
-        // One way only says nothing.
+        // A stamp for one way only says nothing.
         assert_eq!(found(None), (Some(None), 0));
     }
 

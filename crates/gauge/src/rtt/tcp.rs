@@ -1,4 +1,4 @@
-//! Messages back to back in one TCP connection; each says its length.
+//! Messages back to back in one TCP connection; each message says its length.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -20,7 +20,7 @@ use crate::Error;
 #[derive(Debug)]
 pub(super) struct Tcp {
     stream: TcpStream,
-    /// What has come and is not whole, and what has not left.
+    /// Bytes of a message that has not arrived completely, and bytes that have not left.
     inbound: Vec<u8>,
     outbound: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl Tcp {
         Ok(Self::new(stream).map_err(refused)?)
     }
 
-    /// One end of a connection that stands.
+    /// One end of an open connection.
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -50,7 +50,7 @@ impl Tcp {
         })
     }
 
-    /// Sends what is left; true when nothing is.
+    /// Sends the bytes that have not left; true when none remain.
     fn flush(&mut self) -> io::Result<bool> {
         while !self.outbound.is_empty() {
             match self.stream.write(&self.outbound) {
@@ -87,7 +87,7 @@ impl Carrier for Tcp {
                 rooms.set_len(0, len);
                 return Ok(1);
             }
-            // Straight into the caller's room: the usual message comes whole and alone.
+            // Reads straight into the caller's room, as a message usually arrives whole and alone.
             if self.inbound.is_empty() {
                 let len = read(&mut self.stream, room)?;
                 if first_message(&room[..len])? == Some(len) {
@@ -117,7 +117,7 @@ fn read(stream: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Length of the first message of a stream; `None` while it is not whole.
+/// Length of the first message of a stream; `None` until it is complete.
 fn first_message(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(header) = bytes.get(..PROBE_BYTES_MIN) else {
         return Ok(None);
@@ -136,7 +136,7 @@ fn is_nothing(error: &io::Error) -> bool {
     )
 }
 
-/// However the far end ended the connection, it is reported in one way.
+/// Turns all the ways in which the far end can end a connection into one error.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {

@@ -1,4 +1,4 @@
-//! What the kernel counts besides our sockets: one interface, and IP and UDP as a whole.
+//! What the kernel counts outside our sockets: for one interface, and for IP and UDP as a whole.
 
 use std::{fs, net::IpAddr};
 
@@ -6,37 +6,37 @@ use net::Interfaces;
 use serde::{Deserialize, Serialize};
 use sys::netlink::{LinkStatistics, Rtnetlink};
 
-/// Counts of one trial at one end. Packets are those of the interface's counters: a super-packet
-/// that stays whole is one.
+/// Counts of one trial at one end. Packets are those of the interface's counters, which count a
+/// super-packet that stays whole as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct KernelCounters {
     /// Packets that the interface sent.
     pub tx_packets: u64,
-    /// Bytes that it sent, with Ethernet headers.
+    /// Bytes that the interface sent, with Ethernet headers.
     pub tx_bytes: u64,
-    /// Packets that it, or its queue, threw away instead.
+    /// Packets that the interface or its queue dropped instead of sending.
     pub tx_dropped: u64,
-    /// Packets that it received.
+    /// Packets that the interface received.
     pub rx_packets: u64,
-    /// Bytes that it received.
+    /// Bytes that the interface received.
     pub rx_bytes: u64,
-    /// Packets that arrived at it and that no socket can have seen.
+    /// Packets that arrived at the interface and were dropped before any socket.
     pub rx_lost: u64,
-    /// Fragments that were made of datagrams sent here.
+    /// Fragments into which this host cut datagrams that it sent.
     pub fragments_made: u64,
     /// Fragments that arrived.
     pub fragments_received: u64,
-    /// Datagrams that could not be put together again, for whatever reason.
+    /// Datagrams that this host could not put together from their fragments, for whatever reason.
     pub reassembly_failures: u64,
-    /// Of these, those whose missing fragments did not come in time.
+    /// How many of these failed because fragments did not come in time.
     pub reassembly_timeouts: u64,
-    /// UDP datagrams of the whole host for which a socket had no room.
+    /// UDP datagrams that any socket of the host dropped because it was full.
     pub udp_receive_buffer_errors: u64,
 }
 
-/// Reads one interface's and the host's counters.
+/// Reads the counters of one interface and of the host.
 #[derive(Debug)]
 pub(super) struct CounterReader {
     netlink: Option<Rtnetlink>,
@@ -44,7 +44,7 @@ pub(super) struct CounterReader {
     is_ipv6: bool,
 }
 
-/// An interface, as far as a sweep must know it.
+/// The facts about an interface that a sweep needs.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub(super) name: String,
@@ -73,14 +73,14 @@ impl CounterReader {
         }
     }
 
-    /// The counters as they stand. What the kernel does not tell stays 0.
+    /// The counters now. A counter that the kernel does not tell stays 0.
     pub(super) fn read(&mut self) -> KernelCounters {
         let link = self
             .netlink
             .as_mut()
             .and_then(|netlink| netlink.statistics(self.interface).ok())
             .unwrap_or_default();
-        // Of this thread's network namespace, which need not be the process's.
+        // The files of this thread's network namespace, which may differ from the process's.
         let text = |name: &str| {
             fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
         };
@@ -133,7 +133,7 @@ const fn with_link(host: KernelCounters, link: &LinkStatistics) -> KernelCounter
     }
 }
 
-/// `/proc/net/snmp`: for each protocol a line of names and a line of values.
+/// Reads `/proc/net/snmp`: for each protocol a line of names and a line of values.
 fn parse_snmp(text: &str) -> KernelCounters {
     let value = |protocol: &str, name: &str| {
         let mut lines = text.lines().filter(|line| line.starts_with(protocol));
@@ -152,7 +152,7 @@ fn parse_snmp(text: &str) -> KernelCounters {
     }
 }
 
-/// `/proc/net/snmp6`: a name and a value a line.
+/// Reads `/proc/net/snmp6`: a name and a value on each line.
 fn parse_snmp6(text: &str) -> KernelCounters {
     let count = |name: &str| {
         let mut fields = text
@@ -171,7 +171,7 @@ fn parse_snmp6(text: &str) -> KernelCounters {
     }
 }
 
-/// How long the kernel keeps the fragments of a datagram that is not whole, in seconds.
+/// How many seconds the kernel keeps the fragments of an incomplete datagram.
 pub(super) fn reassembly_timeout_s() -> u64 {
     fs::read_to_string("/proc/sys/net/ipv4/ipfrag_time")
         .ok()

@@ -1,4 +1,4 @@
-//! The control connection: JSON documents, one a line, bounded.
+//! The control connection: JSON documents, one on each line, of bounded length.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -40,10 +40,11 @@ impl ControlLink {
         self.stream.write_all(&line)
     }
 
-    /// Waits for a message, at most `limit`; `None` when none came.
+    /// Waits at most `limit` for a message; `None` when none came.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the other end has gone, `InvalidData` when it says what is no message.
+    /// `UnexpectedEof` when the other end has gone, `InvalidData` when it sends something that is
+    /// no message.
     pub(super) fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<Option<T>> {
         let end = sys::clock::monotonic() + limit;
         loop {

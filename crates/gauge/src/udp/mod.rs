@@ -1,5 +1,5 @@
-//! What a path carries, by size of datagram: a server that receives and sends on command, and a
-//! sweep that commands it.
+//! Measures what a path carries, by size of datagram: a sweep commands a server, which receives and
+//! sends.
 //!
 //! ```text
 //!   Sweep --- control: one JSON document a line, over TCP ---> Server
@@ -7,14 +7,14 @@
 //!     |  <------------- ready, and at the end: accounts          |
 //!     +==================== datagrams, over UDP =================+
 //! ```
-//! A rate is what the *receiver* counted. Each trial opens sockets of its own, so that the kernel's
-//! count of datagrams dropped at a full buffer belongs to that trial; what is missing beyond that
-//! was lost before the socket. The counters of both ends' interfaces and of IP reassembly are read
-//! before and after each trial.
+//! A rate is what the *receiver* counted. Each trial opens new sockets, so that the kernel's count
+//! of datagrams dropped at a full buffer belongs to that trial. Other missing datagrams were lost
+//! before the socket. The counters of both ends' interfaces and of IP reassembly are read before
+//! and after each trial.
 //!
-//! A server sends only where its client is (the address of the control connection, from which a
-//! datagram with the trial's token must have come), or to the group that the trial names. It serves
-//! one client at a time: two measurements would measure each other.
+//! A server sends only to its client, or to the group that the trial names. The client's address is
+//! that of the control connection, and a datagram with the trial's token must have come from there.
+//! A server serves one client at a time, because two measurements would disturb each other.
 
 mod counters;
 pub use counters::KernelCounters;
@@ -49,7 +49,7 @@ pub use measure::sweep::Load;
 
 /// The default port of a server.
 pub const PORT: u16 = 7701;
-/// The shortest and the longest datagram: its header, and what IPv4 carries.
+/// The shortest and the longest datagram: just its header, and the most that IPv4 carries.
 pub const SIZES: std::ops::RangeInclusive<usize> = measure::sweep::HEADER_BYTES..=65_507;
-/// The rates that can be asked for, in datagrams each second.
+/// The rates that a user can ask for, in datagrams each second.
 pub const RATES: std::ops::RangeInclusive<u64> = 1..=measure::Schedule::RATE_MAX;

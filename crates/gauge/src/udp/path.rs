@@ -12,17 +12,17 @@ use sys::{Family, PathMtu, RawAddress, UdpSocket, datagram};
 
 use super::{Mode, Profile, counters::Port, protocol::TrialSpec};
 
-/// What one end sends by and receives by.
+/// The sockets by which one end sends and receives.
 #[derive(Debug)]
 pub(super) struct DataPath {
     /// Connected to the other end, or to the group.
     socket: UdpSocket,
-    /// Where the group is received.
+    /// The socket that receives the group.
     group: Option<UdpSocket>,
 }
 
 impl DataPath {
-    /// The client's, towards the server's port.
+    /// The client's sockets, towards the server's port.
     pub(super) fn client(
         spec: &TrialSpec,
         server: SocketAddr,
@@ -41,7 +41,8 @@ impl DataPath {
         })
     }
 
-    /// The server's; for unicast it is useful once [`DataPath::meet`] has found the client.
+    /// The server's sockets. For unicast, [`DataPath::meet`] must find the client before they are
+    /// used.
     pub(super) fn server(
         spec: &TrialSpec,
         local: SocketAddr,
@@ -86,8 +87,8 @@ impl DataPath {
         })
     }
 
-    /// Waits for a datagram with the trial's token from `peer`, and answers nobody else from here
-    /// on. False when none came within `limit`. A group needs no such meeting.
+    /// Waits at most `limit` for a datagram with the trial's token from `peer`, and from then on
+    /// talks only to its sender; false when none came. A group needs no such meeting.
     pub(super) fn meet(&self, token: u64, peer: IpAddr, limit: Duration) -> io::Result<bool> {
         if self.group.is_some() {
             return Ok(true);
@@ -120,13 +121,13 @@ impl DataPath {
         }
     }
 
-    /// Shows the server where this end is.
+    /// Sends a datagram that shows the server this end's address.
     pub(super) fn greet(&self, token: u64) {
         if self.group.is_none() {
             let mut hello = [0; HEADER_BYTES];
             let sequence = GREETING;
             Header { token, sequence }.emit(&mut hello);
-            // One that is lost is repeated until the server has heard one.
+            // A lost greeting is repeated until the server has heard one.
             let _sent = datagram::send(self.socket.as_fd(), &hello);
         }
     }
@@ -141,7 +142,8 @@ impl DataPath {
 }
 
 fn set_up(socket: &UdpSocket, spec: &TrialSpec) -> io::Result<()> {
-    // The kernel reports what the interface's own queue drops, and fragments what is too long.
+    // The kernel reports datagrams that the interface's queue drops, and fragments those that are
+    // too long.
     socket.set_error_report(true)?;
     socket.set_path_mtu(PathMtu::Fragment)?;
     if spec.profile == Profile::Tuned {
@@ -154,6 +156,6 @@ fn set_up(socket: &UdpSocket, spec: &TrialSpec) -> io::Result<()> {
     Ok(())
 }
 
-/// The number of the datagrams that only show where an end is.
+/// The sequence number of greetings: datagrams that only show the address of an end.
 pub(super) const GREETING: u64 = u64::MAX;
 const TUNED_BYTES: usize = 8 << 20;

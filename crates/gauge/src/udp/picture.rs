@@ -14,7 +14,7 @@ use super::{Direction, Flow, Row, SweepReport};
 /// report below the picture.
 ///
 /// # Errors
-/// When `output` does, and for formats that are no pictures.
+/// When `output` fails, or when `format` is no picture.
 pub fn draw(output: &mut impl Write, format: Format, report: &SweepReport) -> io::Result<()> {
     let scene = sizes(
         "What the path carries, by payload bytes of a datagram",
@@ -26,7 +26,7 @@ pub fn draw(output: &mut impl Write, format: Format, report: &SweepReport) -> io
     output.flush()
 }
 
-/// Where the figures come from, and what they mean.
+/// Lines that say where the figures come from and what they mean.
 fn lines(report: &SweepReport) -> Vec<String> {
     let way = report
         .group
@@ -59,7 +59,7 @@ fn lines(report: &SweepReport) -> Vec<String> {
     lines
 }
 
-/// A curve for each way of sending, and what the link takes at most.
+/// A curve for each way of sending, and one for the most that the link carries.
 fn curves(report: &SweepReport) -> Vec<SizeCurve> {
     let mut curves: Vec<SizeCurve> = Vec::new();
     for (row, flow) in report

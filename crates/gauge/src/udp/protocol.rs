@@ -1,4 +1,4 @@
-//! What the two ends say to each other, one JSON document a line.
+//! The messages between the two ends, one JSON document on each line.
 
 use std::net::SocketAddr;
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::KernelCounters;
 
-/// How datagrams are handed to the kernel and taken from it.
+/// How an end passes datagrams to the kernel and takes them from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// One a call: `send` and `recv`.
+    /// One datagram in a call: `send` and `recv`.
     One,
-    /// Up to 64 a call: `sendmmsg` and `recvmmsg`.
+    /// Up to 64 datagrams in a call: `sendmmsg` and `recvmmsg`.
     Batch,
-    /// Up to 64 as one super-packet: UDP GSO and GRO.
+    /// Up to 64 datagrams as one super-packet: UDP GSO and GRO.
     Gso,
 }
 
@@ -24,33 +24,33 @@ pub enum Mode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// As the system gives them.
+    /// With the system's settings.
     Standard,
-    /// With room for 8 MiB, as far as the system permits.
+    /// With buffers of 8 MiB, where the system permits it.
     Tuned,
 }
 
 /// One trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TrialSpec {
-    /// Of the datagrams that go there; those that come back have the next one.
+    /// The token of datagrams to the server; datagrams from the server carry the next number.
     pub(super) token: u64,
     pub(super) size: usize,
     pub(super) mode: Mode,
     pub(super) profile: Profile,
-    /// None: as fast as it can.
+    /// Datagrams each second; `None` for as many as possible.
     pub(super) rate_per_s: Option<u64>,
     pub(super) duration_ms: u64,
-    /// Whether the client sends.
+    /// True when the client sends.
     pub(super) is_there: bool,
-    /// Whether the server sends.
+    /// True when the server sends.
     pub(super) is_back: bool,
     pub(super) group: Option<SocketAddr>,
     /// Time to live of multicast.
     pub(super) hops: u8,
 }
 
-/// From the client.
+/// A message from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
@@ -58,13 +58,13 @@ pub(super) enum Request {
         version: u32,
     },
     Trial(TrialSpec),
-    /// Both are ready: the sending end begins.
+    /// Both ends are ready: the sender may begin.
     Go,
     /// The client has sent this many.
     Sent(u64),
 }
 
-/// From the server.
+/// A message from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Response {
@@ -81,7 +81,7 @@ pub(super) enum Response {
     Outcome(Outcome),
 }
 
-/// What one end did in a trial.
+/// The results of one end in a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) dispatch: Option<Dispatch>,
@@ -89,39 +89,40 @@ pub(super) struct Outcome {
     pub(super) counters: KernelCounters,
 }
 
-/// What a sender did. Counts of datagrams.
+/// What a sender did, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dispatch {
-    /// Handed to the kernel, which took them.
+    /// Datagrams that the kernel took.
     pub sent: u64,
-    /// Thrown away by this host's own interface or its queue, which says so.
+    /// Datagrams that this host's interface or its queue dropped and reported.
     pub refused: u64,
-    /// Times that there was no room in the socket, and the sender waited.
+    /// How often the socket was full and the sender waited.
     pub waits: u64,
-    /// From the first to the last.
+    /// Nanoseconds from the start to the end of sending.
     pub lasted_ns: u64,
     /// Processor time of the sending thread, kernel included.
     pub cpu_ns: u64,
 }
 
-/// What a receiver counted. Counts of datagrams.
+/// What a receiver counted, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
-    /// Different ones that came.
+    /// Different datagrams that came.
     pub received: u64,
-    /// Those of them that the first call brought: the time begins after them.
+    /// How many of them the first call brought. They do not count towards the rate, as the time
+    /// starts after them.
     pub received_first: u64,
-    /// Those that came again.
+    /// Datagrams that came again.
     pub duplicates: u64,
-    /// Those that came after one with a greater number.
+    /// Datagrams that came after one with a greater number.
     pub out_of_order: u64,
-    /// Those of somebody else.
+    /// Datagrams of another trial or program.
     pub foreign: u64,
-    /// What the kernel dropped because the socket was full. With GSO, runs of datagrams.
+    /// Datagrams that the kernel dropped because the socket was full; with GSO, runs of datagrams.
     pub socket_drops: u64,
-    /// From the first call that brought any to the last.
+    /// Nanoseconds from the first call that brought datagrams to the last.
     pub lasted_ns: u64,
     /// Processor time of the receiving thread, kernel included.
     pub cpu_ns: u64,
@@ -140,7 +141,7 @@ impl Mode {
 }
 
 impl Dispatch {
-    /// Datagrams each second that were offered to the interface.
+    /// Datagrams each second that the sender offered to the interface.
     #[must_use]
     pub fn offered_per_s(&self) -> f64 {
         per_second(self.sent + self.refused, self.lasted_ns)
@@ -148,7 +149,7 @@ impl Dispatch {
 }
 
 impl Receipt {
-    /// Datagrams each second, by the receiver's clock.
+    /// Datagrams received each second, by the receiver's clock.
     #[must_use]
     pub fn received_per_s(&self) -> f64 {
         per_second(

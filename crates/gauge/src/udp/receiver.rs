@@ -1,4 +1,4 @@
-//! The receiving half of a trial: every datagram counted once, with its time.
+//! The receiving half of a trial: counts every datagram once.
 
 use std::{
     io,
@@ -16,15 +16,16 @@ use super::{
     sender::nanos,
 };
 
-/// What the other side of a receiver knows, and when it is to end. It has its cache lines for
-/// itself: the sending thread writes its own count beside it.
+/// What a receiver shares with the control thread: how many datagrams were sent, when to stop, and
+/// how many have come. It is aligned to its own cache lines, because the sending thread writes its
+/// count next to it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expectation {
-    /// Datagrams that were sent; [`Expectation::UNKNOWN`] while they are.
+    /// How many datagrams were sent; [`Expectation::UNKNOWN`] until the sender has ended.
     pub(super) sent: AtomicU64,
     pub(super) stop: AtomicBool,
-    /// Datagrams that have come by now.
+    /// How many datagrams have come so far.
     pub(super) received: AtomicU64,
 }
 
@@ -39,16 +40,16 @@ impl Expectation {
         }
     }
 
-    /// All have been sent: the receiver ends when it has them, or when nothing comes any more.
+    /// Notes that all were sent. The receiver ends when it has them, or when nothing more comes.
     pub(super) fn set_sent(&self, sent: u64) {
         self.sent.store(sent, Ordering::Release);
     }
 }
 
-/// Receives until everything is there, or nothing comes any more after the last was sent.
+/// Receives until all datagrams are there, or until all were sent and nothing more comes.
 ///
 /// # Errors
-/// When the system refuses for good.
+/// When the system refuses to receive.
 pub(super) fn receive(
     socket: &UdpSocket,
     (token, size, mode): (u64, usize, Mode),
@@ -143,7 +144,7 @@ impl<'a> Receiver<'a> {
         self.receipt.lasted_ns = self.last_ns - first;
     }
 
-    /// Takes what is there; waits a moment when there is nothing.
+    /// Receives what is there; waits a moment when there is nothing.
     fn take(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
         if self.mode == Mode::One {
@@ -185,7 +186,8 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Errors that mean that nothing came, or that an earlier datagram of ours caused an ICMP message.
+/// True for errors which mean that nothing came, or that an earlier datagram of ours caused an ICMP
+/// message.
 fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -202,9 +204,9 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// Longest wait for a datagram before it looks whether it is to end.
+/// The longest wait for a datagram, before the receiver checks whether to end.
 const LOOK: Duration = Duration::from_millis(5);
-/// After everything was sent, silence for this long means that nothing is under way.
+/// When nothing comes for this long after the last datagram was sent, none is under way.
 const QUIET_NS: u64 = 150_000_000;
 const GRO_BYTES_MAX: usize = 65_535;
 const GRO_MESSAGES: usize = 16;

@@ -1,4 +1,4 @@
-//! What a sweep found, and what the figures mean.
+//! The results of a sweep, and the causes of its losses.
 
 use std::net::SocketAddr;
 
@@ -16,37 +16,40 @@ use super::{
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// The client, to the server.
+    /// The client sends to the server.
     There,
-    /// The server, to the client.
+    /// The server sends to the client.
     Back,
-    /// Both at once.
+    /// Both send at the same time.
     Both,
 }
 
-/// A whole sweep.
+/// The report of a whole sweep.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepReport {
-    /// The servers, as they call themselves.
+    /// The servers' names for themselves.
     pub servers: Vec<String>,
-    /// The group that was sent to.
+    /// The group that the client sent to.
     pub group: Option<SocketAddr>,
     /// The interface here.
     pub interface: String,
-    /// Its largest IP packet.
+    /// The interface's largest IP packet.
     pub mtu: u32,
-    /// Its link, when the speed is known.
+    /// The interface's link, when its speed is known.
     pub link: Option<Link>,
-    /// Whether IPv6 carries the datagrams.
+    /// True when IPv6 carries the datagrams.
     pub is_ipv6: bool,
-    /// Highest acceptable loss, as a share.
+    /// The highest acceptable share of lost datagrams.
     pub loss_max: f64,
-    /// One for each size, mode, profile and direction.
+    /// Each row is one trial at a load that was asked for, and not a search for the highest rate.
+    #[serde(default)]
+    pub is_load_given: bool,
+    /// A row for each size, mode, profile and direction.
     pub rows: Vec<Row>,
-    /// What the figures together say.
+    /// What the rows together show.
     pub remarks: Vec<String>,
-    /// Why the sweep ended before its last row; the rows that are there were measured before.
+    /// Why the sweep ended early; the rows were measured before that.
     pub cut: Option<String>,
 }
 
@@ -56,18 +59,18 @@ pub struct SweepReport {
 pub struct Row {
     /// Payload bytes of a datagram.
     pub size: usize,
-    /// How datagrams are handed over.
+    /// How an end passes datagrams to the kernel.
     pub mode: Mode,
-    /// How sockets are set up.
+    /// How the sockets are set up.
     pub profile: Profile,
     /// Who sends.
     pub direction: Direction,
-    /// Trials that were made.
+    /// How many trials were made.
     pub trials: u32,
-    /// The flows at the highest rate that was carried; none when no rate was. Of several servers
-    /// the one that lost most.
+    /// The flows of the best trial, at the highest rate that the path carried; none when it carried
+    /// no rate. Of several servers, the one that lost most.
     pub flows: Vec<Flow>,
-    /// Datagrams each second that arrived when all were sent as fast as can be, for each flow.
+    /// Datagrams each second that arrived, for each flow, when the sender sent as fast as possible.
     pub flood_received_per_s: Vec<f64>,
     /// What ended the search.
     pub limit: Limit,
@@ -79,31 +82,31 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flow {
-    /// True from the server to the client.
+    /// True when the server sends to the client.
     pub is_back: bool,
     /// What the sender did.
     pub dispatch: Dispatch,
     /// What the receiver counted.
     pub receipt: Receipt,
-    /// Datagrams each second, by the receiver's clock.
+    /// Datagrams received each second, by the receiver's clock.
     pub received_per_s: f64,
-    /// What did not arrive, by cause.
+    /// Datagrams that did not arrive, by cause.
     pub losses: Losses,
-    /// Counters of the sender's kernel during the trial.
+    /// The counters of the sender's kernel for the trial.
     pub sender: KernelCounters,
-    /// Counters of the receiver's kernel during the trial.
+    /// The counters of the receiver's kernel for the trial.
     pub receiver: KernelCounters,
 }
 
-/// Datagrams that did not arrive, by cause; they add up to all of them.
+/// Datagrams that did not arrive, by cause. Each is counted under one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Losses {
-    /// Thrown away by the sender's own interface or its queue.
+    /// Dropped by the sender's own interface or its queue.
     pub at_sender: u64,
-    /// The receiver's socket was full.
+    /// Dropped because the receiver's socket was full.
     pub at_socket: u64,
-    /// Some of their fragments came, and not all.
+    /// Some of their fragments arrived, but not all.
     pub in_reassembly: u64,
     /// Lost before the receiver's socket: by the network, or by the receiver's kernel.
     pub in_network: u64,
@@ -114,21 +117,21 @@ pub struct Losses {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// The sender can do no more.
+    /// The sender cannot send more.
     Sender,
-    /// The sender's interface takes no more: its queue pushes back or drops.
+    /// The sender's interface takes no more: its queue is full, and makes the sender wait or drops.
     SenderInterface,
     /// The receiver's socket overflows.
     ReceiverSocket,
-    /// Datagrams cannot be put together again.
+    /// The receiver's kernel cannot put datagrams together from their fragments.
     Reassembly,
-    /// Datagrams vanish on the way.
+    /// Datagrams are lost on the way.
     Network,
-    /// The rate was given, and was reached.
+    /// The user gave the rate, and it was reached.
     Asked,
     /// Nothing arrives.
     NothingArrives,
-    /// It was not tried; a remark says why.
+    /// No trial was made; a remark says why.
     NotMeasured,
 }
 
@@ -145,8 +148,8 @@ impl Direction {
 }
 
 impl Losses {
-    /// Splits what is missing by cause. `datagrams_a_drop` is how many one drop of the socket can
-    /// stand for.
+    /// Divides the missing datagrams by cause. One drop at the socket can stand for up to
+    /// `datagrams_a_drop` datagrams.
     #[must_use]
     pub fn of(
         dispatch: &Dispatch,
@@ -165,13 +168,14 @@ impl Losses {
         }
     }
 
-    /// All of them.
+    /// The sum of all causes.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.at_sender + self.at_socket + self.in_reassembly + self.in_network
     }
 
-    /// Those of each million that were offered: to add up trials of different length.
+    /// The losses for each million datagrams that were offered, so that trials of different length
+    /// can be added.
     pub(super) fn per_million(&self, dispatch: &Dispatch) -> Self {
         let offered = (dispatch.sent + dispatch.refused).max(1);
         let share = |count: u64| count.saturating_mul(1_000_000) / offered;
@@ -190,7 +194,7 @@ impl Losses {
         self.in_network += other.in_network;
     }
 
-    /// The cause of most of them.
+    /// The cause of most losses.
     pub(super) fn limit(&self) -> Limit {
         let causes = [
             (self.at_sender, Limit::SenderInterface),
@@ -204,7 +208,7 @@ impl Losses {
 }
 
 impl Flow {
-    /// Share of what was offered that did not arrive.
+    /// Share of the offered datagrams that did not arrive.
     #[must_use]
     pub fn loss(&self) -> f64 {
         let offered = self.dispatch.sent + self.dispatch.refused;
@@ -214,7 +218,8 @@ impl Flow {
         self.losses.total() as f64 / offered as f64
     }
 
-    /// Processor time of the two threads for each datagram, in nanoseconds: sending, receiving.
+    /// Processor time for each datagram, in nanoseconds: of the sending thread, and of the
+    /// receiving one.
     #[must_use]
     pub fn cpu_ns_per_datagram(&self) -> [f64; 2] {
         let each = |ns: u64, count: u64| ns as f64 / count.max(1) as f64;
@@ -226,7 +231,7 @@ impl Flow {
 }
 
 impl Row {
-    /// Takes the only trial of a row whose load was given.
+    /// Takes the only trial of a row with a given load.
     pub(super) fn take_asked(&mut self, load: Load, flows: Vec<Flow>, loss_max: f64) {
         let mut losses = Losses::default();
         for flow in &flows {
@@ -253,7 +258,7 @@ impl Row {
         self.flows = flows;
     }
 
-    /// Names what the size does to the path.
+    /// Adds remarks on what this size means for the path.
     pub(super) fn remark(&mut self, mtu: u32, is_ipv6: bool, reassembly_timeout_s: u64) {
         let packet = self.size as u64 + if is_ipv6 { 48 } else { 28 };
         if packet > u64::from(mtu) {
@@ -261,16 +266,15 @@ impl Row {
             self.remarks.push(format!(
                 "each datagram has {count} fragments: one lost fragment loses the datagram"
             ));
-            // IPv6 counts them with 32 bits.
+            // This concerns IPv4: the identification of IPv6 fragments has 32 bits.
             let fastest = self.flows.iter().map(|flow| flow.received_per_s);
             let fastest = fastest.fold(0.0, f64::max);
             let wrap_s = IP_IDS / fastest.max(1e-9);
             if !is_ipv6 && wrap_s < reassembly_timeout_s as f64 {
                 self.remarks.push(format!(
-                    "the 16-bit IP ID repeats every {wrap_s:.1} s, and hosts keep fragments for \
-                     {reassembly_timeout_s} s: after a loss, fragments of two datagrams may be \
-                     joined, and only the UDP checksum can detect it; stay below {:.0}/s, or \
-                     within the MTU",
+                    "the 16-bit IP ID repeats within the {reassembly_timeout_s} s that hosts keep \
+                     fragments: after a loss, fragments of two datagrams may be joined, and only \
+                     the UDP checksum can detect it; stay below {:.0}/s, or within the MTU",
                     IP_IDS / reassembly_timeout_s as f64
                 ));
             }
@@ -285,8 +289,8 @@ impl Row {
     }
 }
 
-/// What keeps the best rate that was found from being higher: the losses of the trials that failed,
-/// or the sender itself.
+/// What keeps the best rate from being higher: the losses of the failed trials, or the sender
+/// itself.
 pub(super) fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
     if best.iter().all(|flow| flow.receipt.received == 0) {
         Limit::NothingArrives
@@ -306,17 +310,17 @@ fn is_short(dispatch: &Dispatch, rate: u64) -> bool {
     ((dispatch.sent + dispatch.refused) as f64) < asked * measure::ATTAINED_MIN - batch
 }
 
-/// Packets that a datagram of `size` bytes takes.
+/// How many packets a datagram of `size` bytes takes.
 fn fragments(size: u64, mtu: u64, is_ipv6: bool) -> u64 {
     let header = if is_ipv6 { 48 } else { 20 };
     let each = mtu.saturating_sub(header).max(8) / 8 * 8;
     (size + 8).div_ceil(each)
 }
 
-/// What the rows say of the two directions.
+/// Remarks on rows whose two directions differ.
 pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
-    // What two processors can do differs from moment to moment, and is not a property of the path.
+    // What processors can do changes from moment to moment, and is no property of the path.
     let is_of_path = |row: &Row| {
         use Limit::{Network, Reassembly, SenderInterface};
         matches!(row.limit, Network | Reassembly | SenderInterface)
@@ -347,9 +351,9 @@ pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     texts
 }
 
-/// Directions that differ by less than this ratio are called alike.
+/// Two directions whose ratio is smaller count as equal.
 const ASYMMETRY: f64 = 1.25;
-/// A sender that had to wait for room this often was slowed by its interface.
+/// A sender that waited this often for room was slowed down by its interface.
 const WAITS_MANY: u64 = 3;
 const IP_IDS: f64 = 65_536.0;
 
@@ -392,11 +396,11 @@ mod tests {
         assert_eq!((losses.at_sender, losses.at_socket), (50, 30));
         assert_eq!((losses.in_reassembly, losses.in_network), (20, 50));
         assert!((all.loss() - 150.0 / 1_050.0).abs() < 1e-12);
-        // A dropped run of 45 stands for no more than is missing.
+        // A dropped run of 45 datagrams counts for at most as many as are missing.
         let run = flow(1_000, 0, 980, 1, 0, 45).losses;
         assert_eq!((run.at_socket, run.in_network), (20, 0));
         assert_eq!(run.limit(), Limit::ReceiverSocket);
-        // Drops of strangers do not make losses of ours.
+        // Drops of strangers' datagrams are no losses of ours.
         assert_eq!(flow(10, 0, 10, 5, 5, 1).losses.total(), 0);
     }
 
@@ -423,7 +427,7 @@ mod tests {
         };
         let reached = taken(Load::Rate(100_000), flow(100_000, 0, 100_000, 0, 0, 1));
         assert_eq!(reached, (Limit::Asked, Vec::new()));
-        // The last batch of half a millisecond need not have left.
+        // The last batch, of half a millisecond, may not have left.
         let (limit, _) = taken(Load::Rate(100_000), flow(98_950, 0, 98_950, 0, 0, 1));
         assert_eq!(limit, Limit::Asked);
         let (limit, remarks) = taken(Load::Rate(1_000_000), flow(105_000, 0, 105_000, 0, 0, 1));
@@ -451,7 +455,7 @@ mod tests {
         let both = remarks(8_192, 65_536, false);
         assert!(both[0].contains("6 fragments"), "{both:?}");
         assert!(
-            both[1].contains("every 1.0 s") && both[1].contains("2185/s"),
+            both[1].contains("within the 30 s") && both[1].contains("2185/s"),
             "{both:?}"
         );
         assert_eq!(remarks(8_192, 65_536, true).len(), 1);

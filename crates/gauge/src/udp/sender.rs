@@ -26,10 +26,10 @@ pub(super) struct SendPlan {
     pub(super) duration: Duration,
 }
 
-/// Sends for as long as the plan says, or until `stop`; `sent` says how many by now.
+/// Sends for as long as the plan says, or until `stop`, and keeps the count in `sent`.
 ///
 /// # Errors
-/// When the system refuses for good: a datagram too long, a segment that does not fit.
+/// When the system refuses to send: a datagram is too long, or a segment does not fit.
 pub(super) fn send(
     socket: &UdpSocket,
     plan: &SendPlan,
@@ -47,12 +47,12 @@ struct Sender<'a> {
     socket: &'a UdpSocket,
     plan: &'a SendPlan,
     schedule: Option<Schedule>,
-    /// Datagrams back to back, complete except for their numbers.
+    /// Datagrams back to back, complete except for their sequence numbers.
     bytes: Vec<u8>,
-    /// Datagrams a call.
+    /// How many datagrams leave in one call.
     batch: u64,
     start_ns: u64,
-    /// Slots of the schedule that are over.
+    /// How many slots of the schedule are over.
     slot: u64,
     dispatch: Dispatch,
 }
@@ -106,15 +106,14 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// How many datagrams to send at once; 0: none yet.
+    /// How many datagrams to send now; 0 when none is due.
     fn due(&mut self, elapsed: u64) -> u64 {
         let Some(schedule) = self.schedule else {
             return self.batch;
         };
         let due = schedule.slots_due(elapsed);
         let behind = due.saturating_sub(self.slot);
-        // After a pause, the missed datagrams are not sent in one burst, which no path has to
-        // carry.
+        // After a pause only the newest 3 ms are sent: no path has to carry a longer burst.
         let burst = schedule.slots_within(BURST_NS).max(2 * self.batch);
         if behind > burst {
             self.slot = due - burst;
@@ -182,7 +181,7 @@ impl<'a> Sender<'a> {
                 self.dispatch.waits += 1;
                 datagram::wait_writable(self.socket.as_fd(), WAIT).map(|_ready| ())
             }
-            // What an earlier datagram met; this one has not been sent.
+            // The error is that of an earlier datagram; this one has not been sent.
             Some(errno::ECONNREFUSED | errno::EHOSTUNREACH | errno::ENETUNREACH) => {
                 let _reports = sys::message::discard_errors(self.socket.as_fd(), MANY_MAX);
                 Ok(())
@@ -200,10 +199,10 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Datagrams due within this time leave in one call, in the modes that can.
+/// In the modes that can, datagrams due within this time leave in one call.
 pub(super) const SPAN_NS: u64 = 500_000;
-/// The most that is sent without a gap after a pause.
+/// The longest burst after a pause, as a time of the schedule.
 const BURST_NS: u64 = 3_000_000;
-/// A sleep ends late by about this much; the rest is spun.
+/// A sleep ends late by about this much; the sender spins for the rest.
 const SPIN_NS: u64 = 80_000;
 const WAIT: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! The end that follows commands: it receives, sends, and counts.
+//! The end that takes commands: it receives, sends, and counts.
 
 use std::{
     io,
@@ -27,11 +27,11 @@ use crate::Error;
 /// How a server works.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeSpec {
-    /// Where it listens, for its control connections (TCP) and for datagrams (UDP).
+    /// Where the server listens for control connections (TCP) and datagrams (UDP).
     pub listen: SocketAddr,
 }
 
-/// Serves one sweep after the other.
+/// Serves one client's sweep after the other.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -50,17 +50,17 @@ impl Server {
         Ok(Self { listener, listen })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.listen
     }
 
-    /// Serves until the caller says stop. `tell` gets a line for each client. Gives how many trials
-    /// were made.
+    /// Serves until the caller stops it, and passes a line for each client to `tell`. Returns the
+    /// number of trials.
     ///
     /// # Errors
-    /// When the listening socket is beyond use.
+    /// When the listening socket cannot be used any more.
     pub fn run(
         &self,
         is_stopped: &dyn Fn() -> bool,
@@ -68,16 +68,9 @@ impl Server {
     ) -> Result<u64, Error> {
         let refused = |error: io::Error| SystemError::system("listen at", self.listen, &error);
         let (is_busy, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let mut trials = 0;
+        let trials = AtomicU64::new(0);
         thread::scope(|scope| {
-            let mut session: Option<thread::ScopedJoinHandle<'_, u64>> = None;
             while !is_stopped() {
-                if session
-                    .as_ref()
-                    .is_some_and(thread::ScopedJoinHandle::is_finished)
-                {
-                    trials += session.take().map_or(0, |it| it.join().unwrap_or(0));
-                }
                 if !datagram::wait_readable(self.listener.as_fd(), LOOK).map_err(refused)? {
                     continue;
                 }
@@ -88,27 +81,25 @@ impl Server {
                     refuse(stream);
                     continue;
                 }
-                let (is_busy, stop) = (&is_busy, &stop);
+                let (is_busy, stop, trials) = (&is_busy, &stop, &trials);
                 tell(&format!("measuring with {peer}"));
-                session = Some(scope.spawn(move || {
-                    let trials = self.serve(stream, stop);
+                scope.spawn(move || {
+                    self.serve(stream, stop, trials);
                     is_busy.store(false, Ordering::Release);
-                    trials
-                }));
+                });
             }
             stop.store(true, Ordering::Relaxed);
-            trials += session.map_or(0, |it| it.join().unwrap_or(0));
-            Ok(trials)
-        })
+            Ok::<(), Error>(())
+        })?;
+        Ok(trials.into_inner())
     }
 
-    /// One client, until it leaves.
-    fn serve(&self, stream: TcpStream, stop: &AtomicBool) -> u64 {
+    /// Serves one client until it leaves, and counts its trials.
+    fn serve(&self, stream: TcpStream, stop: &AtomicBool, trials: &AtomicU64) {
         let Ok(mut session) = Session::open(stream, self.listen.port()) else {
-            // It has gone before it said anything.
-            return 0;
+            // The client left before it said anything.
+            return;
         };
-        let mut trials = 0;
         let mut idle = Duration::ZERO;
         while !stop.load(Ordering::Relaxed) && idle < IDLE_MAX {
             match session.link.hear(LOOK) {
@@ -116,18 +107,19 @@ impl Server {
                 Ok(Some(request)) => {
                     idle = Duration::ZERO;
                     match session.obey(request, stop) {
-                        Ok(did_trial) => trials += u64::from(did_trial),
+                        Ok(did_trial) => {
+                            trials.fetch_add(u64::from(did_trial), Ordering::Relaxed);
+                        }
                         Err(_) => break,
                     }
                 }
                 Err(_) => break,
             }
         }
-        trials
     }
 }
 
-/// A client that was let in.
+/// A connected client.
 struct Session {
     link: ControlLink,
     local: SocketAddr,
@@ -149,7 +141,7 @@ impl Session {
         })
     }
 
-    /// Does as asked; true when that was a whole trial.
+    /// Carries out a request; true when this was a whole trial.
     fn obey(&mut self, request: Request, stop: &AtomicBool) -> io::Result<bool> {
         match request {
             Request::Hello { .. } => {
@@ -170,7 +162,7 @@ impl Session {
                     Ok(false)
                 }
             },
-            // What belongs to a trial that has failed.
+            // These messages belong to a trial that has failed.
             Request::Go | Request::Sent(_) => Ok(false),
         }
     }
@@ -217,7 +209,7 @@ impl Session {
             let heard = self.link.hear(limit);
             match heard {
                 Ok(Some(Request::Sent(sent))) => expectation.set_sent(sent),
-                // The client is gone, or talks nonsense.
+                // The client is gone, or sent something else.
                 _ => expectation.stop.store(true, Ordering::Relaxed),
             }
             let joined = (join(sender), join(receiver));
@@ -234,7 +226,7 @@ impl Session {
     }
 }
 
-/// What a thread gave; nothing when there was none.
+/// Waits for a thread and returns its result; `None` when there is no thread.
 pub(super) fn join<T>(
     thread: Option<thread::ScopedJoinHandle<'_, io::Result<T>>>,
 ) -> io::Result<Option<T>> {
@@ -270,13 +262,13 @@ fn check(spec: &TrialSpec) -> io::Result<()> {
 fn refuse(stream: TcpStream) {
     let reason = "it serves another client now; two at a time would disturb each other".to_owned();
     if let Ok(mut link) = ControlLink::new(stream) {
-        // A client that is gone needs no answer.
+        // When the client is gone, it needs no answer.
         drop(link.say(&Response::Refused { reason }));
     }
 }
 
 const BACKLOG: u16 = 8;
-/// How late a stop is seen.
+/// How late a stop may be noticed.
 const LOOK: Duration = Duration::from_millis(50);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 const MEET_TIME_MAX: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The end that asks: trial after trial, until the highest rate of every row is known.
+//! The end that asks: makes trial after trial, until the highest rate of every row is known.
 
 use std::{
     io,
@@ -28,41 +28,40 @@ use super::{
 };
 use crate::Error;
 
-/// What is to be measured.
+/// What a sweep measures.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The servers; more than one only with a group.
+    /// The servers; there can be more than one only with a group.
     pub servers: Vec<SocketAddr>,
-    /// A group to send to instead of the server.
+    /// A group to send to, instead of the server.
     pub group: Option<SocketAddr>,
-    /// The interface here that the group is sent by; `None`: that of the way to the first server.
+    /// The interface by which the group leaves; with `None` that of the way to the first server.
     pub interface: Option<Selector>,
     /// Time to live of multicast.
     pub hops: u8,
     /// Payload bytes.
     pub sizes: Vec<usize>,
-    /// How datagrams are handed over.
+    /// How the ends pass datagrams to the kernel.
     pub modes: Vec<Mode>,
-    /// How sockets are set up.
+    /// How the sockets are set up.
     pub profiles: Vec<Profile>,
     /// Who sends.
     pub directions: Vec<Direction>,
-    /// One trial at this load instead of the search for the highest rate.
+    /// Makes one trial at this load instead of searching for the highest rate.
     pub load: Option<Load>,
     /// How long each trial sends.
     pub duration: Duration,
-    /// Highest acceptable share of lost datagrams.
+    /// The highest acceptable share of lost datagrams.
     pub loss_max: f64,
-    /// What the tokens are made from.
+    /// The seed that tokens are drawn from.
     pub seed: u64,
 }
 
 impl Sweep {
-    /// Measures everything. `tell` gets a line for each row as it is known, and `watch`, if there
-    /// is one, what this end does in each stretch of time.
+    /// Measures all rows. It passes a line for each finished row to `tell`, and what this end does
+    /// in each stretch of time to `watch`.
     ///
-    /// What ends a sweep in its middle ends the report, too, with the reason: the rows that were
-    /// measured by then are whole.
+    /// When a sweep ends early, the report says why, and has the rows that were finished by then.
     ///
     /// # Errors
     /// When a server cannot be reached or refuses, or the system refuses, before any row is known.
@@ -101,7 +100,7 @@ impl Sweep {
                         }
                         let row = bench.row(size, mode, profile, direction, is_stopped)?;
                         if row.flows.is_empty() && is_stopped() {
-                            // No rate was found yet: nothing can be said of this size.
+                            // Stopped before any rate was found: there is no figure for this size.
                             return Ok(());
                         }
                         tell(&row.line());
@@ -120,7 +119,7 @@ struct Bench<'a, 'w> {
     watch: Option<TrialWatch<'w>>,
     peers: Vec<Peer>,
     port: Port,
-    /// This host's address there.
+    /// This host's address on the way to the server.
     local: IpAddr,
     token: u64,
 }
@@ -181,6 +180,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             link: self.peers.first().and_then(Peer::link),
             is_ipv6: self.peers.iter().any(|peer| peer.address.is_ipv6()),
             loss_max: self.sweep.loss_max,
+            is_load_given: self.sweep.load.is_some(),
             remarks: asymmetries(&rows),
             cut: None,
             rows,
@@ -236,7 +236,7 @@ impl<'a, 'w> Bench<'a, 'w> {
                 break;
             }
             if trial.loss > self.sweep.loss_max {
-                // The causes of loss show near the limit; a flood may have others.
+                // Near the limit the causes of loss show best; a flood may have other causes.
                 let sum = if load == Load::Flood {
                     &mut flooded
                 } else {
@@ -258,7 +258,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         Ok(row)
     }
 
-    /// One trial; the flows that were asked for, and of several servers the worst.
+    /// Makes one trial; returns its flows, of several servers those of the worst.
     fn trial(&mut self, row: &Row, load: Load) -> Result<Vec<Flow>, Error> {
         let &Row {
             size,
@@ -267,7 +267,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             direction,
             ..
         } = row;
-        // Two for each trial: there and back.
+        // A trial takes two tokens: there and back.
         self.token = self.token.wrapping_add(2);
         let spec = TrialSpec {
             token: self.token,
@@ -303,7 +303,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         Ok(flows)
     }
 
-    /// Runs a trial at this end and gives what both ends say of it.
+    /// Runs a trial at this end, and returns what both ends counted.
     fn exchange(
         &mut self,
         spec: &TrialSpec,
@@ -311,7 +311,7 @@ impl<'a, 'w> Bench<'a, 'w> {
     ) -> Result<(Outcome, Vec<Outcome>), Error> {
         let server = self.peers[0].address;
         let refused = |error: io::Error| SystemError::system("measure with", server, &error);
-        // Through whichever interface: a server on this host hears what is looped back.
+        // A server on this host gets the group by loopback, whatever the interface.
         let is_same_host = self.peers[0].link.local().map_err(refused)?.ip() == server.ip();
         let port = (&self.port, self.local);
         let path = DataPath::client(spec, server, port, is_same_host).map_err(refused)?;
@@ -391,8 +391,8 @@ fn exchange_with(
     Ok((sent, outcomes.collect::<Result<_, _>>()?))
 }
 
-/// Connects. A host that is there but refuses is asked again for a while, unless the caller stops:
-/// a server that is about to start listens a moment later.
+/// Connects. When the host is there but refuses, tries again for a second, because a server that is
+/// starting listens a moment later. The caller can stop this.
 fn connect(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> io::Result<TcpStream> {
     let end = Instant::now() + START_TIME_MAX;
     loop {
@@ -434,7 +434,7 @@ impl Peer {
         }
     }
 
-    /// Tells of a trial and shows where this end is, until the server is ready.
+    /// Announces a trial, and sends greetings until the server is ready.
     fn begin(&mut self, spec: &TrialSpec, path: &DataPath) -> Result<(), Error> {
         self.say(&Request::Trial(*spec))?;
         let end = sys::clock::monotonic() + ANSWER_TIME_MAX;
@@ -450,7 +450,7 @@ impl Peer {
         Err(self.nonsense_text("it does not answer"))
     }
 
-    /// The link here that leads to it.
+    /// The link of this host that leads to the server.
     fn link(&self) -> Option<measure::Link> {
         let local = self.link.local().ok()?;
         crate::rtt::link_of(local.ip()).and_then(|(_, _, link)| link)
@@ -482,7 +482,7 @@ impl Peer {
 }
 
 impl Row {
-    /// What is tried now.
+    /// A name for the trial that runs now.
     fn trial_name(&self) -> String {
         let (mode, direction) = (self.mode.name(), self.direction.name());
         format!(
@@ -491,7 +491,7 @@ impl Row {
         )
     }
 
-    /// One line, for the person who waits.
+    /// One line about the row, for the user.
     fn line(&self) -> String {
         let rates: Vec<String> = self
             .flows
@@ -521,7 +521,7 @@ fn flow(is_back: bool, sender: &Outcome, receiver: &Outcome, each: u64) -> Optio
     })
 }
 
-/// A trial is as good as its worst flow.
+/// The result of a trial, which is that of its worst flow.
 fn outcome_of(flows: &[Flow]) -> Trial {
     let least = |value: fn(&Flow) -> f64| flows.iter().map(value).fold(f64::INFINITY, f64::min);
     Trial {
@@ -534,10 +534,10 @@ fn outcome_of(flows: &[Flow]) -> Trial {
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a server may take to start.
 const START_TIME_MAX: Duration = Duration::from_secs(1);
-/// Between two questions whether it has.
+/// Pause between two tries to connect.
 const START_PAUSE: Duration = Duration::from_millis(20);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
-/// How often an end shows where it is.
+/// Pause between two greetings.
 const GREETING_GAP: Duration = Duration::from_millis(20);
-/// A super-packet has no more.
+/// The most datagrams in a super-packet.
 const GSO_DATAGRAMS_MAX: u64 = 64;

@@ -1,4 +1,4 @@
-//! What a trial finds while it goes on, for those who watch it.
+//! What a trial does while it runs, for those who watch it.
 
 use std::{
     fmt,
@@ -11,14 +11,14 @@ use std::{
 
 use super::receiver::Expectation;
 
-/// What this end did between two times of a trial.
+/// What this end did in one stretch of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialPassage {
-    /// The row and the trial's number in it.
+    /// The row, and the number of the trial in the row.
     pub trial: String,
-    /// When it began, counted from the trial's beginning.
+    /// Start of the stretch, counted from the start of the trial.
     pub from: Duration,
-    /// When it ended, likewise.
+    /// End of the stretch, counted from the start of the trial.
     pub to: Duration,
     /// Bytes of a datagram.
     pub size: usize,
@@ -28,7 +28,7 @@ pub struct TrialPassage {
     pub received: Option<u64>,
 }
 
-/// Tells somebody of each [`TrialPassage`].
+/// Calls a function with each [`TrialPassage`].
 pub struct TrialWatch<'a> {
     every: Duration,
     tell: &'a mut (dyn FnMut(&TrialPassage) + Send),
@@ -43,14 +43,14 @@ impl fmt::Debug for TrialWatch<'_> {
 }
 
 impl<'a> TrialWatch<'a> {
-    /// Calls `tell` after each `every`, and at the end of a trial for what is left, on a thread of
-    /// its own. **Cost**: a thread a trial, which sleeps in between.
+    /// Calls `tell` after each `every`, and at the end of a trial for the rest. **Cost**: one
+    /// thread for each trial, which sleeps between the calls.
     pub fn new(every: Duration, tell: &'a mut (dyn FnMut(&TrialPassage) + Send)) -> Self {
         Self { every, tell }
     }
 
     /// Watches the counts until the other end of `is_over` is dropped. `about` has what stays the
-    /// same; where it has no count, none is told.
+    /// same; a count that it lacks is not watched.
     pub(super) fn follow(
         &mut self,
         mut about: TrialPassage,
@@ -74,7 +74,7 @@ impl<'a> TrialWatch<'a> {
                 return;
             }
             before = now;
-            // After a pause of this thread the times stay those of the plan.
+            // When this thread pauses, later stretches still begin at multiples of `every`.
             while due <= about.to {
                 due += self.every;
             }

@@ -1,6 +1,6 @@
-//! From values to places along a line, and which values to name there.
+//! Places values along a line, and chooses which values to name there.
 
-/// How a line is divided.
+/// How values are spread along a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal lengths are equal differences.
@@ -12,16 +12,16 @@ pub enum Scale {
 /// A range of values along a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
-    /// How it is divided.
+    /// How the values are spread.
     pub scale: Scale,
-    /// The value at its beginning; above zero when logarithmic.
+    /// The value at the beginning; above zero on a logarithmic axis.
     pub min: f64,
-    /// The value at its end, above `min`.
+    /// The value at the end, above `min`.
     pub max: f64,
 }
 
 impl Axis {
-    /// An axis that holds `min` to `max`, widened to round values.
+    /// An axis from `min` to `max`, widened to round values.
     #[must_use]
     pub fn around(scale: Scale, min: f64, max: f64) -> Self {
         match scale {
@@ -59,7 +59,7 @@ impl Axis {
         }
     }
 
-    /// Round values to name, at most about `count`.
+    /// About `count` round values to name on the axis, or fewer.
     #[must_use]
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         let inside = |value: &f64| (-1e-9..=1.0 + 1e-9).contains(&self.place(*value));
@@ -107,10 +107,10 @@ fn round_down(value: f64) -> f64 {
     step.unwrap_or(1.0) * power
 }
 
-/// A time as an axis or a read-out names it: `12.5us`.
+/// A time as text for an axis or a read-out: `12.5us`.
 pub(super) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
-        // Nothing is nothing in every unit.
+        // Zero needs no unit.
         ns if ns < 1e-9 => (0.0, ""),
         ns if ns < 1e3 => (ns, "ns"),
         ns if ns < 1e6 => (ns / 1e3, "us"),

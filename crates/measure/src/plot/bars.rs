@@ -1,4 +1,4 @@
-//! A figure that compares several programs.
+//! A picture that compares several programs by one figure.
 
 use super::{
     Anchor, Axis, Scale, Scene,
@@ -7,19 +7,19 @@ use super::{
     rates::number,
 };
 
-/// One party's figure.
+/// One program's figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// The program's name.
     pub name: String,
-    /// Least, median and greatest of its runs.
+    /// Minimum, median and maximum of the program's runs.
     pub spread: [f64; 3],
     /// Text behind the bar, after its median.
     pub told: String,
 }
 
-/// Draws a bar from zero to the median for each party, and over it a line from its least to its
-/// greatest run. `lines` stand below the title; the figures are in `unit`.
+/// Draws for each program a bar from zero to the median, and over it a line from minimum to
+/// maximum. `lines` are printed below the title; the figures are in `unit`.
 #[must_use]
 pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
     let height = ROW * bars.len() as f64;
@@ -56,7 +56,7 @@ pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
     page.scene
 }
 
-/// Width of a letter, and of what stands behind the longest bar.
+/// Pixels of a letter; below, those of the text behind the longest bar.
 const LETTER: f64 = 12.0;
 const FIGURES: f64 = 480.0;
 const ROW: f64 = 34.0;

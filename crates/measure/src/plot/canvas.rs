@@ -1,4 +1,4 @@
-//! A scene as dots.
+//! Draws a scene as dots.
 
 use super::{
     Anchor, Item, Map, Scene, font,
@@ -10,7 +10,7 @@ use super::{
 pub(super) struct Canvas {
     pub(super) width: usize,
     pub(super) height: usize,
-    /// Row by row from the top.
+    /// The dots row by row, from the top.
     pub(super) dots: Vec<Colour>,
 }
 
@@ -46,7 +46,7 @@ impl Canvas {
         canvas
     }
 
-    /// A map alone, one dot a cell, with white where nothing is.
+    /// Draws a map alone, one dot for each cell; empty cells are white.
     pub(super) fn cells(map: &Map) -> Self {
         let (columns, rows) = map.grid.shape();
         let dots = (0..rows)

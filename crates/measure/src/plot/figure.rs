@@ -1,5 +1,5 @@
-//! A page of panels from results: heat maps on one scale, the shares behind them, pacing errors,
-//! and, for a sweep, how the times depend on the rate.
+//! A page of panels from results: heat maps on one scale, cumulative shares, pacing errors, and for
+//! a sweep how the times depend on the rate.
 
 use super::{
     Anchor, Axis, Grid, Item, Map, Point, Scale, Scene, axis,
@@ -15,7 +15,7 @@ use crate::{Latencies, Percentiles, Series, Strain, Which, raw::Manifest, strain
 pub struct Options {
     /// Which times the maps show.
     pub view: View,
-    /// How the axis of times is divided.
+    /// How times are spread along their axis.
     pub scale: Scale,
     /// How counts become colours.
     pub colours: Scale,
@@ -67,7 +67,8 @@ pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
     page.scene
 }
 
-/// Counts one series for a terminal, `columns` wide and `lines` high with two rows a line.
+/// Counts the points of one series in a grid for a terminal with `columns` and `lines`; each line
+/// shows two rows.
 #[must_use]
 pub fn sketch(series: &Series<'_>, options: &Options, columns: usize, lines: usize) -> Grid {
     let panel = Panel::of_round_trips(series, options.view, None);
@@ -84,8 +85,8 @@ pub fn sketch(series: &Series<'_>, options: &Options, columns: usize, lines: usi
     grid
 }
 
-/// Draws where the round trips' time went, as far as messages were stamped: send path, link and far
-/// end, wake-up. `None` when no message was stamped.
+/// Draws where the time of the stamped messages' round trips went: send path, link and far end,
+/// wake-up. `None` when no message was stamped.
 #[must_use]
 pub fn hops(series: &[Series<'_>], options: &Options) -> Option<Scene> {
     let panels: Vec<Panel> = series
@@ -109,7 +110,7 @@ type Part = fn(&crate::Split) -> u64;
 
 /// One heat map before it is drawn.
 struct Panel {
-    /// What a read-out calls it.
+    /// The panel's name in a read-out.
     name: String,
     title: String,
     /// A second line.
@@ -191,7 +192,7 @@ fn disturbances(series: &Series<'_>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What a panel says above its map: rate, datagrams and ceiling.
+/// The text above a panel's map: rate, datagrams and the link's ceiling.
 fn headline(series: &Series<'_>) -> String {
     let counts = &series.counts;
     format!(
@@ -205,7 +206,7 @@ fn headline(series: &Series<'_>) -> String {
     )
 }
 
-/// What a panel says below its headline: figures and counts.
+/// The text below a panel's headline: figures and counts.
 fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
     let ns = |value: u64| axis::time(value as f64);
     let mut text = format!(
@@ -249,12 +250,12 @@ fn ceiling(series: &Series<'_>) -> String {
     }
 }
 
-/// Pixels that this many maps take.
+/// The height of this many maps, in pixels.
 fn maps_height(panels: usize) -> f64 {
     panels as f64 * (PANEL_HEIGHT + PANEL_GAP) + 40.0
 }
 
-/// Where the results come from, a line for each.
+/// A line for each result that says where it comes from.
 fn provenances(series: &[Series<'_>]) -> Vec<String> {
     let mut manifests: Vec<&Manifest> = Vec::new();
     for one in series {
@@ -267,7 +268,7 @@ fn provenances(series: &[Series<'_>]) -> Vec<String> {
 }
 
 impl Page {
-    /// Maps below one another, on one axis of values and one scale of colours.
+    /// Draws the maps below each other, with one axis of values and one scale of colours.
     fn maps(&mut self, panels: &[Panel], options: &Options) {
         let values = || {
             panels
@@ -308,7 +309,7 @@ impl Page {
         self.top += 24.0;
     }
 
-    /// Lines and names of a map's two axes.
+    /// Draws the lines and names of a map's two axes.
     fn frame(&mut self, [left, top, width, height]: [f64; 4], values: Axis, lasted_ns: u64) {
         for value in values.ticks(5) {
             let y = top + height * (1.0 - values.place(value));
@@ -342,8 +343,7 @@ impl Page {
         }
     }
 
-    /// Shows that a rate lies beyond the knee of its sweep: draws a bar along its map, and says
-    /// why.
+    /// Marks a rate beyond the knee of its sweep with a bar along its map, and says why.
     fn knee(&mut self, [left, top, width, height]: [f64; 4], strain: Option<Strain>) {
         let Some(strain) = strain else { return };
         self.scene.rect([left - 4.0, top, 4.0, height], ALARM);
@@ -374,7 +374,7 @@ impl Page {
             let place = f64::from(shade(value as u32, count_max, colours));
             let y = top + height * (1.0 - place / f64::from(palette::LEVELS - 1));
             let is_end = value <= 1.0 || value >= counts.max;
-            // A name too near an end would lie over the name of that end.
+            // A name too near an end would overlap the name of the end.
             if is_end || (y - top > 14.0 && top + height - y > 14.0) {
                 let text = format!("{value:.0}");
                 self.scene.text((left + 24.0, y), &text, 2, Anchor::Start);
@@ -382,7 +382,7 @@ impl Page {
         }
     }
 
-    /// Shares against times: the times along the bottom, the share in nines upwards.
+    /// Draws shares against times: the times along the bottom, the share in nines upwards.
     fn curves(&mut self, area: [f64; 4], title: &str, series: &[Series<'_>], which: &[Which]) {
         let all = |one: &Series<'_>, kind| curve(&one.latencies, kind);
         let times = || {
@@ -421,7 +421,7 @@ impl Page {
     }
 }
 
-/// Times in nanoseconds against nines of the share: 0.999 is 3.
+/// Points of a curve: a time in nanoseconds and its share in nines; 0.999 is 3.
 fn curve(latencies: &Latencies, which: Which) -> Vec<(f64, f64)> {
     let nines = |share: f64| {
         if share >= 1.0 {
@@ -438,7 +438,7 @@ fn curve(latencies: &Latencies, which: Which) -> Vec<(f64, f64)> {
 }
 
 fn grid(panel: &Panel, axis: Axis) -> Grid {
-    // Few points need larger cells to be seen.
+    // With few points, larger cells make them visible.
     let (columns, rows) = if panel.points.len() < FEW_POINTS {
         (MAP_COLUMNS / 3, MAP_ROWS / 3)
     } else {
@@ -451,7 +451,7 @@ fn grid(panel: &Panel, axis: Axis) -> Grid {
     grid
 }
 
-/// Where a result comes from, in a line.
+/// Says in a line where a result comes from.
 fn provenance(manifest: &Manifest) -> String {
     let host = &manifest.host;
     let interface = match (&manifest.interface, &manifest.driver) {
@@ -476,7 +476,7 @@ const MAP_COLUMNS: usize = 680;
 const MAP_ROWS: usize = 109;
 const FEW_POINTS: usize = 5_000;
 const PANEL_HEIGHT: f64 = 262.0;
-/// Two lines of text above a map.
+/// Pixels of the two lines of text above a map.
 const HEAD: f64 = 44.0;
 const PANEL_GAP: f64 = 36.0;
 const CURVE_HEIGHT: f64 = 330.0;

@@ -1,4 +1,4 @@
-//! What flowed over time: bits and packets a second.
+//! Draws bits and packets a second over time.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub struct FlowStep {
     pub bytes: u64,
 }
 
-/// Draws steps of equal length, each chart with its unit. Of more than 240 steps, neighbours are
-/// drawn as their mean, so that curves stay curves. `lines` stand below the title.
+/// Draws steps of equal length in two charts. When there are more than 240 steps, neighbours are
+/// joined into their mean, so that the curves stay readable. `lines` are printed below the title.
 #[must_use]
 pub fn flow(title: &str, lines: &[String], step: Duration, steps: &[FlowStep]) -> Scene {
     let merged = steps.len().div_ceil(POINTS_MAX).max(1);
     let span_s = step.as_secs_f64() * merged as f64;
-    // The last is shorter where they do not divide; its mean is over the steps that it has.
+    // The last point may join fewer steps than the others; its mean is over those that it has.
     let points = steps.chunks(merged).map(|chunk| {
         let sum = |of: fn(&FlowStep) -> u64| chunk.iter().map(of).sum::<u64>() as f64;
         let seconds = step.as_secs_f64() * chunk.len() as f64;
@@ -74,7 +74,7 @@ pub fn flow(title: &str, lines: &[String], step: Duration, steps: &[FlowStep]) -
     page.scene
 }
 
-/// What a point shows.
+/// The values of a point.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     bits_per_s: f64,
@@ -96,11 +96,11 @@ fn named(axis: &Axis, count: usize, name: fn(f64) -> String) -> Vec<(f64, String
     ticks.map(|it| (axis.place(it), name(it))).collect()
 }
 
-/// More would be hair.
+/// More points make curves unreadable.
 const POINTS_MAX: usize = 240;
 const HEIGHT: f64 = 330.0;
 const GAP: f64 = 60.0;
-/// Beside a chart, room for half of the last name.
+/// Room beside a chart, for half of the last name on its axis.
 const RIGHT: f64 = 60.0;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The letters of a PNG: the common 5x7 dot-matrix face, ASCII only.
 
-/// The columns of a letter from left to right; bit 0 is its top, bit 7 lies below the line.
+/// The columns of a letter from left to right. Bit 0 is the top, and bit 7 is below the baseline.
 pub(super) fn glyph(letter: char) -> [u8; 5] {
     let index = u32::from(letter).checked_sub(u32::from(' '));
     let glyph = index.and_then(|index| GLYPHS.get(index as usize));
     *glyph.unwrap_or(&GLYPHS[('?' as usize) - (' ' as usize)])
 }
 
-/// From one letter to the next, in dots.
+/// Distance between the starts of two letters, in dots.
 pub(super) const ADVANCE: u32 = 6;
 /// Height of a capital, in dots.
 pub(super) const HEIGHT: u32 = 7;

@@ -25,7 +25,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// An empty grid of time from 0 to `lasted_ns` and values along `axis`.
+    /// An empty grid for times from 0 to `lasted_ns` and values along `axis`.
     #[must_use]
     pub fn new(columns: usize, rows: usize, lasted_ns: u64, axis: Axis) -> Self {
         let (columns, rows) = (columns.max(1), rows.max(1));
@@ -47,7 +47,7 @@ impl Grid {
         self.counts[column * self.rows + row] += 1;
     }
 
-    /// What a cell holds.
+    /// The count of a cell.
     ///
     /// # Panics
     /// When there is no such cell (a bug).

@@ -22,11 +22,11 @@ pub fn html(scene: &Scene, title: &str, about: &str) -> String {
     PAGE.replace("{title}", &escape(title))
         .replace("{svg}", &svg(scene))
         .replace("{about}", &escape_lines(about))
-        // Only `</` could end a script element.
+        // Only `</` could end the script element early.
         .replace("{maps}", &maps.replace("</", "<\\/"))
 }
 
-/// A map's counts as the script reads them.
+/// A map's counts, as the script of the page reads them.
 #[derive(Serialize)]
 struct Cells<'a> {
     title: &'a str,
@@ -37,8 +37,8 @@ struct Cells<'a> {
     is_log: bool,
     min: f64,
     max: f64,
-    /// For each cell that holds something: how many cells it lies after the last such cell, and its
-    /// count; column by column from the lowest row.
+    /// Two numbers for each cell that is not empty: its distance from the cell before it in the
+    /// list, and its count. Cells are numbered column by column, from the lowest row.
     counts: Vec<u32>,
 }
 

@@ -7,9 +7,9 @@
 //! ```text
 //!   raw::File --> Panel (points of one kind over time) --> Grid (counts) --> Scene --> bytes
 //! ```
-//! Why not a plotting library: a map of 100,000 cells as one rectangle each is a 20 MB SVG, and
-//! text in a PNG would need a font file or a C library. Here a map is one embedded image, and the
-//! text of a PNG is drawn from a 5x7 face of 95 glyphs.
+//! There is no plotting library, because it would draw a map of 100,000 cells as rectangles, an SVG
+//! of 20 MB, and would need a font file or a C library for the text in a PNG. Here a map is one
+//! embedded image, and the text of a PNG is drawn from a 5x7 face of 95 glyphs.
 
 mod axis;
 pub use axis::{Axis, Scale};

@@ -1,30 +1,30 @@
-//! A page under way: its head, its charts' frames and what their curves are called.
+//! A page while it is drawn: its head, the frames of its charts, and the names of their curves.
 
 use super::{
     Anchor, Scene,
     palette::{self, Colour, FAINT, GREY, INK},
 };
 
-/// A page under way.
+/// A page while it is drawn.
 pub(super) struct Page {
     pub(super) scene: Scene,
-    /// Where the next part begins.
+    /// The pixel row at which the next part begins.
     pub(super) top: f64,
 }
 
-/// A frame with named lines, and what lies where in it.
+/// A chart's frame, with the names along its two sides.
 pub(super) struct Chart {
     /// Left, top, width, height.
     pub(super) area: [f64; 4],
     pub(super) title: String,
     /// Names along the bottom, each with its place from 0 to 1.
     pub(super) across: Vec<(f64, String)>,
-    /// Names upwards, likewise.
+    /// Names along the side, each with its place from 0 to 1.
     pub(super) up: Vec<(f64, String)>,
 }
 
 impl Chart {
-    /// The pixel of two places.
+    /// The pixel at a place across and a place up.
     pub(super) fn at(&self, across: f64, up: f64) -> (f64, f64) {
         let [left, top, width, height] = self.area;
         let up = up.clamp(0.0, 1.0);
@@ -72,7 +72,7 @@ impl Page {
         self.scene.line(points, INK, 1.0);
     }
 
-    /// A curve as dots, one at least every few pixels of its way.
+    /// Draws a curve as dots that are a few pixels apart.
     pub(super) fn dots(&mut self, points: &[(f64, f64)], colour: Colour) {
         let mut last = (f64::NEG_INFINITY, 0.0);
         for &(x, y) in points {
@@ -83,7 +83,7 @@ impl Page {
         }
     }
 
-    /// What the curves of a chart are called, each in its colour.
+    /// Prints the names of a chart's curves, each in the colour of its curve.
     pub(super) fn names<'a>(&mut self, area: [f64; 4], names: impl IntoIterator<Item = &'a str>) {
         let [left, top, ..] = area;
         for ((line, name), colour) in (0..).zip(names).zip(colours()) {
@@ -98,7 +98,7 @@ pub(super) fn colours() -> impl Iterator<Item = Colour> {
     palette::LINES.into_iter().cycle()
 }
 
-/// As much of a line as the page has room for.
+/// The beginning of a line, as much as the page has room for.
 pub(super) fn fitted(text: &str) -> String {
     text.chars().take(LETTERS_MAX).collect()
 }
@@ -109,5 +109,5 @@ pub(super) const HALF_WIDTH: f64 = 600.0;
 /// Left edge of a chart in the right half.
 pub(super) const RIGHT_HALF: f64 = LEFT + HALF_WIDTH + 150.0;
 pub(super) const LINE: f64 = 20.0;
-/// Letters of 12 pixels on a line of the page.
+/// How many letters of 12 pixels fit a line of the page.
 const LETTERS_MAX: usize = 124;

@@ -10,8 +10,8 @@ pub(super) const GREY: Colour = [110, 110, 118];
 /// The colour of disturbances: pauses, throttling.
 pub(super) const ALARM: Colour = [200, 30, 90];
 
-/// Lines that lie over one another. Everyone tells the first six apart (Okabe and Ito, 2008); the
-/// others differ enough from these and from each other for eyes that see all colours.
+/// The colours of curves. Colour-blind readers can tell the first six apart (Okabe and Ito, 2008).
+/// The others are distinct only for readers who see all colours.
 pub(super) const LINES: [Colour; 12] = [
     [0, 114, 178],
     [213, 94, 0],
@@ -27,18 +27,18 @@ pub(super) const LINES: [Colour; 12] = [
     [90, 200, 60],
 ];
 
-/// How many colours the map has.
+/// Number of colours of the map.
 pub(super) const LEVELS: u8 = 200;
 
-/// A colour of the map, from dark (0) to light (`LEVELS - 1`): viridis, whose lightness rises
-/// evenly, so that it reads the same to colour-blind eyes and in grey print. The map is reversed,
-/// so that on white paper high counts are dark.
+/// A colour of the map for a count, from low (0) to high (`LEVELS - 1`). The colours are those of
+/// viridis, whose lightness changes evenly, so that colour-blind readers and grey prints show the
+/// same. High counts are dark, as the ground is white.
 pub(super) fn level(level: u8) -> Colour {
     let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&VIRIDIS, place)
 }
 
-/// The colour at a place from 0 to 1 along a row of them.
+/// The colour at a place, from 0 to 1, between the colours of a row.
 fn between(row: &[Colour], place: f64) -> Colour {
     let at = place * (row.len() - 1) as f64;
     let index = (at as usize).min(row.len() - 2);
@@ -50,14 +50,14 @@ fn between(row: &[Colour], place: f64) -> Colour {
     })
 }
 
-/// A colour of the map on a terminal, whose ground may be dark or light: from blue for few to
-/// orange for many, all of them far from black and from white.
+/// A colour of the map on a terminal, from blue for low counts to orange for high ones. The ground
+/// of a terminal may be dark or light, so all colours are far from black and from white.
 pub(super) fn terminal_level(level: u8) -> Colour {
     let place = f64::from(level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&GLOW, place)
 }
 
-/// From blue to orange over red, rising in lightness.
+/// From blue through red to orange, each lighter than the one before.
 const GLOW: [Colour; 5] = [
     [84, 92, 204],
     [140, 84, 200],
@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn a_terminals_map_is_seen_on_black_and_on_white() {
-        // Relative luminance and contrast as WCAG 2.1 has them; 2 is easily seen in an area.
+        // Relative luminance and contrast as in WCAG 2.1; a contrast of 2 is easily seen in an
+        // area.
         let light = |colour: Colour| -> f64 {
             let parts = colour.map(|part| (f64::from(part) / 255.0).powf(2.2));
             parts
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn lightness_falls_evenly() {
-        // Rec. 601 weights: what a grey print shows.
+        // The weights of Rec. 601 give what a grey print shows.
         let grey = |[r, g, b]: Colour| 299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b);
         let greys: Vec<u32> = (0..LEVELS).map(|n| grey(level(n))).collect();
         assert!(greys.windows(2).all(|pair| pair[0] >= pair[1]));

@@ -1,4 +1,5 @@
-//! Portable Network Graphics (ISO/IEC 15948): one byte a dot where 256 colours do, three otherwise.
+//! Portable Network Graphics (ISO/IEC 15948): one byte for each dot when the picture has at most
+//! 256 colours, three otherwise.
 
 use std::{collections::BTreeMap, io::Write as _};
 
@@ -8,7 +9,7 @@ use super::{Scene, canvas::Canvas, palette::Colour};
 
 /// Draws a scene as a PNG file.
 ///
-/// **Cost**: three bytes of memory a dot, and some 50 ms for two million dots.
+/// **Cost**: three bytes of memory for each dot, and some 50 ms for two million dots.
 #[must_use]
 pub fn png(scene: &Scene) -> Vec<u8> {
     encode(&Canvas::draw(scene))
@@ -27,7 +28,7 @@ pub(super) fn encode(canvas: &Canvas) -> Vec<u8> {
     chunk(&mut file, *b"IHDR", &header);
     let mut lines = Vec::with_capacity(canvas.dots.len() + canvas.height);
     for line in canvas.dots.chunks(canvas.width.max(1)) {
-        // Filter 0: none. Maps of flat colours compress best as they are.
+        // Filter 0 changes nothing: areas of one colour compress best as they are.
         lines.push(0);
         match &palette {
             Some(palette) => lines.extend(line.iter().map(|colour| palette[colour])),
@@ -52,7 +53,7 @@ pub(super) fn encode(canvas: &Canvas) -> Vec<u8> {
     file
 }
 
-/// A number for each colour, when there are few enough.
+/// A number for each colour; `None` when there are more than 256 colours.
 fn palette(canvas: &Canvas) -> Option<BTreeMap<Colour, u8>> {
     let mut palette = BTreeMap::new();
     for &colour in &canvas.dots {
@@ -83,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// The dots of a picture that `encode` made, and its palette.
+    /// The dots of a picture that `encode` made.
     fn decode(file: &[u8]) -> Vec<Colour> {
         let (mut colours, mut packed, mut at) = (Vec::new(), Vec::new(), 8);
         let mut width = 0;

@@ -1,4 +1,4 @@
-//! How the times of a sweep depend on its rates, and where the knee is.
+//! Draws how the times of a sweep depend on its rates, and where the knee is.
 
 use super::{
     Anchor, Axis, Scale, axis,
@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{Series, Strain};
 
-/// True when there is a sweep: series that differ only in their rates.
+/// True when some series differ only in their rates.
 pub(super) fn is_sweep(series: &[Series<'_>]) -> bool {
     sweeps(series).iter().any(|sweep| sweep.len() > 1)
 }
 
-/// Round trips by rate; over PGM also what had to be repaired. The charts are `height` high.
+/// Draws round trips by rate, and over PGM also the repairs. The charts are `height` pixels high.
 pub(super) fn draw(
     page: &mut Page,
     series: &[Series<'_>],
@@ -73,7 +73,7 @@ fn strain_of(
     series.iter().position(same).and_then(|at| strains[at])
 }
 
-/// The series of each sweep by rising rate.
+/// The series of each sweep, by rising rate.
 fn sweeps<'s, 'a>(series: &'s [Series<'a>]) -> Vec<Vec<&'s Series<'a>>> {
     let mut all: Vec<Vec<&Series<'_>>> = Vec::new();
     for one in series.iter().filter(|one| one.setup.per_second.is_some()) {
@@ -88,11 +88,11 @@ fn sweeps<'s, 'a>(series: &'s [Series<'a>]) -> Vec<Vec<&'s Series<'a>>> {
     all
 }
 
-/// What a curve shows of a series.
+/// The value of a series that a curve shows.
 type Value<'v> = &'v dyn Fn(&Series<'_>) -> f64;
 
 impl Page {
-    /// A line and dots against the rate, and a knee where `is_beyond` begins.
+    /// Draws a line with dots against the rate, and marks the knee where `is_beyond` begins.
     fn by_rate(
         &mut self,
         area: [f64; 4],
@@ -157,21 +157,21 @@ impl Page {
     }
 }
 
-/// A sweep's name among others.
+/// The name that distinguishes a sweep from others.
 fn of_sweep(one: &Series<'_>) -> String {
     let setup = one.setup;
     let (host, sched, engine) = (&one.manifest.host.name, &setup.sched, &setup.engine);
     format!("{host} {sched} {engine} {}", setup.transport)
 }
 
-/// The least and the greatest.
+/// The minimum and the maximum.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 1e-9), |(min, max), value| {
         (f64::min(min, value), f64::max(max, value))
     })
 }
 
-/// `40k`, `500`, `0.1`, `0.001`.
+/// A rate as text: `40k`, `500`, `0.1`, `0.001`.
 pub(super) fn number(value: f64) -> String {
     let (value, unit) = match value {
         value if value >= 1e9 => (value / 1e9, "G"),

@@ -1,4 +1,4 @@
-//! What is to be seen, before any format.
+//! The content of a picture, the same for every format.
 
 use super::palette::Colour;
 
@@ -9,7 +9,7 @@ pub struct Scene {
     pub width: u32,
     /// Height.
     pub height: u32,
-    /// What is drawn, one over the other.
+    /// The items in the order of drawing: later ones lie over earlier ones.
     pub items: Vec<Item>,
 }
 
@@ -23,13 +23,13 @@ pub enum Item {
         /// Its colour.
         fill: Colour,
     },
-    /// A small rectangle, with a text that shows under the pointer in formats that have one.
+    /// A small rectangle. In formats with a pointer, a text appears when the pointer is over it.
     Dot {
         /// Left, top, width, height.
         area: [f64; 4],
         /// Its colour.
         fill: Colour,
-        /// What the pointer over it reads out.
+        /// The text that appears.
         told: String,
     },
     /// A line through points, one pixel wide or more.
@@ -43,13 +43,13 @@ pub enum Item {
     },
     /// A line of text.
     Text {
-        /// Where the anchor is, and the middle of the line's height.
+        /// The anchor's place from the left, and the middle of the line's height.
         at: (f64, f64),
-        /// What it says.
+        /// The text itself.
         text: String,
-        /// Width of a letter with its gap: 6 pixels times this.
+        /// A letter with its gap is 6 pixels wide, times this.
         scale: u32,
-        /// Which end of the text lies there.
+        /// Which part of the text is at the anchor.
         anchor: Anchor,
         /// Its colour.
         colour: Colour,
@@ -58,7 +58,7 @@ pub enum Item {
     Map(Map),
 }
 
-/// Which part of a text lies at its place.
+/// The part of a text that is at its anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its beginning.
@@ -69,16 +69,16 @@ pub enum Anchor {
     End,
 }
 
-/// A heat map in a scene: its picture, and the counts behind it for a read-out.
+/// A heat map in a scene, with its counts for a read-out.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// Left, top, width, height.
     pub area: [f64; 4],
-    /// What it shows.
+    /// What the map shows.
     pub title: String,
     /// The counts.
     pub grid: super::Grid,
-    /// The greatest count of all maps with the same colours.
+    /// The greatest count of all maps that share this scale of colours.
     pub count_max: u32,
     /// How counts become colours.
     pub colours: super::Scale,
@@ -133,14 +133,14 @@ impl Scene {
 }
 
 impl Map {
-    /// The colour of a cell; `None` for one that holds nothing.
+    /// The colour of a cell; `None` for an empty cell.
     pub(super) fn colour(&self, column: usize, row: usize) -> Option<Colour> {
         let count = self.grid.count(column, row);
         (count > 0).then(|| super::palette::level(shade(count, self.count_max, self.colours)))
     }
 }
 
-/// The colour level of a count, from 0 for one to the last for the greatest.
+/// The colour level of a count: 0 for a count of one, the last level for the greatest count.
 pub(super) fn shade(count: u32, count_max: u32, colours: super::Scale) -> u8 {
     let (count, count_max) = (f64::from(count), f64::from(count_max.max(2)));
     let place = match colours {

@@ -1,4 +1,4 @@
-//! What a path carries by size of datagram: rates, payload, losses and processor time.
+//! Draws what a path carries by size of datagram: rates, payload, losses and processor time.
 
 use super::{
     Axis, Item, Scale, Scene,
@@ -9,9 +9,9 @@ use super::{
 /// One way of sending, at several sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeCurve {
-    /// What it is called.
+    /// The name of the curve.
     pub name: String,
-    /// By rising size.
+    /// The points, by rising size.
     pub points: Vec<SizePoint>,
 }
 
@@ -22,14 +22,16 @@ pub struct SizePoint {
     pub size: usize,
     /// Datagrams each second that the receiver counted.
     pub received_per_s: f64,
-    /// Share that did not arrive, 0 to 1; `None` of what nobody measured.
+    /// Share that did not arrive, 0 to 1; `None` when it was not measured.
     pub loss: Option<f64>,
-    /// Processor time of both ends for each datagram, in nanoseconds; likewise.
+    /// Processor time of both ends for each datagram, in nanoseconds; `None` when it was not
+    /// measured.
     pub cpu_ns: Option<f64>,
 }
 
-/// Draws curves by size. All sizes have the same distance, so that a step at an edge, as from 1472
-/// to 1473 bytes, is as wide as the rest. `lines` stand below the title.
+/// Draws curves by size. Neighbouring sizes have equal distances, so that a step between close
+/// sizes, such as 1472 and 1473 bytes, is as visible as the others. `lines` are printed below the
+/// title.
 #[must_use]
 pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
     let charts: [Measured; 4] = [
@@ -71,10 +73,10 @@ pub fn captures(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
     draw(title, lines, curves, &charts)
 }
 
-/// A chart's title, what it shows of a point, and the least that has a place on it.
+/// A chart's title, the value that it shows, and the least value that it has room for.
 type Measured = (&'static str, Value, f64);
 
-/// Two charts in each row.
+/// Draws the charts, two in each row.
 fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]) -> Scene {
     let legend = LINE * curves.len() as f64;
     let rows = charts.len().div_ceil(2) as f64;
@@ -93,7 +95,7 @@ fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]
 }
 
 impl SizePoint {
-    /// What a read-out says of it.
+    /// The text of a read-out for this point.
     fn told(&self, curve: &str) -> String {
         let mut text = format!(
             "{curve}, {} B: {}/s received",
@@ -110,7 +112,7 @@ impl SizePoint {
     }
 }
 
-/// What a chart shows of a point.
+/// The value of a point that a chart shows.
 type Value = fn(&SizePoint) -> Option<f64>;
 
 impl Page {
@@ -164,7 +166,7 @@ impl Page {
     }
 }
 
-/// An axis of powers, also below 1.
+/// A logarithmic axis between powers of ten, also below 1.
 fn decades(min: f64, max: f64) -> Axis {
     let floor = 10_f64.powf(min.log10().floor());
     let ceiling = 10_f64.powf(max.log10().ceil());
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(told.len(), 4 * 4);
         let text = "there, 1473 B: 250k/s received, 2.000 % lost, 1.50 us a datagram";
         assert_eq!(told.iter().filter(|it| **it == text).count(), 4);
-        // Everything lies on the page, also what has no place on an axis of powers.
+        // Every dot lies on the page, even a value for which a logarithmic axis has no place.
         for item in &scene.items {
             if let Item::Dot {
                 area: [x, y, width, height],

@@ -1,4 +1,5 @@
-//! Scalable Vector Graphics: lines and letters as such, each map as one embedded picture.
+//! Scalable Vector Graphics: lines and letters stay lines and letters, and each map is one embedded
+//! picture.
 
 use std::fmt::Write as _;
 
@@ -74,7 +75,7 @@ fn draw(output: &mut String, item: &Item) -> std::fmt::Result {
                 output,
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{}\" text-anchor=\"{anchor}\" \
                  dominant-baseline=\"central\" fill=\"{}\" xml:space=\"preserve\">{}</text>",
-                // A monospaced letter is 0.6 of its size wide.
+                // The width of a monospaced letter is 0.6 of its size.
                 f64::from(scale * font::ADVANCE) / 0.6,
                 hex(*colour),
                 escape(text)
@@ -100,7 +101,7 @@ fn hex([red, green, blue]: Colour) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Text as it must stand between tags and in attributes.
+/// Escapes text for use between tags and in attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -109,7 +110,7 @@ pub(super) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no way to write them.
+            // XML has no way to write control characters.
             letter if letter.is_control() => escaped.push('?'),
             letter => escaped.push(letter),
         }

@@ -1,4 +1,4 @@
-//! A heat map in a terminal: one letter cell shows two rows of the grid.
+//! A heat map in a terminal: each character cell shows two rows of the grid.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use super::{Grid, Scale, axis, palette, scene::shade};
 /// Columns that the value axis takes at the left of the map.
 pub const TERMINAL_AXIS: usize = 9;
 
-/// Draws a grid as text lines with its value axis at the left. With `colour`, in 24-bit colours;
-/// without, in five shades.
+/// Draws a grid as lines of text with its value axis at the left: in 24-bit colours with `colour`,
+/// otherwise in five shades.
 #[must_use]
 pub fn terminal(grid: &Grid, title: &str, colour: bool) -> String {
     let (columns, rows) = grid.shape();
@@ -46,7 +46,8 @@ pub fn terminal(grid: &Grid, title: &str, colour: bool) -> String {
     text
 }
 
-/// What the lines from the bottom up are called: round values, with a line between two of them.
+/// The names on the value axis, from the bottom up: round values, with at least one line between
+/// two names.
 fn names(grid: &Grid, lines: usize) -> Vec<String> {
     let mut names = vec![String::new(); lines];
     let mut last = None;
@@ -72,7 +73,7 @@ fn put(text: &mut String, grid: &Grid, upper: u32, lower: u32, colour: bool) {
         });
         return;
     }
-    // The upper half of the cell is drawn in the foreground colour, the lower is the background.
+    // The foreground colour draws the upper half of the cell, the background the lower half.
     let mut paint = |ground: u8, count: u32| {
         let [red, green, blue] = palette::terminal_level(level(count));
         let _infallible = write!(text, "\x1b[{ground};2;{red};{green};{blue}m");

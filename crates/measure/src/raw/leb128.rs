@@ -1,4 +1,4 @@
-//! Unsigned numbers in as many bytes as they need, seven bits each, the lowest first.
+//! Unsigned numbers in as many bytes as they need: seven bits in each, the lowest first.
 
 /// Appends a number.
 pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
@@ -9,7 +9,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Takes a number off the front; `None` when it is cut, or longer than 64 bits.
+/// Takes a number off the front; `None` when it is incomplete, or longer than 64 bits.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

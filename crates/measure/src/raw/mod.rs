@@ -1,4 +1,5 @@
-//! The raw result file: every message of a measurement, written while it runs, read for every plot.
+//! The raw result file: it holds every message of a measurement, is written while the measurement
+//! runs, and is read for every plot.
 //!
 //! ```text
 //!   "towline-rtt 1\n"
@@ -12,12 +13,11 @@
 //!   kind 6  run end   JSON: its accounts (End)
 //! ```
 //! Numbers of kinds 3 and 4 are LEB128, nanoseconds. A run with a schedule stores how late each
-//! message left; one without (ping-pong) stores the time since the message before it. A file that
-//! ends in the middle is a measurement that was killed, or one whose disk was full: wherever it
-//! ends, all whole blocks are read, and [`File::cut`] says what is missing. Unknown kinds are
-//! skipped.
+//! message left; one without (ping-pong) stores the time since the message before it. A file ends
+//! early when the measurement was killed or the disk was full. Then the reader reads all complete
+//! blocks, and [`File::cut`] says what is missing. Unknown kinds are skipped.
 //!
-//! The length of a run is bounded by the disk, not by memory: the writer holds one block.
+//! The writer holds one block in memory, so only the disk limits the length of a run.
 
 use std::io;
 
@@ -33,33 +33,33 @@ pub use reader::{RawError, read};
 mod writer;
 pub use writer::Writer;
 
-/// What was measured, where, and with which command: travels with the samples.
+/// What was measured, where, and with which command. It stands in the same file as the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Manifest {
-    /// Release of Towline.
+    /// The release of Towline that measured.
     pub towline: String,
-    /// The command line, as given.
+    /// The command line of the measurement.
     pub command: Vec<String>,
-    /// When it began: seconds since 1970.
+    /// When the measurement began, in seconds since 1970.
     pub began_unix_s: u64,
     /// The machine that measured.
     pub host: Host,
-    /// The far end, as it was addressed.
+    /// The far end, as the user wrote it.
     pub target: String,
-    /// Name of the interface that leads there, when known.
+    /// Name of the interface that leads to the target, when known.
     pub interface: Option<String>,
-    /// Driver of that interface.
+    /// Driver of the interface.
     pub driver: Option<String>,
-    /// The link, when its speed is known.
+    /// The interface's link, when its speed is known.
     pub link: Option<Link>,
-    /// What the random numbers came from.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// What the system refused and what was used instead, in words.
     pub remarks: Vec<String>,
 }
 
-/// A machine, as far as it matters to times.
+/// The facts about a machine that matter to times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
@@ -67,107 +67,108 @@ pub struct Host {
     pub name: String,
     /// Kernel release and build.
     pub kernel: String,
-    /// How the kernel preempts: `none`, `voluntary`, `full`, `lazy`, `rt`, or what is known of it.
+    /// The kernel's preemption model: `none`, `voluntary`, `full`, `lazy`, `rt`, or as much as is
+    /// known.
     pub preemption: String,
-    /// Its processors, as they call themselves.
+    /// The processors' name for themselves.
     pub processor: String,
     /// How many.
     pub cpu_count: u32,
-    /// What the kernel's clock runs on.
+    /// The hardware counter that the kernel's clock uses.
     pub clock_source: String,
-    /// The frequency governor, where there is one.
+    /// The governor of the processor's frequency, when there is one.
     pub governor: Option<String>,
 }
 
-/// What is particular to one run of a measurement.
+/// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Groups runs that belong together: slices of one variant have one label.
+    /// Runs with the same label belong together: they are slices of one variant.
     pub label: String,
     /// Messages each second; `None` for ping-pong.
     pub per_second: Option<u64>,
     /// Payload bytes of each message.
     pub size: usize,
-    /// What carried it.
+    /// What carried the messages.
     pub transport: Transport,
     /// Over IPv6.
     pub is_ipv6: bool,
-    /// Scheduling class that held, in words: `fifo:50`, `other`.
+    /// The scheduling class in force, in words: `fifo:50`, `other`.
     pub sched: String,
-    /// Which calls move the packets.
+    /// Which system calls moved the packets.
     pub engine: String,
-    /// How the engine waits.
+    /// How the measuring thread waited.
     pub wait: String,
-    /// Processor it was bound to.
+    /// The processor that the measuring thread was bound to.
     pub cpu: Option<u32>,
-    /// Most messages without an answer at a time; `None`: any number.
+    /// The most messages that may be without an answer at a time; `None` for any number.
     pub window: Option<u32>,
 }
 
-/// How a run ended.
+/// The counts at the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
-    /// How long messages were sent.
+    /// For how many nanoseconds messages were sent.
     pub lasted_ns: u64,
     /// The accounts.
     pub counts: Counts,
-    /// Processor seconds that a hypervisor took during the run.
+    /// Processor seconds that the hypervisor took during the run.
     pub steal_s: Option<f64>,
     /// Processor seconds of this process.
     pub process_cpu_s: Option<f64>,
-    /// The far end stopped answering, or the user stopped the run.
+    /// The run ended early: the far end stopped answering, or the user stopped the run.
     pub is_cut: bool,
     /// What PGM repaired; `None` over another transport.
     pub repairs: Option<Repairs>,
-    /// Whose stamps the splits are from.
+    /// How many messages the kernel or the device stamped.
     pub stamps: StampCounts,
 }
 
-/// A result that was read.
+/// A result file after reading.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// What, where, how.
+    /// What was measured, where, and how.
     pub manifest: Manifest,
-    /// The runs, in their order.
+    /// The runs, in the order of the file.
     pub runs: Vec<Run>,
-    /// Where it ends too early; `None` for a file that is whole.
+    /// Where the file ends too early; `None` for a complete file.
     pub cut: Option<FileCut>,
 }
 
-/// Where a file ends that was cut short.
+/// How much a file lacks that ends too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCut {
-    /// Bytes at its end that are the begin of a block, and are left out for that.
+    /// Bytes at the end of the file that begin a block; they are left out.
     pub left_out: u64,
-    /// How many bytes that block lacks, when its length is known.
+    /// How many bytes this block lacks, when its length is known.
     pub missing: Option<u64>,
 }
 
-/// One run that was read.
+/// One run after reading.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was particular to it.
+    /// The settings of the run.
     pub setup: Setup,
-    /// Its messages, by number.
+    /// The messages, by number.
     pub samples: Vec<Sample>,
-    /// Where the time of some went.
+    /// Where the time of the stamped messages went.
     pub splits: Vec<Split>,
-    /// What happened meanwhile.
+    /// What disturbed the measurement.
     pub disturbances: Vec<Disturbance>,
-    /// Its accounts; `None` when the file ends before.
+    /// The counts at the end of the run; `None` when the file ends before them.
     pub end: Option<End>,
 }
 
 impl Setup {
-    /// The schedule, unless the next message leaves when the answer has come.
+    /// The schedule; `None` for ping-pong, where a message leaves when the answer has come.
     #[must_use]
     pub fn schedule(&self) -> Option<Schedule> {
         self.per_second.and_then(|rate| Schedule::new(rate).ok())
     }
 }
 
-/// The values that a sample's fields are relative to, kept alike by writer and reader.
+/// The values that a sample's numbers are relative to. Writer and reader compute them alike.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     schedule: Option<Schedule>,
@@ -232,12 +233,12 @@ const SAMPLES: u8 = 3;
 const SPLITS: u8 = 4;
 const DISTURBANCE: u8 = 5;
 const RUN_END: u8 = 6;
-/// A block is written when it has grown to this.
+/// A block is written when it has reached this length.
 const BLOCK_BYTES: usize = 32 * 1024;
-/// No block is longer, so that a hostile file cannot make a reader use more memory.
+/// No block is longer than this, so that a hostile file cannot make a reader use more memory.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
-/// What writing to memory or disk gives.
+/// The result of writing to memory or disk.
 type Written = io::Result<()>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reading a result, whole or cut, ours or hostile.
+//! Reads a result file: complete or cut, ours or hostile.
 
 use std::io::{self, Read};
 
@@ -10,21 +10,21 @@ use super::{
 };
 use crate::Split;
 
-/// Why a file is no result.
+/// Why a file cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
-    /// It cannot be read.
+    /// The system cannot read the file.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// The file is not a result.
     #[error("this is not a result of `towline rtt run`: its first line differs")]
     Foreign,
-    /// It contradicts itself.
+    /// The content of the file contradicts itself.
     #[error("damaged at byte {at}: {what}")]
     Damaged {
-        /// Where the block begins.
+        /// The byte at which the block begins.
         at: u64,
-        /// What is wrong with it.
+        /// What is wrong with the block.
         what: &'static str,
     },
 }
@@ -32,7 +32,7 @@ pub enum RawError {
 /// Reads a whole result.
 ///
 /// # Errors
-/// [`RawError`]. A file that merely ends too early, wherever, is not an error: see [`File::cut`].
+/// [`RawError`]. A file that ends too early is no error: see [`File::cut`].
 ///
 /// **Cost**: about 40 bytes of memory for each message in the file.
 pub fn read(mut input: impl Read) -> Result<File, RawError> {
@@ -82,7 +82,7 @@ pub fn read(mut input: impl Read) -> Result<File, RawError> {
         reader.block(head[0], &payload)?;
         reader.at += (head.len() + len) as u64;
     }
-    // A whole result has a run at least, and each has its end.
+    // A complete result has at least one run, and each run has an end.
     let runs = &reader.file.runs;
     if runs.is_empty() || runs.iter().any(|run| run.end.is_none()) {
         reader.file.cut.get_or_insert_default();
@@ -93,7 +93,7 @@ pub fn read(mut input: impl Read) -> Result<File, RawError> {
 struct Reader {
     file: File,
     base: Base,
-    /// Where the block under way begins.
+    /// The byte at which the current block begins.
     at: u64,
 }
 
@@ -164,7 +164,7 @@ impl Reader {
         for number in &mut numbers {
             let taken =
                 leb128::take(payload).ok_or_else(|| self.damaged("a number is cut short"))?;
-            // No time of a run comes near a century; sums of two cannot overflow then.
+            // No time of a run reaches 146 years; below that, sums of two times cannot overflow.
             if taken > u64::MAX >> 2 {
                 return Err(self.damaged("a number is too large for a time"));
             }
@@ -190,7 +190,7 @@ impl Reader {
     }
 }
 
-/// How many of `bytes` were there.
+/// Fills as much of `bytes` as there is input, and returns how much.
 fn fill_some(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,4 +1,5 @@
-//! What is written is read; what is cut is read as far as it goes; what is hostile does no harm.
+//! What was written is read back, a cut file is read as far as it goes, and a hostile file does no
+//! harm.
 
 use proptest::prelude::*;
 
@@ -98,7 +99,7 @@ fn what_is_written_is_read() {
 fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
     let (bytes, scheduled, _) = written();
     let mut most = 0;
-    // Every byte of the beginning and of the end, and some of the many in between.
+    // Cuts at every byte of the beginning and of the end, and at some of the many in between.
     let beginning = 0..2_000;
     let middle = (2_000..bytes.len() - 2_000).step_by(997);
     for cut in beginning
@@ -134,7 +135,7 @@ fn a_file_that_was_cut_says_what_is_missing() {
     let head: [u8; 4] = bytes[manifest + 1..manifest + 5].try_into().unwrap();
     let len = u64::from(u32::from_le_bytes(head));
     assert_eq!(cut(manifest + 5 + 7), whole(12, Some(len - 7)));
-    // Between two blocks of a run nothing is left out, but the run has no end.
+    // A cut between two blocks of a run leaves no bytes out, but the run has no end.
     let mut unended = Vec::new();
     let mut writer = Writer::new(&mut unended, &Manifest::default()).unwrap();
     writer.begin(&setup(None)).unwrap();

@@ -1,4 +1,4 @@
-//! Writing a result while it is made.
+//! Writes a result while it is measured.
 
 use std::io::Write;
 
@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{Disturbance, Sample, Split};
 
-/// Writes one result. Samples are gathered into blocks; every other block is preceded by those
-/// gathered so far, so a file that was cut is right as far as it goes.
+/// Writes one result. It gathers samples into blocks, and writes the gathered samples before any
+/// other block. So a file that ends early is right as far as it goes.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: W,
@@ -24,7 +24,7 @@ impl<W: Write> Writer<W> {
     /// Begins the file.
     ///
     /// # Errors
-    /// What `output` fails with, here and in every function.
+    /// When `output` fails, here and in every function.
     pub fn new(mut output: W, manifest: &Manifest) -> std::io::Result<Self> {
         output.write_all(MAGIC)?;
         let mut writer = Self {
@@ -48,7 +48,7 @@ impl<W: Write> Writer<W> {
         self.json(RUN, setup)
     }
 
-    /// Adds a message; they come in the order of their numbers.
+    /// Adds a message. Messages must come in the order of their numbers.
     ///
     /// # Errors
     /// As [`Writer::new`].
@@ -62,7 +62,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds where a message's time went; they come in the order of their numbers.
+    /// Adds where a message's time went. Messages must come in the order of their numbers.
     ///
     /// # Errors
     /// As [`Writer::new`].
@@ -84,7 +84,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds something that happened.
+    /// Adds a disturbance.
     ///
     /// # Errors
     /// As [`Writer::new`].
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
         self.json(DISTURBANCE, what)
     }
 
-    /// Ends the run, and hands everything to the output.
+    /// Ends the run, and writes and flushes everything.
     ///
     /// # Errors
     /// As [`Writer::new`].
@@ -102,7 +102,7 @@ impl<W: Write> Writer<W> {
         self.output.flush()
     }
 
-    /// Writes what was gathered, and hands it to the output to the end.
+    /// Writes the gathered samples, and flushes the output.
     ///
     /// # Errors
     /// As [`Writer::new`].

@@ -6,12 +6,12 @@
 //!              u64 LE    u64 LE
 //! ```
 
-/// What a datagram says of itself.
+/// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Drawn for each trial: datagrams of another one are strangers.
+    /// A random number, drawn for each trial: datagrams with another one belong to somebody else.
     pub token: u64,
-    /// Counts the trial's datagrams from 0.
+    /// The datagram's number in the trial, from 0.
     pub sequence: u64,
 }
 
@@ -34,7 +34,7 @@ impl Header {
         datagram[12..HEADER_BYTES].copy_from_slice(&sequence.to_le_bytes());
     }
 
-    /// Reads a datagram; `None` when it does not belong to a sweep.
+    /// Reads the header of a datagram; `None` when the datagram does not belong to a sweep.
     #[must_use]
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         let (header, _) = datagram.split_first_chunk::<HEADER_BYTES>()?;
@@ -47,7 +47,7 @@ impl Header {
     }
 }
 
-/// The smallest datagram.
+/// Bytes of the smallest datagram, which is only a header.
 pub const HEADER_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"TLU1";
 

@@ -1,5 +1,5 @@
-//! The parts of a sweep of datagrams: the datagrams' header, the count of those that came, and the
-//! search for the highest rate without loss.
+//! The parts of a sweep: the header of its datagrams, the count of those that came, and the search
+//! for the highest rate without loss.
 //!
 //! ```text
 //!   RateSearch -- Load --> (engine sends headers with numbers) --> Tally --> loss --> RateSearch

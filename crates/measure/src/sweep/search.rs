@@ -1,4 +1,5 @@
-//! The highest rate without loss, by halving: what to try next, and when it is known.
+//! Searches for the highest rate without loss by halving: decides what to try next, and when the
+//! rate is known.
 //!
 //! ```text
 //!   as fast as can be -- no loss --> known: the sender is the limit
@@ -6,30 +7,30 @@
 //!        v
 //!   just below what arrived --> a little more, twice as much more, ... --> halves of the last step
 //! ```
-//! On a machine that others use, one slow moment loses packets at any rate. So a rate has failed
-//! only when it failed twice, unless what was lost is far beyond such a moment; and a sender that
-//! misses a rate far below one that it reached before was held up, and tries again. Rates are those
-//! that were really sent, not those that were asked for.
+//! On a machine that others use, one slow moment loses packets at any rate. So a rate counts as
+//! failed when it failed twice, or once with more than 5 % loss. When a sender misses a rate that
+//! is far below one that it reached before, it was interrupted, and the trial is repeated. Rates
+//! are those that were really sent, not those that were asked for.
 //!
 //! Source: RFC 2544 section 26.1, with loss allowed up to a share instead of none.
 
-/// What the next trial is to send.
+/// What the next trial sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// As fast as it can.
+    /// As many datagrams as the sender can.
     Flood,
     /// Datagrams each second.
     Rate(u64),
 }
 
-/// What a trial gave.
+/// The results of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// Datagrams each second that the sender offered.
     pub offered_per_s: f64,
     /// Datagrams each second that arrived.
     pub received_per_s: f64,
-    /// Share of what was offered that did not arrive, 0 to 1.
+    /// Share of the offered datagrams that did not arrive, 0 to 1.
     pub loss: f64,
 }
 
@@ -38,13 +39,13 @@ pub struct Trial {
 pub struct RateSearch {
     loss_max: f64,
     next: Option<Load>,
-    /// The highest rate without loss, and the lowest with.
+    /// The highest rate without loss so far; below, the lowest rate with loss.
     low: f64,
     high: f64,
     has_failed_once: bool,
-    /// What the sender can do.
+    /// The highest rate that the sender reaches.
     flood: f64,
-    /// How much more the next rate is than one that passed, as a share.
+    /// By which share the next rate is higher than one that passed.
     step: f64,
     trials: u32,
 }
@@ -65,13 +66,13 @@ impl RateSearch {
         }
     }
 
-    /// What to try next; `None` when the rate is known.
+    /// The next trial; `None` when the rate is known.
     #[must_use]
     pub const fn next(&self) -> Option<Load> {
         self.next
     }
 
-    /// Takes the outcome of the trial that [`RateSearch::next`] asked for; true when it is the best
+    /// Takes the result of the trial that [`RateSearch::next`] asked for; true when it is the best
     /// so far.
     pub fn take(&mut self, trial: &Trial) -> bool {
         let Some(load) = self.next else {
@@ -122,7 +123,7 @@ impl RateSearch {
             middle = middle.min(self.low * (1.0 + self.step));
             self.step *= 2.0;
         }
-        // What arrives under overload is mostly what the path can carry.
+        // Under overload, what arrives is usually what the path can carry.
         let hint = trial.received_per_s * HINT;
         let is_useful = !passes && hint > self.low * PRECISION && hint < self.high;
         let rate = if is_useful { hint } else { middle };
@@ -132,13 +133,13 @@ impl RateSearch {
     }
 }
 
-/// A trial with more loss than this has failed at once.
+/// A trial with more loss than this fails at once.
 const DOUBTFUL: f64 = 0.05;
 /// The search ends when two rates differ by no more than this ratio.
 const PRECISION: f64 = 1.01;
-/// A sender that reaches less than this share of the rate asked for is at its limit.
+/// A sender that reaches less than this share of the wanted rate is at its limit.
 const ATTAINED: f64 = 0.97;
-/// Below this share of its best rate, a rate is easy for a sender.
+/// A rate below this share of its best rate is easy for a sender.
 const EASY: f64 = 0.8;
 const HINT: f64 = 0.995;
 const STEP: f64 = 0.02;
@@ -148,7 +149,8 @@ const TRIALS_MAX: u32 = 20;
 mod tests {
     use super::*;
 
-    /// A path that carries `carried` of what a sender of at most `sender` offers.
+    /// Searches on a path that carries `carried` datagrams a second, with a sender that can send
+    /// `sender`; returns the rate found, and the number of trials.
     fn searched(sender: f64, carried: f64) -> (f64, u32) {
         let mut search = RateSearch::new(0.001);
         while let Some(load) = search.next() {
@@ -183,7 +185,7 @@ mod tests {
             );
             assert!(trials <= 9, "{trials} trials");
         }
-        // Nothing arrives at all: an end, and no rate.
+        // When nothing arrives at all, the search ends without a rate.
         assert_eq!(searched(1e6, 0.0).0, 0.0);
     }
 
@@ -199,7 +201,7 @@ mod tests {
         let asked = search.next();
         assert!(search.take(&trial(300.0, 0.0)));
         assert_eq!(search.next(), asked);
-        // At its own limit it cannot do more, and need not be asked again.
+        // At its limit the sender cannot do more, so the trial is not repeated.
         let mut search = RateSearch::new(0.001);
         search.take(&trial(1_000.0, 0.01));
         assert!(search.take(&trial(900.0, 0.0)));

@@ -1,18 +1,18 @@
-//! Which datagrams of a trial came: each counted once, however late, however often.
+//! Counts which datagrams of a trial came: each once, however late it comes and however often.
 //!
 //! ```text
 //!   numbers      0 ......... | base ........ base + WINDOW |
 //!                 forgotten      one bit each                 moves the window on
 //! ```
-//! A number behind the window is taken for one that has not been seen: with a window of 65,536 a
-//! datagram would have to be overtaken by that many others, which the 16-bit IP id does not survive
-//! either. Memory is 8 KiB whatever comes.
+//! A number behind the window counts as not seen before. A datagram gets there only when 65,536
+//! others overtake it, which the 16-bit IP ID does not survive either. The memory is 8 KiB in any
+//! case.
 
 /// Counts datagrams by number.
 #[derive(Clone, Debug)]
 pub struct Tally {
     bits: Vec<u64>,
-    /// One beyond the greatest number seen.
+    /// One beyond the greatest number that was seen.
     end: u64,
     received: u64,
     duplicates: u64,
@@ -26,7 +26,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Of nothing yet.
+    /// A tally that has seen no datagram.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Tally {
         }
     }
 
-    /// Takes a datagram's number; true the first time.
+    /// Takes a datagram's number; true when it was not seen before.
     pub fn take(&mut self, sequence: u64) -> bool {
         if sequence >= self.end {
             self.advance(sequence);
@@ -92,7 +92,7 @@ impl Tally {
     }
 
     fn set(&mut self, sequence: u64) {
-        // A number that fell behind the window has no place in it any more.
+        // A number behind the window has no bit any more.
         if self.end - sequence <= WINDOW {
             let (word, bit) = place(sequence);
             self.bits[word] |= bit;

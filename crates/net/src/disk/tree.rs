@@ -30,7 +30,9 @@ pub struct Tree {
     pub content: FileContent,
     /// What was left out, one sentence each.
     pub notes: Vec<String>,
-    /// What could not be read, of what was found below the sources; see [`Tree::select`].
+    /// What could not be read, of what was found below the sources; see [`Tree::select`]. Files
+    /// among it are in the manifest all the same: the sender withdraws them when it comes to them,
+    /// and so its receivers can name them.
     pub unsent: Vec<Unsent>,
 }
 
@@ -75,7 +77,8 @@ impl Tree {
     /// delivered and whether it is a directory. A directory that is not wanted is not entered.
     ///
     /// A source itself is always wanted: it was named. With `may_skip` what cannot be read below a
-    /// source is left out and told in [`Tree::unsent`].
+    /// source is told in [`Tree::unsent`]. Of what has no entry then, as a directory that cannot be
+    /// listed, receivers learn from [`ManifestHeader::INCOMPLETE`] that there was something.
     ///
     /// **Cost**: two system calls for each file. One that this process may not read is found before
     /// anybody waits.
@@ -96,7 +99,9 @@ impl Tree {
             parents: Parents::default(),
             unreadable: Vec::new(),
             unreadable_count: 0,
+            missing_count: 0,
             unsent: may_skip.then(Vec::new),
+            is_incomplete: false,
             has_left_out: false,
             user: sys::file::effective_user(),
             is_wanted,
@@ -114,13 +119,15 @@ impl Tree {
             roots,
             unreadable,
             unreadable_count,
+            missing_count,
             unsent,
+            is_incomplete,
             has_left_out,
             ..
         } = walk;
         let unsent = unsent.unwrap_or_default();
         let flags = [
-            (!unsent.is_empty(), ManifestHeader::INCOMPLETE),
+            (is_incomplete, ManifestHeader::INCOMPLETE),
             (has_left_out, ManifestHeader::SELECTED),
             (are_contents, ManifestHeader::CONTENTS),
         ];
@@ -132,8 +139,11 @@ impl Tree {
                 cause += &format!("; and {} more", unreadable_count - unreadable.len());
             }
             let target = format!("{unreadable_count} of what is to be sent");
-            return Err(SystemError::refused("read", target, cause)
-                .advise("make them readable for this user or exclude them"));
+            let advice = match missing_count == unreadable_count {
+                true => "check the paths: relative ones start at the current directory",
+                false => "make them readable for this user or exclude them",
+            };
+            return Err(SystemError::refused("read", target, cause).advise(advice));
         }
         let manifest = Manifest::build_with(flags, identity(), entries, &ManifestLimits::default())
             .map_err(|error| SystemError::refused("manifest", "the transfer", error))?;
@@ -156,8 +166,12 @@ struct Walk<W> {
     /// What could not be read and why: the first few of them.
     unreadable: Vec<String>,
     unreadable_count: usize,
+    /// Of these, what is not there.
+    missing_count: usize,
     /// What was skipped as it could not be read; `None` when that is not allowed.
     unsent: Option<Vec<Unsent>>,
+    /// Some of that is not in the manifest.
+    is_incomplete: bool,
     /// The rules have left something out.
     has_left_out: bool,
     is_wanted: W,
@@ -192,8 +206,9 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             fs::canonicalize(path).map_err(failed)?
         };
         let name = path.file_name().or(whole.file_name()).ok_or_else(|| {
-            let cause = "it has no name to be delivered under";
-            SystemError::refused("send", path.display(), cause).advise("name what is in it instead")
+            let cause = "it is the root directory, which has no name";
+            SystemError::refused("send", path.display(), cause)
+                .advise("name the files and directories in it instead")
         })?;
         self.root(name, path, Root::Path(whole.clone()))?;
         let mut parents = std::mem::take(&mut self.parents);
@@ -235,20 +250,31 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         let Err(error) = self.take(parent, last, path, name) else {
             return;
         };
-        match &mut self.unsent {
-            Some(unsent) => {
-                let text = format!("cannot read {}: {error}", path.display());
-                unsent.push(Unsent::new(name, text));
-            }
-            None => self.unreadable(path, &error),
+        if self.skip(path, name, &error) {
+            self.is_incomplete = true;
+        } else {
+            self.unreadable(path, &error);
         }
+    }
+
+    /// Notes what is left out as it cannot be read. False when nothing may be.
+    fn skip(&mut self, path: &Path, name: &[u8], error: &io::Error) -> bool {
+        let Some(unsent) = &mut self.unsent else {
+            return false;
+        };
+        let text = format!("cannot read {}: {error}", path.display());
+        unsent.push(Unsent::new(name, text));
+        true
     }
 
     /// As [`Walk::visit`], whatever the rules say of it: somebody named it.
     fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
-        let taken = parent
-            .status(last)
-            .and_then(|status| self.add(&status, parent, last, path, name));
+        let taken = parent.status(last).and_then(|status| {
+            if status.kind == Kind::File {
+                parent.check_readable(last)?;
+            }
+            self.add(&status, parent, last, path, name)
+        });
         if let Err(error) = taken {
             self.unreadable(path, &error);
         }
@@ -294,8 +320,11 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             Kind::File => {
                 entry.size = status.bytes;
                 // The walk knows this of most files already, without one more call for each.
-                if !status.is_readable_by_owner(self.user) {
-                    parent.check_readable(last)?;
+                if !status.is_readable_by_owner(self.user)
+                    && let Err(error) = parent.check_readable(last)
+                    && !self.skip(path, name, &error)
+                {
+                    return Err(error);
                 }
             }
             Kind::Link => {
@@ -342,6 +371,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             self.unreadable.push(format!("{}: {error}", path.display()));
         }
         self.unreadable_count += 1;
+        self.missing_count += usize::from(error.kind() == io::ErrorKind::NotFound);
     }
 }
 

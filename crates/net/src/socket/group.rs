@@ -17,7 +17,7 @@ use std::{
 
 use crate::SystemError;
 
-/// A multicast group or a unicast host, with its port and what else was written.
+/// A multicast group or a unicast host, with its port and further parts of its text.
 ///
 /// [`fmt::Display`] writes a form that parses back to the same value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -177,12 +177,22 @@ impl FromStr for Group {
     type Err = SystemError;
 
     fn from_str(text: &str) -> Result<Self, SystemError> {
+        Self::parse(text, Self::PORT)
+    }
+}
+
+impl Group {
+    /// Reads a group as [`FromStr`] does, with `default_port` where the text has no port.
+    ///
+    /// # Errors
+    /// When the text has none of the forms; the error names them.
+    pub fn parse(text: &str, default_port: u16) -> Result<Self, SystemError> {
         let refuse =
             |cause: &str| SystemError::refused("use group", quoted(text), cause).advise(FORMS);
         let parts: Vec<&str> = text.split('@').collect();
         let (source, target, interface) = match parts[..] {
             [target] => (None, target, None),
-            // Of two parts, the one that is a group determines what the other is.
+            // When one of two parts is a group, it tells what the other part is.
             [first, second] if is_group(first) => (None, first, Some(second)),
             [first, second] if is_group(without_port(second)) => (Some(first), second, None),
             [_, _] => return Err(refuse("neither side of the @ is a multicast group")),
@@ -227,7 +237,7 @@ impl FromStr for Group {
         };
         Ok(Self {
             target,
-            port: port.unwrap_or(Self::PORT),
+            port: port.unwrap_or(default_port),
             source,
             interface,
         })
@@ -391,6 +401,21 @@ mod tests {
             let parsed = group(text);
             assert_eq!(parsed.to_string(), expected);
             assert_eq!(group(expected), parsed, "{expected} does not read back");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_written_goes_before_the_default() {
+        for (text, port) in [
+            ("239.192.0.1", 7_700),
+            ("239.192.0.1:7500", 7_500),
+            ("239.192.0.1@eth0:7500", 7_500),
+            ("ff15::7500", 7_700),
+            ("[ff15::7500]:7500", 7_500),
+            ("host.example:1", 1),
+        ] {
+            let group = Group::parse(text, 7_700).unwrap();
+            assert_eq!(group.port(), port, "{text}");
         }
     }
 

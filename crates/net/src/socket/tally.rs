@@ -1,6 +1,6 @@
 //! What the sockets of a session report to their owner: counters, and warnings in words.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, net::SocketAddr};
 
 use super::counters::UdpCounters;
 
@@ -8,6 +8,8 @@ use super::counters::UdpCounters;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) counters: UdpCounters,
+    /// Where the last datagram that the kernel refused was to go, and its errno.
+    pub(super) refused: Option<(SocketAddr, i32)>,
     warnings: VecDeque<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::parameter::Value;
+use base::{Pace, parameter::Value};
 
 /// Up to 16 intervals, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,17 +69,17 @@ impl Timer {
 pub enum Rate {
     /// As fast as the network and the receivers take it. The owner of the source sets the limit.
     Auto,
-    /// At most this many bytes a second; 0 for no limit.
-    Limit(u64),
+    /// As fast as this, whatever receivers report. Its text is `0` for no limit.
+    Fixed(Pace),
 }
 
 impl Rate {
-    /// The limit that was set, in bytes a second; 0 for none.
+    /// The limit that was set.
     #[must_use]
-    pub const fn limit(self) -> u64 {
+    pub const fn pace(self) -> Pace {
         match self {
-            Self::Auto => 0,
-            Self::Limit(rate) => rate,
+            Self::Auto => Pace::Unlimited,
+            Self::Fixed(pace) => pace,
         }
     }
 }
@@ -133,19 +133,19 @@ impl Value for Rate {
     fn parse(text: &str) -> Option<Self> {
         match text.trim() {
             "auto" => Some(Self::Auto),
-            rate => <u64 as Value>::parse(rate).map(Self::Limit),
+            rate => <u64 as Value>::parse(rate).map(|rate| Self::Fixed(Pace::of(rate))),
         }
     }
 
     fn print(self) -> String {
         match self {
             Self::Auto => "auto".to_owned(),
-            Self::Limit(rate) => Value::print(rate),
+            Self::Fixed(pace) => Value::print(pace.to_number()),
         }
     }
 
     fn is_within(self, low: u64, high: u64) -> bool {
-        self.limit().is_within(low, high)
+        self.pace().to_number().is_within(low, high)
     }
 
     fn range(low: u64, high: u64) -> String {

@@ -35,8 +35,8 @@ pub fn fragment_contents(fragment: Option<&Fragment>) -> [u8; FRAGMENT_BYTES] {
     bytes
 }
 
-/// What a recovered member's contents say; `None` when it had no such option. The caller must check
-/// that a fragment agrees with its packet.
+/// Reads the fragment option of a recovered packet; `None` when the packet had none. The caller
+/// must check that the fragment agrees with its packet.
 #[must_use]
 pub fn fragment_of(contents: &[u8; FRAGMENT_BYTES]) -> Option<Fragment> {
     let [specific, rest @ ..] = contents;

@@ -33,6 +33,7 @@ base::counters! {
         nak_packets: Packets, "NAKs made";
         nak_sqns: Sqns, "sequence numbers asked for in NAKs, repeats included";
         spmr_packets: Packets, "SPM requests made";
+        spmr_packets_omitted: Packets, "SPM requests not made, as too much waited to be sent";
         sessions_found: Events, "senders heard for the first time";
         sessions_ended: Events, "sessions that their sender ended";
         sessions_reset: Events, "sessions that their sender broke off";

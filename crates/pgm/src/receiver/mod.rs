@@ -219,6 +219,8 @@ impl Receiver {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.vouch();
             self.peers.touch(session);
+            // What was missed before may be asked for now.
+            self.settle(session);
         }
     }
 

@@ -86,16 +86,16 @@ impl Outbox {
     }
 
     /// Asks for an SPM: first on the group with one hop, so that neighbours hear it and stay quiet,
-    /// then the sender itself.
-    pub(super) fn spmr(&mut self, upstream: &Upstream) -> u64 {
+    /// then the sender itself. False when there is no room: the next try comes by its timer.
+    pub(super) fn spmr(&mut self, upstream: &Upstream) -> bool {
         if self.memory.len() + 2 * SPMR_BYTES > BYTES_MAX {
-            return 0;
+            return false;
         }
         if upstream.group.ip().is_multicast() {
             self.push(upstream, upstream.group, Some(1), &Body::Spmr);
         }
         self.push(upstream, upstream.to, None, &Body::Spmr);
-        1
+        true
     }
 
     /// Returns the next packets to send: those of equal length to one address, within `budget`.

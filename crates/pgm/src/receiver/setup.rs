@@ -32,6 +32,10 @@ pub struct ReceiverSetup {
     pub path: PathId,
     /// Determines every random choice.
     pub seed: u64,
+    /// The packets were protected with a key on the way, and came out of it genuine: their data has
+    /// no checksum. They may still be old, so the receiver takes no data and asks for nothing
+    /// before the owner vouches for the sender ([`super::Receiver::vouch`]).
+    pub is_protected: bool,
     /// This host's own address: requests that come from it are our own, looped back.
     pub own_nla: IpAddr,
 }
@@ -53,6 +57,8 @@ pub(super) struct Limits {
     pub(super) peers_max: usize,
     pub(super) peer_expiry: Duration,
     pub(super) late_join: LateJoin,
+    /// NAKs go where the SPMs say, and not to their sender alone.
+    pub(super) asks_path: bool,
     pub(super) timing: Timing,
     pub(super) spmr_delay: Duration,
     pub(super) spmr_interval: Duration,
@@ -79,6 +85,7 @@ impl Limits {
             peers_max: config.peers_max() as usize,
             peer_expiry: config.peer_expiry(),
             late_join: config.late_join(),
+            asks_path: config.network_elements(),
             timing: Timing::new(config),
             spmr_delay: config.spmr_delay(),
             spmr_interval: config.spmr_interval(),

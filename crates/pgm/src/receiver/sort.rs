@@ -31,6 +31,7 @@ impl Receiver {
         let header = packet.header();
         match verify_checksum(tpdu) {
             ChecksumState::Good => {}
+            ChecksumState::Absent if self.shared.setup.is_protected => {}
             ChecksumState::Absent if !header.kind.is_data() => {}
             ChecksumState::Absent => return Err(DropReason::NoChecksum),
             ChecksumState::Bad => return Err(DropReason::BadChecksum),
@@ -127,11 +128,23 @@ impl Receiver {
                 _ => {}
             }
         }
-        let session = self.session(now, arrival, header.tsi())?;
+        // A data packet alone, which may be old, makes no protected sender known.
+        let session = if self.shared.setup.is_protected {
+            let known = self.known_session(arrival, header.tsi());
+            known.map_err(|reason| match reason {
+                DropReason::UnknownSession => DropReason::Unproven,
+                other => other,
+            })?
+        } else {
+            self.session(now, arrival, header.tsi())?
+        };
         let peer = self
             .peers
             .get_mut(session)
             .expect("the session was just found");
+        if !peer.is_trusted() {
+            return Err(DropReason::Unproven);
+        }
         let was_proven = peer.is_proven();
         let verdict = peer.data(now, &incoming, &mut self.shared);
         #[cfg(feature = "planted-bugs")]
@@ -292,6 +305,9 @@ impl Receiver {
             .peers
             .get_mut(session)
             .expect("the session was just found");
+        if !peer.is_trusted() {
+            return Err(DropReason::Unproven);
+        }
         let verdict = peer.parity(now, &incoming, &mut self.shared);
         self.settle(session);
         verdict

@@ -4,6 +4,7 @@
 
 use super::{SourceSetup, parity::Parity};
 use crate::Config;
+use wire::pgm::MarkTag;
 
 /// Sizes that follow from the configuration, in bytes except where a name says otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,13 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(config: &Config, setup: &SourceSetup) -> Self {
         let ip_header = if setup.nla.is_ipv4() { 20 } else { 40 };
-        let datagram_overhead = ip_header + UDP_HEADER;
+        let is_protected = setup.mark.is_some_and(|mark| mark.is_protected());
+        let added = if is_protected {
+            MarkTag::PACKET_BYTES_MAX
+        } else {
+            0
+        };
+        let datagram_overhead = ip_header + UDP_HEADER + added;
         let tpdu = config.mtu() - datagram_overhead;
         let syn = if config.send_syn() { SYN_BYTES } else { 0 };
         let parity = if config.fec_group() > 0 {

@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use base::{Contract, DropCounters, Instant, PathId, Rng, earliest};
+use base::{Contract, DropCounters, Instant, Pace, PathId, Rng, earliest};
 use wire::{
     Sqn,
     pgm::{Addressing, Fragment, Mark, PgmOption, Rst, Tsi},
@@ -193,9 +193,9 @@ impl Source {
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
             pacers: Pacers {
-                all: Pacer::new(config.rate().limit(), catch_up, now),
-                repairs: Pacer::new(0, catch_up, Instant::ZERO),
-                ncfs: Pacer::new(0, NCF_BURST, Instant::ZERO),
+                all: Pacer::new(config.rate().pace(), catch_up, now),
+                repairs: Pacer::new(Pace::Unlimited, catch_up, Instant::ZERO),
+                ncfs: Pacer::new(Pace::Unlimited, NCF_BURST, Instant::ZERO),
             },
             cork: Cork::new(config.cork()),
             reports: Reports {
@@ -222,27 +222,36 @@ impl Source {
         // from the upper half of the number space. Without an SPM it gives up the packets that it
         // misses.
         source.spm.sqn = Sqn(Rng::new(setup.seed).next_u32() >> 1);
-        source.set_rate(config.rate().limit());
+        source.set_pace(config.rate().pace());
         source
     }
 
-    /// Changes the limit over everything that is sent, in bytes a second; 0 for none. The shares
-    /// of repairs and confirmations follow.
-    pub fn set_rate(&mut self, rate: u64) {
-        self.pacers.all.set_rate(rate);
-        if rate == 0 {
-            self.pacers.repairs.set_rate(self.config.repair_rate());
-            self.pacers.ncfs.set_rate(0);
-            self.spm.set_spacing(Duration::ZERO);
-        } else {
-            let share = u128::from(rate) * u128::from(self.config.repair_share()) / 100;
-            let share = u64::try_from(share).unwrap_or(rate).max(1);
-            self.pacers.repairs.set_rate(share);
-            self.pacers.ncfs.set_rate((rate / NCF_PART).max(1));
-            let spm_bytes = SPM_BYTES + self.limits.datagram_overhead;
+    /// Changes the limit over everything that is sent. The shares of repairs and confirmations
+    /// follow.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pacers.all.set_pace(pace);
+        if let Some(bytes_per_s) = pace.bytes_per_s() {
+            let share = u128::from(bytes_per_s) * u128::from(self.config.repair_share()) / 100;
+            let share = u64::try_from(share).unwrap_or(bytes_per_s);
+            self.pacers.repairs.set_pace(Pace::at_most(share));
+            self.pacers
+                .ncfs
+                .set_pace(Pace::at_most(bytes_per_s / NCF_PART));
+            let spm_bytes = self.spm_bytes_max() + self.limits.datagram_overhead;
             self.spm
-                .set_spacing(time_of(spm_bytes, (rate / SPM_PART).max(1)));
+                .set_spacing(time_of(spm_bytes, bytes_per_s / SPM_PART));
+        } else {
+            let repairs = Pace::of(self.config.repair_rate());
+            self.pacers.repairs.set_pace(repairs);
+            self.pacers.ncfs.set_pace(Pace::Unlimited);
+            self.spm.set_spacing(Duration::ZERO);
         }
+    }
+
+    /// Bytes of the longest SPM of this source, rounded up.
+    fn spm_bytes_max(&self) -> usize {
+        let tag = self.setup.mark.and_then(|mark| mark.tag);
+        SPM_BYTES + tag.map_or(0, |_| wire::pgm::MarkTag::LEN)
     }
 
     /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat
@@ -291,11 +300,11 @@ impl Source {
         self.cork.due(unsent, lead, self.log.unsent_bytes())
     }
 
-    /// Changes what SPMs announce: rate in bytes a second, number of receivers, and the slot of the
-    /// receiver that limits the rate ([`Mark::NO_RECEIVER`] for none). Does nothing without a mark.
-    pub const fn set_announced(&mut self, rate: u64, receiver_count: u32, limiting: u32) {
+    /// Changes what SPMs announce: the pace, the number of receivers, and the slot of the receiver
+    /// that limits the pace ([`Mark::NO_RECEIVER`] for none). Does nothing without a mark.
+    pub const fn set_announced(&mut self, pace: Pace, receiver_count: u32, limiting: u32) {
         if let Some(mark) = &mut self.setup.mark {
-            mark.announced_rate = rate;
+            mark.announced_pace = pace;
             mark.receiver_count = receiver_count;
             mark.limiting_receiver = limiting;
         }
@@ -504,10 +513,10 @@ impl Source {
         self.log.unsent_bytes()
     }
 
-    /// The limit over everything that is sent, in bytes a second; 0 for none.
+    /// The limit over everything that is sent.
     #[must_use]
-    pub const fn rate(&self) -> u64 {
-        self.pacers.all.rate()
+    pub const fn pace(&self) -> Pace {
+        self.pacers.all.pace()
     }
 
     /// The session's identifier.
@@ -627,7 +636,7 @@ fn elimination(config: &Config, measured: Duration) -> Duration {
     config.elimination_interval().or(measured)
 }
 
-/// An IPv6 SPM with every option that a source sends, rounded up.
+/// An IPv6 SPM with every option, but no tag, rounded up.
 const SPM_BYTES: usize = 136;
 /// Capacity of the buffer in which SPMs and NCFs are built.
 const CONTROL_BYTES: usize = 512;

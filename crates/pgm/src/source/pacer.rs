@@ -9,30 +9,30 @@
 //!                               <-> late: B's time still counts from its deadline
 //! ```
 //!
-//! Invariant: over any interval t the bytes sent are at most `rate * (t + catch_up)` plus the last
-//! burst, which is the token bucket of RFC 3208 section 5.1.2 without a bucket to fill.
+//! Invariant: over any interval t the bytes sent are at most `bytes_per_s * (t + catch_up)` plus
+//! the last burst, which is the token bucket of RFC 3208 section 5.1.2 without a bucket to fill.
 //!
 //! **Spec**: RFC 3208 sections 5.1.1, 5.1.2.
 
 use std::time::Duration;
 
-use base::Instant;
+use base::{Instant, Pace};
 
-/// A limit in bytes a second, or none.
+/// When a pace lets the next burst leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
-    rate: u64,
+    pace: Pace,
     due: Instant,
     catch_up: Duration,
-    /// What rounding up to nanoseconds has cost, in bytes times nanoseconds; below `rate`.
+    /// What rounding up to nanoseconds has cost, in bytes times nanoseconds; below the limit.
     rounded: u64,
 }
 
 impl Pacer {
-    /// A limit of `rate` bytes a second (0 for none) that may be used from `now` on.
-    pub(super) const fn new(rate: u64, catch_up: Duration, now: Instant) -> Self {
+    /// A pace that may be used from `now` on.
+    pub(super) const fn new(pace: Pace, catch_up: Duration, now: Instant) -> Self {
         Self {
-            rate,
+            pace,
             due: now,
             catch_up,
             rounded: 0,
@@ -40,8 +40,8 @@ impl Pacer {
     }
 
     /// Changes the limit; what was already sent still counts at the old limit.
-    pub(super) const fn set_rate(&mut self, rate: u64) {
-        self.rate = rate;
+    pub(super) const fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
         self.rounded = 0;
     }
 
@@ -49,13 +49,13 @@ impl Pacer {
     /// burst gets the difference back. So the rate is reached, and exceeded by at most the bytes of
     /// one nanosecond.
     pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
-        if self.rate == 0 {
+        let Some(bytes_per_s) = self.pace.bytes_per_s() else {
             return;
-        }
-        let rate = u128::from(self.rate);
+        };
+        let bytes_per_s = u128::from(bytes_per_s);
         let owed = (bytes as u128 * NS_PER_S).saturating_sub(u128::from(self.rounded));
-        let ns = owed.div_ceil(rate);
-        self.rounded = u64::try_from(ns * rate - owed).unwrap_or(0);
+        let ns = owed.div_ceil(bytes_per_s);
+        self.rounded = u64::try_from(ns * bytes_per_s - owed).unwrap_or(0);
         self.spend_time(
             now,
             Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)),
@@ -79,28 +79,28 @@ impl Pacer {
         self.due
     }
 
-    /// Bytes a second; 0 for no limit.
-    pub(super) const fn rate(&self) -> u64 {
-        self.rate
+    /// The pace that is kept.
+    pub(super) const fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// Returns how many packets of `packet_bytes` leave in one burst of the length `quantum`: at
     /// least 2, so that a low rate still sends batches.
     #[inline]
     pub(super) fn burst_packets(&self, quantum: Duration, packet_bytes: usize) -> usize {
-        if self.rate == 0 {
+        let Some(bytes_per_s) = self.pace.bytes_per_s() else {
             return usize::MAX;
-        }
-        let bytes = u128::from(self.rate) * quantum.as_nanos() / NS_PER_S;
+        };
+        let bytes = u128::from(bytes_per_s) * quantum.as_nanos() / NS_PER_S;
         usize::try_from(bytes / packet_bytes.max(1) as u128)
             .unwrap_or(usize::MAX)
             .max(2)
     }
 }
 
-/// How long `bytes` take at `rate` bytes a second, rounded up so that the rate is never exceeded.
-pub(super) fn time_of(bytes: usize, rate: u64) -> Duration {
-    let ns = (bytes as u128 * NS_PER_S).div_ceil(u128::from(rate.max(1)));
+/// How long `bytes` take at `bytes_per_s`, rounded up so that the rate is never exceeded.
+pub(super) fn time_of(bytes: usize, bytes_per_s: u64) -> Duration {
+    let ns = (bytes as u128 * NS_PER_S).div_ceil(u128::from(bytes_per_s.max(1)));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn lateness_is_made_up_for_within_its_bound() {
         let ms = |n: u64| Instant::from_nanos(n * 1_000_000);
-        let mut pacer = Pacer::new(1_000_000, Duration::from_millis(2), ms(10));
+        let mut pacer = Pacer::new(Pace::of(1_000_000), Duration::from_millis(2), ms(10));
         assert!(pacer.is_ready(ms(10)) && !pacer.is_ready(ms(9)));
         pacer.spend(ms(10), 1000);
         assert_eq!(pacer.due(), ms(11));
@@ -130,7 +130,10 @@ mod tests {
     #[test]
     fn bursts_have_two_packets_at_least() {
         let quantum = Duration::from_micros(250);
-        let bursts = |rate| Pacer::new(rate, quantum, Instant::ZERO).burst_packets(quantum, 1000);
+        let bursts = |bytes_per_s| {
+            let pacer = Pacer::new(Pace::of(bytes_per_s), quantum, Instant::ZERO);
+            pacer.burst_packets(quantum, 1000)
+        };
         assert_eq!(bursts(1), 2);
         assert_eq!(bursts(100_000_000), 25);
         assert_eq!(bursts(0), usize::MAX);

@@ -11,12 +11,11 @@
 //!
 //! **Spec**: RFC 3208 sections 5.1.1 to 5.1.6, 5.3, 8.1.
 
-use base::{Budget, Contract, Instant, Outcome, Run, RunLimit};
+use base::{Budget, Contract, Instant, Outcome, Pace, Run, RunLimit};
 use wire::pgm::{Body, Join, Spm, emit};
 
 use super::{
-    Closing, Duration, IOVECS_MAX, Parity, PgmOption, SPM_BYTES, Source, Sqn, log::LogRun,
-    parity::Batch,
+    Closing, Duration, IOVECS_MAX, Parity, PgmOption, Source, Sqn, log::LogRun, parity::Batch,
 };
 
 impl Source {
@@ -119,9 +118,9 @@ impl Source {
         let datagrams = limit
             .datagrams
             .min(NCF_RUN_MAX)
-            .min(match self.pacers.ncfs.rate() {
-                0 => NCF_RUN_MAX,
-                _ => 1,
+            .min(match self.pacers.ncfs.pace() {
+                Pace::Unlimited => NCF_RUN_MAX,
+                Pace::BytesPerS(_) => 1,
             });
         self.ncfs
             .collect(limit.bytes, datagrams, &mut self.out.ranges);
@@ -144,9 +143,9 @@ impl Source {
                 .pop()
                 .expect("a confirmation left that was queued");
             let on_wire = len + self.limits.datagram_overhead;
-            let time = match self.pacers.ncfs.rate() {
-                0 => interval,
-                rate => interval.max(super::time_of(on_wire, rate)),
+            let time = match self.pacers.ncfs.pace().bytes_per_s() {
+                None => interval,
+                Some(bytes_per_s) => interval.max(super::time_of(on_wire, bytes_per_s)),
             };
             self.pacers.ncfs.spend_time(now, time);
             self.count_on_wire(now, 1, len);
@@ -198,7 +197,7 @@ impl Source {
             &[],
         );
         debug_assert!(
-            self.out.control.len() <= SPM_BYTES,
+            self.out.control.len() <= self.spm_bytes_max(),
             "an SPM outgrew its bound"
         );
         self.out.ranges.clear();

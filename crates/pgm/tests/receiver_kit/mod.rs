@@ -88,6 +88,15 @@ impl Bench {
     }
 
     pub(crate) fn with(mode: Mode, config: ConfigBuilder) -> Self {
+        Self::open(mode, config, false)
+    }
+
+    /// Of packets that were protected with a key on the way.
+    pub(crate) fn protected(mode: Mode) -> Self {
+        Self::open(mode, Config::builder(), true)
+    }
+
+    fn open(mode: Mode, config: ConfigBuilder, is_protected: bool) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let setup = ReceiverSetup {
             mode,
@@ -95,6 +104,7 @@ impl Bench {
             group: SocketAddr::new(GROUP, PORT),
             path: PathId(0),
             seed: 7,
+            is_protected,
             own_nla: OWN,
         };
         Self {

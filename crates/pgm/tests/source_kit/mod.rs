@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use base::{Arrival, Budget, Instant, Outcome, PathId, Socket, Verdict};
-use towline_pgm::{Config, ConfigBuilder, Source, SourceSetup};
+use base::{Arrival, Budget, Instant, Outcome, Pace, PathId, Socket, Verdict};
+use towline_pgm::{Config, ConfigBuilder, Rate, Source, SourceSetup};
 use wire::{
     Sqn,
     pgm::{
@@ -107,6 +107,12 @@ impl Bench {
             builder.set(name, text).unwrap();
         }
         Self::with(builder, 0)
+    }
+
+    /// A bench that sends at most so many bytes a second.
+    pub(crate) fn paced(bytes_per_s: u64, first_sqn: u32) -> Self {
+        let rate = Rate::Fixed(Pace::of(bytes_per_s));
+        Self::with(Config::builder().rate(rate), first_sqn)
     }
 
     pub(crate) fn with(builder: ConfigBuilder, first_sqn: u32) -> Self {

@@ -1,4 +1,4 @@
-//! Runs many seeds of the swarm or of a scenario, or one of them with its records.
+//! Runs many seeds of the swarm or of a scenario, or repeats one seed and records it.
 //!
 //! ```text
 //! towline-sim --seeds 0..10000                    the swarm
@@ -8,7 +8,7 @@
 //! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
 //! ```
 //!
-//! Exit 0 when every run held, 1 when one did not, 2 when it was called wrongly.
+//! Exit 0 when every run held, 1 when one did not, 2 when the command line was wrong.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -39,12 +39,12 @@ fn main() -> ExitCode {
     if order.records {
         return record(&order);
     }
-    // Failing runs panic inside; their text is in the report, the rest would be noise.
+    // The panic hook is silent: a failing run panics, and its report already has the text.
     std::panic::set_hook(Box::new(|_| {}));
     run_all(&order)
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug)]
 struct Order {
     scenario: Option<Plan>,

@@ -73,7 +73,7 @@ fn every_kind_of_wrong_delivery_is_seen() {
         },
         // A loss beyond what was published.
         |w| w.lost(0, START, 6),
-        // An end before the end.
+        // An end before everything was delivered.
         |w| {
             w.message(0, START, &message(0));
             w.ended(0);
@@ -122,7 +122,7 @@ fn scattered_packets_pass_once_each() {
 #[test]
 fn who_has_not_a_senders_key_is_owed_nothing_and_may_not_report() {
     let ledger = ledger();
-    let own = Some(Key::derive(b"own"));
+    let own = Some(Key::derive(b"own", protection::portable));
     ledger.borrow_mut().begin("r", own, true);
     let mut witness = Witness::new("r".into(), ledger.clone(), true);
     witness.found(0, "a", HOST);

@@ -3,7 +3,7 @@
 use super::{Ledger, Publication, Record, near};
 use crate::payload;
 
-/// What of one session was accounted for.
+/// The part of one session that a receiver has accounted for.
 #[derive(Debug)]
 pub(super) enum Tiles {
     /// Where the next message or loss must begin; `None` before the first.
@@ -12,7 +12,7 @@ pub(super) enum Tiles {
     Scattered(Vec<Tile>),
 }
 
-/// What became of one packet in arrival mode.
+/// The state of one packet in arrival mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tile {
     Open,
@@ -20,17 +20,17 @@ pub(super) enum Tile {
     Lost,
 }
 
-/// What a delivery was, in its place.
+/// What is noteworthy about a delivery that is in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
-    /// The bytes are not those that were sent, and not those of another message either.
+    /// The bytes differ from those sent, and are those of no other message either.
     pub(super) is_damaged: bool,
-    /// Something before it was never accounted for, because the session began here.
+    /// The session began here for this receiver: it was never told of anything before.
     pub(super) has_begun_late: bool,
 }
 
 impl Tiles {
-    /// The position that everything before was accounted for, in order.
+    /// In order: everything before this position was delivered or reported lost.
     pub(super) const fn reached(&self) -> Option<u64> {
         match self {
             Self::InOrder(next) => *next,
@@ -51,7 +51,8 @@ impl Tiles {
         }
     }
 
-    /// Accounts for a loss report; true when something before it was never accounted for.
+    /// Accounts for a loss report; true when this is where the receiver began, later than the
+    /// session.
     pub(super) fn lost(
         &mut self,
         publication: &Publication,
@@ -88,7 +89,8 @@ impl Tiles {
         }
     }
 
-    /// Nothing more will come: everything must be accounted for, from where the session began.
+    /// Checks that all was accounted for, from where the receiver began (or from the session's
+    /// start).
     pub(super) fn end(&self, publication: &Publication, from_start: bool) -> Result<(), String> {
         let end = publication.end;
         match self {

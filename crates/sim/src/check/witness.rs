@@ -1,4 +1,4 @@
-//! Compares what one receiver is given with the ledger, as it comes.
+//! Compares what one receiver is given with the ledger, at each delivery.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,45 +21,46 @@ pub struct Witness {
 /// What one receiver got, all its sessions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Messages with the right bytes; packets, in arrival mode.
+    /// Messages delivered with the right bytes; in arrival mode, packets.
     pub messages: u64,
-    /// Messages of senders that do not wait for it, whatever their bytes.
+    /// Messages of senders that do not wait for this receiver, with right or wrong bytes.
     pub unowed: u64,
-    /// Messages that the senders which wait for it had published when it ended.
+    /// Messages published by senders that wait for this receiver, counted when the receiver ended.
     pub owed: u64,
-    /// Those in their place whose bytes are wrong: bit errors that PGM cannot see.
+    /// Messages in their place with wrong bytes: bit errors that PGM cannot see.
     pub damaged: u64,
     /// Packets reported lost.
     pub lost: u64,
-    /// Packets reported lost of sessions that nobody here opened.
+    /// Packets reported lost in sessions that the run did not plan: an intruder opened them.
     pub lost_of_strangers: u64,
     /// Sessions that ended after everything was delivered or reported lost.
     pub ended: u64,
     /// Sessions given up: for silence, or because their senders broke them off.
     pub gone: u64,
-    /// Of those, sessions that their senders broke off.
+    /// Of `gone`: sessions that their senders broke off.
     pub broken_off: u64,
-    /// Of those, sessions whose senders said that they had dropped this receiver.
+    /// Of `gone`: sessions whose senders said that they had dropped this receiver.
     pub dropped: u64,
     /// Sessions heard.
     pub found: u64,
-    /// Its process was killed.
+    /// The receiver's process was killed.
     pub is_crashed: bool,
-    /// Its owner ended it before the senders ended.
+    /// The receiver's owner ended it before the senders ended.
     pub has_left: bool,
 }
 
 #[derive(Debug)]
 struct Session {
     publication: usize,
-    /// Its sender waits for this receiver.
+    /// The sender waits for this receiver.
     is_wanted: bool,
     tiles: Tiles,
 }
 
 impl Witness {
-    /// A receiver without sessions: of messages in order, or of packets as they arrive. The ledger
-    /// knows by [`Ledger::begin`](super::Ledger::begin) what it may demand.
+    /// The judge of a receiver that has no session yet. It expects messages in order, or packets as
+    /// they arrive. [`Ledger::begin`](super::Ledger::begin) has told the ledger what the receiver
+    /// must get.
     #[must_use]
     pub fn new(who: String, ledger: SharedLedger, is_in_order: bool) -> Self {
         let (sessions, totals) = (BTreeMap::new(), Totals::default());
@@ -218,7 +219,7 @@ impl Witness {
         self.gone(session);
     }
 
-    /// It reports to the sender of a session: to one that has its key, and to no other.
+    /// Checks that the receiver may report to a session's sender: only when their keys are equal.
     pub fn reports(&self, session: u32) {
         let known = self.sessions.get(&session);
         if !known.is_some_and(|known| known.is_wanted) {
@@ -228,7 +229,7 @@ impl Witness {
         }
     }
 
-    /// Sessions found and not over.
+    /// Number of sessions that were found and have not ended.
     #[must_use]
     pub fn open_sessions(&self) -> usize {
         self.sessions.len()
@@ -240,7 +241,7 @@ impl Witness {
         &self.totals
     }
 
-    /// Its messages come in order, and it may miss none of a session.
+    /// True when the receiver takes messages in order and must miss none of this session.
     fn is_owed_all(&self, session: u32) -> bool {
         let ledger = self.ledger.borrow();
         let known = self.sessions.get(&session).filter(|_| self.is_in_order);
@@ -249,7 +250,7 @@ impl Witness {
         })
     }
 
-    /// What this receiver has come to, now that all is over.
+    /// The totals at the end of the receiver's process.
     #[must_use]
     pub fn final_totals(&self) -> Totals {
         Totals {
@@ -258,7 +259,7 @@ impl Witness {
         }
     }
 
-    /// Notes something that must not happen, with this receiver's name.
+    /// Notes a failure, with this receiver's name.
     pub fn fail(&self, text: &str) {
         self.ledger
             .borrow_mut()

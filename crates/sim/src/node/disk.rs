@@ -12,12 +12,12 @@ use delivery::{Manifest, Store, StoreEvent, memory::MemoryStore};
 
 use crate::plan::ObjectsPlan;
 
-/// The slabs that came whole, by their places in the content.
+/// The slabs that arrived complete, by their place in the content.
 #[derive(Clone, Debug, Default)]
 pub struct Disk(Rc<RefCell<BTreeMap<u64, Vec<u8>>>>);
 
 impl Disk {
-    /// Turns a bit of one slab, as a write that never reached the platter would.
+    /// Flips a bit of one slab, as if a write had never reached the platter.
     pub fn damage(&self, rng: &mut Rng) {
         let mut slabs = self.0.borrow_mut();
         if slabs.is_empty() {
@@ -32,7 +32,7 @@ impl Disk {
     }
 }
 
-/// A store in memory whose whole slabs stay on a [`Disk`].
+/// A store in memory whose complete slabs stay on a [`Disk`].
 #[derive(Debug)]
 pub struct DiskStore {
     store: MemoryStore,
@@ -40,7 +40,7 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// A store with the plan's faults that finds what `disk` holds.
+    /// A store with the plan's faults, which finds what `disk` holds.
     #[must_use]
     pub fn new(disk: Disk, objects: &ObjectsPlan) -> Self {
         let mut store = MemoryStore::default();

@@ -1,7 +1,7 @@
-//! A hostile host: it listens to the group and sends packets that no end should send.
+//! A hostile host: it listens to the group and sends packets that no correct program sends.
 //!
-//! Everything it sends bears its own network address. Against packets that also bear a sender's
-//! address, sessions without keys have no defence, so the intruder does not send such packets.
+//! It sends from its own network address. It does not forge a sender's address, because sessions
+//! without keys have no defence against that.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -25,9 +25,9 @@ pub struct IntruderNode {
     rng: Rng,
     plan: IntruderPlan,
     group: SocketAddr,
-    /// Packets heard, with where they came from; the oldest is replaced.
+    /// Packets heard, each with its source; a new packet replaces the oldest.
     heard: Vec<(SocketAddr, Vec<u8>)>,
-    /// The sessions of which data was heard: all that wait for it know them by now.
+    /// The sessions whose data was heard: by then all receivers that wait for a session know it.
     begun: BTreeSet<[u8; 8]>,
     next: usize,
     due: Instant,
@@ -52,7 +52,7 @@ impl IntruderNode {
         }
     }
 
-    /// One turn: listen, and now and then speak.
+    /// One turn: listens, and sends a packet when one is due.
     pub fn turn(&mut self) {
         let now = self.io.now();
         self.listen();
@@ -125,7 +125,7 @@ impl IntruderNode {
         self.io.send(&run);
     }
 
-    /// Where packets for the group or for the host behind `source` go.
+    /// The destination of a packet: the group or the host behind `source`.
     fn target(&mut self, source: SocketAddr) -> SocketAddr {
         if self.rng.chance(1, 2) {
             self.group
@@ -139,7 +139,7 @@ impl IntruderNode {
         self.rng.fill(bytes);
     }
 
-    /// Random, except for a type that exists and a correct checksum.
+    /// Random bytes with an existing packet type and a correct checksum.
     fn plausible(&mut self, bytes: &mut Vec<u8>) {
         bytes.resize(index(self.rng.between(16, 120)), 0);
         self.rng.fill(bytes);
@@ -170,7 +170,7 @@ impl IntruderNode {
         emit(bytes, &addressing, &Body::Spm(spm), &[], &[]);
     }
 
-    /// A NAK list for what a heard packet's sender may or may not have.
+    /// A NAK list for packets that the sender of a heard packet may or may not have.
     fn naks(&mut self, source: SocketAddr, tpdu: &[u8], bytes: &mut Vec<u8>) -> SocketAddr {
         let Ok(packet) = Packet::parse(tpdu) else {
             return self.group;
@@ -204,7 +204,7 @@ impl IntruderNode {
         self.target(source)
     }
 
-    /// A heard packet with some bytes changed and the checksum made right.
+    /// A heard packet with some bytes changed and the checksum corrected.
     fn changed(&mut self, mut tpdu: Vec<u8>) -> Vec<u8> {
         for _ in 0..self.rng.between(1, 4) {
             if let Some(byte) = tpdu.get_mut(index(self.rng.below(64))) {
@@ -231,7 +231,7 @@ impl IntruderNode {
         tpdu
     }
 
-    /// What is known to have stopped other implementations.
+    /// Packets that are known to have stopped other implementations.
     fn classic(&mut self, bytes: &mut Vec<u8>) {
         let odata = [0, 7, 0x1d, 0x4c, 4, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0];
         match self.rng.below(4) {
@@ -267,11 +267,11 @@ fn session_of(tpdu: &[u8]) -> Option<(bool, [u8; 8])> {
         .then_some((tpdu[4] == 4, name))
 }
 
-/// Makes the checksum right.
+/// Writes the correct checksum.
 fn seal(tpdu: &mut [u8]) {
     if tpdu.len() >= 8 {
         tpdu[6..8].fill(0);
-        // A field of zero would mean that there is no checksum.
+        // A field of zero would say that there is no checksum.
         let sum = match !ones_sum(tpdu) {
             0 => 0xffff,
             sum => sum,

@@ -5,7 +5,8 @@ use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
 use base::{Instant, Io as _, Rng, earliest};
 use delivery::{
     Entry, ObjectReceiverEvent, ReceiverReport, ReceiverState, TakeFirst, TransferReceiver,
-    TransferReceiverConfig, TransferReceiverEvent, TransferSenderConfig, memory::MemoryContent,
+    TransferReceiverConfig, TransferReceiverEvent, TransferSenderConfig, Unsent,
+    memory::MemoryContent,
 };
 use driver::{Driver, ObjectReceiver, ObjectSender};
 use wire::object::ErrorCode;
@@ -22,12 +23,14 @@ use crate::{
 pub struct Tree {
     manifest: Arc<delivery::Manifest>,
     content: MemoryContent,
+    /// The file that changes while the sender reads, if one does.
+    changing: Option<usize>,
 }
 
 impl Tree {
     /// A tree of files of random sizes, whose bytes follow from `seed`.
     ///
-    /// **Panics** (bug): when the sizes make no plan.
+    /// **Panics** (bug): when no transfer plan can be made of these sizes.
     #[must_use]
     pub fn generate(objects: &ObjectsPlan, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -41,9 +44,36 @@ impl Tree {
             };
             Entry::file(&format!("f{n:04}"), rng.between(0, high))
         }));
-        let (manifest, content) =
+        let (manifest, mut content) =
             MemoryContent::generate(entries, [7; 16], seed).expect("the sizes are bounded");
-        Self { manifest, content }
+        let change = objects.change.filter(|_| manifest.content_bytes() > 0);
+        let changing = change.map(|change| {
+            let position = change.position % manifest.content_bytes();
+            content.fails_at = Some(position);
+            content.fails_after_bytes = change.after_bytes;
+            manifest.file_at(position)
+        });
+        Self {
+            manifest,
+            content,
+            changing,
+        }
+    }
+
+    /// Whether `bytes` are what was sent. The file that changes may be left out, as zeros.
+    fn is_sent(&self, bytes: &[u8]) -> bool {
+        let wanted = self.content.bytes();
+        let place = self.changing.map_or(0..0, |index| {
+            let file = self.manifest.files()[index];
+            let end = file.start + file.size;
+            crate::frame::index(file.start)..crate::frame::index(end)
+        });
+        let is_left_out = bytes.len() == wanted.len() && {
+            let rest = bytes[..place.start] == wanted[..place.start]
+                && bytes[place.end..] == wanted[place.end..];
+            rest && bytes[place].iter().all(|&byte| byte == 0)
+        };
+        is_left_out || bytes == wanted
     }
 }
 
@@ -51,6 +81,8 @@ impl Tree {
 #[derive(Debug)]
 pub struct SenderNode {
     driver: Driver<SimIo, ObjectSender<MemoryContent>>,
+    /// The path of the file that changes.
+    changing: Option<Vec<u8>>,
     ledger: SharedLedger,
     progress: Progress,
     ends_at: Option<Instant>,
@@ -75,10 +107,19 @@ impl SenderNode {
         config.join_timeout = objects.join_timeout.0;
         config.progress_timeout = objects.progress_timeout.0;
         config.receivers_max = config.receivers_max.max(expected);
+        config.withdraws = tree.changing.is_some();
+        let path = |index: usize| {
+            tree.manifest
+                .path_of(&tree.manifest.files()[index])
+                .to_vec()
+        };
+        let changing = tree.changing.map(path);
         let endpoint = ObjectSender::open(&sending, config, tree.manifest, tree.content, now);
-        let driver = Driver::new(io, endpoint, batch());
+        let driver = Driver::new(io, endpoint, batch())
+            .with_protection(sending.protection(plan.key.clone()));
         Self {
             driver,
+            changing,
             ledger,
             progress: Progress::default(),
             ends_at: plan.ends_at,
@@ -120,13 +161,13 @@ impl SenderNode {
         }
     }
 
-    /// True when its program has ended.
+    /// True when the program has ended.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.has_exited
     }
 
-    /// What it is waiting for.
+    /// Says what the process is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
         let (source, transfer) = (
@@ -147,7 +188,8 @@ impl SenderNode {
         )
     }
 
-    /// How many receivers it says have proved delivery, and whether everyone expected has.
+    /// How many receivers, by the sender's word, have proved delivery; and whether all expected
+    /// ones have.
     #[must_use]
     pub fn proven(&self) -> (usize, bool) {
         let outcome = self.driver.endpoint.transfer().outcome();
@@ -160,7 +202,7 @@ impl SenderNode {
         (done, outcome.is_proven())
     }
 
-    /// What it says about each receiver, in short.
+    /// What the sender says about each receiver, in short.
     #[must_use]
     pub fn outcome_text(&self) -> String {
         let outcome = self.driver.endpoint.transfer().outcome();
@@ -175,7 +217,7 @@ impl SenderNode {
         text
     }
 
-    /// Checks what must hold at the end of the process, however it ended.
+    /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self) {
         let source = self.driver.endpoint.source();
         let counters = source.counters();
@@ -194,6 +236,14 @@ impl SenderNode {
             || outcome.failure.is_some()
             || outcome.receivers.is_empty()
             || outcome.receivers.iter().any(is_failed);
+        let changing = self.changing.as_deref();
+        let is_other = |unsent: &Unsent| Some(&*unsent.path) != changing;
+        if outcome.unsent.iter().any(is_other) {
+            self.fail(&format!(
+                "it left out what had not changed: {:?}",
+                outcome.unsent
+            ));
+        }
         if self.has_exited && !(outcome.is_final && (outcome.is_proven() || has_reason)) {
             let text = self.outcome_text();
             self.fail(&format!(
@@ -213,14 +263,14 @@ pub struct TakerNode {
     driver: Driver<SimIo, ObjectReceiver<TakeFirst<DiskStore>>>,
     ledger: SharedLedger,
     name: String,
-    wanted: MemoryContent,
+    wanted: Tree,
     totals: Rc<RefCell<Vec<Totals>>>,
     progress: Progress,
-    /// The most that was held of packets and of the plan, and how much of each is allowed.
+    /// The most bytes held so far, of packets and of the plan, and the bound of each.
     held_bytes_max: [usize; 2],
     bound_bytes: [usize; 2],
     ends_at: Option<Instant>,
-    /// Its owner has ended it.
+    /// The owner has ended the process.
     has_left: bool,
     has_failed: bool,
     has_exited: bool,
@@ -239,17 +289,20 @@ impl TakerNode {
         let now = io.world_now();
         let mut config = TransferReceiverConfig::new(plan.name.clone(), plan.seed);
         config.key = plan.key.clone();
-        // No more than the tree needs: a bound that is never approached tests nothing.
+        // The limits are exactly what the tree needs: a bound that is never approached tests
+        // nothing.
         config.limits.manifest_bytes_max = tree.manifest.bytes().len() as u64;
         config.limits.slabs_max = tree.manifest.slab_count();
         config.ranges_max = RANGES_MAX;
         let bound_bytes = [plan.config.rx_total_bytes(), config.memory_bytes_max()];
-        let endpoint = ObjectReceiver::single(&plan.receiving(), config, store, now);
+        let receiving = plan.receiving();
+        let protection = receiving.protection(plan.key.clone());
+        let endpoint = ObjectReceiver::single(&receiving, config, store, now);
         Self {
-            driver: Driver::new(io, endpoint, batch()),
+            driver: Driver::new(io, endpoint, batch()).with_protection(protection),
             ledger,
             name: plan.name.clone(),
-            wanted: tree.content.clone(),
+            wanted: tree.clone(),
             totals,
             progress: Progress::default(),
             held_bytes_max: [0; 2],
@@ -308,7 +361,7 @@ impl TakerNode {
             self.has_exited = true;
             self.driver.io.exit();
         } else if turn.is_idle() {
-            // Interval at which the shipped receiver serves its store.
+            // The shipped receiver serves its store at the same interval.
             self.driver
                 .wait(earliest(self.ends_at, Some(now + STORE_POLL)));
         } else {
@@ -316,7 +369,7 @@ impl TakerNode {
         }
     }
 
-    /// True when its program has ended, or would wait for a sender for ever.
+    /// True when the program has ended, or has heard no sender and would wait for one for ever.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let never_joined = self.driver.endpoint.receiver().sessions().next().is_none()
@@ -336,7 +389,7 @@ impl TakerNode {
         store.committed()
     }
 
-    /// What it is waiting for.
+    /// Says what the process is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
         let end = &self.driver.endpoint;
@@ -354,7 +407,7 @@ impl TakerNode {
         )
     }
 
-    /// Checks what must hold at the end of the process, however it ended.
+    /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self, is_crashed: bool) {
         let receiver = self.driver.endpoint.receiver();
         let counters = receiver.counters();
@@ -381,7 +434,7 @@ impl TakerNode {
             }
         }
         let committed = self.committed();
-        if committed.is_some_and(|bytes| bytes != self.wanted.bytes()) {
+        if committed.is_some_and(|bytes| !self.wanted.is_sent(bytes)) {
             self.fail("what was committed is not what was sent");
         }
         let proof = self
@@ -414,9 +467,9 @@ impl TakerNode {
     }
 }
 
-/// Ranges of content that a receiver notes: fewer than loss makes now and then.
+/// How many ranges of content a receiver can note: so few that loss sometimes makes more.
 const RANGES_MAX: usize = 256;
-/// The reason that the other ends get when the owner of an end gives up.
+/// The reason that the other end is given when an owner gives up.
 const INTERRUPTED: &str = "interrupted";
 /// Interval at which the shipped receiver serves its store.
 const STORE_POLL: Duration = Duration::from_millis(2);

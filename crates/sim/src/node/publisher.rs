@@ -1,4 +1,5 @@
-//! A publisher process: offers the workload's messages, closes, and waits until it may go.
+//! A publisher process: offers the workload's messages, closes, and waits until its session has
+//! ended.
 
 use std::{
     convert::Infallible,
@@ -23,34 +24,34 @@ use crate::{
 pub struct PublisherPlan {
     /// Parameters.
     pub config: Config,
-    /// Its own address.
+    /// The host's own address.
     pub own: IpAddr,
-    /// Where data goes.
+    /// The destination of data.
     pub group: SocketAddr,
     /// The first sequence number.
     pub first_sqn: u32,
-    /// For every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
-    /// What a slow receiver may do.
+    /// What the publisher does about a slow receiver.
     pub policy: PolicyPlan,
     /// Takes reports.
     pub reports: bool,
-    /// Offers nothing before this many receivers have joined.
+    /// The publisher offers nothing before this many receivers have joined.
     pub expected: Option<usize>,
-    /// Where it takes control connections.
+    /// The port on which the publisher takes control connections.
     pub control_port: u16,
     /// What it sends.
     pub workload: Workload,
-    /// When its owner ends it, with what it has sent by then.
+    /// When the owner ends the publisher; later messages are not sent.
     pub ends_at: Option<Instant>,
-    /// How long its end may take before it breaks off.
+    /// How long the end may take before the publisher breaks off.
     pub patience: Duration,
-    /// Of the receivers that it takes in.
+    /// The publisher admits only receivers with this key.
     pub key: Option<Key>,
 }
 
 impl PublisherPlan {
-    /// The session to open, with what is random drawn from `rng`.
+    /// The session to open; its random parts are drawn from `rng`.
     pub(super) fn sending(&self, rng: &mut Rng) -> Sending {
         let drawn = Identity::draw(self.group.port(), || Ok::<_, Infallible>(rng.next_u64()));
         let Ok(identity) = drawn;
@@ -109,7 +110,8 @@ impl PublisherNode {
             source.max_fragment_tsdu(),
         );
         Self {
-            driver: Driver::new(io, endpoint, batch()),
+            driver: Driver::new(io, endpoint, batch())
+                .with_protection(sending.protection(plan.key.clone())),
             ledger,
             publication,
             plan: plan.clone(),
@@ -165,25 +167,25 @@ impl PublisherNode {
         }
     }
 
-    /// True when nothing is left to be sent, answered or waited for.
+    /// True when the program has ended.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.has_exited
     }
 
-    /// How its session has ended.
+    /// How the session has ended.
     #[must_use]
     pub const fn ended(&self) -> Option<Ended> {
         self.driver.endpoint.ended()
     }
 
-    /// Which session it is.
+    /// The transport session identifier, as text.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is waiting for.
+    /// Says what the process is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
         let source = self.driver.endpoint.source();
@@ -203,7 +205,7 @@ impl PublisherNode {
         )
     }
 
-    /// Checks what must hold at the end of the process, however it ended.
+    /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self) {
         let source = self.driver.endpoint.source();
         let counters = source.counters();
@@ -216,7 +218,7 @@ impl PublisherNode {
         if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
             self.fail(&fault);
         }
-        let seen = self.driver.counters().datagrams;
+        let seen = self.driver.handed_on();
         if counters.upstream_packets != seen {
             let looked_at = counters.upstream_packets;
             self.fail(&format!(
@@ -238,7 +240,7 @@ impl PublisherNode {
         self.next < self.plan.workload.messages
     }
 
-    /// Offers what is due until the window is full; how many messages were taken.
+    /// Offers the messages that are due until the window is full; gives how many were taken.
     fn offer_due(&mut self, now: Instant) -> u64 {
         if !self.may_begin(now) {
             return 0;
@@ -261,7 +263,8 @@ impl PublisherNode {
         taken
     }
 
-    /// Waits for the receivers that are expected, but not for ever: without them nothing is sent.
+    /// True when the expected receivers have joined. When they have not in time, nothing is ever
+    /// sent.
     fn may_begin(&mut self, now: Instant) -> bool {
         if self.plan.expected.is_none() || self.next > 0 {
             return true;
@@ -316,12 +319,12 @@ impl PublisherNode {
         self.driver.endpoint.close(now, now + self.plan.patience);
     }
 
-    /// When its owner ends it, while that is still to come.
+    /// When the owner will end the publisher; `None` after that.
     fn due_end(&self) -> Option<Instant> {
         self.plan.ends_at.filter(|_| !self.is_closed)
     }
 
-    /// Its owner wants nothing more sent.
+    /// When the owner's time has come, offers no more messages.
     fn end_when_due(&mut self, now: Instant) {
         if self.due_end().is_some_and(|due| due <= now) {
             self.plan.workload.messages = self.next;
@@ -337,8 +340,8 @@ impl PublisherNode {
         receivers.map(|receiver| receiver.name.to_owned()).collect()
     }
 
-    /// Compares what the sender says of its receivers, `reporting` before this turn, with what they
-    /// were given.
+    /// Compares the sender's word about its receivers (`reporting`: those before this turn) with
+    /// what they were given.
     fn check_confirmation(&mut self, mut reporting: Vec<String>) {
         while let Some(event) = self.driver.endpoint.pop_event() {
             match event {
@@ -373,7 +376,7 @@ fn audience(plan: &PublisherPlan, sending: &Sending) -> AudienceConfig {
     config
 }
 
-/// How soon an application whose offer was refused tries again.
+/// An application whose offer was refused tries again after this time.
 const RETRY: Duration = Duration::from_micros(200);
-/// How long it waits for the receivers that are expected.
+/// How long the publisher waits for the expected receivers.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -11,6 +11,7 @@ use base::{Instant, Io as _};
 use delivery::{Key, ReporterConfig};
 use driver::{Driver, MessageSink, Receiving, SessionEvent, Subscriber};
 use pgm::{Config, Mode};
+use wire::object::Refusal;
 
 use super::{Progress, batch, identity_fault};
 use crate::{
@@ -21,25 +22,25 @@ use crate::{
 /// What a receiver process is started with.
 #[derive(Clone, Debug)]
 pub struct ReceiverPlan {
-    /// What it is called.
+    /// The receiver's name.
     pub name: String,
     /// Parameters.
     pub config: Config,
     /// In sequence, or as packets arrive.
     pub mode: Mode,
-    /// Its own address.
+    /// The host's own address.
     pub own: IpAddr,
-    /// What it listens to.
+    /// The group that the receiver listens to.
     pub group: SocketAddr,
-    /// For every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
-    /// Reports to senders that ask.
+    /// The receiver reports to senders that ask.
     pub reports: bool,
-    /// It may miss nothing of a session.
+    /// The receiver must miss nothing of a session that waited for it.
     pub from_start: bool,
-    /// When its owner ends it.
+    /// When the owner ends the receiver.
     pub ends_at: Option<Instant>,
-    /// Of the senders that it believes.
+    /// The receiver believes only senders with this key.
     pub key: Option<Key>,
 }
 
@@ -52,6 +53,7 @@ impl ReceiverPlan {
             destination_port: self.group.port(),
             own: self.own,
             seed: self.seed,
+            instance: self.seed,
             combine: pgm::fec::combine,
         }
     }
@@ -68,13 +70,13 @@ pub struct ReceiverNode {
     bound_bytes: usize,
     has_key: bool,
     ends_at: Option<Instant>,
-    /// While it leaves: until when.
+    /// Set while the receiver leaves: the time by which it ends in any case.
     leaves_by: Option<Instant>,
     has_exited: bool,
 }
 
 impl ReceiverNode {
-    /// Starts a receiver on `io`; `totals` gets what it came to at its end.
+    /// Starts a receiver on `io`, which adds its totals to `totals` when it ends.
     pub fn new(
         io: SimIo,
         plan: &ReceiverPlan,
@@ -82,11 +84,12 @@ impl ReceiverNode {
         totals: Rc<RefCell<Vec<Totals>>>,
     ) -> Self {
         let now = io.world_now();
+        let receiving = plan.receiving();
         let reporter = plan.reports.then(|| ReporterConfig {
             key: plan.key.clone(),
             ..ReporterConfig::new(plan.name.clone(), plan.seed)
         });
-        let endpoint = Subscriber::open(&plan.receiving(), plan.mode, reporter, now);
+        let endpoint = Subscriber::open(&receiving, plan.mode, reporter, now);
         let is_in_order = plan.mode == Mode::Sequence;
         let (name, key) = (plan.name.clone(), plan.key.clone());
         ledger.borrow_mut().begin(&name, key, plan.from_start);
@@ -96,7 +99,8 @@ impl ReceiverNode {
                 witness,
                 io: io.clone(),
             },
-            driver: Driver::new(io, endpoint, batch()),
+            driver: Driver::new(io, endpoint, batch())
+                .with_protection(receiving.protection(plan.key.clone())),
             totals,
             progress: Progress::default(),
             held_bytes_max: 0,
@@ -143,7 +147,8 @@ impl ReceiverNode {
             self.has_exited = true;
             self.driver.io.exit();
         } else if turn.is_idle() {
-            // The shipped one looks again whether the sockets have taken the last words.
+            // The shipped receiver also looks again whether the sockets have taken its last
+            // messages.
             let look = self.leaves_by.map(|_| now + LEAVE_POLL);
             self.driver.wait(base::earliest(self.ends_at, look));
         } else {
@@ -151,13 +156,13 @@ impl ReceiverNode {
         }
     }
 
-    /// True when every session it heard of is over.
+    /// True when every session that was found has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.has_exited || self.sink.witness.open_sessions() == 0
     }
 
-    /// What it is waiting for.
+    /// Says what the process is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
         let receiver = self.driver.endpoint.receiver();
@@ -172,7 +177,7 @@ impl ReceiverNode {
         )
     }
 
-    /// Checks what must hold at the end of the process, however it ended.
+    /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self, is_crashed: bool) {
         let witness = &self.sink.witness;
         self.driver.io.world().borrow_mut().note(|| {
@@ -193,7 +198,7 @@ impl ReceiverNode {
         if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
             witness.fail(&fault);
         }
-        let (seen, looked_at) = (self.driver.counters().datagrams, counters.seen_packets);
+        let (seen, looked_at) = (self.driver.handed_on(), counters.seen_packets);
         if looked_at != seen {
             let text = format!("the loop took {seen} packets, the receiver looked at {looked_at}");
             witness.fail(&text);
@@ -206,7 +211,8 @@ impl ReceiverNode {
             .counts(self.driver.io.endpoint());
         let damaged = witness.totals().damaged;
         let hidden = counts.tainted;
-        // A bit error that no checksum detects also spoils what is recovered with it.
+        // A bit error that no checksum detects also spoils the packets recovered with the damaged
+        // one.
         let spoiled = if hidden > 0 {
             counters.recovered_sqns
         } else {
@@ -233,7 +239,7 @@ impl ReceiverNode {
         });
     }
 
-    /// One with a key reports to senders that have it, and to no other.
+    /// A receiver with a key must report only to senders that have the same key.
     fn check_reports(&self) {
         let end = &self.driver.endpoint;
         if let Some(reporter) = end.reporter().filter(|_| self.has_key) {
@@ -244,7 +250,7 @@ impl ReceiverNode {
     }
 }
 
-/// The application: compares and forgets.
+/// The application: compares each message with the ledger and forgets it.
 #[derive(Debug)]
 struct Sink {
     witness: Witness,
@@ -276,6 +282,11 @@ impl MessageSink for Sink {
                 self.witness.lost(session, first, count);
             }
             SessionEvent::Ended { session } => self.witness.ended(session),
+            // Its packets are protected with a key that this end does not have: it takes none.
+            SessionEvent::Refused {
+                session,
+                reason: Refusal::KeyRequired,
+            } => self.witness.gone(session),
             SessionEvent::Refused { .. } | SessionEvent::NameTaken { .. } => {}
             SessionEvent::Dropped { session, .. } => self.witness.dropped(session),
             SessionEvent::Reset { session } => self.witness.broken_off(session),
@@ -285,5 +296,5 @@ impl MessageSink for Sink {
     }
 }
 
-/// Interval of checks whether the last messages are out.
+/// A receiver that leaves looks this often whether its last messages have left.
 const LEAVE_POLL: Duration = Duration::from_millis(5);

@@ -1,25 +1,25 @@
-//! What a scenario can plan to happen in the world, at a time it gives.
+//! The events that a scenario can plan.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{EndpointId, HostId};
 use crate::{fault::IoFaults, pipe::Fault};
 
-/// What can be planned to happen.
+/// A planned event.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// The host runs nothing for a time; its sockets go on filling.
+    /// The host runs nothing for a time; datagrams go on filling its socket buffers.
     Pause {
         /// Which.
         host: HostId,
         /// How long.
         length: Duration,
     },
-    /// The hosts of the island and the others do not hear each other for a time.
+    /// For a time datagrams do not pass between the island's hosts and the others.
     Partition {
-        /// The hosts cut off.
+        /// The hosts that are cut off.
         island: BTreeSet<HostId>,
-        /// Which way nothing passes.
+        /// In which direction datagrams do not pass.
         direction: CutDirection,
         /// How long.
         length: Duration,
@@ -58,7 +58,7 @@ pub enum Action {
     Crash {
         /// Which.
         endpoint: EndpointId,
-        /// With or without its host.
+        /// Only the process, or its whole host.
         kind: CrashKind,
     },
     /// Starts an endpoint's process anew, with empty memory, if none is running.
@@ -66,8 +66,8 @@ pub enum Action {
         /// Which.
         endpoint: EndpointId,
     },
-    /// Nothing in the world: [`step`](super::World::step) returns [`Step::Tick`](super::Step::Tick)
-    /// with this number.
+    /// Changes nothing in the world: [`step`](super::World::step) returns
+    /// [`Step::Tick`](super::Step::Tick) with this number.
     Tick(u32),
 }
 

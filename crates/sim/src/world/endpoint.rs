@@ -14,25 +14,26 @@ pub struct EndpointId(pub usize);
 /// What an endpoint binds and how its host treats it.
 #[derive(Clone, Debug)]
 pub struct EndpointSetup {
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: HostId,
     /// The address of its group socket: a joined multicast group, or a local unicast address.
     pub group: Option<SocketAddr>,
     /// The port of its upstream socket; 0 chooses a free one.
     pub upstream_port: u16,
-    /// The port on which it takes control connections.
+    /// The port on which the endpoint takes control connections.
     pub control_port: Option<u16>,
-    /// Bound of the socket buffer, per-packet overhead included; beyond it the kernel drops.
+    /// Bytes that the socket buffer holds, overhead of each packet included; the kernel drops the
+    /// rest.
     pub receive_buffer_bytes: usize,
-    /// The longest datagram that leaves (UDP payload).
+    /// UDP payload bytes of the longest datagram that leaves.
     pub mtu: usize,
     /// Largest run for one send call: bytes and datagrams.
     pub run_limit: base::RunLimit,
     /// What goes wrong at the socket calls.
     pub faults: IoFaults,
-    /// The sender's host gets its own multicasts (IP_MULTICAST_LOOP).
+    /// The endpoint's own multicasts come back to its host (IP_MULTICAST_LOOP).
     pub loops_back: bool,
-    /// Virtual time that a turn takes at least; never zero, or a busy loop would stop the clock.
+    /// The least virtual time of a turn; never zero, or a busy loop would stop the clock.
     pub turn_cost: Duration,
     /// Virtual time that each received datagram takes.
     pub datagram_cost: Duration,
@@ -66,7 +67,7 @@ impl EndpointSetup {
 pub struct EndpointCounts {
     /// Put on the wire.
     pub sent: u64,
-    /// Taken by the endpoint.
+    /// Taken by the endpoint's receive calls.
     pub taken: u64,
     /// Dropped because the socket buffer was full.
     pub overflowed: u64,
@@ -82,7 +83,7 @@ pub(crate) struct Endpoint {
     pub(crate) upstream: SocketAddr,
     pub(crate) rng: Rng,
     pub(crate) is_up: bool,
-    /// Counts restarts: what was addressed to an earlier life does not reach this one.
+    /// Number of restarts. What was addressed to an earlier process does not reach this one.
     pub(crate) epoch: u32,
     pub(crate) received: VecDeque<(Arrival, Rc<[u8]>)>,
     pub(crate) received_bytes: usize,
@@ -112,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// Says which of its sockets takes `frame`, if one does.
+    /// Which of the endpoint's sockets takes `frame`, if any.
     pub(super) fn takes(&self, frame: &Frame) -> Option<Socket> {
         if self.setup.group == Some(frame.to) {
             Some(Socket::Group)

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use base::{Instant, Io as _, RecvBatch};
+use base::{Instant, Io as _, Pace, RecvBatch};
 use delivery::{AudienceConfig, Policy, RateLimit, ReporterConfig};
 use driver::{
     Driver, Identity, MessageSink, Publisher, Receiving, Sending, SessionEvent, Subscriber,
@@ -162,8 +162,7 @@ pub(crate) struct Sent {
 /// The sender at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// 0 for no limit.
-    pub(crate) rate: u64,
+    pub(crate) pace: Pace,
     pub(crate) packets: u64,
     pub(crate) repairs: u64,
     pub(crate) wire_bytes: u64,
@@ -326,7 +325,7 @@ impl Sends {
         let counters = source.counters();
         let slot = audience.rate_limit().map(|limit| limit.slot);
         Sample {
-            rate: source.rate(),
+            pace: source.pace(),
             packets: counters.odata_packets,
             repairs: counters.rdata_packets,
             wire_bytes: counters.wire_bytes,
@@ -358,6 +357,7 @@ impl Takes {
             destination_port: group().port(),
             own: io.local_ip(),
             seed,
+            instance: 1,
             combine: pgm::fec::combine,
         };
         let reporter = ReporterConfig::new(format!("r{seed}"), seed);
@@ -386,7 +386,7 @@ impl Takes {
 }
 
 impl MessageSink for Sink {
-    fn message(&mut self, _session: u32, _sqn: u64, data: &[u8]) {
+    fn message(&mut self, _session: u32, _position: u64, data: &[u8]) {
         let number = |at: usize| u64::from_be_bytes(data[at..at + 8].try_into().unwrap());
         self.came.push(Came {
             number: number(0),

@@ -34,7 +34,9 @@ use rustix::{
 use crate::call::check;
 
 mod status;
-pub use status::{FileTime, Kind, Space, Status, creation_mask, effective_user};
+pub use status::{
+    FileTime, Kind, Space, Status, creation_mask, effective_user, open_without_waiting,
+};
 
 /// A directory; its operations reach only what is beneath it.
 #[derive(Debug)]

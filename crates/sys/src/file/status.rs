@@ -2,15 +2,16 @@
 
 use std::{
     ffi::{CStr, OsString},
+    fs::File,
     io,
     os::{fd::BorrowedFd, unix::ffi::OsStringExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::{
-        Access, AtFlags, FileType, Timespec, Timestamps, UTIME_OMIT, accessat, fstatvfs,
-        readlinkat, statat, utimensat,
+        Access, AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, accessat,
+        fstatvfs, open, readlinkat, statat, utimensat,
     },
     process::geteuid,
 };
@@ -122,6 +123,16 @@ pub(super) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Pa
 pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
     Ok(accessat(directory, name, Access::READ_OK, flags)?)
+}
+
+/// Opens whatever is at `path` for reading, without waiting: a FIFO would wait for its writer. The
+/// caller checks by the descriptor what it is.
+///
+/// # Errors
+/// As open(2).
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(open(path, flags, Mode::empty())?.into())
 }
 
 /// The user with whose rights this process opens files.

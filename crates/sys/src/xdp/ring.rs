@@ -101,7 +101,7 @@ impl ReceiveRing {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Gives the places of the descriptors that were read back to the kernel.
+    /// Returns to the kernel the places of all descriptors that were read.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.at, Ordering::Release);

@@ -52,11 +52,12 @@ impl XdpSpec {
 /// How frames come into the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpCopy {
-    /// The adapter writes them there; this needs a driver that can, and a native program.
+    /// The adapter writes frames there itself. This needs a driver with zero-copy support and a
+    /// native XDP program.
     Zero,
-    /// The kernel copies them; it cuts frames longer than a chunk into pieces. From Linux 6.6 on.
+    /// The kernel copies frames; it cuts those longer than a chunk into pieces. From Linux 6.6 on.
     InPieces,
-    /// The kernel copies them; it drops frames longer than a chunk.
+    /// The kernel copies frames; it drops those longer than a chunk.
     Whole,
 }
 

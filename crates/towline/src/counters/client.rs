@@ -4,8 +4,8 @@ use std::{fs, io, io::Read as _, os::unix::net::UnixStream, path::Path, time::Du
 
 use super::{ProcessCounters, directory};
 
-/// Process identifiers of this user's processes that serve their counters, ascending. Sockets that
-/// dead processes have left are cleared away.
+/// Process identifiers of this user's processes that serve their counters, ascending. Sockets of
+/// dead processes are removed.
 ///
 /// # Errors
 /// When the directory exists and cannot be read.
@@ -38,7 +38,7 @@ pub(super) fn processes_in(directory: &Path) -> io::Result<Vec<u32>> {
         match UnixStream::connect(directory::socket(directory, pid)) {
             Ok(_) => found.push(pid),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                // Another reader may have been quicker.
+                // Another reader may have removed it already.
                 drop(fs::remove_file(directory::socket(directory, pid)));
             }
             Err(_) => {}

@@ -8,6 +8,7 @@ use delivery::{
 use driver::DriverCounters;
 use net::{UdpCounters, intercept::InterceptCounters};
 use pgm::{ReceiverCounters, SourceCounters};
+use protection::ProtectionCounters;
 
 /// The sets that a process may show, by name, in the order of the reference.
 #[must_use]
@@ -24,6 +25,7 @@ pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
         of::<TransferReceiverCounters>(),
         of::<ObjectReceiverCounters>(),
         of::<DriverCounters>(),
+        of::<ProtectionCounters>(),
         of::<UdpCounters>(),
         of::<DropCounters>(),
         of::<InterceptCounters>(),

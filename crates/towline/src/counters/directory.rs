@@ -1,4 +1,4 @@
-//! Where the sockets are, and that nobody else can put one there.
+//! The directory of the sockets. Nobody else may put a socket there.
 
 use std::{
     fs, io,
@@ -14,7 +14,7 @@ pub(super) fn path() -> io::Result<PathBuf> {
     }
 }
 
-/// Makes the directory, or proves that the one there is ours alone.
+/// Makes the directory, or checks that the existing one belongs to this user alone.
 pub(super) fn create(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(PRIVATE).create(path) {
         Ok(()) => Ok(()),
@@ -44,7 +44,7 @@ pub(super) fn socket(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// The effective user, without a system call of our own.
+/// The effective user, found without a system call of our own.
 fn user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }

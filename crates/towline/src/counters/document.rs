@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct ProcessCounters {
     /// Always [`ProcessCounters::SCHEMA`].
     pub schema: String,
-    /// Grows with every change that an old reader would misread.
+    /// Grows with every change that an older reader would misread.
     pub version: u32,
     /// Process identifier.
     pub pid: u32,
@@ -28,16 +28,16 @@ pub struct SessionCounters {
     pub id: u64,
     /// What this end is: `publisher`, `subscriber`, `sender`, `receiver`.
     pub role: String,
-    /// What it is about, for a person: the group, and the TSI when there is one.
+    /// A name for people: the group, and the TSI when there is one.
     pub name: String,
     /// Seconds since the counters were taken.
     pub age_s: f64,
-    /// In the order of their declaration.
+    /// The counters in the order of their declaration.
     pub counters: Vec<CounterReading>,
-    /// Receivers that take part, of a sending session.
+    /// How many receivers a sending session has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<u32>,
-    /// Packets that a sending session has sent and its slowest receiver has not yet.
+    /// How many packets a sending session has sent that its slowest receiver lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
 }

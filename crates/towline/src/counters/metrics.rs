@@ -1,12 +1,12 @@
 //! A scrape endpoint: `GET /metrics` over HTTP/1.1 on a TCP port, answered by one thread with the
 //! counters as [`ProcessCounters::prometheus`](super::ProcessCounters::prometheus) writes them.
 //!
-//! It is no web server. A connection is one request: at most 8 KiB of head and no body, all within
-//! a second, one connection after the other; then it is closed. What asks for anything else gets a
-//! status and is closed too. So a hostile client can only make others wait.
+//! It is no web server. A connection has one request, with a head of at most 8 KiB and no body,
+//! within a second, and is then closed. Any other request gets a status and is closed, too.
+//! Connections are served one after the other, so a hostile client can only make others wait.
 //!
-//! A library was not taken because those that are light read requests without a time limit, or
-//! start a thread for each connection.
+//! There is no HTTP library, because the small ones read requests without a time limit, or start a
+//! thread for each connection.
 
 use std::{
     io::{self, Read as _},
@@ -27,14 +27,14 @@ use super::server::write_until;
 pub struct MetricsServer {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
-    /// The listener, to end its wait.
+    /// The listener; shutting it down ends the thread's wait.
     listening: TcpStream,
     thread: Option<JoinHandle<()>>,
 }
 
 impl MetricsServer {
-    /// Starts to answer on `address`, port 0 for one that the system chooses, with what `text`
-    /// gives at each scrape.
+    /// Answers on `address` with what `text` gives at each scrape. With port 0 the system chooses
+    /// the port.
     pub(super) fn start(
         address: SocketAddr,
         text: impl Fn() -> String + Send + 'static,
@@ -65,10 +65,10 @@ impl MetricsServer {
 impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        // The thread sleeps in accept, which a listener that is shut down leaves.
+        // The thread sleeps in accept, which returns when the listener is shut down.
         let is_awake = self.listening.shutdown(Shutdown::Both).is_ok();
         if let (true, Some(thread)) = (is_awake, self.thread.take()) {
-            // A panic of the serving thread has been printed and harms nobody else.
+            // A panic of the serving thread was printed, and does not affect others.
             drop(thread.join());
         }
     }
@@ -80,9 +80,9 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool, text: &impl Fn() -> Strin
             return;
         }
         match stream {
-            // A client that went away or does not read concerns only itself.
+            // A client that left or does not read affects only itself.
             Ok(stream) => drop(answer(stream, text)),
-            // Most likely the process is out of descriptors; the metrics wait until there are some.
+            // The process probably has no free descriptor: try again later.
             Err(_) => thread::sleep(REQUEST_TIME_MAX),
         }
     }
@@ -110,7 +110,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     write_until(&mut stream, response.as_bytes(), until, |stream, left| {
         stream.set_write_timeout(Some(left))
     })?;
-    // Unread request bytes would turn the close into a reset, which loses the answer.
+    // Unread bytes of the request would turn the close into a reset, and lose the answer.
     stream.shutdown(Shutdown::Write)?;
     let mut rest = [0; 1024];
     for _ in 0..HEAD_BYTES_MAX / rest.len() {
@@ -121,7 +121,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything up to the empty line, or as much as came before the limits.
+/// Everything up to the empty line, or as much as came within the limits.
 fn read_head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
@@ -143,7 +143,7 @@ fn read_some(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Re
     stream.read(piece)
 }
 
-/// What is asked for.
+/// What the client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     /// `GET /metrics`.
@@ -152,7 +152,7 @@ enum Request {
     Other,
     /// Another method.
     Method,
-    /// No whole request of HTTP/1.
+    /// Not a complete HTTP/1 request.
     Unreadable,
 }
 
@@ -179,9 +179,10 @@ impl Request {
     }
 }
 
-/// For a request from its first byte to its last, and for an answer that the client does not read.
+/// The most time for a request from its first byte to its last, and for a client to take the
+/// answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
-/// What browsers send is a tenth of this.
+/// Browsers send a tenth of this.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
 #[cfg(test)]

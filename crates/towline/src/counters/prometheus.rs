@@ -1,8 +1,8 @@
 //! The counters of a process in the text format that Prometheus scrapes (version 0.0.4).
 //!
 //! Every counter is a metric `towline_SET_NAME_total` whose help is its declaration, with a sample
-//! for each session that has it. The labels tell sessions apart: `session` (its number), `role` and
-//! `name`. It knows nothing of what the counters mean.
+//! for each session that has it. The labels distinguish the sessions: `session` (its number),
+//! `role` and `name`.
 
 use std::fmt::{self, Write as _};
 
@@ -51,7 +51,7 @@ impl ProcessCounters {
         self.write_gauge(text, "towline_behind_packets", help, |session| {
             session.behind
         })?;
-        // All samples of a metric stand together, whichever session has it first.
+        // All samples of a metric must stand together, so each metric looks at all sessions.
         for (at, session) in self.sessions.iter().enumerate() {
             for counter in &session.counters {
                 let is_same = |other: &&CounterReading| {
@@ -73,7 +73,7 @@ impl ProcessCounters {
         Ok(())
     }
 
-    /// A gauge of those sessions that have it.
+    /// Writes a gauge for the sessions that have this value.
     fn write_gauge(
         &self,
         text: &mut String,
@@ -98,7 +98,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-/// What tells a session from the others.
+/// The labels that distinguish a session from others.
 struct Labels<'a>(&'a SessionCounters);
 
 impl fmt::Display for Labels<'_> {
@@ -109,7 +109,7 @@ impl fmt::Display for Labels<'_> {
     }
 }
 
-/// A label's value: a command line and a name may hold anything.
+/// A label's value with escapes, as command lines and names may hold anything.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

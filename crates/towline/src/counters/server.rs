@@ -26,7 +26,7 @@ use crate::Snapshot;
 pub struct CounterServer {
     shared: Arc<Shared>,
     path: PathBuf,
-    /// The listener, to end its wait.
+    /// The listener; shutting it down ends the thread's wait.
     listening: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -35,8 +35,8 @@ impl CounterServer {
     /// Starts serving; `command` is what a reader sees as the process's name.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves; when the
-    /// socket cannot be made. The process does as well without it.
+    /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves; or when the
+    /// socket cannot be made. The process can go on without it.
     pub fn start(command: &str) -> io::Result<Self> {
         Self::start_in(&directory::path()?, command)
     }
@@ -48,7 +48,7 @@ impl CounterServer {
     pub(super) fn start_in(directory: &Path, command: &str) -> io::Result<Self> {
         directory::create(directory)?;
         let path = directory::socket(directory, std::process::id());
-        // Two servers that start at once must not both find that none is there.
+        // When two servers start at once, only one may find that there is none yet.
         let _starting = lock(&STARTING);
         // A socket left by a dead process with this number takes no connection.
         if UnixStream::connect(&path).is_ok() {
@@ -80,8 +80,8 @@ impl CounterServer {
         })
     }
 
-    /// Answers `GET /metrics` over HTTP on `address` with these counters, as Prometheus reads them,
-    /// until the server that it gives is dropped. Whoever can reach the address can read them.
+    /// Answers `GET /metrics` over HTTP on `address` with these counters in Prometheus's format,
+    /// until the returned server is dropped. Everybody who can reach the address can read them.
     ///
     /// # Errors
     /// When the address is in use or not of this machine.
@@ -90,7 +90,7 @@ impl CounterServer {
         MetricsServer::start(address, move || shared.document().prometheus())
     }
 
-    /// A slot for one session; dropping it takes the session off the list.
+    /// Adds a session to the list, and returns its slot; dropping the slot removes the session.
     #[must_use]
     pub fn slot(&self, role: &str, name: &str) -> CounterSlot {
         let mut slots = lock(&self.shared.slots);
@@ -113,10 +113,10 @@ static STARTING: Mutex<()> = Mutex::new(());
 impl Drop for CounterServer {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // The thread sleeps in accept, which a listener that is shut down leaves.
+        // The thread sleeps in accept, which returns when the listener is shut down.
         let is_awake = self.listening.shutdown(Shutdown::Both).is_ok();
         if let (true, Some(thread)) = (is_awake, self.thread.take()) {
-            // A panic of the serving thread has been printed and harms nobody else.
+            // A panic of the serving thread was printed, and does not affect others.
             drop(thread.join());
         }
         drop(fs::remove_file(&self.path));
@@ -130,8 +130,8 @@ pub struct CounterSlot {
 }
 
 impl CounterSlot {
-    /// Replaces the published counters by what `fill` adds; false, and `fill` is not called, while
-    /// a reader is copying. **Cost**: no allocation after the first time.
+    /// Replaces the published counters by those that `fill` adds. While a reader is copying, it
+    /// returns false without calling `fill`. **Cost**: no allocation after the first time.
     pub fn publish(&self, fill: impl FnOnce(&mut Snapshot)) -> bool {
         let Ok(mut snapshot) = self.session.snapshot.try_lock() else {
             return false;
@@ -142,7 +142,7 @@ impl CounterSlot {
         true
     }
 
-    /// Changes what a reader sees as the session's name, when more is known about it.
+    /// Changes the session's name for readers, when more is known about the session.
     pub fn rename(&self, name: &str) {
         name.clone_into(&mut lock(&self.session.name));
     }
@@ -177,9 +177,10 @@ impl Shared {
                 return;
             }
             match stream {
-                // A reader that went away or does not read concerns only itself.
+                // A reader that left or does not read affects only itself.
                 Ok(stream) => drop(self.answer(stream)),
-                // Out of descriptors, most likely: the process has worse troubles than this.
+                // The process probably has no free descriptor, which is a worse trouble than this
+                // one.
                 Err(_) => thread::sleep(ANSWER_TIME_MAX),
             }
         }
@@ -238,8 +239,8 @@ impl Session {
     }
 }
 
-/// Writes all of `bytes`, or gives up at `until`: a reader that takes a little now and then ends
-/// like one that takes nothing. `limit` sets how long the next write may take.
+/// Writes all of `bytes`, or gives up at `until`, so that a reader that takes a little now and then
+/// is also given up. `limit` sets how long the next write may take.
 pub(super) fn write_until<W: Write>(
     stream: &mut W,
     mut bytes: &[u8],
@@ -262,7 +263,7 @@ pub(super) fn write_until<W: Write>(
     Ok(())
 }
 
-/// What is behind these locks stays whole even when a thread panics while it holds one.
+/// Locks; the data behind these locks is valid even when a thread panicked while holding one.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

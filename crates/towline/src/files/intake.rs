@@ -1,4 +1,4 @@
-//! What a receiver of files decides: from whom, and where to.
+//! The decisions of a receiver of files: which senders it takes files from, and where they go.
 
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
@@ -9,8 +9,8 @@ use wire::object::ErrorCode;
 use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
 use crate::sources::Sources;
 
-/// Makes the store of each transfer that is offered, or declines it. A store that does its work on
-/// a thread of its own wakes the receiver by its [`crate::Waker`] when there is an event.
+/// Makes the store of each offered transfer, or declines the offer. A store that works on its own
+/// thread wakes the receiver by its [`crate::Waker`] when there is an event.
 pub type OwnStores =
     Box<dyn FnMut(&Sender, &Offer) -> Result<Box<dyn Store + Send>, Decline> + Send>;
 
@@ -21,14 +21,14 @@ pub enum Target {
     Directory {
         /// Which.
         path: PathBuf,
-        /// What becomes of files that are there already.
+        /// What happens to files that exist already.
         existing: Existing,
     },
-    /// One file, to a stream, when all of it is verified. A tree is refused.
+    /// A single file, into a stream, when all of it is verified. A tree is refused.
     Stream(Box<dyn Write + Send>),
     /// Into memory, when all of a transfer is verified.
     Memory(MemoryFiles),
-    /// To stores of the caller's own.
+    /// Into the caller's own stores.
     Own(OwnStores),
 }
 
@@ -113,15 +113,15 @@ impl Store for ReceiverStore {
     }
 }
 
-/// Takes manifests of those who may send, into the target.
+/// Takes manifests from allowed senders, into the target.
 #[derive(Debug)]
 pub struct FileIntake {
     pub(super) sources: Sources,
     pub(super) target: Target,
     pub(super) is_stream_taken: bool,
-    /// Where a stream is kept until all of it is verified.
+    /// The directory that keeps a stream until all of it is verified.
     pub(super) spool: Option<PathBuf>,
-    /// What becomes of what a transfer into a directory does not bring.
+    /// What happens to files in a transfer's directories that are not in the transfer.
     pub(super) delete: Delete,
     pub(super) waker: Arc<net::Waker>,
 }

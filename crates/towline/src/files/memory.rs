@@ -12,10 +12,10 @@ use std::{
 use delivery::{Manifest, RangeSet, Store, StoreEvent};
 use wire::object::ErrorCode;
 
-/// Where a receiver puts files that it keeps in memory: clones are the same place.
+/// Keeps a receiver's files in memory. Clones share the same files.
 ///
-/// The files of a transfer appear together, when all of them are verified. Directories and links of
-/// a tree are not kept, the paths of its files are. Nothing is kept for a later attempt.
+/// The files of a transfer appear together, when all of them are verified. Of a tree only the files
+/// are kept, with their paths, but no directories and links. Nothing is kept for a later attempt.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -39,7 +39,7 @@ pub struct MemoryFiles {
     bytes_max: u64,
 }
 
-/// A file that arrived, whole and verified.
+/// A file that has arrived and is verified.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryFile {
@@ -50,7 +50,7 @@ pub struct MemoryFile {
 }
 
 impl MemoryFiles {
-    /// An empty place for transfers of at most `bytes_max` bytes each; longer ones are refused.
+    /// An empty place for transfers of at most `bytes_max` bytes each; larger ones are refused.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self {

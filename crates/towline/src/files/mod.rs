@@ -1,5 +1,4 @@
-//! Files and trees: the sender that waits for every receiver's proof, and the receiver that gives
-//! it.
+//! Files and trees: the sender waits until every receiver has proved delivery.
 
 use std::time::Duration;
 
@@ -29,35 +28,37 @@ pub use set::{FileSet, FileSetBuilder, FileSetEntry, FileSums, Spool};
 mod stream;
 pub use stream::StreamStore;
 
-/// The receivers that a sender of files waits for, and how long:
+/// The receivers that a sender of files waits for, and how long it waits:
 /// `Expectation::default().receivers(3)`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Expectation {
-    /// Receivers that must prove delivery, the first to join; 0 for all that join.
+    /// How many receivers must prove delivery, the first that join; 0 for all that join.
     pub receivers: u32,
-    /// Their names; when there are any, only these are waited for and their number counts.
+    /// The names of expected receivers. When there are any, only these are waited for, and their
+    /// number counts.
     pub names: Vec<String>,
     /// How long to wait for them to join.
     pub join_timeout: Duration,
-    /// For all that join: begin when nobody new has joined for this long, and count whoever joins
-    /// later as well. `None`: begin after [`Expectation::join_timeout`], with those who are there.
+    /// When all that join are expected: begin when no new receiver has joined for this long, and
+    /// also expect those that join later. With `None`: begin after [`Expectation::join_timeout`]
+    /// with those that are there.
     pub settle: Option<Duration>,
-    /// A receiver without progress for so long is given up.
+    /// A receiver without progress for this long is given up.
     pub progress_timeout: Duration,
-    /// What is done about one that holds all others back.
+    /// What to do about a receiver that holds all others back.
     pub slow: SlowPolicy,
 }
 
 impl Expectation {
-    /// The first so many receivers to join must prove delivery; 0 for all that join.
+    /// The first `receivers` that join must prove delivery; 0 for all that join.
     #[must_use]
     pub const fn receivers(mut self, receivers: u32) -> Self {
         self.receivers = receivers;
         self
     }
 
-    /// Only the receivers of these names are waited for, and their number counts.
+    /// Only receivers with these names are waited for, and their number counts.
     #[must_use]
     pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
@@ -71,22 +72,22 @@ impl Expectation {
         self
     }
 
-    /// For all that join: begins when nobody new has joined for this long; `None`: after
-    /// [`Expectation::join_timeout`].
+    /// When all that join are expected: begin when no new receiver has joined for this long; with
+    /// `None` after [`Expectation::join_timeout`].
     #[must_use]
     pub fn settle(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.settle = time.into();
         self
     }
 
-    /// A receiver without progress for so long is given up.
+    /// A receiver without progress for this long is given up.
     #[must_use]
     pub const fn progress_timeout(mut self, timeout: Duration) -> Self {
         self.progress_timeout = timeout;
         self
     }
 
-    /// What is done about one that holds all others back.
+    /// What to do about a receiver that holds all others back.
     #[must_use]
     pub const fn slow(mut self, policy: SlowPolicy) -> Self {
         self.slow = policy;
@@ -95,8 +96,9 @@ impl Expectation {
 }
 
 impl Default for Expectation {
-    /// All that are there, at least one: 10 s for the first to come, 300 ms for the next, 30 s for
-    /// each to move, and all at the pace of the slowest.
+    /// Expects all receivers that are there, at least one: waits 10 s for the first and 300 ms
+    /// after each further one, gives a receiver up after 30 s without progress, and goes at the
+    /// pace of the slowest.
     fn default() -> Self {
         Self {
             receivers: 0,

@@ -1,4 +1,4 @@
-//! The receiver of files: of one transfer, or of all that come.
+//! The receiver of files: of one transfer, or of all transfers that come.
 
 use std::{
     ffi::OsStr,
@@ -26,7 +26,7 @@ use crate::{
     transfer::transfer,
 };
 
-/// How a [`FileReceiver`] is to be.
+/// The settings of a [`FileReceiver`].
 #[derive(Debug)]
 pub struct FileReceiverBuilder {
     session: SessionBuilder,
@@ -39,53 +39,55 @@ pub struct FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
-    /// Takes files from these senders only. Without any, and without a key, a session that others
-    /// can reach is refused. Default none.
+    /// Takes files only from these senders. Without any, and without a key, a session that other
+    /// machines can reach is refused. Default none.
     #[must_use]
     pub fn allow(mut self, allowed: impl IntoIterator<Item = Allowed>) -> Self {
         self.allowed.extend(allowed);
         self
     }
 
-    /// Goes on after the first transfer, and takes several at a time, until it is cancelled.
-    /// Default: it ends with its first transfer.
+    /// Goes on after the first transfer, and takes several at a time, until it is cancelled. By
+    /// default the receiver ends with its first transfer.
     #[must_use]
     pub const fn serve(mut self, is_serving: bool) -> Self {
         self.is_serving = is_serving;
         self
     }
 
-    /// How long a transfer that has begun waits for its sender to come back, when the connection to
-    /// it is lost or it has given this receiver up; at least 30 s, the default. A sender that sends
-    /// the same files again, also after a restart, continues with what is held.
+    /// How long a transfer waits for its sender to come back, after its connection was lost or the
+    /// sender has given this receiver up. At least 30 s, the default. When a sender sends the same
+    /// files again, even after a restart, the transfer continues with what it holds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = self.patience.max(patience);
         self
     }
 
-    /// Where a stream is kept until all of it is verified. Default: the system's directory for
-    /// temporary files (`$TMPDIR`).
+    /// The directory that keeps a stream until all of it is verified. Default: the system's
+    /// directory for temporary files (`$TMPDIR`).
     #[must_use]
     pub fn spool(mut self, directory: Option<PathBuf>) -> Self {
         self.spool = directory;
         self
     }
 
-    /// What becomes of what is in the directories of a transfer and is not in the transfer, once
-    /// all of it is in place: `TransferReceiverEvent::Surplus` names it. Default: it stays.
+    /// What happens to files that are in the directories of a transfer but not in the transfer,
+    /// when all of it is in place. `TransferReceiverEvent::Surplus` names them. By default they
+    /// stay.
     #[must_use]
     pub const fn delete(mut self, delete: Delete) -> Self {
         self.delete = delete;
         self
     }
 
-    /// Opens the session, then the directory, which is made when it is not there. Nothing is made
-    /// when the session cannot be opened.
+    /// Opens the session and then the directory, which is made when it does not exist. When the
+    /// session cannot be opened, nothing is made.
     ///
     /// # Errors
-    /// A directory that cannot be used, parameters that contradict each other, an interface that
-    /// cannot be used or that others can reach while nobody is allowed, or what the system refused.
+    /// When the directory cannot be used, when parameters contradict each other, when the interface
+    /// cannot be used, when other machines can reach it and no sender is allowed, or when the
+    /// system refuses.
     pub fn open(self) -> Result<FileReceiver, Error> {
         if let Target::Directory { path, .. } = &self.target {
             check_directory(path)?;
@@ -116,33 +118,34 @@ impl FileReceiverBuilder {
             delete: self.delete,
             waker: Arc::new(opened.io.inner().waker()?),
         };
-        let mut manifest = TransferReceiverConfig::new(name, random_u64()?);
-        manifest.key = self.session.key;
-        manifest.give_up_after = self.patience;
+        let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
+        let protection = receiving.protection(self.session.key.clone());
+        transfer.key = self.session.key;
+        transfer.give_up_after = self.patience;
         let config = if self.is_serving {
-            ObjectReceiverConfig::serving(manifest)
+            ObjectReceiverConfig::serving(transfer)
         } else {
-            ObjectReceiverConfig::single(manifest)
+            ObjectReceiverConfig::single(transfer)
         };
         let now = opened.io.now();
         let endpoint = ObjectReceiver::open(&receiving, config, intake, now);
         Ok(FileReceiver {
-            end: opened.end(endpoint),
+            end: opened.end(endpoint, protection),
             is_idle: false,
             own_name,
         })
     }
 }
 
-/// The last name on the way to a directory, and four digits of the whole way: the same at every
-/// start.
+/// The last component of a directory's path, and four digits made from the whole path: the same
+/// name at every start.
 fn name_of(directory: &Path) -> String {
     let whole = directory
         .canonicalize()
         .unwrap_or_else(|_| directory.to_path_buf());
     let hash = delivery::hash_bytes(whole.as_os_str().as_encoded_bytes());
     let last = whole.file_name().unwrap_or(whole.as_os_str());
-    // A sender that expects names has them in a list, which commas separate.
+    // Commas separate the names in a sender's list, so a name must have none.
     let last = last.display().to_string().replace(',', "-");
     format!("{last}-{:02x}{:02x}", hash[0], hash[1])
 }
@@ -152,16 +155,16 @@ pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// The name it took for itself, where neither its owner nor its directory gave it one.
+    /// The name that the receiver took, when neither its owner nor its directory gave it one.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
 }
 
-/// Where a receiver stands: each transfer under way, by its number.
+/// The state of a receiver: the progress of each transfer, with its number.
 pub type FileReceiverState = Vec<(u32, ReceiverProgress)>;
 
 impl FileReceiver {
-    /// Starts to describe a receiver into `target`.
+    /// Starts to describe a receiver that writes into `target`.
     #[must_use]
     pub const fn builder(session: SessionBuilder, target: Target) -> FileReceiverBuilder {
         FileReceiverBuilder {
@@ -187,10 +190,10 @@ impl FileReceiver {
         Self::builder(session.clone(), target).open()
     }
 
-    /// Does what is due, without waiting. False when all is over and the senders were told.
+    /// Does what is due, without waiting. False when everything is over and the senders know it.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
         let drops = self.end.driver.io.inner().counters().kernel_drops;
@@ -212,17 +215,17 @@ impl FileReceiver {
     pub fn progress(&self) -> FileReceiverState {
         let transfers = self.end.driver.endpoint.transfers().iter();
         transfers
-            .map(|(number, _, manifest)| (number, manifest.progress()))
+            .map(|(number, _, receiver)| (number, receiver.progress()))
             .collect()
     }
 
-    /// The one file or directory that a transfer brings into its directory; `None` while that is
-    /// not known, and where it brings several.
+    /// The only file or directory that a transfer brings into its directory; `None` while that is
+    /// unknown, or when the transfer brings several.
     #[must_use]
     pub fn only_entry(&self, transfer: u32) -> Option<&OsStr> {
         let mut transfers = self.end.driver.endpoint.transfers().iter();
-        let (_, _, manifest) = transfers.find(|(number, _, _)| *number == transfer)?;
-        let mut tops = manifest.manifest()?.entries();
+        let (_, _, receiver) = transfers.find(|(number, _, _)| *number == transfer)?;
+        let mut tops = receiver.manifest()?.entries();
         let mut tops = tops.by_ref().filter(|entry| !entry.path.contains(&b'/'));
         match (tops.next(), tops.next()) {
             (Some(only), None) => Some(OsStr::from_bytes(only.path)),
@@ -230,15 +233,15 @@ impl FileReceiver {
         }
     }
 
-    /// Every file, directory and link that a transfer brings, by their paths; `None` while that is
-    /// not known, and after [`ObjectReceiverEvent::Left`].
+    /// Every file, directory and link that a transfer brings, by path; `None` while they are
+    /// unknown, and after [`ObjectReceiverEvent::Left`].
     pub fn entries(&self, transfer: u32) -> Option<impl Iterator<Item = FileSetEntry<'_>>> {
         let manifest = self.receiver(transfer)?.manifest()?;
         Some(manifest.entries().map(FileSetEntry::of))
     }
 
-    /// The checksums of a transfer's files, by their paths; `None` while not all of it is there,
-    /// and after [`ObjectReceiverEvent::Left`].
+    /// The checksums of a transfer's files, by path; `None` until all of it is there, and after
+    /// [`ObjectReceiverEvent::Left`].
     #[must_use]
     pub fn sums(&self, transfer: u32) -> Option<FileSums> {
         self.receiver(transfer)?.file_roots().map(FileSums::new)
@@ -250,14 +253,14 @@ impl FileReceiver {
         Some(receiver)
     }
 
-    /// Gives every transfer up; the senders are told why. What is staged is kept.
+    /// Gives all transfers up, and tells their senders why. Staged data is kept.
     pub fn cancel(&mut self, text: &str) {
         let now = self.now();
         let transfers = self.end.driver.endpoint.transfers_mut();
         transfers.cancel(now, text);
     }
 
-    /// Gives one transfer up, by its number; its sender is told why. What is staged is kept.
+    /// Gives the transfer with this number up, and tells its sender why. Staged data is kept.
     pub fn cancel_transfer(&mut self, number: u32, text: &str) {
         let now = self.now();
         let transfers = self.end.driver.endpoint.transfers_mut();
@@ -275,19 +278,22 @@ transfer!(
 );
 
 impl Count for ObjectReceiver<FileIntake> {
+    fn drops(&self) -> &base::DropCounters {
+        self.drops()
+    }
+
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.receiver().counters());
-        snapshot.add(self.drops());
         snapshot.add(self.transfers().counters());
         snapshot.add(&self.transfers().transfer_counters());
     }
 }
 
-/// Waking up for each of a sender's runs would cost time that receiving needs: only the whole file
+/// Waking up for each run of a sender would take time from receiving, and only the whole file
 /// matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 
-/// Finds out whether `path` is a directory or can become one, and makes nothing.
+/// Checks that `path` is a directory or can become one, without making anything.
 fn check_directory(path: &Path) -> Result<(), SystemError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
@@ -304,14 +310,14 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
     }
 }
 
-/// Makes the directory and proves that it can be written, before anybody is waited for.
+/// Makes the directory and checks that it can be written, before waiting for anybody.
 fn make_directory(path: &Path) -> Result<(), Error> {
     let remedy = "receive into a directory that this user may write";
     let failed =
         |error: &io::Error| SystemError::system("write into", path.display(), error).advise(remedy);
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
-    // The store's staging directory: a file that a kill leaves there is not mistaken for a received
-    // one.
+    // In the store's staging directory a file that a killed process leaves is not mistaken for a
+    // received one.
     let staging = path.join(".towline");
     let made = fs::DirBuilder::new().mode(0o700).create(&staging);
     let proven = match made {
@@ -321,10 +327,10 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         }
         made => made,
     };
-    // Stays while a transfer is staged in it, now or for a later attempt.
+    // The directory stays while a transfer is staged in it, now or for a later attempt.
     drop(fs::remove_dir(&staging));
     match proven {
-        // Another transfer has just ended and removed the directory, so it was writable.
+        // Another transfer has just removed the directory, so it was writable.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         proven => Ok(proven.map_err(|error| failed(&error))?),
     }

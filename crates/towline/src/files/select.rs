@@ -1,9 +1,10 @@
-//! Which paths of a tree are sent: ordered rules in the manner of rsync. What was named to be sent
-//! is sent, whatever the rules say: they are about what is in it.
+//! Ordered rules, like those of rsync, which decide what in a tree is sent. A path that the user
+//! named is sent in any case; the rules apply to what is in it.
 //!
-//! It does not look at the disk. The first rule that matches a path decides; a path that none
-//! matches is sent. Nothing below an excluded directory is looked at, so excluding `*` after an
-//! include needs the directories on the way included too.
+//! The rules do not look at the disk. The first rule that matches a path decides, and a path
+//! without a matching rule is sent. The walk does not enter an excluded directory. So when `*` is
+//! excluded after an include, the directories that lead to the included paths must be included,
+//! too.
 //!
 //! | pattern | matches |
 //! |---|---|
@@ -49,7 +50,7 @@ impl Selection {
         self.add(false, pattern)
     }
 
-    /// Whether the first rule that matches takes `path`; true when none matches.
+    /// True when the first matching rule includes `path`, or when no rule matches.
     #[must_use]
     pub fn takes(&self, path: &Path, is_directory: bool) -> bool {
         let decisive = self
@@ -57,6 +58,12 @@ impl Selection {
             .iter()
             .find(|rule| (is_directory || !rule.is_for_directories) && rule.glob.is_match(path));
         decisive.is_none_or(|rule| rule.is_included)
+    }
+
+    /// True when there are rules, and none of them leaves anything out.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.rules.is_empty() && self.rules.iter().all(|rule| rule.is_included)
     }
 
     fn add(&mut self, is_included: bool, pattern: &str) -> Result<(), Error> {

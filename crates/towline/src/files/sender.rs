@@ -1,5 +1,7 @@
 //! The sender of files: it waits for every receiver's proof.
 
+use std::collections::BTreeSet;
+
 use base::Io as _;
 use delivery::{TransferOutcome, TransferSenderConfig, TransferSenderEvent, Unsent};
 use driver::ObjectSender;
@@ -20,7 +22,7 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// What could not be read when it was looked for.
+    /// What could not be read when it was looked for, and is not in the manifest.
     unsent: Vec<Unsent>,
 }
 
@@ -28,8 +30,8 @@ impl FileSender {
     /// Opens a session for `files`. Nothing is sent before [`FileSender::turn`].
     ///
     /// # Errors
-    /// Parameters that contradict each other, a name that is expected twice, an interface that
-    /// cannot be used, or what the system refused.
+    /// When parameters contradict each other, when a name is expected twice, when the interface
+    /// cannot be used, or when the system refuses.
     pub fn open(
         session: &SessionBuilder,
         files: FileSet,
@@ -47,8 +49,13 @@ impl FileSender {
             manifest,
             content,
             notes,
-            unsent,
+            mut unsent,
         } = files.into_tree();
+        if !unsent.is_empty() {
+            let entries = manifest.entries().map(|entry| entry.path);
+            let announced: BTreeSet<_> = entries.collect();
+            unsent.retain(|it| !announced.contains(&it.path[..]));
+        }
         let (mut opened, sending) = session.open_sending()?;
         if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
             let text = "tx_window_bytes is for messages and has no effect on files: set \
@@ -65,7 +72,7 @@ impl FileSender {
         config.key.clone_from(&session.key);
         config.expected_names.clone_from(&expectation.names);
         let endpoint = ObjectSender::open(&sending, config, manifest, content, opened.io.now());
-        let mut end = opened.end(endpoint);
+        let mut end = opened.end(endpoint, sending.protection(session.key.clone()));
         end.warnings.extend(notes);
         Ok(Self {
             end,
@@ -74,16 +81,16 @@ impl FileSender {
         })
     }
 
-    /// Does what is due, without waiting. False when all is over and everyone was told.
+    /// Does what is due, without waiting. False when everything is over and the receivers know it.
     ///
     /// # Errors
-    /// Sockets beyond use.
+    /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
         Ok(!(self.end.driver.endpoint.is_over() && self.end.is_told()))
     }
 
-    /// What happened to a receiver or the transfer.
+    /// The next event about a receiver or the transfer.
     pub fn pop_event(&mut self) -> Option<TransferSenderEvent> {
         let event = self.end.driver.endpoint.transfer_mut().pop_event()?;
         trace::sending(&event);
@@ -107,15 +114,15 @@ impl FileSender {
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// How many files are sent; those that were withdrawn are not counted.
+    /// How many files are sent, without withdrawn ones.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let transfer = self.end.driver.endpoint.transfer();
         transfer.manifest().files().len() - transfer.unsent().len()
     }
 
-    /// Where every receiver stands; final after [`TransferSenderEvent::Finished`]. What was skipped
-    /// when the files were looked for is in [`TransferOutcome::unsent`] too.
+    /// The state of every receiver; final after [`TransferSenderEvent::Finished`].
+    /// [`TransferOutcome::unsent`] also names files that were skipped when the tree was walked.
     #[must_use]
     pub fn outcome(&self) -> TransferOutcome {
         let mut outcome = self.end.driver.endpoint.transfer().outcome();
@@ -129,9 +136,12 @@ face!(FileSender);
 transfer!(FileSender, TransferSenderEvent, TransferOutcome, outcome);
 
 impl Count for ObjectSender<FileContent> {
+    fn drops(&self) -> &base::DropCounters {
+        self.drops()
+    }
+
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.source().counters());
-        snapshot.add(self.drops());
         snapshot.add(self.transfer().counters());
         snapshot.set_receivers(self.transfer().receiver_count());
         let unsent = self.source().unsent();

@@ -1,6 +1,7 @@
-//! What a sender sends: paths, a stream that was spooled, and the rules that choose among them.
+//! What a sender sends: paths, spooled streams, and the rules that select among them.
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fmt, fs,
     io::{self, Read, Write as _},
@@ -33,8 +34,8 @@ impl fmt::Debug for FileSetBuilder {
 }
 
 impl FileSetBuilder {
-    /// Adds a file or directory, delivered under its last component; with a slash behind it, what
-    /// is in the directory, each under its own name.
+    /// Adds a file or directory, delivered under its last component. With a slash at the end, what
+    /// is in the directory is delivered instead, each entry under its own name.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.sources.push(TreeSource::Path(path.into()));
@@ -50,27 +51,27 @@ impl FileSetBuilder {
         self
     }
 
-    /// Takes only what `selection` does.
+    /// Takes only the paths that `selection` takes.
     #[must_use]
     pub fn select(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
     }
 
-    /// Goes on without what cannot be read below what was named, and later without files that
-    /// change or vanish before they are sent: [`FileSet::unsent`] and `TransferOutcome::unsent`
-    /// name them. Default false: they are errors.
+    /// Skips files that cannot be read, unless they were named, and later those that change or
+    /// vanish before they are sent. [`FileSet::unsent`] and `TransferOutcome::unsent` name them.
+    /// Default false: they are errors.
     #[must_use]
     pub const fn skip_changed(mut self, may_skip: bool) -> Self {
         self.may_skip = may_skip;
         self
     }
 
-    /// Walks everything.
+    /// Walks all paths.
     ///
     /// # Errors
-    /// What cannot be read, the first ten by name; two sources of the same name; a name that cannot
-    /// be delivered; nothing to send, because there is nothing or because no file matches.
+    /// When something cannot be read (the text names the first ten), when two sources have the same
+    /// name, when a name cannot be delivered, or when there is nothing to send or no file matches.
     pub fn read(self) -> Result<FileSet, Error> {
         let selection = self.selection;
         let mut has_left_out = false;
@@ -80,7 +81,10 @@ impl FileSetBuilder {
             has_left_out |= !is_taken;
             is_taken
         })?;
-        let is_content = |entry: EntryRef<'_>| entry.kind != EntryKind::Directory;
+        let unsent: BTreeSet<_> = tree.unsent.iter().map(|it| &it.path[..]).collect();
+        let is_content = |entry: EntryRef<'_>| {
+            entry.kind != EntryKind::Directory && !unsent.contains(entry.path)
+        };
         let has_content = tree.manifest.entries().any(is_content);
         let entry_count = tree.manifest.entries().len();
         let cause = match entry_count {
@@ -89,7 +93,7 @@ impl FileSetBuilder {
             _ if has_left_out => "no file matches the patterns".to_owned(),
             0 if tree.notes.is_empty() => "no path is named, or what is named is empty".to_owned(),
             0 => tree.notes.join("; "),
-            // Directories alone may be what is wanted.
+            // A tree of directories alone may be what the user wants.
             _ => return Ok(FileSet { tree, may_skip }),
         };
         let error = SystemError::refused("send", "nothing", cause);
@@ -103,14 +107,14 @@ pub struct FileSet {
     may_skip: bool,
 }
 
-/// One of them.
+/// A file, directory or link of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSetEntry<'a> {
-    /// What it is.
+    /// File, directory or link.
     pub kind: EntryKind,
-    /// Its bytes; 0 of what is no file.
+    /// Bytes of a file; 0 for directories and links.
     pub bytes: u64,
-    /// As it will be delivered.
+    /// The path under which it is delivered.
     pub path: &'a Path,
 }
 
@@ -134,39 +138,45 @@ impl fmt::Debug for FileSet {
 }
 
 impl FileSet {
-    /// Starts to describe one.
+    /// Starts to describe a set.
     #[must_use]
     pub fn builder() -> FileSetBuilder {
         FileSetBuilder::default()
     }
 
-    /// Everything in it, in depth-first order.
+    /// Everything in it but [`FileSet::unsent`], in depth-first order.
     pub fn entries(&self) -> impl Iterator<Item = FileSetEntry<'_>> {
-        self.tree.manifest.entries().map(FileSetEntry::of)
+        let unsent: BTreeSet<_> = self.unsent().iter().map(|it| &it.path[..]).collect();
+        let entries = self.tree.manifest.entries();
+        let sent = entries.filter(move |entry| !unsent.contains(entry.path));
+        sent.map(FileSetEntry::of)
     }
 
-    /// Bytes of all files.
+    /// Bytes of all files in [`FileSet::entries`].
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.tree.manifest.content_bytes()
+        self.entries().map(|entry| entry.bytes).sum()
     }
 
-    /// How many regular files it has.
+    /// How many regular files are in [`FileSet::entries`].
     #[must_use]
     pub fn file_count(&self) -> usize {
-        self.tree.manifest.files().len()
+        let entries = self.entries();
+        entries
+            .filter(|entry| entry.kind == EntryKind::File)
+            .count()
     }
 
-    /// What could not be read and was skipped: see [`FileSetBuilder::skip_changed`].
+    /// What could not be read and is skipped: see [`FileSetBuilder::skip_changed`].
     #[must_use]
     pub fn unsent(&self) -> &[Unsent] {
         &self.tree.unsent
     }
 
-    /// Reads everything and gives the checksums that receivers will prove.
+    /// Reads all files, and returns the checksums that receivers will prove.
     ///
     /// # Errors
-    /// What cannot be read or has changed since it was found, unless that is skipped.
+    /// When a file cannot be read or has changed since it was found, unless such files are skipped.
     pub fn sums(&mut self) -> Result<FileSums, Error> {
         let manifest = Arc::clone(&self.tree.manifest);
         let mut seals = Vec::new();
@@ -199,13 +209,10 @@ impl FileSet {
                 }
             }
         }
-        let files = manifest.files().iter();
-        let files = files.filter(|file| !manifest.is_withdrawn(file, &seals));
-        let roots = files.map(|file| (manifest.path_of(file), manifest.root_of(file, &seals)));
-        Ok(FileSums::new(roots))
+        Ok(FileSums::new(manifest.file_roots(&seals)))
     }
 
-    /// Whether files that change are skipped.
+    /// True when files that change are skipped.
     pub(super) const fn may_skip(&self) -> bool {
         self.may_skip
     }
@@ -215,7 +222,7 @@ impl FileSet {
     }
 }
 
-/// The BLAKE3 of each file, in the order of their paths' bytes.
+/// The BLAKE3 of each file, ordered by the bytes of the paths.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileSums(Vec<(Vec<u8>, Hash)>);
 
@@ -240,7 +247,7 @@ impl FileSums {
         sums.map(|(path, root)| (Path::new(OsStr::from_bytes(path)), root))
     }
 
-    /// What `b3sum` prints for the files, run where they are delivered.
+    /// The lines that `b3sum` prints for the files, when it runs where they are delivered.
     #[must_use]
     pub fn lines(&self) -> Vec<u8> {
         let mut lines = Vec::new();
@@ -252,12 +259,12 @@ impl FileSums {
 }
 
 /// A stream that was written to a file without a name, so that its length is known before it is
-/// sent. The space is free again when this is dropped, however the process ends.
+/// sent. Its space is freed when it is dropped, or when the process ends in any way.
 #[derive(Debug)]
 pub struct Spool(fs::File);
 
 impl Spool {
-    /// Makes an empty one in the system's directory for temporary files (`$TMPDIR`).
+    /// Makes an empty spool in the system's directory for temporary files (`$TMPDIR`).
     ///
     /// # Errors
     /// When nothing can be written there.
@@ -265,7 +272,7 @@ impl Spool {
         Self::below(&std::env::temp_dir())
     }
 
-    /// Makes an empty one in `directory`.
+    /// Makes an empty spool in `directory`.
     ///
     /// # Errors
     /// When nothing can be written there.
@@ -291,10 +298,10 @@ impl Spool {
         self.0
     }
 
-    /// Copies all of `from` behind what is there.
+    /// Appends everything that `from` gives.
     ///
     /// # Errors
-    /// What reading or writing gives.
+    /// When reading or writing fails.
     pub fn fill(&mut self, from: &mut impl Read) -> io::Result<u64> {
         let bytes = io::copy(from, &mut self.0)?;
         self.0.flush()?;

@@ -1,12 +1,11 @@
-//! A receiver's store for one file that nobody gives a name: it is written to a stream when all of
-//! it is verified.
+//! A receiver's store for a single file, which it writes to a stream when all of it is verified.
 //!
 //! ```text
 //!   blocks --> file without a name --all verified--> a thread writes it to the stream, in order
 //! ```
 //!
-//! The transfer is proved when the stream has taken every byte. A manifest of anything but one file
-//! is refused. Nothing is kept for a later attempt.
+//! The transfer is proved when the stream has taken every byte. A manifest that is not exactly one
+//! file is refused. Nothing is kept for a later attempt.
 
 use std::{
     collections::VecDeque,
@@ -40,8 +39,8 @@ impl fmt::Debug for StreamStore {
 }
 
 impl StreamStore {
-    /// A store that writes to `out`; `notify` is called from its thread when there is an event.
-    /// It is kept in `place` until then.
+    /// A store that writes to `out`. Its thread calls `notify` when there is an event. Until the
+    /// file is verified it lies in `place`.
     pub(super) fn new(
         out: Box<dyn Write + Send>,
         place: Option<PathBuf>,
@@ -156,7 +155,7 @@ impl Store for StreamStore {
                     text: format!("cannot write the file to the output: {error}"),
                 },
             };
-            // Nobody listens any more when the transfer was given up.
+            // When the transfer was given up, nobody listens any more.
             drop(sender.send(event));
             notify();
         };

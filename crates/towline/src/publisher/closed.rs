@@ -1,4 +1,4 @@
-//! How the session of a publisher has ended, and who has not got everything.
+//! How a publisher's session has ended, and which receivers lack something.
 
 use delivery::Audience;
 
@@ -21,7 +21,7 @@ pub struct Closed {
     pub missing: u32,
     /// Receivers that joined and had not been given everything when they left or the session ended.
     pub unconfirmed: Vec<String>,
-    /// It was not broken off, and nobody was missing.
+    /// The session was not broken off, and no expected receiver was missing.
     is_complete: bool,
 }
 
@@ -45,7 +45,7 @@ impl Closed {
 
     /// True when the session ended in good order: everything was sent, every expected receiver
     /// came, and all receivers present at the end have been given everything. Receivers that left
-    /// before do not count; [`Closed::unconfirmed`] names them.
+    /// earlier do not count; [`Closed::unconfirmed`] names them.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete

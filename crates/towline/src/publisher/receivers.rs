@@ -1,8 +1,8 @@
-//! How the receivers of a publisher stand.
+//! The state of a publisher's receivers.
 
 use std::{net::SocketAddr, time::Duration};
 
-/// How one receiver stands.
+/// The state of one receiver.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverStatus {
@@ -12,11 +12,11 @@ pub struct ReceiverStatus {
     pub name: String,
     /// Its address.
     pub peer: SocketAddr,
-    /// Packets that were sent and that its application has not been given.
+    /// How many packets were sent that the receiver's application has not been given.
     pub behind: u64,
     /// The shortest of its recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,
-    /// It has been behind without any progress for a second.
+    /// The receiver has been behind for a second without any progress.
     pub is_stalled: bool,
 }
 

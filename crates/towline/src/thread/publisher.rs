@@ -1,4 +1,4 @@
-//! A publisher on a thread of its own.
+//! A publisher on its own thread.
 
 use std::{
     collections::VecDeque,
@@ -20,15 +20,15 @@ pub struct PublisherThread {
     queue: Arc<Queue>,
     waker: net::Waker,
     thread: Option<JoinHandle<Result<Closed, Error>>>,
-    /// The longest message, and the parameter that says so.
+    /// The length of the longest message, and the parameter that sets it.
     limit: (usize, &'static str),
 }
 
-/// Where the application's messages gather until the thread takes all of them at once.
+/// Gathers the application's messages until the thread takes all of them at once.
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<QueueState>,
-    /// The thread has taken what was there, has sent it, or has ended.
+    /// Signals that the thread has taken the messages, has sent them, or has ended.
     changed: Condvar,
 }
 
@@ -39,38 +39,38 @@ struct QueueState {
     end: Option<End>,
     /// The thread has ended.
     is_gone: bool,
-    /// How often the application asked for everything to be sent, and how many of these are done.
+    /// How often the application asked for a flush; below, how many of these flushes are done.
     flushes_asked: u64,
     flushes_done: u64,
     events: VecDeque<AudienceEvent>,
-    /// How the session stood a moment ago.
+    /// The counters a moment ago.
     snapshot: Snapshot,
     receivers: Vec<ReceiverStatus>,
-    /// Who waits for any of this to change.
+    /// The task that waits for a change of any of this.
     task: Option<Waker>,
 }
 
 /// How the application ends a session.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// In good order.
+    /// In good order, after all messages.
     Close,
-    /// What was handed over is delivered, then receivers are told that there was more.
+    /// After the messages taken so far; then receivers are told that more should have come.
     BreakOff,
-    /// At once: nobody waits for it.
+    /// At once, without anybody waiting for it.
     Drop,
 }
 
-/// What came of handing over a message.
+/// The result of adding a message to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushed {
-    /// It is the only one there: the thread may be asleep.
+    /// The message is the only one, so the thread may be asleep.
     First,
-    /// It stands behind others.
+    /// Other messages are before it.
     Behind,
-    /// There is no room for it.
+    /// There was no room for it.
     Full,
-    /// There is no thread any more.
+    /// The thread has ended.
     Gone,
 }
 
@@ -108,7 +108,7 @@ impl Outgoing {
         self.ends.is_empty()
     }
 
-    /// Empty messages take room too.
+    /// True when there is no room. Empty messages take room, too.
     const fn is_full(&self) -> bool {
         self.bytes.len() >= OUTGOING_BYTES_MAX || self.ends.len() >= OUTGOING_MESSAGES_MAX
     }
@@ -137,7 +137,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message, waiting while there is no room.
+    /// Adds a message, after waiting for room if there is none.
     fn push(&self, message: &[u8]) -> Pushed {
         let is_full = |state: &mut QueueState| state.waiting.is_full() && !state.is_gone;
         let state = self.changed.wait_while(self.lock(), is_full);
@@ -149,7 +149,7 @@ impl Queue {
         self.lock().push(message)
     }
 
-    /// Tells whoever waits that something has changed.
+    /// Wakes those that wait for a change.
     fn tell(&self, mut state: MutexGuard<'_, QueueState>) {
         let task = state.task.take();
         drop(state);
@@ -159,7 +159,7 @@ impl Queue {
         }
     }
 
-    /// The flush that is due once nothing is on its way any more.
+    /// The flush that was asked for and is done once all messages have left.
     fn flush_asked(&self) -> Option<u64> {
         let state = self.lock();
         let is_asked = state.flushes_asked > state.flushes_done && state.waiting.is_empty();
@@ -172,7 +172,7 @@ impl Queue {
         self.tell(state);
     }
 
-    /// Hands the application what has happened to receivers.
+    /// Passes events about receivers to the application.
     fn post_events(&self, publisher: &mut Publisher) {
         let mut state = self.lock();
         let before = state.events.len();
@@ -186,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// Shows how the session stands.
+    /// Shows the state of the session.
     fn post(&self, publisher: &Publisher) {
         let mut state = self.lock();
         state.snapshot.clear();
@@ -194,7 +194,7 @@ impl Queue {
         state.receivers = publisher.receivers().collect();
     }
 
-    /// Exchanges `emptied` for what has gathered.
+    /// Exchanges `emptied` for the gathered messages.
     fn take(&self, emptied: &mut Outgoing) {
         let mut state = self.lock();
         std::mem::swap(&mut state.waiting, emptied);
@@ -203,7 +203,7 @@ impl Queue {
         }
     }
 
-    /// How the application has ended the session.
+    /// How the application wants the session to end; `None` until it says so.
     fn end(&self) -> Option<End> {
         self.lock().end
     }
@@ -213,7 +213,7 @@ impl Queue {
     }
 }
 
-/// Tells the application that the thread has ended, however it did.
+/// Tells the application that the thread has ended, for whatever reason.
 struct Farewell(Arc<Queue>);
 
 impl Drop for Farewell {
@@ -231,8 +231,8 @@ impl fmt::Debug for PublisherThread {
 }
 
 impl PublisherThread {
-    /// Moves `publisher` to a thread of its own. [`PublisherThread::close`] waits at most
-    /// `close_timeout`. Dropped without it, the session is broken off, and receivers are told at
+    /// Moves `publisher` to its own thread. [`PublisherThread::close`] waits at most
+    /// `close_timeout`. Dropping it without closing breaks the session off and tells receivers at
     /// once.
     ///
     /// # Errors
@@ -253,19 +253,19 @@ impl PublisherThread {
         })
     }
 
-    /// Hands a message over, waiting while the queue is full. While the thread keeps up a
-    /// message travels at once, or with those of the next moments (the parameter `cork`); while
-    /// it does not, they travel together.
+    /// Takes a message, after waiting for room if the queue is full. While the thread keeps up, a
+    /// message leaves at once, or together with those of the next moments (the parameter `cork`).
+    /// When it does not keep up, many messages leave together.
     ///
     /// # Errors
-    /// [`Error::TooLong`], after which the session goes on; or what ended the session.
+    /// [`Error::TooLong`], after which the session goes on, or the error that ended the session.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         self.check_len(message)?;
         let pushed = self.queue.push(message);
         self.handed_over(pushed).map(|_| ())
     }
 
-    /// Hands a message over when there is room for it.
+    /// Takes a message if there is room for it.
     ///
     /// # Errors
     /// As [`PublisherThread::send`].
@@ -293,11 +293,11 @@ impl PublisherThread {
         Ok(())
     }
 
-    /// Waits until every message that was handed over has left: as long as it takes, which may be
-    /// for ever while receivers that are expected do not come.
+    /// Waits until every message has left. This may take for ever while expected receivers do not
+    /// come.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub fn flush(&mut self) -> Result<(), Error> {
         let asked = self.ask_flush();
         let is_waiting = |state: &mut QueueState| state.flushes_done < asked && !state.is_gone;
@@ -326,8 +326,8 @@ impl PublisherThread {
         self.queue.lock().receivers.clone()
     }
 
-    /// Sends everything and ends the session in good order, waiting at most as long as
-    /// [`PublisherThread::spawn`] was told.
+    /// Sends everything and ends the session in good order. Waits at most for the time that
+    /// [`PublisherThread::spawn`] was given.
     ///
     /// # Errors
     /// What went wrong on the thread.
@@ -336,8 +336,8 @@ impl PublisherThread {
         self.finish()
     }
 
-    /// Ends a session that had more to say: what was handed over is delivered as by
-    /// [`PublisherThread::close`], and then receivers are told that the session is broken off.
+    /// Ends a session that should have sent more. The messages taken so far are delivered as by
+    /// [`PublisherThread::close`]; then receivers are told that the session is broken off.
     ///
     /// # Errors
     /// What went wrong on the thread.
@@ -356,7 +356,7 @@ impl PublisherThread {
         self.end(End::BreakOff);
     }
 
-    /// Tells the thread to break the session off at once, and lets it end by itself.
+    /// Tells the thread to break the session off at once, and does not wait for its end.
     pub(crate) fn abandon(&mut self) {
         self.end(End::Drop);
         self.thread = None;
@@ -372,7 +372,7 @@ impl PublisherThread {
         finish(&mut self.thread)
     }
 
-    /// Asks for everything to be sent; gives the number of the request.
+    /// Asks for a flush, and returns its number.
     pub(crate) fn ask_flush(&mut self) -> u64 {
         let mut state = self.queue.lock();
         state.flushes_asked += 1;
@@ -390,7 +390,7 @@ impl PublisherThread {
         })
     }
 
-    /// Ready when everything has left that was there at request number `asked`.
+    /// Ready when all messages have left that came before flush number `asked`.
     pub(crate) fn poll_flushed(
         &mut self,
         cx: &mut Context<'_>,
@@ -402,7 +402,7 @@ impl PublisherThread {
         })
     }
 
-    /// Ready with an event, or when there will be none.
+    /// Ready with an event, or with `None` when there will be no more.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<AudienceEvent>> {
         let event = |state: &mut QueueState| match state.events.pop_front() {
             None if state.is_gone => Some(None),
@@ -412,13 +412,13 @@ impl PublisherThread {
         self.poll_state(cx, event)
     }
 
-    /// Ready when the thread has nothing left to do but to end.
+    /// Ready when the thread is about to end.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_state(cx, |state| state.is_gone.then_some(()))
     }
 
-    /// `Ok` when `look` gives true: what it waits for is there. When it gives false, that will
-    /// never come: then the error that ended the session.
+    /// Waits for `look`. When it gives true, the awaited thing is there: `Ok`. When it gives false,
+    /// the thing will never come: the error that ended the session.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -450,7 +450,7 @@ impl PublisherThread {
 impl Drop for PublisherThread {
     fn drop(&mut self) {
         self.end(End::Drop);
-        // Who wants to know how it ends calls `close`.
+        // A caller that wants to know how the session ends calls `close`.
         drop(self.finish());
     }
 }
@@ -470,7 +470,7 @@ fn publish(
             }
             current.next += 1;
         }
-        // Before the queue is looked at: nothing comes after an end.
+        // The end is read before the queue, because no message comes after an end.
         let end = queue.end();
         if end.is_some() && deadline.is_none() {
             deadline = Some(publisher.now() + close_timeout);
@@ -508,8 +508,8 @@ fn publish(
     closed
 }
 
-/// Ends the session as the application has asked; `None` while something that it handed over has
-/// found no room yet and may still do so.
+/// Ends the session as the application wants; `None` while one of its messages has found no room
+/// yet and may still find some.
 fn end_session(
     publisher: &mut Publisher,
     end: End,
@@ -526,10 +526,10 @@ fn end_session(
     }
 }
 
-/// Bytes, and messages, that may wait for a publisher's thread.
+/// The most bytes that may wait for a publisher's thread; below, the most messages.
 const OUTGOING_BYTES_MAX: usize = 1 << 20;
 const OUTGOING_MESSAGES_MAX: usize = 1 << 16;
-/// Events that wait for the application; more wait in the session.
+/// The most events that wait for the application; further events wait in the session.
 const EVENTS_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A subscriber on a thread of its own.
+//! A subscriber on its own thread.
 
 use std::{
     fmt,
@@ -17,8 +17,8 @@ use pgm::Status;
 use super::{Posted, finish, reason, spawn};
 use crate::{Batch, Error, Received, SessionInfo, Snapshot, Subscriber, subscriber::Sessions};
 
-/// A subscriber on its own thread. [`SubscriberThread::recv`] blocks; asynchronous programs of
-/// any runtime await [`SubscriberThread::ready`] and then [`SubscriberThread::pop`].
+/// A subscriber on its own thread. [`SubscriberThread::recv`] blocks. Asynchronous programs of any
+/// runtime await [`SubscriberThread::ready`], and then call [`SubscriberThread::pop`].
 pub struct SubscriberThread {
     batches: Receiver<Batch>,
     spare: SyncSender<Batch>,
@@ -36,7 +36,7 @@ struct Shared {
     board: Mutex<Board>,
 }
 
-/// What the thread shows of its session, a few times a second.
+/// The state that the thread shows of its session, at most 20 times a second.
 #[derive(Debug)]
 struct Board {
     snapshot: Snapshot,
@@ -77,7 +77,7 @@ impl fmt::Debug for SubscriberThread {
 }
 
 impl SubscriberThread {
-    /// Moves `subscriber` to a thread of its own.
+    /// Moves `subscriber` to its own thread.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -107,10 +107,10 @@ impl SubscriberThread {
         })
     }
 
-    /// The next message or event, waiting at most `timeout`; `None` when that passed.
+    /// The next message or event; waits at most `timeout`, and gives `None` after that.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub fn recv(&mut self, timeout: Option<Duration>) -> Result<Option<Received<'_>>, Error> {
         if self.current.is_empty() {
             let next = match timeout {
@@ -137,7 +137,8 @@ impl SubscriberThread {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await
     }
 
-    /// What [`SubscriberThread::ready`] waited for; `None` when it must be awaited again.
+    /// The next message or event that [`SubscriberThread::ready`] waited for; `None` when it must
+    /// be awaited again.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         let received = self.current.pop();
         if let Some(Received::Event(event)) = received {
@@ -146,7 +147,7 @@ impl SubscriberThread {
         received
     }
 
-    /// Whose session a message or event belongs to, while the sender is there.
+    /// The sender of a message's or event's session, while the sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         self.sessions.of(session)
@@ -163,9 +164,9 @@ impl SubscriberThread {
         snapshot.append(&self.shared.board().snapshot);
     }
 
-    /// Leaves every sender in good order: they are told, and no longer wait for this receiver.
+    /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
     ///
-    /// **Blocks** for a second at most, while a sender does not take the last words.
+    /// **Blocks** for at most a second, while a sender does not take the last messages.
     ///
     /// # Errors
     /// What went wrong on the thread.
@@ -180,17 +181,17 @@ impl SubscriberThread {
         self.wake_thread();
     }
 
-    /// Waits for the thread's end.
+    /// Waits until the thread has ended.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         finish(&mut self.thread)
     }
 
-    /// Lets the thread end by itself.
+    /// Does not wait for the thread's end.
     pub(crate) fn detach(&mut self) {
         self.thread = None;
     }
 
-    /// Ready when the thread has nothing left to do but to end.
+    /// Ready when the thread is about to end.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(is_on) = self.poll_batch(cx) {
             if !is_on {
@@ -200,7 +201,8 @@ impl SubscriberThread {
         Poll::Pending
     }
 
-    /// As [`SubscriberThread::ready`], for hand-written futures: registers the task to be woken.
+    /// Like [`SubscriberThread::ready`], for hand-written futures: when not ready, the task is
+    /// woken later.
     ///
     /// # Errors
     /// What ended the session.
@@ -231,7 +233,7 @@ impl SubscriberThread {
     fn replace(&mut self, batch: Batch) {
         let mut emptied = std::mem::replace(&mut self.current, batch);
         emptied.clear();
-        // A thread that is gone needs no spare batch.
+        // A thread that has ended needs no spare batch.
         drop(self.spare.try_send(emptied));
         self.wake_thread();
     }
@@ -247,7 +249,7 @@ impl SubscriberThread {
 impl Drop for SubscriberThread {
     fn drop(&mut self) {
         self.begin_close();
-        // Who wants to know how it ends calls `close`.
+        // A caller that wants to know how the session ends calls `close`.
         drop(self.finish());
     }
 }
@@ -259,8 +261,8 @@ struct Worker {
     from_app: Receiver<Batch>,
 }
 
-/// The way to the application. However the thread ends, by a panic too, the queue closes first and
-/// the waiting task is woken then: it would sleep for ever otherwise.
+/// The queue to the application. When the thread ends, even by a panic, the queue must close before
+/// the waiting task is woken, which would otherwise sleep for ever.
 struct Line {
     to_app: Option<SyncSender<Batch>>,
     shared: Arc<Shared>,
@@ -291,7 +293,7 @@ impl Drop for Line {
 impl Worker {
     fn run(mut self) -> Result<(), Error> {
         let result = self.serve();
-        // The reason the session ends for is worth more than trouble on the way out.
+        // The error that ended the session matters more than one that closing makes.
         let closed = self.subscriber.close();
         result.and(closed)
     }
@@ -312,7 +314,7 @@ impl Worker {
                 }
             }
             if driver::MessageSink::is_full(&batch) {
-                // The socket stays readable: wait for the application instead.
+                // The socket stays readable, so the thread waits for the application instead.
                 let due = self.subscriber.next_timeout();
                 let now = self.subscriber.now();
                 thread::park_timeout(due.map_or(FULL_WAIT, |due| due.since(now)).min(FULL_WAIT));
@@ -326,7 +328,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Shows how the session stands.
+    /// Shows the state of the session.
     fn post(&self) {
         let mut board = self.line.shared.board();
         board.snapshot.clear();
@@ -335,9 +337,9 @@ impl Worker {
     }
 }
 
-/// Batches that wait for the other side at most.
+/// The most batches that wait for the other side.
 const QUEUE_BATCHES: usize = 4;
-/// How long a thread whose application takes nothing sleeps at most.
+/// The longest sleep of a thread whose application takes nothing.
 const FULL_WAIT: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

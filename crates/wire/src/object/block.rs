@@ -49,7 +49,7 @@ impl BlockHeader {
     /// When the payload is shorter than a header or its kind is unknown.
     #[inline]
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
-        let mut reader = Reader::new(payload);
+        let mut reader = Reader::new(payload, "the TSDU length");
         let bytes: [u8; Self::LEN] = reader.array("block header")?;
         let kind = match bytes[0] {
             1 => BlockKind::Data,

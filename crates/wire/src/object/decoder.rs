@@ -4,7 +4,7 @@
 //! unfinished frame and the last piece; the decoder refuses a frame that claims to be longer than
 //! the limit as soon as it reads the length.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use super::{FRAME_HEADER_LEN, Message, TAG_LEN};
 use crate::ParseError;
@@ -49,18 +49,40 @@ impl Decoder {
     /// When the stream cannot be read any further: the caller must close the connection.
     pub fn next_message(&mut self) -> Result<Option<Message<'_>>, StreamError> {
         match self.next_frame()? {
-            Some(frame) if frame.is_tagged() => Err(StreamError::Tagged),
-            Some(frame) => frame.message().map(Some),
+            Some(frame) if frame.is_protected() => Err(StreamError::Protected),
+            Some(frame) => read(&self.buffer[frame.body()], frame).map(Some),
             None => Ok(None),
         }
     }
 
-    /// The next whole frame, or `None` until more bytes arrive: for callers that check the tag
-    /// before they read the message.
+    /// The next whole message of a stream that is protected with a key, or `None` until more bytes
+    /// arrive. `open` gets the header, the encrypted body and its tag; it decrypts the body and
+    /// says whether the tag is right.
     ///
     /// # Errors
     /// When the stream cannot be read any further: the caller must close the connection.
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError> {
+    pub fn next_protected(
+        &mut self,
+        open: impl FnOnce(&[u8], &mut [u8], &[u8; TAG_LEN]) -> bool,
+    ) -> Result<Option<Message<'_>>, StreamError> {
+        let Some(frame) = self.next_frame()? else {
+            return Ok(None);
+        };
+        let (header, body) = self.buffer[frame.whole()].split_at_mut(FRAME_HEADER_LEN);
+        let genuine = match body.split_last_chunk_mut::<TAG_LEN>() {
+            Some((body, tag)) if frame.is_protected() => open(header, body, tag),
+            _ => false,
+        };
+        if !genuine {
+            return Err(StreamError::Forged);
+        }
+        let mut body = frame.body();
+        body.end -= TAG_LEN;
+        read(&self.buffer[body], frame).map(Some)
+    }
+
+    /// Steps over the next whole frame.
+    fn next_frame(&mut self) -> Result<Option<Frame>, StreamError> {
         let rest = &self.buffer[self.at..];
         let Some(&[l0, l1, l2, l3]) = rest.first_chunk::<4>() else {
             return Ok(None);
@@ -72,79 +94,75 @@ impl Decoder {
                 max: self.body_len_max,
             });
         }
-        let Some(frame) = rest.get(..FRAME_HEADER_LEN + len) else {
+        let Some(bytes) = rest.get(..FRAME_HEADER_LEN + len) else {
             return Ok(None);
         };
-        self.at += frame.len();
-        Ok(Some(Frame { bytes: frame }))
-    }
-}
-
-/// One frame of a control connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// Header, body, and the tag, if there is one.
-    bytes: &'a [u8],
-}
-
-impl<'a> Frame<'a> {
-    /// True when a tag stands behind the body.
-    #[must_use]
-    pub const fn is_tagged(&self) -> bool {
-        self.flags() & TAGGED != 0
-    }
-
-    /// Splits the frame into what the tag covers (header and body) and the tag; `None` without a
-    /// tag.
-    #[must_use]
-    pub fn split_tag(&self) -> Option<(&'a [u8], &'a [u8; TAG_LEN])> {
-        let (covered, tag) = self.bytes.split_last_chunk::<TAG_LEN>()?;
-        (self.is_tagged() && covered.len() >= FRAME_HEADER_LEN).then_some((covered, tag))
-    }
-
-    /// Reads the message. If the frame is tagged, believe the message only after checking the tag.
-    ///
-    /// # Errors
-    /// When the stream cannot be read any further: the caller must close the connection.
-    pub fn message(&self) -> Result<Message<'a>, StreamError> {
-        let covered = match self.split_tag() {
-            Some((covered, _)) => covered,
-            None if self.is_tagged() => return Err(StreamError::Tagged),
-            None => self.bytes,
+        let frame = Frame {
+            at: self.at,
+            len: bytes.len(),
+            kind: u16::from_be_bytes([bytes[4], bytes[5]]),
+            flags: u16::from_be_bytes([bytes[6], bytes[7]]),
         };
-        let kind = u16::from_be_bytes([covered[4], covered[5]]);
-        let body = &covered[FRAME_HEADER_LEN..];
-        let message = Message::parse(kind, self.flags(), body).map_err(StreamError::Message)?;
-        match message {
-            Message::Unknown {
-                kind,
-                is_critical: true,
-            } => Err(StreamError::Unknown { kind }),
-            other => Ok(other),
-        }
-    }
-
-    const fn flags(&self) -> u16 {
-        u16::from_be_bytes([self.bytes[6], self.bytes[7]])
+        self.at += frame.len;
+        Ok(Some(frame))
     }
 }
 
-/// Tags the last frame of `out`, which begins at `start`: `tag` computes the tag from the bytes
-/// that it covers.
+/// Where one frame lies in the buffer, and what its header says.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    at: usize,
+    len: usize,
+    kind: u16,
+    flags: u16,
+}
+
+impl Frame {
+    const fn is_protected(self) -> bool {
+        self.flags & PROTECTED != 0
+    }
+
+    const fn whole(self) -> Range<usize> {
+        self.at..self.at + self.len
+    }
+
+    const fn body(self) -> Range<usize> {
+        self.at + FRAME_HEADER_LEN..self.at + self.len
+    }
+}
+
+fn read(body: &[u8], frame: Frame) -> Result<Message<'_>, StreamError> {
+    let message = Message::parse(frame.kind, frame.flags, body).map_err(StreamError::Message)?;
+    match message {
+        Message::Unknown {
+            kind,
+            is_critical: true,
+        } => Err(StreamError::Unknown { kind }),
+        other => Ok(other),
+    }
+}
+
+/// Protects the last frame of `out`, which begins at `start`: `seal` encrypts the body (its second
+/// argument) and returns the tag over the header (its first) and the body.
 ///
 /// **Panics** (bug): when no whole frame begins there.
-pub fn tag_frame(out: &mut Vec<u8>, start: usize, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
+pub fn protect_frame(
+    out: &mut Vec<u8>,
+    start: usize,
+    seal: impl FnOnce(&[u8], &mut [u8]) -> [u8; TAG_LEN],
+) {
     let len = out.len() - start - FRAME_HEADER_LEN + TAG_LEN;
     let len = u32::try_from(len).expect("a body is bounded");
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
-    let flags = u16::from_be_bytes([out[start + 6], out[start + 7]]) | TAGGED;
+    let flags = u16::from_be_bytes([out[start + 6], out[start + 7]]) | PROTECTED;
     out[start + 6..start + 8].copy_from_slice(&flags.to_be_bytes());
-    let tag = tag(&out[start..]);
+    let (header, body) = out[start..].split_at_mut(FRAME_HEADER_LEN);
+    let tag = seal(header, body);
     out.extend_from_slice(&tag);
 }
 
-/// A tag stands behind the body.
-const TAGGED: u16 = 0x0002;
+/// The body is encrypted, and a tag stands behind it.
+const PROTECTED: u16 = 0x0002;
 
 /// Why a stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,8 +179,10 @@ pub enum StreamError {
         /// Its kind.
         kind: u16,
     },
-    /// A message with a tag where none is expected, or too short for its tag.
-    Tagged,
+    /// A message that is protected with a key, at an end that has none.
+    Protected,
+    /// A message that was not made with the key for this place in the stream.
+    Forged,
     /// A message with a field that the format does not allow.
     Message(ParseError),
 }
@@ -182,8 +202,11 @@ impl fmt::Display for StreamError {
                     "control message kind {kind} must be understood and is not known here"
                 )
             }
-            Self::Tagged => {
-                f.write_str("a control message is tagged with a key, but this end has none")
+            Self::Protected => {
+                f.write_str("a control message is protected with a key, but this end has none")
+            }
+            Self::Forged => {
+                f.write_str("a control message was not made with the key of this connection")
             }
             Self::Message(error) => write!(f, "control message: {error}"),
         }

@@ -33,7 +33,7 @@ impl<'a> ManifestRef<'a> {
     ///
     /// **Cost**: one pass over the bytes, no allocation.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = Reader::new(bytes, LIMIT);
         let header = ManifestHeader::read(&mut reader)?;
         let entries = &bytes[reader.offset()..];
         for _ in 0..header.entry_count {
@@ -62,7 +62,7 @@ impl<'a> ManifestRef<'a> {
     #[must_use]
     pub const fn entries(&self) -> ManifestEntries<'a> {
         ManifestEntries {
-            reader: Reader::new(self.entries),
+            reader: Reader::new(self.entries, LIMIT),
             left: self.header.entry_count,
         }
     }
@@ -73,7 +73,7 @@ impl<'a> ManifestRef<'a> {
     /// # Errors
     /// When no whole entry is there.
     pub fn entry_at(bytes: &'a [u8], at: usize) -> Result<EntryRef<'a>, ParseError> {
-        EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default()))
+        EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default(), LIMIT))
     }
 
     /// Appends a whole manifest; the header's entry count is the number of `entries`.
@@ -274,6 +274,8 @@ impl<'a> Iterator for ManifestEntries<'a> {
 
 impl FusedIterator for ManifestEntries<'_> {}
 
+/// What limits the fields of a manifest.
+const LIMIT: &str = "the manifest's end";
 const MAGIC: [u8; 4] = *b"TWLM";
 const MANIFEST_VERSION: u8 = 1;
 const COUNT_AT: usize = 8;

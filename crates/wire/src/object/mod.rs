@@ -17,7 +17,7 @@ mod block;
 pub use block::{BlockHeader, BlockKind, ObjectId};
 
 mod decoder;
-pub use decoder::{Decoder, Frame, StreamError, tag_frame};
+pub use decoder::{Decoder, StreamError, protect_frame};
 
 mod manifest;
 pub use manifest::{
@@ -38,8 +38,8 @@ pub const VERSION: u8 = 1;
 /// Bytes in front of every message on a control connection.
 pub const FRAME_HEADER_LEN: usize = 8;
 
-/// Bytes of the tag behind the body of a tagged frame.
-pub const TAG_LEN: usize = 32;
+/// Bytes of the tag behind the body of a protected frame.
+pub const TAG_LEN: usize = 16;
 
 /// Bytes of a nonce of the greeting.
 pub const NONCE_LEN: usize = 16;

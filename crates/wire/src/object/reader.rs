@@ -7,11 +7,17 @@ use crate::{Fault, ParseError};
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    limited_by: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+    /// Reads `bytes`, which end because of `limited_by`.
+    pub(super) const fn new(bytes: &'a [u8], limited_by: &'static str) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            limited_by,
+        }
     }
 
     /// Offset of the next field.
@@ -27,7 +33,7 @@ impl<'a> Reader<'a> {
     pub(super) fn take(&mut self, what: &'static str, len: usize) -> Result<&'a [u8], ParseError> {
         let available = self.remaining();
         if len > available {
-            return Err(short(what, self.at, len, available));
+            return Err(short(what, self.at, len, available, self.limited_by));
         }
         let taken = &self.bytes[self.at..self.at + len];
         self.at += len;
@@ -109,13 +115,14 @@ pub(super) const fn short(
     offset: usize,
     needed: usize,
     available: usize,
+    limited_by: &'static str,
 ) -> ParseError {
     ParseError {
         layer,
         offset,
         needed,
         available,
-        limited_by: "the end of the bytes",
+        limited_by,
         what: Fault::Truncated,
     }
 }
@@ -130,5 +137,70 @@ pub(super) const fn forbidden(layer: &'static str, offset: usize, value: u64) ->
         available: 0,
         limited_by: "the format",
         what: Fault::Value(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(bytes: &[u8]) -> Reader<'_> {
+        Reader::new(bytes, "the frame's length field")
+    }
+
+    #[test]
+    fn fields_follow_each_other_in_network_order() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1];
+        let mut r = reader(&bytes);
+        assert_eq!(r.u8("a"), Ok(1));
+        assert_eq!(r.u16("b"), Ok(0x0203));
+        assert_eq!(r.u32("c"), Ok(0x0405_0607));
+        assert_eq!(r.u64("d"), Ok(0x0809_0A0B_0C0D_0E0F));
+        assert_eq!((r.flag("e"), r.remaining(), r.offset()), (Ok(true), 0, 16));
+    }
+
+    #[test]
+    fn a_field_that_is_cut_says_which_where_and_by_what() {
+        let mut r = reader(&[0, 0, 1]);
+        r.u8("first").unwrap();
+        assert_eq!(
+            r.u32("session").unwrap_err().to_string(),
+            "session at offset 1: cut short, 4 bytes needed but 2 left by the frame's length field"
+        );
+        assert_eq!(r.offset(), 1, "nothing was taken");
+    }
+
+    #[test]
+    fn a_flag_is_0_or_1() {
+        let error = reader(&[2]).flag("key flag").unwrap_err();
+        assert_eq!((error.what, error.offset), (Fault::Value(2), 0));
+    }
+
+    #[test]
+    fn a_text_is_short_valid_and_without_control_characters() {
+        let text = |bytes: &'static [u8]| reader(bytes).text("name", 4);
+        assert_eq!(text(&[0, 3, b'a', 0xC3, 0xA4]), Ok("a\u{e4}"));
+        let refused: [(&[u8], Fault); 4] = [
+            (&[0, 5, b'a', b'b', b'c', b'd', b'e'], Fault::Value(5)),
+            (&[0, 2, b'a', 0x1B], Fault::Value(0x1B)),
+            (&[0, 1, 0xC3], Fault::Value(0)),
+            (&[0, 2, b'a'], Fault::Truncated),
+        ];
+        for (bytes, what) in refused {
+            assert_eq!(text(bytes).unwrap_err().what, what, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_written_as_it_can_be_read() {
+        let written = |text: &str| {
+            let mut out = vec![9];
+            emit_text(&mut out, text, 4);
+            out
+        };
+        assert_eq!(written("abc"), [9, 0, 3, b'a', b'b', b'c']);
+        assert_eq!(written("a\nb"), [9, 0, 3, b'a', b'?', b'b']);
+        // The cut is between characters.
+        assert_eq!(written("abc\u{e4}"), [9, 0, 3, b'a', b'b', b'c']);
     }
 }

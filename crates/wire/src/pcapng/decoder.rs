@@ -4,7 +4,10 @@ use super::{
     Block, CUSTOM, INTERFACE, INTERFACES_MAX, Interface, ORDER, Options, PACKET, PACKET_OBSOLETE,
     PACKET_SIMPLE, SECTION, STATISTICS, Section, Statistics,
 };
-use crate::trace_file::{Damage, RECORD_LEN_MAX, Record, Step};
+use crate::{
+    Fault, ParseError,
+    trace_file::{Damage, RECORD_LEN_MAX, Record, Step},
+};
 
 /// Reads a pcapng file.
 #[derive(Clone, Debug, Default)]
@@ -50,12 +53,12 @@ impl Decoder {
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         let Some(head) = bytes.first_chunk::<8>() else {
-            return (0, Step::More(BLOCK_LEN_LEAST));
+            return (0, Step::More(BLOCK_LEN_MIN));
         };
         let is_section = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) == SECTION;
         if is_section {
             let Some(order) = bytes.get(8..).and_then(<[u8]>::first_chunk::<4>) else {
-                return (0, Step::More(BLOCK_LEN_LEAST));
+                return (0, Step::More(BLOCK_LEN_MIN));
             };
             self.is_big_endian = match u32::from_le_bytes(*order) {
                 ORDER => false,
@@ -75,10 +78,11 @@ impl Decoder {
         let Some(block) = bytes.get(..size) else {
             return (0, Step::More(size));
         };
-        if self.word(block, size - 4) != len {
-            return (size, Step::Damaged(Damage::BlockEnd));
+        let last = self.word(block, size - 4);
+        if last != len {
+            return (size, Step::Damaged(Damage::BlockEnd { first: len, last }));
         }
-        let body = &block[8..size - 4];
+        let body = &block[BLOCK_HEAD_LEN..size - 4];
         let step = match self.word(head, 0) {
             PACKET => self.packet(body),
             kind => self.other(kind, body),
@@ -102,7 +106,7 @@ impl Decoder {
         if self.word(block, size - 4) as usize != size {
             return None;
         }
-        match self.packet(&block[8..size - 4]) {
+        match self.packet(&block[BLOCK_HEAD_LEN..size - 4]) {
             Ok(Step::Packet(record)) => Some((size, record)),
             _ => None,
         }
@@ -111,7 +115,7 @@ impl Decoder {
     /// An enhanced packet: interface, stamp in two halves, lengths, data, options.
     #[inline]
     fn packet<'a>(&self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
-        let (fixed, rest) = body.split_at_checked(20).ok_or(Damage::BlockContents)?;
+        let (fixed, rest) = split("enhanced packet block", body, 20)?;
         let id = self.word(fixed, 0);
         self.record(id, fixed, 4, rest)
     }
@@ -129,7 +133,10 @@ impl Decoder {
         let ticks = u64::from(self.word(fixed, at)) << 32 | u64::from(self.word(fixed, at + 4));
         let captured = self.word(fixed, at + 8) as usize;
         let padded = captured.next_multiple_of(4);
-        let data = rest.get(..captured).ok_or(Damage::BlockContents)?;
+        let Some(data) = rest.get(..captured) else {
+            let at = BLOCK_HEAD_LEN + fixed.len();
+            return Err(short("captured bytes", at, captured, rest.len()));
+        };
         let options = rest.get(padded..).unwrap_or_default();
         Ok(Step::Packet(Record {
             interface: self.earlier + id,
@@ -147,13 +154,13 @@ impl Decoder {
             SECTION => self.section(body),
             INTERFACE => self.describe(body),
             PACKET_OBSOLETE => {
-                let (fixed, rest) = body.split_at_checked(20).ok_or(Damage::BlockContents)?;
+                let (fixed, rest) = split("packet block", body, 20)?;
                 let id = self.half(fixed, 0);
                 self.record(u32::from(id), fixed, 4, rest)
             }
             PACKET_SIMPLE => self.simple(body),
             STATISTICS => {
-                let (fixed, options) = body.split_at_checked(12).ok_or(Damage::BlockContents)?;
+                let (fixed, options) = split("interface statistics block", body, 12)?;
                 let id = self.word(fixed, 0);
                 let described = self.interface(id)?;
                 let ticks = u64::from(self.word(fixed, 4)) << 32 | u64::from(self.word(fixed, 8));
@@ -164,8 +171,8 @@ impl Decoder {
                 })))
             }
             kind => {
-                if kind & !UNCOPIED == CUSTOM && body.len() < 4 {
-                    return Err(Damage::BlockContents);
+                if kind & !UNCOPIED == CUSTOM {
+                    split("custom block", body, 4)?;
                 }
                 Ok(Step::Block(Block::Other {
                     kind,
@@ -177,7 +184,7 @@ impl Decoder {
     }
 
     fn section<'a>(&mut self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
-        let (fixed, options) = body.split_at_checked(16).ok_or(Damage::BlockContents)?;
+        let (fixed, options) = split("section header block", body, 16)?;
         self.earlier += self.interfaces.len() as u32;
         self.interfaces.clear();
         let parts = (self.word(fixed, 8), self.word(fixed, 12));
@@ -196,7 +203,7 @@ impl Decoder {
     }
 
     fn describe<'a>(&mut self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
-        let (fixed, options) = body.split_at_checked(8).ok_or(Damage::BlockContents)?;
+        let (fixed, options) = split("interface description block", body, 8)?;
         if self.earlier as usize + self.interfaces.len() >= INTERFACES_MAX {
             return Err(Damage::TooManyInterfaces);
         }
@@ -225,7 +232,7 @@ impl Decoder {
     /// Reads a simple packet block: a packet of the first interface, without stamp, cut to the snap
     /// length.
     fn simple<'a>(&self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
-        let (fixed, rest) = body.split_at_checked(4).ok_or(Damage::BlockContents)?;
+        let (fixed, rest) = split("simple packet block", body, 4)?;
         let described = self.interface(0)?;
         let wire_len = self.word(fixed, 0);
         let limit = match described.snap_len {
@@ -288,8 +295,32 @@ impl Described {
     }
 }
 
+/// Splits a block's body into its first `len` bytes and the rest.
+#[inline]
+fn split<'a>(
+    layer: &'static str,
+    body: &'a [u8],
+    len: usize,
+) -> Result<(&'a [u8], &'a [u8]), Damage> {
+    let parts = body.split_at_checked(len);
+    parts.ok_or_else(|| short(layer, BLOCK_HEAD_LEN, len, body.len()))
+}
+
+/// The damage of a block that ends before its contents do.
+#[cold]
+const fn short(layer: &'static str, offset: usize, needed: usize, available: usize) -> Damage {
+    Damage::BlockContents(ParseError {
+        layer,
+        offset,
+        needed,
+        available,
+        limited_by: "the block's length",
+        what: Fault::Truncated,
+    })
+}
+
 fn is_block_len(size: usize) -> bool {
-    (BLOCK_LEN_LEAST..=RECORD_LEN_MAX).contains(&size) && size.is_multiple_of(4)
+    (BLOCK_LEN_MIN..=RECORD_LEN_MAX).contains(&size) && size.is_multiple_of(4)
 }
 
 impl Scale {
@@ -306,7 +337,10 @@ impl Scale {
     }
 }
 
-const BLOCK_LEN_LEAST: usize = 12;
+/// Bytes of a block's type and its two lengths.
+pub(crate) const BLOCK_LEN_MIN: usize = 12;
+/// Bytes of a block before its body.
+const BLOCK_HEAD_LEN: usize = 8;
 /// Resolution of stamps when none is given.
 const MICROSECONDS: u8 = 6;
 /// The bit that marks custom blocks that must not be copied.

@@ -14,6 +14,7 @@ mod block;
 pub use block::{Block, Interface, Section, Statistics};
 
 mod decoder;
+pub(crate) use decoder::BLOCK_LEN_MIN;
 pub use decoder::Decoder;
 
 mod encoder;

@@ -1,7 +1,7 @@
 //! Every block type in both byte orders; files cut at every length; damage in the middle.
 
 use super::*;
-use crate::trace_file::{Damage, Step, TraceDecoder};
+use crate::trace_file::{Step, TraceDecoder};
 
 /// Writes blocks in either byte order: an implementation of its own, to compare with.
 struct File {
@@ -242,13 +242,37 @@ fn damage_costs_one_block_where_the_next_can_be_found() {
         steps(&file.bytes)[2..],
         [
             "damaged: a packet of interface 5, which is not described",
-            "damaged: a block's contents do not fit it",
-            "damaged: a block's two lengths differ",
+            "damaged: captured bytes at offset 28: cut short, 200 bytes needed but 12 left by the \
+             block's length",
+            "damaged: a block's length is 52 at its beginning and 150994996 at its end",
             "packet 0 Some(4) 104 [103, 111, 111, 100] Some(2)",
-            "lost: a block claims 3 bytes",
+            "lost: a block claims 3 bytes; a length is a multiple of 4 from 12 to 16777216",
         ]
     );
-    assert_eq!(Damage::BlockEnd.to_string(), "a block's two lengths differ");
+}
+
+/// Each kind of block one byte short of its fixed part (and so four: a length is a multiple of 4).
+#[test]
+fn a_block_that_ends_too_early_says_what_it_lacks() {
+    let cases = [
+        (INTERFACE, 8, "interface description block"),
+        (PACKET, 20, "enhanced packet block"),
+        (PACKET_OBSOLETE, 20, "packet block"),
+        (PACKET_SIMPLE, 4, "simple packet block"),
+        (STATISTICS, 12, "interface statistics block"),
+        (CUSTOM, 4, "custom block"),
+    ];
+    for (kind, needed, layer) in cases {
+        let available = needed - 4;
+        let mut file = File::new(false);
+        file.interface(0, 9);
+        file.block(kind, &vec![0; available]);
+        let told = format!(
+            "damaged: {layer} at offset 8: cut short, {needed} bytes needed but {available} left \
+             by the block's length"
+        );
+        assert_eq!(steps(&file.bytes)[2..], [told]);
+    }
 }
 
 #[test]

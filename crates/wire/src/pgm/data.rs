@@ -62,3 +62,52 @@ impl fmt::Display for Data {
         write!(f, "sqn {} trail {}", self.sqn, self.trail)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        checksum,
+        pgm::{Addressing, Body, Packet, body_kit::assert_bytes, emit},
+    };
+
+    const DATA: Data = Data {
+        sqn: Sqn(0xFFFF_FFFE),
+        trail: Sqn(0x0001_0203),
+    };
+    const BYTES: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFE, 0, 1, 2, 3];
+
+    #[test]
+    fn s8_2_data_and_repairs_have_their_number_and_the_trail() {
+        assert_bytes(&BYTES, Body::Odata(DATA));
+        assert_bytes(&BYTES, Body::Rdata(DATA));
+    }
+
+    #[test]
+    fn the_sum_of_the_fields_is_that_of_their_bytes() {
+        assert_eq!(
+            u64::from(DATA.word_sum()),
+            0xFFFF + 0xFFFE + 0x0001 + 0x0203
+        );
+        let of_bytes = checksum::fold(checksum::sum(&BYTES));
+        assert_eq!(
+            checksum::fold(checksum::of_words(DATA.word_sum())),
+            of_bytes
+        );
+    }
+
+    #[test]
+    fn a_repair_finds_the_trail_where_it_is_brought_up_to_date() {
+        let mut packet = Vec::new();
+        let addressing = Addressing::default();
+        emit(&mut packet, &addressing, &Body::Rdata(DATA), &[], b"x");
+        packet[Data::TRAIL_AT..Data::TRAIL_AT + 4].copy_from_slice(&[0, 0, 0, 9]);
+        let moved = Data {
+            trail: Sqn(9),
+            ..DATA
+        };
+        let packet = Packet::parse(&packet).unwrap();
+        assert_eq!(packet.body(), Body::Rdata(moved));
+        assert_eq!(packet.tsdu_range(), Data::HEAD_LEN..Data::HEAD_LEN + 1);
+    }
+}

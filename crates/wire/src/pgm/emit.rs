@@ -229,3 +229,114 @@ fn emit_chain(options: &[PgmOption<'_>], writer: &mut Writer<'_>) {
 
 /// Flags that follow from the options alone.
 const FROM_OPTIONS: Flags = Flags::PRESENT.with(Flags::NETWORK);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Sqn,
+        pgm::{ChecksumState, Cr, Fragment, Join, Loads, Nak, Spm, verify_checksum},
+    };
+
+    const ADDRESSING: Addressing = Addressing {
+        source_port: 0x1234,
+        destination_port: 7500,
+        gsi: Gsi([10, 20, 30, 40, 50, 60]),
+    };
+    const SPM: Body = Body::Spm(Spm {
+        sqn: Sqn(1),
+        trail: Sqn(2),
+        lead: Sqn(3),
+        path_nla: std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
+    });
+    const ODATA: Body = Body::Odata(Data {
+        sqn: Sqn(7),
+        trail: Sqn(1),
+    });
+
+    fn made(flags: Flags, body: &Body, options: &[PgmOption<'_>], tsdu: &[u8]) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        emit_flagged(&mut out, &ADDRESSING, flags, body, options, tsdu);
+        assert_eq!(out.len(), 6 + head_len(body, options) + tsdu.len());
+        let packet = out.split_off(6);
+        assert_eq!(out, b"before", "what was there stays");
+        assert_eq!(verify_checksum(&packet), ChecksumState::Good);
+        packet
+    }
+
+    #[test]
+    fn s8_the_header_is_followed_by_body_and_data() {
+        let expected = [
+            0x12, 0x34, 0x1D, 0x4C, 4, 0, 0xAD, 0x99, // ports, ODATA, no flags, checksum
+            10, 20, 30, 40, 50, 60, 0, 3, // GSI, TSDU length
+            0, 0, 0, 7, 0, 0, 0, 1, // number, trail
+            b'a', b'b', b'c',
+        ];
+        assert_eq!(made(Flags::NONE, &ODATA, &[], b"abc"), expected);
+    }
+
+    #[test]
+    fn s9_1_the_chain_begins_with_its_length_and_ends_with_the_end_bit() {
+        let join = PgmOption::Join(Join { min: Sqn(2) });
+        let packet = made(Flags::NONE, &SPM, &[join, PgmOption::Fin], &[]);
+        assert_eq!(packet[5], 0x01, "options are present, none for the network");
+        let chain = [
+            0, 4, 0, 16, // OPT_LENGTH: 16 bytes in all
+            3, 8, 0, 0, 0, 0, 0, 2, // OPT_JOIN
+            0x8E, 4, 0, 0, // OPT_FIN, the last
+        ];
+        assert_eq!(packet[36..], chain);
+    }
+
+    #[test]
+    fn s9_1_an_option_for_the_network_is_said_to_be_there() {
+        let nak = Body::Nak(Nak {
+            sqn: Sqn(9),
+            source_nla: [10, 0, 0, 1].into(),
+            group_nla: [239, 192, 0, 1].into(),
+        });
+        let report = PgmOption::Cr(Cr {
+            loads: Loads::default(),
+            reference: Sqn(8),
+            worst_link: 1,
+            worst_path: 2,
+            worst_receiver_path: 3,
+            worst_receiver: [10, 0, 0, 9].into(),
+        });
+        assert_eq!(made(Flags::NONE, &nak, &[report], &[])[5], 0x03);
+    }
+
+    /// Whatever flags the caller gives.
+    #[test]
+    fn s8_whether_options_are_there_follows_from_the_options() {
+        let all = Flags(0xFF);
+        let flags = made(all, &ODATA, &[], b"abc")[5];
+        assert_eq!(flags, !0x03, "neither PRESENT nor NETWORK");
+        assert_eq!(made(Flags::PARITY, &ODATA, &[], b"abc")[5], Flags::PARITY.0);
+    }
+
+    #[test]
+    fn a_head_fits_data_that_lies_in_place_already() {
+        let fragment = PgmOption::Fragment(Fragment {
+            first: Sqn(7),
+            offset: 0,
+            apdu_len: 9,
+        });
+        for options in [&[][..], &[fragment]] {
+            // The checksum of an odd number of bytes, too.
+            for tsdu in [&b"abc"[..], b"abcd", b""] {
+                let whole = made(Flags::NONE, &ODATA, options, tsdu);
+                let mut head = vec![0xEE; head_len(&ODATA, options)];
+                let sums = (tsdu.len() as u16, checksum::sum(tsdu));
+                emit_head(&mut head, &ADDRESSING, Flags::NONE, &ODATA, options, sums);
+                assert_eq!([&head, tsdu].concat(), whole);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic = "at most 16 options"]
+    fn s9_1_a_packet_with_more_than_16_options_is_a_bug() {
+        made(Flags::NONE, &SPM, &[PgmOption::Syn; 17], &[]);
+    }
+}

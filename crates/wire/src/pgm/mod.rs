@@ -18,6 +18,8 @@
 //! **Spec**: RFC 3208 sections 8, 9, 11.8, 12.7, 14.7, 15.4; draft-ietf-rmt-bb-pgmcc.
 
 mod ack;
+#[cfg(test)]
+mod body_kit;
 mod data;
 mod emit;
 mod header;
@@ -34,7 +36,7 @@ pub use emit::{Addressing, emit, emit_flagged, emit_head, head_len};
 pub use header::{Flags, Header, PacketType};
 pub use nak::Nak;
 pub use option::{
-    Cr, Crqst, CurrTgsize, Feedback, Fragment, Join, Loads, Mark, NakBackOffInterval,
+    Cr, Crqst, CurrTgsize, Feedback, Fragment, Join, Loads, Mark, MarkTag, NakBackOffInterval,
     NakBackOffRange, NakList, OPTIONS_MAX, Options, Packed, ParityGrp, ParityPrm, ParityReading,
     PathNla, PgmOption, PgmccData, Profile, RawOption, Redirect, Refusal, Rst,
 };

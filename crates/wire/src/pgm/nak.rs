@@ -60,3 +60,56 @@ impl fmt::Display for Nak {
         write!(f, "sqn {sqn} source {source_nla} group {group_nla}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Fault,
+        pgm::{
+            Body, PacketType,
+            body_kit::{assert_bytes, read},
+        },
+    };
+
+    /// Number 0x0102, source 10.0.0.1, group 239.192.0.1.
+    const NAK: [u8; 20] = [
+        0, 0, 1, 2, 0, 1, 0, 0, 10, 0, 0, 1, 0, 1, 0, 0, 239, 192, 0, 1,
+    ];
+
+    fn nak() -> Nak {
+        Nak {
+            sqn: Sqn(0x0102),
+            source_nla: [10, 0, 0, 1].into(),
+            group_nla: [239, 192, 0, 1].into(),
+        }
+    }
+
+    #[test]
+    fn s8_3_naks_nnaks_and_ncfs_name_a_packet_its_source_and_its_group() {
+        assert_bytes(&NAK, Body::Nak(nak()));
+        assert_bytes(&NAK, Body::Nnak(nak()));
+        assert_bytes(&NAK, Body::Ncf(nak()));
+    }
+
+    #[test]
+    fn s8_3_each_address_has_its_own_family() {
+        let group = [0xFF, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let bytes = [&NAK[..12], &[0, 2, 0, 0], &group].concat();
+        let group_nla = IpAddr::from(group);
+        assert_bytes(&bytes, Body::Nak(Nak { group_nla, ..nak() }));
+    }
+
+    #[test]
+    fn s8_3_a_family_of_neither_address_may_be_another() {
+        for (at, offset) in [(5, 20), (13, 28)] {
+            let mut bytes = NAK;
+            bytes[at] = 0;
+            let error = read(PacketType::Nak, &bytes).unwrap_err();
+            assert_eq!(
+                (error.what, error.offset),
+                (Fault::AddressFamily(0), offset)
+            );
+        }
+    }
+}

@@ -212,7 +212,7 @@ impl Body {
         }
     }
 
-    fn parse(kind: PacketType, reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+    pub(super) fn parse(kind: PacketType, reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         Ok(match kind {
             PacketType::Spm => Self::Spm(Spm::parse(reader)?),
             PacketType::Poll => Self::Poll(Poll::parse(reader)?),
@@ -320,3 +320,91 @@ fn no_tsdu_allowed(header: Header) -> ParseError {
 }
 
 const TSDU_LENGTH: &str = "the TSDU length";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sqn;
+
+    /// ODATA 7, trail 1, "abc".
+    const ODATA: [u8; 27] = [
+        0x12, 0x34, 0x1D, 0x4C, 4, 0, 0xAD, 0x99, 10, 20, 30, 40, 50, 60, 0, 3, // header
+        0, 0, 0, 7, 0, 0, 0, 1, b'a', b'b', b'c',
+    ];
+    /// An SPM request: nothing but the header.
+    const SPMR: [u8; 16] = [
+        0x1D, 0x4C, 0x12, 0x34, 0x0C, 0, 0, 0, 10, 20, 30, 40, 50, 60, 0, 0,
+    ];
+
+    #[test]
+    fn s8_a_packet_is_header_body_and_data() {
+        let packet = Packet::parse(&ODATA).unwrap();
+        let data = Data {
+            sqn: Sqn(7),
+            trail: Sqn(1),
+        };
+        assert_eq!(packet.body(), Body::Odata(data));
+        assert_eq!((packet.tsdu(), packet.tsdu_range()), (&b"abc"[..], 24..27));
+        assert!(packet.options().is_empty());
+        let request = Packet::parse(&SPMR).unwrap();
+        assert_eq!((request.body(), request.tsdu()), (Body::Spmr, &[][..]));
+    }
+
+    #[test]
+    fn s8_the_tsdu_length_must_be_that_of_the_data() {
+        let mut packet = ODATA;
+        packet[15] = 4;
+        assert_eq!(
+            Packet::parse(&packet).unwrap_err().to_string(),
+            "TSDU at offset 24: cut short, 4 bytes needed but 3 left by the packet's end"
+        );
+        packet[15] = 2;
+        assert_eq!(
+            Packet::parse(&packet).unwrap_err().to_string(),
+            "TSDU at offset 24: 3 bytes, but the TSDU length accounts for 2"
+        );
+    }
+
+    #[test]
+    fn s8_only_data_packets_carry_data() {
+        let mut packet = SPMR.to_vec();
+        packet[15] = 1;
+        packet.push(b'x');
+        assert_eq!(
+            Packet::parse(&packet).unwrap_err().to_string(),
+            "SPMR at offset 14: the TSDU length is 1, but must be 0"
+        );
+    }
+
+    /// A chain of one fragment, which the fast path reads, and the same behind another option.
+    #[test]
+    fn s9_2_a_fragment_is_found_alone_and_behind_other_options() {
+        let fragment = [0x81, 16, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 3];
+        let alone = [&[0, 4, 0, 20], &fragment[..]].concat();
+        let join = [3, 8, 0, 0, 0, 0, 0, 2];
+        let behind = [&[0, 4, 0, 28], &join[..], &fragment].concat();
+        for (chain, count) in [(alone, 1), (behind, 2)] {
+            let mut packet = [&ODATA[..24], &chain, b"abc"].concat();
+            packet[5] = 0x01;
+            let packet = Packet::parse(&packet).unwrap();
+            assert_eq!(
+                (packet.options().count(), packet.tsdu()),
+                (count, &b"abc"[..])
+            );
+            let texts: Vec<_> = packet.options().map(|option| option.to_string()).collect();
+            assert!(texts[count - 1].starts_with("fragment"), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn s8_a_checksum_is_right_wrong_or_absent() {
+        assert_eq!(verify_checksum(&ODATA), ChecksumState::Good);
+        for at in 0..ODATA.len() {
+            let mut changed = ODATA;
+            changed[at] ^= 1;
+            assert_eq!(verify_checksum(&changed), ChecksumState::Bad, "byte {at}");
+        }
+        assert_eq!(verify_checksum(&SPMR), ChecksumState::Absent);
+        assert_eq!(verify_checksum(&SPMR[..15]), ChecksumState::Bad);
+    }
+}

@@ -128,3 +128,42 @@ impl fmt::Display for Polr {
         write!(f, "sqn {} round {}", self.sqn, self.round)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgm::{
+        Body, PacketType,
+        body_kit::{assert_bytes, read},
+    };
+
+    const POLL: [u8; 28] = [
+        0, 0, 0, 7, 0, 2, 0, 1, 0, 1, 0, 0, 192, 168, 1, 10, // number, round, DLRs, path NLA
+        0, 1, 0x86, 0xA0, 0xA5, 0xA5, 0xA5, 0xA5, 0, 0, 0, 0x0F, // back-off, random, mask
+    ];
+
+    #[test]
+    fn s14_7_a_poll_says_who_replies_where_to_and_within_which_time() {
+        let poll = Poll {
+            sqn: Sqn(7),
+            round: 2,
+            sub_type: Poll::DLR,
+            path_nla: [192, 168, 1, 10].into(),
+            back_off_us: 100_000,
+            random: 0xA5A5_A5A5,
+            mask: 0x0F,
+        };
+        assert_bytes(&POLL, Body::Poll(poll));
+    }
+
+    #[test]
+    fn s14_7_a_reply_names_the_poll_and_its_round() {
+        let polr = Polr {
+            sqn: Sqn(7),
+            round: 2,
+        };
+        assert_bytes(&[0, 0, 0, 7, 0, 2, 0, 0], Body::Polr(polr));
+        let reserved_set = [0, 0, 0, 7, 0, 2, 0xFF, 0xFF];
+        assert_eq!(read(PacketType::Polr, &reserved_set), Ok(Body::Polr(polr)));
+    }
+}

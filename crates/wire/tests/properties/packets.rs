@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use base::Pace;
 use proptest::{prelude::*, sample::select};
 use towline_wire::{
     Sqn,
     pgm::{
         Ack, Addressing, Body, Cr, Crqst, CurrTgsize, Data, Feedback, Flags, Fragment, Gsi, Join,
-        Loads, Mark, Nak, NakBackOffInterval, NakBackOffRange, NakList, Packed, ParityGrp,
+        Loads, Mark, MarkTag, Nak, NakBackOffInterval, NakBackOffRange, NakList, Packed, ParityGrp,
         ParityPrm, PathNla, PgmOption, PgmccData, Poll, Polr, Profile, RawOption, Redirect, Rst,
         Spm, emit_flagged,
     },
@@ -259,24 +260,31 @@ fn marks() -> impl Strategy<Value = Mark> {
         any::<[u16; 4]>(),
         any::<[u32; 2]>(),
     );
-    (small, any::<[u64; 3]>()).prop_map(|((version, profile, features, counts), large)| {
-        let [required, optional, control_port, upstream_port] = features;
-        let [receiver_count, limiting_receiver] = counts;
-        let [session_id, tx_time_us, announced_rate] = large;
-        Mark {
-            version,
-            profile: Profile::of(profile),
-            required,
-            optional,
-            control_port,
-            receiver_count,
-            session_id,
-            tx_time_us,
-            announced_rate,
-            limiting_receiver,
-            upstream_port,
-        }
-    })
+    let tag = any::<([u64; 2], [u8; MarkTag::TAG_LEN])>();
+    (small, any::<[u64; 3]>(), tag).prop_map(
+        |((version, profile, features, counts), large, tag)| {
+            let [required, optional, control_port, upstream_port] = features;
+            let [receiver_count, limiting_receiver] = counts;
+            let [session_id, tx_time_us, bytes_per_s] = large;
+            Mark {
+                version,
+                profile: Profile::of(profile),
+                required,
+                optional,
+                control_port,
+                receiver_count,
+                session_id,
+                tx_time_us,
+                announced_pace: Pace::of(bytes_per_s),
+                limiting_receiver,
+                upstream_port,
+                tag: (required & Mark::PROTECTED != 0).then_some({
+                    let ([number, edge], tag) = tag;
+                    MarkTag { number, edge, tag }
+                }),
+            }
+        },
+    )
 }
 
 /// Options whose bytes are kept as they are: unknown, neutralised and, in parity packets, encoded.

@@ -20,7 +20,7 @@ use towline::counters::{ProcessCounters, SessionCounters};
 
 use crate::report::{TopReport, bits, count};
 
-/// All that is shown, and where the user is in it.
+/// Everything that is shown, and the user's place in it.
 #[derive(Debug)]
 pub(super) struct View {
     report: TopReport,
@@ -62,7 +62,7 @@ impl View {
         }
     }
 
-    /// Takes what was read at `now`.
+    /// Takes the counters that were read at `now`.
     pub(super) fn look(&mut self, processes: Vec<ProcessCounters>, now: Instant) {
         let before = std::mem::replace(&mut self.report.processes, processes);
         let since = self.taken.map(|taken| (now - taken).as_secs_f64());
@@ -76,7 +76,7 @@ impl View {
         }
     }
 
-    /// Does what a key stands for.
+    /// Does what the key asks for.
     pub(super) fn press(&mut self, key: KeyEvent) -> Wish {
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match (key.code, self.page) {
@@ -101,7 +101,7 @@ impl View {
     /// Moves the cursor, or the counters under it.
     fn go(&mut self, steps: isize) {
         match &mut self.page {
-            // Drawing holds it to the last one.
+            // Drawing bounds it to the last counter.
             Page::Counters { first } => *first = first.saturating_add_signed(steps),
             Page::Sessions => {
                 let all: Vec<_> = self
@@ -247,7 +247,8 @@ impl View {
                 ])
             })
             .collect();
-        // The header takes a row. What is left over at the end of the list is not scrolled into.
+        // The header takes a row. The list scrolls until its last row stands at the bottom, no
+        // further.
         let room = usize::from(middle.height).saturating_sub(1);
         let first = first.min(rows.len().saturating_sub(room));
         let widths = [
@@ -268,7 +269,7 @@ impl View {
         self.page = Page::Counters { first };
     }
 
-    /// What the row of a session says; `-` for what it cannot know.
+    /// The row of a session; `-` stands for a figure that it cannot know.
     fn line(&self, pid: u32, session: &SessionCounters) -> Figures {
         let rate_of = |name: &str| {
             let counter = session
@@ -284,7 +285,7 @@ impl View {
         };
         let is_sender = session.value_of("source.odata_packets").is_some();
         let (bytes, loss) = if is_sender {
-            // What is sent again was missed by somebody.
+            // A packet sent again is one that some receiver missed.
             let again = share(
                 rate_of("source.rdata_packets"),
                 rate_of("source.odata_packets"),
@@ -325,7 +326,7 @@ fn percent(percent: f64) -> String {
 /// The figures of a session's row, as text.
 struct Figures {
     rate: String,
-    /// Share of the packets since the look before that were missed, or sent again by a sender.
+    /// Share of the packets since the reading before that were missed, or that a sender sent again.
     loss: String,
     /// Packets that were never repaired.
     lost: String,
@@ -352,7 +353,7 @@ fn right(text: &str) -> Cell<'static> {
 }
 
 const PAGE: isize = 10;
-/// Columns from which on the command line has room too.
+/// The least width at which the command line is shown too.
 const WIDE: u16 = 100;
 const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
 const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);

@@ -2,7 +2,9 @@
 
 mod capture;
 mod delivery;
+mod link;
 mod measure;
+mod protection;
 
 use std::fs;
 
@@ -13,7 +15,9 @@ use crate::fuzz;
 fn write_the_seeds() {
     capture::write_all();
     delivery::write_all();
+    link::write_all();
     measure::write_all();
+    protection::write_all();
 }
 
 fn write(target: &str, name: &str, bytes: &[u8]) {

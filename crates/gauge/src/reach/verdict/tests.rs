@@ -1,4 +1,4 @@
-//! What is found, by what was seen.
+//! Checks which findings follow from which observations.
 
 use super::*;
 use crate::reach::{
@@ -133,7 +133,7 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
         found[0].words.contains("vm reports that it does not hear"),
         "{found:?}"
     );
-    // Just begun, it could not have heard; behind a router, the TTL explains it.
+    // A host that has just begun cannot have heard us; behind a router the TTL explains it.
     let begun = PeerWord {
         times: 1,
         ..deaf.clone()
@@ -165,7 +165,7 @@ fn silence_says_what_was_not_looked_at() {
 
 const OURS: u64 = 1_000;
 
-/// Host `n` of many, in its words to this one.
+/// The beacon that host `n` of many sends to this host.
 fn beacon(n: u64, heard: (Vec<u64>, bool)) -> Beacon {
     Beacon {
         towline_reach: VERSION,
@@ -186,7 +186,8 @@ fn address(n: u64) -> IpAddr {
     [10, 0, 1 + (n / 200) as u8, 1 + (n % 200) as u8].into()
 }
 
-/// What this host observes when it is named `peers` and hears `hosts` through the group.
+/// What this host observes when the user names `peers` and it hears `hosts` hosts through the
+/// group.
 fn among(hosts: u64, peers: impl Iterator<Item = u64>) -> Facts {
     let mut facts = facts();
     facts.frames.clear();
@@ -232,7 +233,7 @@ fn a_peer_that_hears_more_hosts_than_it_names_is_not_called_deaf() {
             .all(|peer| peer.word.as_ref().unwrap().hears_us.is_none())
     );
 
-    // One that names all that it hears, and not this host, does not hear it.
+    // A host that names all that it hears, and not this host, does not hear this host.
     told(&mut facts, &beacon(7, (vec![100], false)));
     let found = judge(&facts);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -247,11 +248,11 @@ fn a_host_that_hears_many_tells_each_that_it_hears_it() {
         assert_eq!(heard.0.len(), HEARD_MAX);
         assert_eq!(beacon(OURS, heard).hears(n), Some(true), "{n}");
     }
-    // A host that is not heard learns that there are more than the list names.
+    // A host that is not heard learns that this host hears more hosts than the list names.
     let heard = facts.heard_for(address(60));
     assert_eq!(beacon(OURS, heard).hears(60), None);
 
-    // By its token, where it talks from another address than it sends to the group from.
+    // The token identifies a host that talks from one address and sends to the group from another.
     let mut facts = facts;
     let elsewhere = "10.7.7.7:7702".parse().unwrap();
     facts.note(&beacon(49, (Vec::new(), false)), elsewhere, None, OURS);

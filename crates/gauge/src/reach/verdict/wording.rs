@@ -79,7 +79,7 @@ pub(super) fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
     )
 }
 
-/// Says how packets with a TTL of `hops` fare over this many routers.
+/// Says what happens to packets with a TTL of `hops` that pass this many routers.
 pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Finding {
     if hops <= routers {
         let needed = routers.saturating_add(1);
@@ -104,7 +104,7 @@ pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Find
     )
 }
 
-/// A switch that filters by memberships, as far as can be told.
+/// The finding of a switch that forwards only to members; this host can only infer it.
 pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Finding {
     let seen = match last {
         Some(last) => format!(

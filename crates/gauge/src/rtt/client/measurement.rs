@@ -1,4 +1,4 @@
-//! One measurement: when to send, what is under way, what came back, and how to wait in between.
+//! One measurement: when to send, what is under way, what came back, and how to wait.
 
 use std::{io, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::rtt::{
     stamping::{Clocks, Outcome},
 };
 
-/// What is measured now.
+/// A measurement under way.
 pub(super) struct Measurement<'a> {
     client: &'a mut Client,
     recorder: Option<&'a mut Recorder>,
@@ -23,24 +23,25 @@ pub(super) struct Measurement<'a> {
     /// One message in this many is stamped; 0 for none.
     stamp_every: u64,
     window: u64,
-    /// Slots of the whole measurement; of ping-pong, no bound.
+    /// How many slots the measurement has; the greatest number for ping-pong, which has no
+    /// schedule.
     slots: u64,
     duration_ns: u64,
     start_ns: u64,
     flight: Flight,
     counts: Counts,
-    /// The slot that is next.
+    /// The number of the next slot.
     slot: u64,
     last_answer_ns: u64,
     last_seen_ns: u64,
     is_refused: bool,
-    /// The wait itself has received: nothing else need be looked for.
+    /// The wait itself has received a message, so no further receive call is needed.
     has_received: bool,
     realtime_limit: Option<(u64, u64)>,
 }
 
 impl<'a> Measurement<'a> {
-    /// About to begin: the first slot is a moment away.
+    /// A measurement whose first slot is due in a moment.
     pub(super) fn new(
         client: &'a mut Client,
         setup: &Setup,
@@ -51,8 +52,7 @@ impl<'a> Measurement<'a> {
         let schedule = setup.schedule();
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
-        // Room for all messages under way: those sent during the longest wait for an answer, and a
-        // few more.
+        // Room for twice the messages that leave during the time-out: all that can be under way.
         let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
         let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
         let room = usize::try_from(under_way.saturating_mul(2)).unwrap_or(FLIGHT_MAX);
@@ -88,14 +88,14 @@ impl<'a> Measurement<'a> {
             last_seen_ns: 0,
             is_refused: false,
             has_received: false,
-            // Only real-time threads are kept off their processor.
+            // The kernel keeps only real-time threads off their processor.
             realtime_limit: is_realtime
                 .then(sys::scheduler::realtime_limit_ns)
                 .flatten(),
         }
     }
 
-    /// Measures until its time is over, or something cuts it short.
+    /// Measures until the time is over, or until something ends the measurement early.
     pub(super) fn go(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<Option<Cut>> {
         let timeout_ns = u64::try_from(self.client.timeout.as_nanos()).unwrap_or(u64::MAX);
         let (mut cut, mut is_ending) = (None, false);
@@ -109,7 +109,7 @@ impl<'a> Measurement<'a> {
             self.settle(now.saturating_sub(timeout_ns));
             if !is_ending && is_stopped() {
                 is_ending = true;
-                // No more is sent. What is under way is not lost: its answers are waited for.
+                // No more is sent, but answers to messages under way are still awaited.
                 self.slots = self.slot;
                 self.duration_ns = self.duration_ns.min(now);
             }
@@ -135,14 +135,14 @@ impl<'a> Measurement<'a> {
         is_sent && self.flight.waiting() == 0
     }
 
-    /// Nothing has been heard for too long, though something should have been.
+    /// True when answers are due, and nothing has been heard for the time-out.
     fn is_silent(&self, now: u64, timeout_ns: u64) -> bool {
         self.counts.sent > 0
             && self.slot < self.slots
             && now.saturating_sub(self.last_answer_ns) > timeout_ns.saturating_mul(2)
     }
 
-    /// Sends what is due; true when another may be.
+    /// Sends a message when one is due; true when another may be due.
     fn send_due(&mut self) -> io::Result<bool> {
         let now = self.now();
         if self.slot >= self.slots || self.flight.waiting() >= self.window {
@@ -153,7 +153,7 @@ impl<'a> Measurement<'a> {
             None if now >= self.duration_ns => return Ok(false),
             None => now,
         };
-        // Before the start the clock stands at zero.
+        // Before the start this clock shows zero.
         if now < due || now == 0 {
             return Ok(false);
         }
@@ -170,7 +170,7 @@ impl<'a> Measurement<'a> {
         Probe::set_sequence(&mut self.client.message, sequence);
         let is_stamped = self.stamp_every > 0 && sequence.is_multiple_of(self.stamp_every);
         let clocks = is_stamped.then(Clocks::now);
-        // The clock is read last: the work above counts as lateness, not as part of the round trip.
+        // The clock is read last, so that the work above counts as lateness and not as round trip.
         let sent_ns = self.now();
         let client = &mut *self.client;
         let result = if is_stamped {
@@ -195,11 +195,11 @@ impl<'a> Measurement<'a> {
             }
             Err(error) => self.fault(error)?,
         }
-        // Echoes wait while messages leave: look at them after each message.
+        // Echoes may arrive while messages leave, so look for them after each message.
         Ok(false)
     }
 
-    /// An error of the network is counted; one that can never pass ends the run.
+    /// Counts an error that may pass; any other error ends the run.
     fn fault(&mut self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             _ if is_gone(&error) => {
@@ -236,7 +236,7 @@ impl<'a> Measurement<'a> {
                 Ok(()) if self.window == 1 && self.flight.waiting() == 0 => break,
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The socket reports an ICMP message once; look again.
+                // The socket reports an ICMP message once; the next receive call may succeed.
                 Err(error) if is_gone(&error) => {
                     self.is_refused = true;
                     break;
@@ -261,7 +261,7 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// Looks at what one call has brought.
+    /// Looks at the messages that one call has received.
     fn take_all(&mut self, count: usize) {
         let now = self.now();
         for index in 0..count {
@@ -269,7 +269,7 @@ impl<'a> Measurement<'a> {
         }
     }
 
-    /// Looks at a message; gives its number when it answers one of this measurement's.
+    /// Looks at a message; returns its number when it answers a message of this measurement.
     fn take(&mut self, index: usize, now: u64) -> Option<u64> {
         match Probe::parse(self.client.rooms.message(index)) {
             Ok(probe) if probe.kind == ProbeKind::Echo && probe.token == self.client.token => {
@@ -277,7 +277,7 @@ impl<'a> Measurement<'a> {
                 let is_first = self.flight.answer(probe.sequence, now, &mut self.counts);
                 is_first.then_some(probe.sequence)
             }
-            // A late echo of the measurement before, or a doubled welcome.
+            // A late echo of the previous measurement, or a second welcome.
             Ok(probe) if self.client.token.wrapping_sub(probe.token) <= 2 => {
                 self.counts.late_or_twice += 1;
                 None
@@ -341,13 +341,13 @@ impl<'a> Measurement<'a> {
             return self.await_answer();
         }
         self.client.wait(limit)?;
-        // A wait is no pause.
+        // Time spent waiting is no pause.
         self.last_seen_ns = self.now();
         Ok(())
     }
 
-    /// Nothing can be sent before an answer is there: one call waits for it and takes it, where a
-    /// poll before each receive would be seen in every round trip.
+    /// Waits for an answer and receives it in one system call, when nothing can be sent before. A
+    /// poll before each receive would lengthen every round trip.
     fn await_answer(&mut self) -> io::Result<()> {
         let client = &mut *self.client;
         let received = client.carrier.receive_waiting(&mut client.rooms);
@@ -368,8 +368,8 @@ impl<'a> Measurement<'a> {
         }
     }
 
-    /// Another process had the processor: between two readings of the clock more time passed than
-    /// the work in between can take.
+    /// Notes a pause: between two readings of the clock more time passed than the work needs, so
+    /// another process had the processor.
     fn look_for_pauses(&mut self, now: u64) {
         let lasted_ns = now.saturating_sub(self.last_seen_ns);
         if lasted_ns > PAUSE_NS
@@ -385,7 +385,8 @@ impl<'a> Measurement<'a> {
         self.last_seen_ns = now;
     }
 
-    /// Gives up what is under way; the accounts, and how long it took.
+    /// Gives up the messages under way; returns the counts, how long the run took, and the counts
+    /// of stamps.
     pub(super) fn close(&mut self) -> (Counts, u64, StampCounts) {
         self.settle(u64::MAX);
         let lasted_ns = match self.schedule {
@@ -395,7 +396,7 @@ impl<'a> Measurement<'a> {
         (self.counts, lasted_ns, self.client.stamping.counts)
     }
 
-    /// Nanoseconds since the start; zero before.
+    /// Nanoseconds since the start; zero before the start.
     fn now(&self) -> u64 {
         now_ns().saturating_sub(self.start_ns)
     }
@@ -405,7 +406,7 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// A pause as long as the kernel keeps real-time threads off their processor is its limit at work.
+/// A pause whose length matches the kernel's limit on real-time threads was made by this limit.
 fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> DisturbanceKind {
     match limit {
         Some((runtime, period))
@@ -417,13 +418,13 @@ fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> DisturbanceKind {
     }
 }
 
-/// Between deciding to start and the first slot.
+/// Time between the decision to start and the first slot.
 const LEAD_NS: u64 = 1_000_000;
-/// A slot that is this late is not used any more but counted as missed.
+/// A slot that is later than this is not used but counted as missed.
 const LATE_NS_MAX: u64 = 1_000_000_000;
-/// The loop takes a few microseconds: more than this was taken from it.
+/// The loop takes a few microseconds; more than this means that the thread did not run.
 const PAUSE_NS: u64 = 500_000;
-/// How long before a slot a busy wait begins to spin: more than a wake-up mostly takes.
+/// How long before a slot a busy wait starts to spin: longer than most wake-ups take.
 const BUSY_MARGIN: Duration = Duration::from_micros(60);
 const FLIGHT_MAX: usize = 1 << 22;
 

@@ -25,7 +25,7 @@ pub(crate) enum Root {
 /// Where each top-level name of the manifest comes from.
 pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 
-/// Reads, and remembers what it has open.
+/// Reads files, and keeps some of them open.
 #[derive(Debug)]
 pub(super) struct Files {
     roots: Arc<Roots>,
@@ -35,7 +35,7 @@ pub(super) struct Files {
     parents: Parents,
 }
 
-/// Files that are not sent any more, by their index: clones are the same list.
+/// The indices of files that are not sent any more; clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Withdrawn(Arc<Mutex<BTreeSet<usize>>>);
 
@@ -51,7 +51,7 @@ impl Withdrawn {
     }
 }
 
-/// The directory that something lies in, kept open: its neighbours come next.
+/// The directory of the last entry, kept open because its neighbours usually come next.
 #[derive(Debug, Default)]
 pub(crate) struct Parents(Option<(PathBuf, Directory)>);
 
@@ -106,7 +106,8 @@ impl Files {
             self.read_piece(manifest, index, file_offset, piece, is_all)
                 .and_then(|()| {
                     let (_, file) = &self.open[0];
-                    // If the file changed while it was read, the hash would cover a mixture.
+                    // If the file changed while it was read, the hash would cover a mixture of both
+                    // versions.
                     match is_last {
                         true => self.check(manifest, index, file),
                         false => Ok(()),
@@ -132,7 +133,7 @@ impl Files {
         let Err(error) = file.read_exact_at(piece, file_offset) else {
             return Ok(());
         };
-        // That the file changed is a better message than the read error.
+        // When the file changed, this is a better message than the read error.
         let (_, file) = &self.open[0];
         self.check(manifest, index, file)?;
         let path = self.path_of(manifest, index);
@@ -197,14 +198,15 @@ impl Files {
         })
     }
 
-    /// Something else may have this name since the walk: it must neither block the open, as a pipe
-    /// does, nor lead elsewhere, as a link does. [`Files::check`] finds out whether it is the file.
+    /// Opens a file by its name. Since the walk, something else may have this name: a pipe must not
+    /// block the open, and a link must not lead elsewhere. [`Files::check`] finds out whether it is
+    /// the file.
     fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
         let (directory, name) = self.parents.of(path)?;
         directory.open_unchecked(name)
     }
 
-    /// Refuses what is not the file that was planned.
+    /// Checks that the open file is the planned one.
     fn check(
         &self,
         manifest: &Manifest,

@@ -1,17 +1,17 @@
-//! A sender's bytes: the files of its manifest, read ahead on a thread of their own.
+//! A sender's bytes: the files of its manifest, which a separate thread reads ahead.
 //!
-//! A sender goes over its content in pieces of 256 KiB, which may be one long file's or 64 small
-//! ones' that have to be opened first. A thread reads the pieces that come next into a few buffers;
-//! while the order is kept the session's thread only copies. Short reads, for one receiver's needs,
-//! are done at once.
+//! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or 64
+//! small files, which must be opened first. A thread reads the next pieces into a few buffers, so
+//! that the session's thread only copies them as long as they are needed in order. Short reads, for
+//! one receiver's needs, are done at once.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
 //!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
 //! ```
 //!
-//! Invariants: at most 8 pieces are read ahead; a piece is given only for the very range it was
-//! read for; an error is given each time its piece is asked for.
+//! Invariants: at most 8 pieces are read ahead; a piece is given only for exactly the range that it
+//! was read for; an error is returned each time its piece is asked for.
 
 use std::{
     collections::VecDeque,
@@ -28,14 +28,14 @@ pub(crate) use files::{Parents, Root, Roots};
 
 /// The bytes of a manifest's files, read where they lie.
 ///
-/// A file whose length or modification time is not what was planned ends the transfer, or is
-/// withdrawn from it: its receivers would otherwise hold a mixture.
+/// A file whose length or modification time has changed ends the transfer, or is withdrawn from it,
+/// because receivers would otherwise get a mixture of both versions.
 #[derive(Debug)]
 pub struct FileContent {
     manifest: Arc<Manifest>,
     roots: Arc<Roots>,
     withdrawn: Withdrawn,
-    /// For what is not read ahead.
+    /// Reads content that was not read ahead.
     files: Files,
     ahead: Option<Arc<Ahead>>,
     has_no_thread: bool,
@@ -102,7 +102,7 @@ impl Content for FileContent {
 impl Drop for FileContent {
     fn drop(&mut self) {
         if let Some(ahead) = &self.ahead {
-            // Not waited for: a disk may hang.
+            // The thread is not waited for, because a disk may hang.
             ahead.lock().is_stopped = true;
             ahead.wanted.notify_one();
         }
@@ -119,14 +119,14 @@ struct Ahead {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order of the content, without gaps.
+    /// The pieces that were read ahead, in the order of the content, without gaps.
     pieces: VecDeque<Piece>,
     spare: Vec<Vec<u8>>,
-    /// What is read next.
+    /// The position to read next.
     next: u64,
-    /// How many pieces may be there.
+    /// How many pieces may be read ahead.
     depth: usize,
-    /// Counts jumps: a piece that is being read for an earlier order is not wanted any more.
+    /// Counts jumps. A piece whose reading began before a jump is dropped.
     jump: u64,
     is_stopped: bool,
 }
@@ -139,12 +139,12 @@ struct Piece {
 }
 
 impl Ahead {
-    /// Gives the piece at `offset`, waited for.
+    /// Gives the piece at `offset`, and waits for it if necessary.
     fn take(&self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
         let mut state = self.lock();
         let is_coming = (state.first()..=state.next).contains(&offset) && state.depth > 0;
         if is_coming {
-            // What is skipped is held by everybody.
+            // Pieces before `offset` are not needed: all receivers have them.
             while state
                 .pieces
                 .front()
@@ -220,7 +220,7 @@ impl Ahead {
     }
 }
 
-/// The reading thread has ended, perhaps by a bug: nobody must wait for it.
+/// Tells that the reading thread has ended, perhaps by a bug: nobody must wait for it.
 struct End<'a>(&'a Ahead);
 
 impl Drop for End<'_> {
@@ -256,9 +256,9 @@ fn piece_len(manifest: &Manifest, start: u64) -> u64 {
     PIECE_BYTES.min(manifest.content_bytes().saturating_sub(start))
 }
 
-/// What a sender reads at a time.
+/// Bytes of a piece.
 const PIECE_BYTES: u64 = 256 << 10;
-/// Pieces read ahead at most: 2 MiB.
+/// The most pieces that are read ahead: 2 MiB.
 const DEPTH_MAX: usize = 8;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use sys::file::{Directory, Kind};
 
 use super::{Fault, STAGING};
 
-/// Held while there are staged files; dropping it keeps them.
+/// The right to stage a manifest; dropping it keeps the staged files.
 #[derive(Debug)]
 pub(super) struct Claim {
     directory: Arc<Directory>,
@@ -34,7 +34,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims the staging of a manifest, whatever is in it.
+    /// Claims the right to stage a manifest.
     pub(super) fn take(directory: &Arc<Directory>, id: ManifestId) -> Result<Self, Fault> {
         let staging = Path::new(STAGING);
         let lock_path = staging.join(format!("{id}.lock"));
@@ -71,13 +71,13 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         drop(self.directory.remove_file(&self.lock_path));
-        // Stays while anything is staged.
+        // The directory stays while anything is staged in it.
         drop(self.directory.remove_directory(Path::new(STAGING)));
         drop(self.lock.unlock());
     }
 }
 
-/// Removes all that is in a directory. What stays, because it was changed by others, is hidden and
+/// Removes everything in a directory. An entry that others have changed stays; it is hidden and
 /// harmless.
 fn remove_below(place: &Directory) {
     let mut to_read = vec![PathBuf::new()];
@@ -99,7 +99,7 @@ fn remove_below(place: &Directory) {
             }
         }
     }
-    // What was found later lies deeper.
+    // Directories found later lie deeper, so they go first.
     for path in directories.iter().rev() {
         drop(place.remove_directory(path));
     }
@@ -107,8 +107,8 @@ fn remove_below(place: &Directory) {
 
 /// The lock file, locked and under its name.
 fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
-    // Another process that gives up removes the file and the directory: both may go between two
-    // calls here.
+    // Another process that gives up removes the file and the directory, perhaps between two calls
+    // here.
     for _ in 0..ATTEMPTS_MAX {
         make_directory(directory, Path::new(STAGING))
             .map_err(|error| Fault::new("make", Path::new(STAGING), error))?;
@@ -151,5 +151,5 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Each failed attempt is another receiver's end; nobody sees that many.
+/// Each failed attempt means that another receiver has ended, which does not happen this often.
 const ATTEMPTS_MAX: usize = 100;

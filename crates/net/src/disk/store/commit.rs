@@ -17,9 +17,9 @@ use super::{
     staging::{FileState, Staging, changed, mode_of, time_of},
 };
 
-/// Gives everything its final name. Afterwards only the journal is still staged: it records that
-/// all is in place, and stays until the sender has the proof. What the sender has withdrawn gets no
-/// name, and what has such a name already keeps it.
+/// Gives everything its final name. Then only the journal is still staged: it records that all is
+/// in place, until the sender has the proof. A withdrawn file gets no name, and an older file of
+/// that name stays.
 pub(super) fn commit(
     staging: &mut Staging,
     existing: Existing,
@@ -47,7 +47,7 @@ pub(super) fn commit(
 struct Commit<'a> {
     staging: &'a mut Staging,
     taken: Taken,
-    /// At most this many entries are synced one by one.
+    /// There are so few entries that they are synced one by one.
     has_few: bool,
 }
 
@@ -60,7 +60,7 @@ impl Commit<'_> {
             .collect()
     }
 
-    /// Removes what is staged of a file that the sender could not read.
+    /// Removes the staged part of a file that the sender could not read.
     fn withdraw(&mut self, index: usize) -> Result<(), Fault> {
         let file = self.staging.manifest.files()[index];
         let state = std::mem::replace(&mut self.staging.files[index], FileState::Withdrawn);
@@ -76,7 +76,7 @@ impl Commit<'_> {
         removed.map_err(|error| fault("remove what is staged of", &entry, error))
     }
 
-    /// Makes the empty files, and sets what attributes are still to be set.
+    /// Makes the empty files, and sets attributes that are not set yet.
     fn finish_files(&mut self) -> Result<(), Fault> {
         for index in 0..self.staging.files.len() {
             let state = self.staging.files[index];
@@ -115,7 +115,7 @@ impl Commit<'_> {
                 continue;
             }
             let (tree, path) = (&self.staging.tree, path_of(&entry));
-            // An earlier attempt may have come so far.
+            // An earlier attempt may have got this far.
             drop(tree.remove_file(path));
             let target = Path::new(OsStr::from_bytes(entry.target));
             self.staging
@@ -133,7 +133,8 @@ impl Commit<'_> {
         may_stay && is_same_link(&self.staging.directory, entry)
     }
 
-    /// The content is on the disk, and the journal says what comes next, before any name is given.
+    /// Writes the content to the disk, and the next step into the journal, before any file is
+    /// renamed.
     fn sync_staged(&mut self) -> Result<(), Fault> {
         let Staging {
             journal,
@@ -187,12 +188,13 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// True when the directory got its name with all that is in it.
+    /// Renames a directory with all its content; false when this is not possible.
     fn place_directory(&self, at: &mut At, entry: &EntryRef<'_>) -> io::Result<bool> {
         let Err(error) = self.rename(at, entry, Taken::Refuse) else {
             return Ok(true);
         };
-        // The name is taken, or this cannot be renamed as a whole: renames one by one.
+        // The name is taken, or the directory cannot be renamed as a whole: rename its entries one
+        // by one.
         let directory = &self.staging.directory;
         self.staging
             .disk
@@ -239,8 +241,8 @@ impl Commit<'_> {
         self.staging.disk.rename((from, name), (to, name), taken)
     }
 
-    /// From the inside out: making an entry changes its directory's time, and a directory's mode
-    /// may forbid entering it.
+    /// Sets the attributes of directories from the inside out, because making an entry changes its
+    /// directory's time, and a mode may forbid entering a directory.
     fn set_directories(&self) -> Result<(), Fault> {
         let directory = &self.staging.directory;
         for entry in self.staging.manifest.entries().rev() {
@@ -251,7 +253,7 @@ impl Commit<'_> {
             let opened = directory.directory(path);
             opened
                 .and_then(|opened| {
-                    // Its mode may forbid opening it later.
+                    // The directory's mode may forbid opening it later.
                     if self.has_few {
                         self.staging.disk.sync_directory(&opened)?;
                     }
@@ -276,7 +278,7 @@ impl Commit<'_> {
     }
 }
 
-/// The directories that the last name was in, staged and final.
+/// The staged and the final directory of the last entry.
 #[derive(Default)]
 struct At {
     parents: Option<(std::path::PathBuf, Directory, Directory)>,

@@ -1,7 +1,7 @@
 //! The calls that write content to the disk and read it back; each can be made to fail.
 //!
-//! Tests rehearse here what a full or broken disk does to a transfer, as [`crate::intercept`]
-//! rehearses lost packets. Without a fault a call costs one comparison more.
+//! Tests use this to see what a full or broken disk does to a transfer, as they use
+//! [`crate::intercept`] for lost packets. Without a fault a call costs one more comparison.
 
 use std::{
     fs::{File, FileTimes, Permissions},
@@ -17,12 +17,12 @@ use std::{
 
 use sys::file::{Directory, FileTime, Taken};
 
-/// What a store asks of the system.
+/// The kinds of calls that a store makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskCall {
     /// Making a file.
     Create,
-    /// Opening one that is there.
+    /// Opening a file that exists.
     Open,
     /// Making a directory.
     MakeDirectory,
@@ -36,20 +36,20 @@ pub enum DiskCall {
     Read,
     /// Setting a file's mode and time.
     SetAttributes,
-    /// Having the disk write everything down.
+    /// Making the disk write everything.
     Sync,
     /// Giving a name.
     Rename,
 }
 
-/// A fault to rehearse: one kind of call fails from a certain one on.
+/// A fault for tests: one kind of call fails, from a certain call on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFault {
     /// Which kind of call.
     pub call: DiskCall,
-    /// So many of them go well first.
+    /// How many of these calls succeed first.
     pub after: u32,
-    /// What the system says: `ENOSPC` is 28, `EIO` is 5.
+    /// The error that the call returns: `ENOSPC` is 28, `EIO` is 5.
     pub errno: i32,
 }
 
@@ -98,8 +98,8 @@ impl Disk {
         within.create(path, 0o600)
     }
 
-    /// Makes a file that is written at once, in a private directory, with its final mode. The flag
-    /// is true when it has that mode: the process's mask may forbid it.
+    /// Makes a file in a private directory with its final mode, to be written at once. The flag is
+    /// true when the file has this mode, which the process's mask may forbid.
     pub(super) fn create_as(
         &self,
         within: &Directory,
@@ -123,7 +123,7 @@ impl Disk {
         within.open_to_read(path)
     }
 
-    /// Makes a directory unless it is there.
+    /// Makes a directory unless it exists.
     pub(super) fn make_directory(&self, within: &Directory, path: &Path) -> io::Result<()> {
         self.before(DiskCall::MakeDirectory)?;
         match within.make_directory(path, 0o700) {

@@ -1,11 +1,11 @@
 //! What a staging directory holds, written down so that it survives the receiver.
 //!
 //! An append-only file next to the staged content: a header, then one record for each extent whose
-//! bytes are in their files. A record is written after the bytes, so that after `kill -9` whatever
-//! it says is true: the page cache outlives the process. After a crash of the machine it may not
-//! be; then the hashes decide, as they do anyway: the receiver verifies every slab before it
-//! commits. A log of exact ranges, unlike a bitmap, loses nothing around gaps, and every record
-//! proves itself.
+//! bytes are in their files. A record is written after its bytes. So after `kill -9` every record
+//! is true, because the page cache outlives the process. After a crash of the machine it may be
+//! wrong; then the hashes decide, because the receiver verifies every slab before it commits.
+//! Unlike a bitmap, a log of exact ranges loses nothing around gaps, and every record has its own
+//! check value.
 //!
 //! ```text
 //! header  64 B   magic 8 | version 4 | 0 4 | manifest 16 | boot 16 | content length 8 | check 8
@@ -13,9 +13,9 @@
 //!                start = length = 2^64-1: names are being given
 //! ```
 //!
-//! Reading stops at the first record that does not prove itself; a header that does not is no
-//! journal, and the attempt starts anew. Records gather in memory for at most [`UNTOLD_BYTES_MAX`]
-//! of content, and are flushed whenever the store has nothing else to do.
+//! Reading stops at the first record with a wrong check value. When that of the header is wrong,
+//! there is no journal, and the attempt starts from nothing. Records gather in memory for at most
+//! [`UNTOLD_BYTES_MAX`] of content, and are flushed whenever the store has nothing else to do.
 
 use std::{
     fs::File,
@@ -47,15 +47,16 @@ pub(super) struct Journal {
 pub(super) struct Found {
     /// Ranges whose bytes are in their files.
     pub(super) held: RangeSet,
-    /// It had begun to give names.
+    /// The earlier attempt had begun to rename files.
     pub(super) is_committing: bool,
-    /// The machine was restarted since: what is held may not have reached the disk.
+    /// The machine was restarted since then, so these bytes may not have reached the disk.
     pub(super) is_other_boot: bool,
     content_bytes: u64,
 }
 
 impl Journal {
-    /// Begins a journal that says `held` and replaces any other; nothing is lost if that fails.
+    /// Begins a journal that records `held` and replaces an older one; when this fails, nothing is
+    /// lost.
     pub(super) fn create(
         disk: &Disk,
         place: &Directory,
@@ -89,7 +90,8 @@ impl Journal {
         self.untold_bytes >= UNTOLD_BYTES_MAX || self.untold.len() >= UNTOLD_RECORDS_MAX * RECORD
     }
 
-    /// Writes down what was noted. `held` is all of it, for when the file has grown long.
+    /// Writes the notes. `held` is everything that is held; it replaces the file's records when the
+    /// file has grown long.
     pub(super) fn flush(
         &mut self,
         disk: &Disk,
@@ -114,7 +116,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes down that from now on files may be found under their final names.
+    /// Records that from now on files may have their final names.
     pub(super) fn note_commit(&mut self, disk: &Disk) -> io::Result<()> {
         push_record(&mut self.untold, self.id, u64::MAX, u64::MAX);
         disk.write(&self.file, &self.untold, self.len)?;
@@ -130,7 +132,7 @@ impl Journal {
 }
 
 impl Found {
-    /// What the journal of `manifest` says; `None` when there is none that can be trusted.
+    /// Reads the journal of `manifest`; `None` when there is none that can be trusted.
     pub(super) fn read(place: &Directory, manifest: &Manifest) -> Option<Self> {
         let found = Self::read_any(place, manifest.id())?;
         (found.content_bytes == manifest.content_bytes()).then_some(found)
@@ -158,7 +160,7 @@ impl Found {
         Some(found)
     }
 
-    /// False for a record that does not prove itself.
+    /// Takes a record; false when its check value is wrong.
     fn take(&mut self, record: &[u8; RECORD], id: ManifestId) -> bool {
         let (start, len) = (number(&record[..8]), number(&record[8..16]));
         if number(&record[16..]) != check_of(id, start, len) {
@@ -174,7 +176,7 @@ impl Found {
         if end > self.content_bytes {
             return false;
         }
-        // What does not fit in the set is fetched again.
+        // Ranges that do not fit the set are fetched again.
         self.held.insert(start..end, |_| {}).is_ok() || self.held.range_count() >= HELD_RANGES_MAX
     }
 }
@@ -223,7 +225,8 @@ fn push_record(out: &mut Vec<u8>, id: ManifestId, start: u64, len: u64) {
     }
 }
 
-/// It covers the manifest, so that no record of another journal is taken for one of this.
+/// A record's check value. It covers the manifest's id, so that a record of another journal is not
+/// accepted.
 fn check_of(id: ManifestId, start: u64, len: u64) -> u64 {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&id.0);
@@ -236,7 +239,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes were cut out"))
 }
 
-/// A new one after each start of the machine; all zero where the system does not say.
+/// An id that changes whenever the machine starts; all zero when the system does not tell it.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut id = [0; 16];
@@ -262,9 +265,11 @@ const MAGIC: &[u8; 8] = b"TWLstage";
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const RECORD: usize = 24;
-/// Ranges kept in memory; 16 bytes each. With more gaps than that some bytes are fetched again.
+/// How many ranges are kept in memory, each with 16 bytes. With more gaps some bytes are fetched
+/// again.
 pub(super) const HELD_RANGES_MAX: usize = 65_536;
-/// Content whose records may not be written yet: with the queue, the most that `kill -9` costs.
+/// The most content whose records are not written yet. Together with the queue, this is the most
+/// that `kill -9` loses.
 const UNTOLD_BYTES_MAX: u64 = 1 << 20;
 const UNTOLD_RECORDS_MAX: usize = 256;
 const REWRITE_BYTES_MIN: u64 = 1 << 20;

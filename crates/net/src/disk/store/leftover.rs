@@ -1,5 +1,5 @@
-//! What earlier attempts left in a directory: listed, bounded in size and age, and removed when
-//! somebody says so.
+//! What earlier attempts left in a directory. Leftovers are listed, limited in size and age, and
+//! removed on request.
 
 use std::{
     collections::BTreeSet,
@@ -15,18 +15,18 @@ use sys::file::{Directory, Kind};
 use super::{STAGING, claim::Claim, journal, prepare::TREE};
 use crate::SystemError;
 
-/// A transfer that did not come to its end.
+/// A transfer that was not completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// What was to be delivered.
+    /// The manifest of the transfer.
     pub manifest: ManifestId,
-    /// Bytes of its content that are staged.
+    /// How many bytes of its content are staged.
     pub bytes: u64,
-    /// When the last of them came, by the wall clock.
+    /// When the last of these bytes came, by the wall clock.
     pub changed: SystemTime,
 }
 
-/// What unfinished transfers are staged in a directory, also those under way.
+/// The unfinished transfers that are staged in a directory, including those under way.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -36,10 +36,10 @@ pub fn leftovers(directory: &Path) -> Result<Vec<Leftover>, SystemError> {
     Ok(list(&opened))
 }
 
-/// Removes what is staged of one transfer, which then begins anew.
+/// Removes the staged data of one transfer, which then begins from nothing.
 ///
 /// # Errors
-/// When it is under way, or the directory cannot be used.
+/// When the transfer is under way, or when the directory cannot be used.
 pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), SystemError> {
     let opened = Directory::open(directory)
         .map_err(|error| SystemError::system("open", directory.display(), &error))?;
@@ -54,10 +54,10 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     Ok(())
 }
 
-/// Removes what nobody is likely to go on with: leftovers of other transfers than `current` that
-/// are older than [`KEPT_TIME`], the oldest of those that hold more than [`KEPT_BYTES`] together
-/// (the newest always stays), and, once `current` is in place, those it supersedes. One sentence
-/// for each. What another receiver has locked stays.
+/// Removes leftovers that are probably not needed any more. These are leftovers of other manifests
+/// than `current` that are older than [`KEPT_TIME`]; the oldest ones while all together exceed
+/// [`KEPT_BYTES`], but never the newest; and, when `current` is in place, those that it supersedes.
+/// What another receiver has locked stays. Returns a sentence for each.
 pub(super) fn tidy(
     directory: &Arc<Directory>,
     shown: &Path,
@@ -83,7 +83,7 @@ pub(super) fn tidy(
             kept_bytes = kept_bytes.saturating_add(leftover.bytes.max(1));
             continue;
         };
-        // Another receiver may be at it.
+        // Another receiver may be using it.
         let Ok(claim) = Claim::take(directory, leftover.manifest) else {
             continue;
         };
@@ -99,8 +99,8 @@ pub(super) fn tidy(
     notes
 }
 
-/// Whether all that is staged has the path of something in `current`: an earlier or later version
-/// of the same files. One that was giving names is never superseded.
+/// True when everything staged has the path of something in `current`, so that it is another
+/// version of the same files. False when that attempt had begun to rename files.
 fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
     let path = Path::new(STAGING).join(leftover.manifest.to_string());
     let Ok(place) = directory.directory(&path) else {
@@ -135,7 +135,7 @@ fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest)
     has_file
 }
 
-/// Removes lock files of receivers that were killed and left nothing else.
+/// Removes the lock files of killed receivers that left nothing else.
 fn forget_locks(directory: &Arc<Directory>, current: ManifestId) {
     let staging = Path::new(STAGING);
     let names = directory.directory(staging).and_then(|it| it.names());
@@ -149,7 +149,8 @@ fn forget_locks(directory: &Arc<Directory>, current: ManifestId) {
         };
         let place = staging.join(manifest.to_string());
         if directory.status(&place).is_err() {
-            // Whoever holds the lock removes its name.
+            // Taking and dropping the claim removes the lock file, unless another receiver holds
+            // it.
             drop(Claim::take(directory, manifest));
         }
     }
@@ -173,7 +174,7 @@ fn one(directory: &Directory, manifest: ManifestId) -> Option<Leftover> {
     let path = Path::new(STAGING).join(manifest.to_string());
     let place = directory.directory(&path).ok()?;
     let found = journal::Found::read_any(&place, manifest);
-    // A receiver that was killed early has no journal yet.
+    // A receiver that was killed early has left no journal.
     let changed = match place.open_to_read(Path::new(journal::NAME)) {
         Ok(file) => file.metadata().and_then(|of| of.modified()).ok()?,
         Err(_) => {
@@ -201,5 +202,5 @@ fn manifest_of(name: &str) -> Option<ManifestId> {
 
 /// How long a leftover is kept after its last change.
 const KEPT_TIME: Duration = Duration::from_secs(7 * 86_400);
-/// What leftovers may hold together; the newest is kept whatever it holds.
+/// The most bytes of all leftovers together; the newest is kept whatever its size.
 const KEPT_BYTES: u64 = 10_000_000_000;

@@ -184,7 +184,8 @@ impl Attempt<'_> {
                 }
             };
             if !is_fine {
-                let error = io::Error::from(io::ErrorKind::AlreadyExists);
+                let kind = io::ErrorKind::AlreadyExists;
+                let error = io::Error::new(kind, "something is there already");
                 return Err(Fault::new("write", path, error));
             }
         }

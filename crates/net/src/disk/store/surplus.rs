@@ -9,7 +9,13 @@
 //! all when the sender could not read everything, or has left out by rules what the receiver may
 //! have.
 
-use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
 
 use delivery::{Manifest, Surplus};
 use sys::file::{Directory, Kind};
@@ -57,7 +63,8 @@ pub(super) fn sweep(directory: &Directory, manifest: &Manifest, delete: Delete) 
         found: Vec::new(),
     };
     if manifest.has_flag(ManifestHeader::CONTENTS) {
-        sweep.clear(directory, b"");
+        let names = sweep.surplus(directory, b"");
+        sweep.clear(directory, b"", &names);
     }
     for entry in manifest.entries() {
         if entry.kind == EntryKind::Directory {
@@ -81,7 +88,8 @@ impl Sweep<'_> {
             Ok(opened) => opened,
             Err(error) => return self.kept(entry.path.to_vec(), &error),
         };
-        if !self.has_surplus(&opened, entry.path) {
+        let names = self.surplus(&opened, entry.path);
+        if names.is_empty() {
             return;
         }
         // Its mode may forbid to delete something in it.
@@ -95,7 +103,7 @@ impl Sweep<'_> {
             }
         };
         let opening = opens(mode | WRITABLE);
-        self.clear(&opened, entry.path);
+        self.clear(&opened, entry.path, &names);
         let closing = opens(mode);
         let dated = match self.is_listing {
             true => Ok(()),
@@ -106,24 +114,30 @@ impl Sweep<'_> {
         }
     }
 
-    /// Deletes or lists what is in an open directory and not known.
-    fn clear(&mut self, opened: &Directory, path: &[u8]) {
-        let names = match opened.names() {
+    /// The names in an open directory that are not known.
+    fn surplus(&mut self, opened: &Directory, path: &[u8]) -> Vec<OsString> {
+        let mut names = match opened.names() {
             Ok(names) => names,
-            Err(error) => return self.kept(path.to_vec(), &error),
+            Err(error) => {
+                self.kept(path.to_vec(), &error);
+                return Vec::new();
+            }
         };
+        names.retain(|name| !self.is_known(&full(path, name)));
+        names
+    }
+
+    /// Deletes or lists what has these names in an open directory.
+    fn clear(&mut self, opened: &Directory, path: &[u8], names: &[OsString]) {
         let mut has_deleted = false;
         for name in names {
-            let full = full(path, &name);
-            if self.is_known(&full) {
-                continue;
-            }
+            let full = full(path, name);
             if self.is_listing {
                 self.found.push(Surplus::Listed { path: full });
                 continue;
             }
             has_deleted = true;
-            match remove(opened, Path::new(&name), 0) {
+            match remove(opened, Path::new(name), 0) {
                 Ok(()) => self.found.push(Surplus::Deleted { path: full }),
                 Err(error) => self.kept(full, &error),
             }
@@ -131,12 +145,6 @@ impl Sweep<'_> {
         if has_deleted && let Err(error) = opened.sync() {
             self.kept(path.to_vec(), &error);
         }
-    }
-
-    fn has_surplus(&self, opened: &Directory, path: &[u8]) -> bool {
-        let names = opened.names().unwrap_or_default();
-        let mut names = names.iter().map(|name| full(path, name));
-        names.any(|full| !self.is_known(&full))
     }
 
     fn is_known(&self, path: &[u8]) -> bool {

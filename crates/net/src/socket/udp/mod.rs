@@ -175,6 +175,15 @@ impl UdpIo {
         self.tally.take_warning()
     }
 
+    /// Why nothing has left: the kernel has refused every datagram so far. `None` when it took one,
+    /// or none was sent.
+    #[must_use]
+    pub fn send_error(&self) -> Option<SystemError> {
+        let (to, errno) = self.tally.refused?;
+        let has_sent = self.tally.counters.sent_datagrams > 0;
+        (!has_sent).then(|| send::refusal(to, errno))
+    }
+
     /// Everything counted so far.
     #[must_use]
     pub fn counters(&self) -> &UdpCounters {

@@ -210,11 +210,11 @@ impl UdpSetup {
         }
         if destination.is_ipv4() != self.local.is_ipv4() {
             let cause = format!(
-                "the interface's address {} is of another family",
+                "the interface's address {} has another IP version",
                 self.local
             );
             return Err(SystemError::refused("use", self.destination, cause)
-                .advise("choose an interface that has an address of the group's family"));
+                .advise("choose an interface that has an address of the same IP version"));
         }
         if destination.is_unspecified() || self.local.is_multicast() {
             return Err(SystemError::refused(

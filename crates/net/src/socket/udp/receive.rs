@@ -202,7 +202,7 @@ const PLAIN_SLOTS: usize = 64;
 const PLAIN_SLOT_BYTES: usize = 9216;
 /// The longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
-/// A source that the kernel did not name; it always does.
+/// Stands for a source that the kernel did not name, which does not happen.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Calls repeated for passing errors before the rest waits for the next turn.
 const TRIES_MAX: u32 = 8;

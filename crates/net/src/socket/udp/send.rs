@@ -11,6 +11,7 @@
 
 use std::{
     io::{self, IoSlice},
+    net::SocketAddr,
     os::fd::AsFd as _,
 };
 
@@ -20,7 +21,10 @@ use sys::{
     message::{self, MANY_MAX},
 };
 
-use crate::socket::{SocketOptions, UdpCounters, intercept::Edge, tally::Tally};
+use crate::{
+    SystemError,
+    socket::{SocketOptions, UdpCounters, intercept::Edge, tally::Tally},
+};
 
 /// What the sending side remembers between runs.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(super) struct Sender {
     /// Whether and why the last run was turned back.
     pub(super) blocked: Blocked,
     warned: [bool; Refusal::COUNT],
+    /// Of the last call that failed.
+    errno: i32,
     edge: Option<Edge>,
 }
 
@@ -66,6 +72,7 @@ impl Sender {
             is_ipv6,
             blocked: Blocked::No,
             warned: [false; Refusal::COUNT],
+            errno: 0,
             edge: Edge::new(&options.faults, 1),
         }
     }
@@ -133,14 +140,14 @@ impl Sender {
                 Err(error) if Refusal::of(&error) == Refusal::TooBig => {
                     self.step_single(dispatch, sent, tally)
                 }
-                result => result.map_err(|error| Refusal::of(&error)),
+                result => result.map_err(|error| self.refused(&error)),
             };
         }
         let error = match self.send_segmented(dispatch, sent) {
             Ok(progress) => return Ok(progress),
             Err(error) => error,
         };
-        let refusal = Refusal::of(&error);
+        let refusal = self.refused(&error);
         if !matches!(
             refusal,
             Refusal::TooBig | Refusal::Invalid | Refusal::Unsupported
@@ -165,7 +172,7 @@ impl Sender {
         tally.counters.send_calls += 1;
         match self.send_single(dispatch, sent) {
             Ok(progress) => return Ok(progress),
-            Err(error) => match Refusal::of(&error) {
+            Err(error) => match self.refused(&error) {
                 Refusal::TooBig => {}
                 refusal => return Err(refusal),
             },
@@ -174,7 +181,7 @@ impl Sender {
         let result = in_fragments.and_then(|()| dispatch.single(sent));
         let whole_again = dispatch.socket.set_path_mtu(PathMtu::Probe);
         debug_assert!(whole_again.is_ok(), "an option that was set before");
-        let mut progress = result.map_err(|error| Refusal::of(&error))?;
+        let mut progress = result.map_err(|error| self.refused(&error))?;
         progress.is_fragmented = true;
         tally.counters.fragmented_datagrams += 1;
         self.warn_once(Refusal::TooBig, tally, || {
@@ -229,6 +236,12 @@ impl Sender {
         ));
     }
 
+    /// Notes why the kernel refused a call.
+    fn refused(&mut self, error: &io::Error) -> Refusal {
+        self.errno = error.raw_os_error().unwrap_or(0);
+        Refusal::of(error)
+    }
+
     /// What becomes of a run when the rest of it does not leave.
     fn conclude(
         &mut self,
@@ -251,10 +264,9 @@ impl Sender {
             tally.counters.blocked += 1;
             return Outcome::Blocked;
         }
-        self.warn_once(refusal, tally, || {
-            let to = dispatch.run.to;
-            format!("sending to {to} fails: {}", refusal.explanation())
-        });
+        let (to, errno) = (dispatch.run.to, self.errno);
+        tally.refused = Some((to, errno));
+        self.warn_once(refusal, tally, || self::refusal(to, errno).to_string());
         match refusal {
             Refusal::TooBig => Outcome::TooBig,
             _ => Outcome::Failed,
@@ -266,6 +278,12 @@ impl Sender {
             tally.warn(text());
         }
     }
+}
+
+/// The error of a datagram that the kernel refused.
+pub(super) fn refusal(to: SocketAddr, errno: i32) -> SystemError {
+    let error = io::Error::from_raw_os_error(errno);
+    SystemError::system("send to", to, &error).advise(Refusal::of(&error).advice())
 }
 
 /// Sends the part of a run that left to one more address. Nothing may listen there, so failures do
@@ -438,14 +456,19 @@ impl Refusal {
         *counter += 1;
     }
 
-    const fn explanation(self) -> &'static str {
+    const fn advice(self) -> &'static str {
         match self {
-            Self::Full | Self::NoBuffers | Self::Interrupted => "no room at the moment",
-            Self::Icmp => "the other end or a router refuses; check that the receiver runs",
-            Self::TooBig => "a datagram is longer than UDP can carry; lower the session's MTU",
-            Self::Denied => "a packet filter on this host forbids it; look at `nft list ruleset`",
-            Self::Unreachable => "no route or the interface is down; look at `ip route get`",
-            Self::Invalid | Self::Unsupported | Self::Other => "the system refuses",
+            Self::Full | Self::NoBuffers | Self::Interrupted => "wait until there is room",
+            Self::Icmp => "the other end or a router refuses it: check that the receiver runs",
+            Self::TooBig => "a datagram is longer than UDP can carry: lower the session's MTU",
+            Self::Denied => "a packet filter on this host forbids it: look at `nft list ruleset`",
+            Self::Unreachable => {
+                "there is no route, or the interface is down: look at `ip route get`"
+            }
+            Self::Invalid | Self::Unsupported | Self::Other => {
+                "the kernel does not send there by this interface and from its address: choose \
+                 another interface, or look at `ip route get`"
+            }
         }
     }
 }

@@ -54,8 +54,8 @@ impl GroupSleep {
         self.ahead.filled() > 0
     }
 
-    /// Swaps what the last sleep received for an empty batch. Gives the number of buffers filled,
-    /// or none when there is nothing or the batch is not empty.
+    /// Exchanges the packets of the last sleep for an empty batch. Returns how many buffers are
+    /// filled; `None` when there are none, or when the batch is not empty.
     pub(super) const fn hand_over(&mut self, batch: &mut RecvBatch) -> Option<usize> {
         if !self.has_packets() || batch.filled() > 0 {
             return None;

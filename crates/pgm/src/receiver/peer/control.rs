@@ -100,7 +100,7 @@ impl Peer {
             end = Some(spm.lead.next().extend(self.window.next));
         }
         self.see_offer(end, notes, shared);
-        if notes.is_reset {
+        if notes.is_reset && self.is_trusted() {
             self.leave(Farewell::Reset);
         }
         self.look_again(&shared.store);
@@ -207,7 +207,10 @@ impl Peer {
     /// only, never of a network element on the way to it, and none that needs a privilege.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
-        let nla = self.spms.path_nla.unwrap_or(self.source);
+        // Whoever sends an SPM could name a third host there, to which all receivers would then
+        // send their NAKs: 1.3 kB of SPMs became 244 MB.
+        let path = self.spms.path_nla.filter(|_| shared.limits.asks_path);
+        let nla = path.unwrap_or(self.source);
         let told = self.spms.mark.filter(Mark::is_known);
         let own = told.map(|mark| mark.upstream_port);
         let own = own.filter(|&port| port >= UPSTREAM_PORT_MIN && nla == self.source);

@@ -99,6 +99,12 @@ impl Peer {
         if self.is_over() {
             return None;
         }
+        // An old session that is played again is not shown to the application: its mark alone goes
+        // to the owner, who asks the sender.
+        if !self.is_trusted() && !self.due.notices.replaced {
+            let is_marked = std::mem::take(&mut self.due.notices.mark);
+            return self.spms.mark.filter(|_| is_marked).map(Step::Mark);
+        }
         self.due.assembly.return_reserve(store);
         if std::mem::take(&mut self.due.notices.replaced) {
             return Some(Step::Replaced);

@@ -98,6 +98,8 @@ pub(super) struct Peer {
     arrived: Arrived,
     /// The owner knows the sender by other means than its packets.
     is_vouched_for: bool,
+    /// Its packets are genuine but may be old; see [`ReceiverSetup::is_protected`].
+    is_protected: bool,
     /// Its packets hold rows of messages.
     pub(super) is_packed: bool,
 }
@@ -228,6 +230,7 @@ impl Peer {
             heard: now,
             arrived: Arrived::default(),
             is_vouched_for: false,
+            is_protected: shared.setup.is_protected,
             is_packed: false,
         }
     }
@@ -283,6 +286,9 @@ impl Peer {
             found,
             mark,
         } = self.due.notices;
+        if !self.is_trusted() {
+            return replaced || mark;
+        }
         let base = self.window.base;
         let data = match self.mode {
             Mode::Sequence => {
@@ -315,6 +321,12 @@ impl Peer {
             PROVEN_DATA_PACKETS_WITHOUT_SPM
         };
         (self.is_vouched_for || self.arrived.packets >= enough) && !self.is_over()
+    }
+
+    /// True when data may be taken and asked for: the sender of protected packets may have sent
+    /// them long ago, until the owner knows otherwise.
+    pub(super) const fn is_trusted(&self) -> bool {
+        self.is_vouched_for || !self.is_protected
     }
 
     /// The owner knows that the sender is real.

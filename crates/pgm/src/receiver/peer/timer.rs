@@ -40,7 +40,7 @@ impl Peer {
             return Fate::Stays;
         }
         if now >= self.heard + shared.limits.peer_expiry {
-            if self.is_over() {
+            if self.is_over() || (!self.is_trusted() && !self.is_announced()) {
                 return Fate::Forgotten;
             }
             self.leave(Farewell::Expired);
@@ -49,7 +49,11 @@ impl Peer {
         }
         if self.spms.spmr.expire(now, &shared.limits, &mut shared.rng) {
             let upstream = self.upstream(shared);
-            shared.counters.spmr_packets += shared.outbox.spmr(&upstream);
+            if shared.outbox.spmr(&upstream) {
+                shared.counters.spmr_packets += 1;
+            } else {
+                shared.counters.spmr_packets_omitted += 1;
+            }
         }
         if self.can_ask() && now >= self.window.gaps.wake() {
             self.ask(now, shared);
@@ -60,7 +64,7 @@ impl Peer {
 
     /// RFC 3208 section 6.2: no NAK before the first SPM.
     fn can_ask(&self) -> bool {
-        self.spms.path_nla.is_some() && !self.is_over()
+        self.spms.path_nla.is_some() && self.is_trusted() && !self.is_over()
     }
 
     /// Begins to time `fresh`, unless the packet that is being timed is still missing: only one

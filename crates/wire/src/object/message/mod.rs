@@ -201,7 +201,7 @@ numbers! {
         /// Positions received beyond the first gap.
         held: u64,
         /// Bytes that arrive per second, headers included.
-        rate: u64,
+        bytes_per_s: u64,
         /// Time that packets spend in queues beyond the least time seen, in microseconds.
         queue_delay_us: u32,
         /// Packets that its kernel dropped because a socket buffer was full.
@@ -276,7 +276,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// When a field is cut short or holds what the format forbids.
     pub fn parse(kind: u16, flags: u16, body: &'a [u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(body);
+        let mut reader = Reader::new(body, "the frame's length field");
         let r = &mut reader;
         Ok(match kind {
             HELLO => Self::Hello(Hello::read(r)?),
@@ -443,7 +443,7 @@ impl<'a> Hello<'a> {
                 has_nonce.then_some(nonce)
             },
         };
-        if hello.name.is_empty() {
+        if hello.name.is_empty() && hello.nonce.is_none() {
             return Err(forbidden("receiver name", r.offset(), 0));
         }
         Ok(hello)

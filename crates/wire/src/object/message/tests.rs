@@ -5,6 +5,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, StreamError};
 
+#[test]
+fn a_message_that_ends_too_early_says_what_it_lacks_and_why() {
+    let error = Message::parse(COMPLETE, 0, &[0, 0, 1]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pass at offset 0: cut short, 4 bytes needed but 3 left by the frame's length field"
+    );
+}
+
 /// One of each kind that starts something, with fields that would show a swap.
 fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
     let ranges = Ranges::encode(scratch, &mut [1..5, 9..10, 1 << 40..1 << 41].into_iter());
@@ -75,7 +84,7 @@ fn one_of_each_report() -> Vec<Message<'static>> {
             contiguous: 1,
             lead: 2,
             held: 3,
-            rate: 4,
+            bytes_per_s: 4,
             queue_delay_us: 5,
             host_drops: 6,
             lost: 7,

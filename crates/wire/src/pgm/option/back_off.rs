@@ -85,3 +85,26 @@ impl fmt::Display for NakBackOffRange {
         write!(f, "nak-bo-rng {} to {} us", self.min_us, self.max_us)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::kit::assert_bytes, *};
+
+    #[test]
+    fn s15_4_1_an_interval_names_the_poll_that_found_it() {
+        let interval = NakBackOffInterval {
+            interval_us: 100_000,
+            poll_sqn: Sqn(5),
+        };
+        assert_bytes(&[0, 1, 0x86, 0xA0, 0, 0, 0, 5], 0, &interval);
+    }
+
+    #[test]
+    fn s15_4_2_the_longest_interval_comes_first() {
+        let range = NakBackOffRange {
+            max_us: 0x0A0B_0C0D,
+            min_us: 1,
+        };
+        assert_bytes(&[0x0A, 0x0B, 0x0C, 0x0D, 0, 0, 0, 1], 0, &range);
+    }
+}

@@ -154,3 +154,47 @@ impl fmt::Display for Crqst {
         write!(f, "crqst{}", self.loads)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::kit::{assert_bytes, read},
+        *,
+    };
+
+    const PATH_AND_RECEIVER: Loads = Loads {
+        link: false,
+        path: true,
+        receiver: true,
+    };
+
+    #[test]
+    fn s12_7_a_report_has_three_loads_and_the_receiver_of_the_worst() {
+        let report = Cr {
+            loads: PATH_AND_RECEIVER,
+            reference: Sqn(0xFF),
+            worst_link: 1,
+            worst_path: 2,
+            worst_receiver_path: 0xFFFF,
+            worst_receiver: [10, 0, 0, 9].into(),
+        };
+        let mut value = [
+            0, 0, 0, 0xFF, 0, 1, 0, 2, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 10, 0, 0, 9,
+        ];
+        assert_bytes(&value.clone(), 0x03, &report);
+        value[10..12].fill(0xFF);
+        assert_eq!(read(&value, 0x03), Ok(report), "a reserved field");
+    }
+
+    #[test]
+    fn s12_7_a_request_is_three_bits() {
+        let loads = PATH_AND_RECEIVER;
+        assert_bytes(&[], 0x03, &Crqst { loads });
+        let link = Loads {
+            link: true,
+            ..Loads::default()
+        };
+        assert_bytes(&[], 0x04, &Crqst { loads: link });
+        assert_eq!(read(&[], 0x7B), Ok(Crqst { loads }), "reserved bits");
+    }
+}

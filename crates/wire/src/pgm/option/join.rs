@@ -40,3 +40,16 @@ impl fmt::Display for Join {
         write!(f, "join min {}", self.min)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::kit::assert_bytes, *};
+
+    #[test]
+    fn s9_4_the_offer_is_the_oldest_data_that_may_be_requested() {
+        let join = Join {
+            min: Sqn(0x0102_0304),
+        };
+        assert_bytes(&[1, 2, 3, 4], 0, &join);
+    }
+}

@@ -12,6 +12,10 @@
 //! +------------+-----------+----------------+--------------------+---------------+----------+
 //! | session id | tx time us| announced rate | limiting receiver  | upstream port | reserved |
 //! +------------+-----------+----------------+--------------------+---------------+----------+
+//!  48 (with required feature 1 only)  56         64                80
+//! +-----------------------------------+----------+-----------------+
+//! | number of the packet              | edge     | tag             |
+//! +-----------------------------------+----------+-----------------+
 //! ```
 //!
 //! Versions: the high half of the byte is the major version. Every version keeps the first eight
@@ -22,6 +26,8 @@
 //! port needs no version of its own.
 
 use std::fmt;
+
+use base::Pace;
 
 use super::Contents;
 use crate::{
@@ -49,16 +55,41 @@ pub struct Mark {
     pub session_id: u64,
     /// The sender's clock when this SPM was made, in microseconds from an origin of its own.
     pub tx_time_us: u64,
-    /// The rate at which the sender sends, in bytes a second with headers; 0 for no limit.
-    pub announced_rate: u64,
+    /// The pace at which the sender sends, headers included.
+    pub announced_pace: Pace,
     /// The receiver that limits the rate, by its slot; [`Mark::NO_RECEIVER`] when none does.
     pub limiting_receiver: u32,
     /// The sender's UDP port for NAKs and SPMRs; 0 when it is the session's, as of all senders that
     /// say nothing about it.
     pub upstream_port: u16,
+    /// What shows that the SPM is genuine. Present exactly when [`Mark::PROTECTED`] is required.
+    pub tag: Option<MarkTag>,
+}
+
+/// The last bytes of the mark, and so of the SPM, of a session that is protected with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MarkTag {
+    /// The number of this packet among those that the source numbers: SPMs, NCFs and parity.
+    pub number: u64,
+    /// The 64-bit position of the newest data packet that has left: its low half is a sequence
+    /// number, its high half says how often the sequence numbers have wrapped.
+    pub edge: u64,
+    /// The keyed hash of the packet, whose checksum and tag count as zeros.
+    pub tag: [u8; Self::TAG_LEN],
+}
+
+impl MarkTag {
+    /// Bytes of the tag.
+    pub const TAG_LEN: usize = 16;
+    /// Bytes of all three fields.
+    pub const LEN: usize = 16 + Self::TAG_LEN;
+    /// By how many bytes protection makes a packet of the session longer at most.
+    pub const PACKET_BYTES_MAX: usize = 16 + Self::TAG_LEN;
 }
 
 impl Mark {
+    /// Required feature: the packets of the session are protected with a key.
+    pub const PROTECTED: u16 = 1;
     /// The version that this crate writes: 1.0.
     pub const VERSION: u8 = 0x10;
     /// "TWLN": distinguishes our option from another with the same type.
@@ -80,10 +111,29 @@ impl Mark {
             receiver_count: 0,
             session_id,
             tx_time_us: 0,
-            announced_rate: 0,
+            announced_pace: Pace::Unlimited,
             limiting_receiver: Self::NO_RECEIVER,
             upstream_port: 0,
+            tag: None,
         }
+    }
+
+    /// The same mark of a session that is protected with a key. Whoever sends it fills in the tag.
+    #[must_use]
+    pub const fn protected(mut self) -> Self {
+        self.required |= Self::PROTECTED;
+        self.tag = Some(MarkTag {
+            number: 0,
+            edge: 0,
+            tag: [0; MarkTag::TAG_LEN],
+        });
+        self
+    }
+
+    /// True when the packets of the session are protected with a key.
+    #[must_use]
+    pub const fn is_protected(&self) -> bool {
+        self.required & Self::PROTECTED != 0
     }
 
     /// The major version.
@@ -154,15 +204,23 @@ impl<'a> Contents<'a> for Mark {
         mark.receiver_count = reader.u32()?;
         mark.session_id = reader.u64()?;
         mark.tx_time_us = reader.u64()?;
-        mark.announced_rate = reader.u64()?;
+        mark.announced_pace = Pace::of(reader.u64()?);
         mark.limiting_receiver = reader.u32()?;
         mark.upstream_port = reader.u16()?;
+        if mark.is_protected() {
+            reader.u16()?;
+            mark.tag = Some(MarkTag {
+                number: reader.u64()?,
+                edge: reader.u64()?,
+                tag: reader.take()?,
+            });
+        }
         reader.skip_all();
         Ok(mark)
     }
 
     fn value_len(&self) -> usize {
-        Self::LEN
+        Self::LEN + self.tag.map_or(0, |_| MarkTag::LEN)
     }
 
     fn emit(&self, writer: &mut Writer<'_>) {
@@ -175,10 +233,15 @@ impl<'a> Contents<'a> for Mark {
         writer.u32(self.receiver_count);
         writer.u64(self.session_id);
         writer.u64(self.tx_time_us);
-        writer.u64(self.announced_rate);
+        writer.u64(self.announced_pace.to_number());
         writer.u32(self.limiting_receiver);
         writer.u16(self.upstream_port);
         writer.u16(0);
+        if let Some(MarkTag { number, edge, tag }) = self.tag {
+            writer.u64(number);
+            writer.u64(edge);
+            writer.put(&tag);
+        }
     }
 }
 
@@ -192,10 +255,11 @@ impl fmt::Display for Mark {
             receiver_count,
             session_id,
             tx_time_us,
-            announced_rate,
+            announced_pace,
             limiting_receiver,
             upstream_port,
-            ..
+            tag,
+            version: _,
         } = self;
         write!(f, "towline {}.{} {profile}", self.major(), self.minor())?;
         if !self.is_known() {
@@ -206,13 +270,17 @@ impl fmt::Display for Mark {
             f,
             " features {required:#06x} {optional:#06x} time {tx_time_us} us"
         )?;
-        write!(f, " rate {announced_rate} receivers {receiver_count}")?;
+        let bytes_per_s = announced_pace.to_number();
+        write!(f, " rate {bytes_per_s} receivers {receiver_count}")?;
         if *limiting_receiver != Self::NO_RECEIVER {
             write!(f, " limited by {limiting_receiver}")?;
         }
-        match *upstream_port {
-            0 => Ok(()),
-            port => write!(f, " upstream {port}"),
+        if *upstream_port != 0 {
+            write!(f, " upstream {upstream_port}")?;
+        }
+        match tag {
+            None => Ok(()),
+            Some(MarkTag { number, edge, .. }) => write!(f, " number {number} edge {edge}"),
         }
     }
 }
@@ -287,6 +355,9 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::Profile(code) => write!(f, "the session's profile {code} is unknown here"),
+            Self::Features(Mark::PROTECTED) => {
+                f.write_str("the session is protected with a key, and this end has none")
+            }
             Self::Features(bits) => {
                 write!(f, "the session requires features {bits:#06x} unknown here")
             }
@@ -301,7 +372,7 @@ mod tests {
     use super::*;
 
     fn bytes_of(mark: &Mark) -> Vec<u8> {
-        let mut bytes = vec![0; Mark::LEN];
+        let mut bytes = vec![0; mark.value_len()];
         mark.emit(&mut Writer::new(&mut bytes));
         bytes
     }
@@ -340,6 +411,26 @@ mod tests {
     }
 
     #[test]
+    fn a_protected_session_carries_a_tag_and_no_other_does() {
+        let mut mark = Mark::new(Profile::Messages, 7).protected();
+        mark.tag = Some(MarkTag {
+            number: 0x0102,
+            edge: 0x1_0000_0005,
+            tag: [9; 16],
+        });
+        let bytes = bytes_of(&mark);
+        assert_eq!(bytes.len(), Mark::LEN + MarkTag::LEN);
+        assert_eq!(bytes[54..56], [1, 2]);
+        assert_eq!(bytes[59..64], [1, 0, 0, 0, 5]);
+        assert_eq!(bytes[64..], [9; 16]);
+        assert_eq!(parse(&bytes), Ok(mark));
+        assert!(mark.is_protected() && mark.check(Mark::PROTECTED).is_ok());
+        for len in Mark::LEN..bytes.len() {
+            assert!(parse(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
     fn a_shorter_option_of_our_version_is_wrong() {
         let bytes = bytes_of(&Mark::new(Profile::Frames, 1));
         for len in 0..Mark::LEN {
@@ -353,7 +444,8 @@ mod tests {
         mark.required = 0b101;
         assert_eq!(mark.check(0), Err(Refusal::Profile(9)));
         mark.profile = Profile::Messages;
-        assert_eq!(mark.check(0b100), Err(Refusal::Features(1)));
+        let refusal = mark.check(0b100).unwrap_err();
+        assert!(refusal.to_string().contains("protected with a key"));
         assert_eq!(mark.check(0b101), Ok(()));
         mark.version = 0x20;
         let prefix = &bytes_of(&mark)[..Mark::PREFIX_LEN];

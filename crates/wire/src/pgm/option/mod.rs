@@ -28,6 +28,8 @@ mod back_off;
 mod congestion;
 mod fragment;
 mod join;
+#[cfg(test)]
+mod kit;
 mod mark;
 mod nak_list;
 mod packed;
@@ -40,7 +42,7 @@ pub use back_off::{NakBackOffInterval, NakBackOffRange};
 pub use congestion::{Cr, Crqst, Loads};
 pub use fragment::Fragment;
 pub use join::Join;
-pub use mark::{Mark, Profile, Refusal};
+pub use mark::{Mark, MarkTag, Profile, Refusal};
 pub use nak_list::NakList;
 pub use packed::Packed;
 pub use parity::{CurrTgsize, ParityGrp, ParityPrm, ParityReading};

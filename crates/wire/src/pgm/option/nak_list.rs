@@ -110,3 +110,36 @@ impl fmt::Display for NakList<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::kit::read, *};
+    use crate::cursor::Writer;
+
+    #[test]
+    fn s9_3_a_list_is_one_number_after_the_other() {
+        let value = [0, 0, 0, 5, 0, 0, 0, 9, 0xFF, 0xFF, 0xFF, 0xFF];
+        let sqns = [Sqn(5), Sqn(9), Sqn(u32::MAX)];
+        let list = NakList::new(&sqns);
+        assert_eq!(read(&value, 0), Ok(list));
+        let mut written = vec![0; list.value_len()];
+        list.emit(&mut Writer::new(&mut written));
+        assert_eq!(written, value);
+        assert_eq!(read(&[], 0), Ok(NakList::new(&[])));
+    }
+
+    #[test]
+    fn s9_3_a_part_of_a_number_is_an_error() {
+        for len in [1, 2, 3, 5] {
+            let error = read::<NakList<'_>>(&[0; 8][..len], 0).unwrap_err();
+            let needed = len.next_multiple_of(4);
+            assert_eq!((error.needed, error.available), (needed, len), "{error}");
+        }
+    }
+
+    #[test]
+    #[should_panic = "at most 62"]
+    fn s9_3_a_list_of_more_than_62_is_a_bug() {
+        assert_eq!(NakList::new(&[Sqn(0); 63]).len(), 63);
+    }
+}

@@ -75,3 +75,35 @@ impl fmt::Display for PathNla {
         write!(f, "path-nla {}", self.nla)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::kit::{assert_bytes, read},
+        *,
+    };
+
+    const IPV6: [u8; 16] = [0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+
+    #[test]
+    fn s9_5_a_redirect_names_the_repairer_with_its_family() {
+        let dlr_nla = [10, 0, 0, 9].into();
+        assert_bytes(&[0, 1, 0, 0, 10, 0, 0, 9], 0, &Redirect { dlr_nla });
+        let dlr_nla = IPV6.into();
+        let value = [&[0, 2, 0, 0][..], &IPV6].concat();
+        assert_bytes(&value, 0, &Redirect { dlr_nla });
+        let error = read::<Redirect>(&[0, 3, 0, 0, 10, 0, 0, 9], 0).unwrap_err();
+        assert!(error.to_string().contains("address family 3"), "{error}");
+    }
+
+    #[test]
+    fn s15_4_4_the_length_of_a_path_nla_tells_its_family() {
+        let nla = [10, 0, 0, 9].into();
+        assert_eq!(read(&[10, 0, 0, 9], 0), Ok(PathNla { nla }));
+        let nla = IPV6.into();
+        assert_eq!(read(&IPV6, 0), Ok(PathNla { nla }));
+        for len in [0, 3, 5, 15] {
+            assert!(read::<PathNla>(&IPV6[..len], 0).is_err(), "{len} bytes");
+        }
+    }
+}

@@ -109,3 +109,28 @@ impl fmt::Display for Feedback {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::kit::assert_bytes, *};
+
+    #[test]
+    fn data_names_the_receiver_that_is_to_acknowledge() {
+        let data = PgmccData {
+            stamp_ms: 0x0102_0304,
+            acker_nla: [10, 0, 0, 9].into(),
+        };
+        assert_bytes(&[1, 2, 3, 4, 0, 1, 0, 0, 10, 0, 0, 9], 0, &data);
+    }
+
+    /// The loss stands where addresses elsewhere have their reserved field.
+    #[test]
+    fn feedback_has_the_loss_between_family_and_address() {
+        let feedback = Feedback {
+            echo_ms: 0x0102_0304,
+            loss: 0x8000,
+            own_nla: [10, 0, 0, 9].into(),
+        };
+        assert_bytes(&[1, 2, 3, 4, 0, 1, 0x80, 0, 10, 0, 0, 9], 0, &feedback);
+    }
+}

@@ -53,3 +53,27 @@ impl fmt::Display for Rst {
 
 const N: u8 = 0x40;
 const REASON: u8 = 0x3F;
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::kit::{assert_bytes, read},
+        *,
+    };
+
+    #[test]
+    fn s9_8_a_reset_says_why_and_whether_repairs_go_on() {
+        for (specific, is_deaf, reason) in [(0, false, 0), (0x40, true, 0), (0x7F, true, 63)] {
+            assert_bytes(&[], specific, &Rst { is_deaf, reason });
+        }
+        // The highest bit is that of every option, and says nothing here.
+        let reset = read::<Rst>(&[], 0x83);
+        assert_eq!(
+            reset,
+            Ok(Rst {
+                is_deaf: false,
+                reason: 3
+            })
+        );
+    }
+}

@@ -1,5 +1,9 @@
 //! Files that the sender could not read: they get no name, and what has one keeps it.
 
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
+use wire::object::ManifestHeader;
+
 use super::*;
 
 #[test]
@@ -55,7 +59,41 @@ fn what_vanishes_while_it_is_looked_for_is_skipped_where_that_is_allowed() {
         "{:?}",
         tree.unsent
     );
+    assert!(tree.manifest.has_flag(ManifestHeader::INCOMPLETE));
     fs::create_dir(scratch.path("tree/gone")).unwrap();
     let refused = read(false).unwrap_err().to_string();
     assert!(refused.contains("tree/gone"), "{refused}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_announced_where_it_may_be_left_out() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path("tree")).unwrap();
+    fs::write(scratch.path("tree/kept"), "kept").unwrap();
+    let closed = scratch.path("tree/closed");
+    let read = |may_skip| {
+        fs::write(&closed, "closed").unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+        let source = crate::TreeSource::Path(scratch.path("tree"));
+        Tree::select(vec![source], may_skip, |path, _| {
+            // Its mode does not keep a superuser out.
+            if path.ends_with("closed") {
+                fs::remove_file(&closed).unwrap();
+            }
+            true
+        })
+    };
+    let tree = read(true).unwrap();
+    let files: Vec<_> = tree.manifest.files().iter().collect();
+    let paths: Vec<_> = files
+        .iter()
+        .map(|file| tree.manifest.path_of(file))
+        .collect();
+    assert_eq!(paths, [&b"tree/closed"[..], b"tree/kept"]);
+    assert_eq!(tree.unsent.len(), 1, "{:?}", tree.unsent);
+    assert_eq!(tree.unsent[0].path, b"tree/closed");
+    // All that is there has a name in the manifest.
+    assert!(!tree.manifest.has_flag(ManifestHeader::INCOMPLETE));
+    let refused = read(false).unwrap_err().to_string();
+    assert!(refused.contains("tree/closed"), "{refused}");
 }

@@ -1,0 +1,65 @@
+//! How fast may be sent.
+
+use std::num::NonZeroU64;
+
+/// The limit of a rate.
+///
+/// On the wire and in texts 0 stands for no limit; here nobody can divide by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as the host can.
+    Unlimited,
+    /// At most so many bytes a second.
+    BytesPerS(NonZeroU64),
+}
+
+impl Pace {
+    /// The pace that a number stands for: bytes a second, or 0 for no limit.
+    #[must_use]
+    pub const fn of(bytes_per_s: u64) -> Self {
+        match NonZeroU64::new(bytes_per_s) {
+            None => Self::Unlimited,
+            Some(bytes_per_s) => Self::BytesPerS(bytes_per_s),
+        }
+    }
+
+    /// A limit that was computed: at least a byte a second, however small the share.
+    #[must_use]
+    pub const fn at_most(bytes_per_s: u64) -> Self {
+        match NonZeroU64::new(bytes_per_s) {
+            None => Self::BytesPerS(NonZeroU64::MIN),
+            Some(bytes_per_s) => Self::BytesPerS(bytes_per_s),
+        }
+    }
+
+    /// The limit in bytes a second; `None` without one.
+    #[must_use]
+    pub const fn bytes_per_s(self) -> Option<u64> {
+        match self {
+            Self::Unlimited => None,
+            Self::BytesPerS(bytes_per_s) => Some(bytes_per_s.get()),
+        }
+    }
+
+    /// The number that stands for it: see [`Pace::of`].
+    #[must_use]
+    pub const fn to_number(self) -> u64 {
+        match self {
+            Self::Unlimited => 0,
+            Self::BytesPerS(bytes_per_s) => bytes_per_s.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_no_limit_where_it_stands_for_one_and_the_least_where_it_was_computed() {
+        assert_eq!((Pace::of(0), Pace::of(0).to_number()), (Pace::Unlimited, 0));
+        assert_eq!(Pace::of(7).bytes_per_s(), Some(7));
+        assert_eq!(Pace::Unlimited.bytes_per_s(), None);
+        assert_eq!(Pace::at_most(0), Pace::of(1));
+    }
+}

@@ -1,0 +1,58 @@
+//! Super-packets of TCP and UDP over IPv4 and IPv6, with a VLAN tag and without.
+
+use super::write;
+
+pub(super) fn write_all() {
+    for (name, ip) in [("four", ipv4()), ("six", ipv6())] {
+        for (kind, protocol) in [(0, TCP), (1, UDP)] {
+            let (transport, checksum_at) = match protocol {
+                TCP => (tcp(), 16_u16),
+                _ => (vec![0, 9, 0, 9, 0, 0, 0x12, 0x34], 6),
+            };
+            let mut ip = ip.clone();
+            ip[if name == "four" { 9 } else { 6 }] = protocol;
+            for (tag_name, tag) in [("plain", &[][..]), ("tagged", &[0x81, 0, 0, 5])] {
+                let ether_type: &[u8] = if name == "four" {
+                    &[8, 0]
+                } else {
+                    &[0x86, 0xdd]
+                };
+                let start = (14 + tag.len() + ip.len()) as u16;
+                let mut seed = vec![kind];
+                // 100 bytes of payload in each packet, and where the transport's checksum stands.
+                seed.extend([100, start, checksum_at].map(u16::to_be_bytes).concat());
+                seed.extend([&[1; 12], tag, ether_type, &ip, &transport].concat());
+                seed.extend((0..250).map(|at| at as u8));
+                let protocol = if protocol == TCP { "tcp" } else { "udp" };
+                write(
+                    "link_segments",
+                    &format!("{name}_{protocol}_{tag_name}"),
+                    &seed,
+                );
+            }
+        }
+    }
+}
+
+fn ipv4() -> Vec<u8> {
+    let mut ip = vec![0x45, 0, 1, 0x22, 0xFF, 0xFE, 0x40, 0, 64, 0, 0, 0];
+    ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    ip
+}
+
+fn ipv6() -> Vec<u8> {
+    let mut ip = vec![0x60, 0, 0, 0, 1, 0x0E, 0, 64];
+    ip.extend([0xFD; 32]);
+    ip
+}
+
+/// With the option of time stamps, and all flags that only one packet of a row may have.
+fn tcp() -> Vec<u8> {
+    let mut tcp = vec![0, 9, 0, 9, 0xFF, 0xFF, 0xFF, 0xF0, 0, 0, 0, 7];
+    tcp.extend([0x80, 0x80 | 0x10 | 0x08 | 0x01, 1, 0, 0x12, 0x34, 0, 0]);
+    tcp.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+    tcp
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;

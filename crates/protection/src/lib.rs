@@ -1,0 +1,32 @@
+//! Keys, and what they do to packets: encrypted, authenticated, each taken once.
+//!
+//! Between the state machines and the network stands [`PacketProtection`]. On the way out it
+//! encrypts data and parity and tags everything else; on the way in it hands on what another holder
+//! of the key sent, and nothing else. So the machines see plain PGM packets and know nothing of
+//! keys.
+//!
+//! ```text
+//!   pgm::Source --run--> protect() --run--> network
+//!   network --packet--> unprotect() --packet--> pgm::Receiver
+//!                            '--> dropped: counted by reason, told once a host
+//! ```
+//!
+//! The cipher is injected ([`Suite`]), because a fast one is made of machine instructions, which a
+//! pure crate does not call.
+//!
+//! It does not protect: who talks to whom, how much and when; headers of packets, which name
+//! sequence numbers; against members of the group, who all hold the same key. Packets of old
+//! sessions are genuine too. A receiver therefore takes data only after the sender has shown, on
+//! the control connection, that it has the key now.
+#![forbid(unsafe_code)]
+
+mod aead;
+#[cfg(feature = "portable")]
+pub use aead::portable;
+pub use aead::{Aead, NONCE_LEN, Suite, TAG_LEN};
+
+mod key;
+pub use key::Key;
+
+mod packets;
+pub use packets::{Notice, NoticeKind, OVERHEAD_MAX, PacketProtection, ProtectionCounters};

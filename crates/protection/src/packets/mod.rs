@@ -1,0 +1,534 @@
+//! The stage between state machines and network that protects packets with a key.
+//!
+//! ```text
+//!   ODATA, RDATA   header, options | encrypted payload | position 8 | tag 16
+//!   parity         header, options | encrypted payload | number 8   | tag 16
+//!   SPM            ... our option, whose last fields are number 8, edge 8, tag 16
+//!   the rest       the packet | instance 8 | number 8 | tag 16
+//! ```
+//!
+//! - The headers stay as they are, and count only what was there before: a PGM end without the key
+//!   reads SPMs, which name the session as protected, and finds everything else malformed.
+//! - The checksums of data and parity are 0: a sum of the payload would say something about it.
+//! - What follows from the position alone is the same in ODATA and RDATA, so that a repair equals
+//!   the original. The tag covers header and options, except type, checksum and trail, which a
+//!   repair changes. The trail that a receiver sees is that of the last SPM.
+//! - A receiver's packets are numbered by the receiver; `instance` tells receivers apart.
+//!
+//! Invariants: what [`PacketProtection::unprotect`] hands on was made by a holder of the key for
+//! this session, and is handed on once, except that data may come again: its position says so. No
+//! nonce is used twice for different payloads.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, ops::Range};
+
+use base::{Arrival, DropCounters, DropReason, Run};
+use wire::{
+    Sqn, checksum,
+    pgm::{Body, Flags, Header, Mark, MarkTag, Packet, PacketType, PgmOption, Tsi},
+};
+
+use crate::{Key, TAG_LEN};
+
+mod replay;
+
+mod session;
+use session::{From, Kind, Session};
+
+base::counters! {
+    /// What the protection of packets has done.
+    pub struct ProtectionCounters: "protection" {
+        protected: Packets, "packets encrypted or tagged with the key";
+        unprotected: Packets, "packets that showed the key and were handed on";
+        sessions: Events, "sessions that a genuine SPM has announced";
+        sessions_evicted: Events, "sessions forgotten because too many were announced";
+        failed: Packets, "packets of this end that could not be protected and were not sent";
+    }
+}
+
+/// Protects what one end sends, and lets in what others protected with the same key.
+#[derive(Debug)]
+pub struct PacketProtection {
+    key: Key,
+    role: Role,
+    sessions: BTreeMap<Tsi, Session>,
+    /// Packets looked at, as a clock for what was heard when.
+    seen: u64,
+    /// Datagrams of the run that is being sent.
+    sealed: Vec<u8>,
+    range: Range<usize>,
+    /// What the tag of a payload covers besides it.
+    associated: Vec<u8>,
+    notices: Vec<Notice>,
+    noticed: Vec<Notice>,
+    counters: ProtectionCounters,
+    drops: DropCounters,
+}
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    /// `number` counts its SPMs, NCFs and parity packets.
+    Source {
+        tsi: Tsi,
+        number: u64,
+    },
+    Receiver {
+        instance: u64,
+        number: u64,
+    },
+}
+
+/// What the owner may tell a person: once for each host and kind, for the first few hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whose SPMs are dropped.
+    pub host: IpAddr,
+    /// Why.
+    pub kind: NoticeKind,
+}
+
+/// Why the SPMs of a host are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// Its session is not protected.
+    Bare,
+    /// It has another key, or its packets are forged.
+    OtherKey,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, kind } = self;
+        match kind {
+            NoticeKind::Bare => write!(
+                f,
+                "{host} sends without a key: this end drops its packets; start it with the same \
+                 --key-file"
+            ),
+            NoticeKind::OtherKey => write!(
+                f,
+                "{host} sends with another key, or its packets were forged: this end drops them; \
+                 give both ends the same --key-file"
+            ),
+        }
+    }
+}
+
+impl PacketProtection {
+    /// The protection of a source whose first packet will have the sequence number `first`.
+    #[must_use]
+    pub fn source(key: Key, tsi: Tsi, session_id: u64, nla: IpAddr, first: Sqn) -> Self {
+        let mut own = Session::new(&key, tsi, session_id, nla);
+        own.edge = FIRST_LAP + u64::from(first.0);
+        let mut source = Self::new(key, Role::Source { tsi, number: 0 });
+        source.sessions.insert(tsi, own);
+        source
+    }
+
+    /// The protection of a receiver. `instance` is random: no two receivers of a group have the
+    /// same.
+    #[must_use]
+    pub fn receiver(key: Key, instance: u64) -> Self {
+        let number = 0;
+        Self::new(key, Role::Receiver { instance, number })
+    }
+
+    fn new(key: Key, role: Role) -> Self {
+        Self {
+            key,
+            role,
+            sessions: BTreeMap::new(),
+            seen: 0,
+            sealed: Vec::new(),
+            range: 0..0,
+            associated: Vec::new(),
+            notices: Vec::new(),
+            noticed: Vec::new(),
+            counters: ProtectionCounters::default(),
+            drops: DropCounters::default(),
+        }
+    }
+
+    /// What was done.
+    #[must_use]
+    pub const fn counters(&self) -> &ProtectionCounters {
+        &self.counters
+    }
+
+    /// Packets thrown away, by reason.
+    #[must_use]
+    pub const fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    /// What a person should know and was not told.
+    pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + use<> {
+        std::mem::take(&mut self.notices).into_iter()
+    }
+
+    /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer: those
+    /// whose protection takes another length wait for the next one. `None` when the first datagram
+    /// cannot be protected; it must not leave.
+    ///
+    /// **Cost**: one pass over the payloads, which copies and encrypts them; no allocation once the
+    /// longest run was seen.
+    pub fn protect(&mut self, run: &Run<'_>) -> Option<Run<'_>> {
+        self.sealed.clear();
+        let mut overhead = None;
+        for datagram in run.datagrams() {
+            let start = self.sealed.len();
+            let added = self.protect_one(datagram);
+            let is_like_first = overhead.is_none() || overhead == added;
+            if added.is_none() || !is_like_first {
+                self.sealed.truncate(start);
+                self.counters.failed += u64::from(added.is_none());
+                break;
+            }
+            self.counters.protected += 1;
+            overhead = added;
+        }
+        let overhead = overhead?;
+        self.range = 0..self.sealed.len();
+        Some(Run {
+            segment: run.segment + overhead,
+            memory: &self.sealed,
+            ranges: std::slice::from_ref(&self.range),
+            ..*run
+        })
+    }
+
+    /// Appends the datagram in its protected form; by how many bytes it grew, or `None` for a
+    /// packet that has no such form here.
+    fn protect_one(&mut self, tpdu: &[u8]) -> Option<usize> {
+        let packet = Packet::parse(tpdu).ok()?;
+        let header = packet.header();
+        let is_parity = header.flags.contains(Flags::PARITY);
+        let start = self.sealed.len();
+        self.sealed.extend_from_slice(tpdu);
+        match (self.role, packet.body()) {
+            (Role::Source { tsi, .. }, Body::Odata(data) | Body::Rdata(data)) => {
+                let session = self.sessions.get_mut(&tsi)?;
+                let (kind, number) = if is_parity {
+                    (Kind::Parity, next_number(&mut self.role))
+                } else {
+                    let position = data.sqn.extend(session.edge);
+                    session.edge = session.edge.max(position);
+                    (Kind::Data, position)
+                };
+                let payload = start + packet.tsdu_range().start;
+                self.associated.clear();
+                self.associated
+                    .extend_from_slice(&self.sealed[start..payload]);
+                neutralise(&mut self.associated);
+                clear_checksum(&mut self.sealed[start..]);
+                let sealed = &mut self.sealed[payload..];
+                let tag = session.seal(kind, number, &self.associated, sealed);
+                self.sealed.extend_from_slice(&number.to_be_bytes());
+                self.sealed.extend_from_slice(&tag);
+            }
+            (Role::Source { tsi, .. }, Body::Spm(_)) => {
+                mark_tag(&packet)?;
+                let session = self.sessions.get(&tsi)?;
+                let number = next_number(&mut self.role);
+                let spm = &mut self.sealed[start..];
+                clear_checksum(spm);
+                let (_, fields) = spm.split_last_chunk_mut::<{ MarkTag::LEN }>()?;
+                fields[..8].copy_from_slice(&number.to_be_bytes());
+                fields[8..16].copy_from_slice(&session.edge.to_be_bytes());
+                fields[16..].fill(0);
+                let tag = session.tag(From::Source, spm);
+                let tag_at = spm.len() - TAG_LEN;
+                spm[tag_at..].copy_from_slice(&tag);
+                // Ends without the key read it too, and must notice damage.
+                let sum = checksum::finish(checksum::sum(spm));
+                spm[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
+            }
+            (Role::Source { tsi, .. }, _) => self.append_tag(start, tsi, From::Source, 0)?,
+            (Role::Receiver { instance, .. }, _) => {
+                self.append_tag(start, header.upstream_tsi(), From::Receiver, instance)?;
+            }
+        }
+        Some(self.sealed.len() - start - tpdu.len())
+    }
+
+    /// Appends who made the packet from `start` on, its number and its tag.
+    fn append_tag(&mut self, start: usize, tsi: Tsi, from: From, instance: u64) -> Option<()> {
+        let session = self.sessions.get(&tsi)?;
+        let number = next_number(&mut self.role);
+        self.sealed.extend_from_slice(&instance.to_be_bytes());
+        self.sealed.extend_from_slice(&number.to_be_bytes());
+        let tag = session.tag(from, &self.sealed[start..]);
+        self.sealed.extend_from_slice(&tag);
+        Some(())
+    }
+
+    /// Takes the protection off one datagram, in place. Returns the PGM packet; its data has no
+    /// checksum and needs none.
+    ///
+    /// # Errors
+    /// Why it is thrown away; it is counted.
+    #[inline]
+    pub fn unprotect<'t>(
+        &mut self,
+        arrival: &Arrival,
+        tpdu: &'t mut [u8],
+    ) -> Result<&'t [u8], DropReason> {
+        self.seen += 1;
+        match self.look(arrival.source.ip(), tpdu) {
+            Ok(len) => {
+                self.counters.unprotected += 1;
+                Ok(&tpdu[..len])
+            }
+            Err(reason) => {
+                self.drops.count(reason);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Returns how much of the datagram is the PGM packet.
+    fn look(&mut self, source: IpAddr, tpdu: &mut [u8]) -> Result<usize, DropReason> {
+        let header = Header::parse(tpdu).map_err(|_| DropReason::Malformed)?;
+        match header.kind {
+            kind if matches!(self.role, Role::Source { .. }) && !kind.is_upstream() => {
+                Err(DropReason::UnknownSession)
+            }
+            PacketType::Odata | PacketType::Rdata => self.open_data(source, &header, tpdu),
+            PacketType::Spm => self.check_spm(source, tpdu),
+            kind if kind.is_upstream() => self.check_tag(header.upstream_tsi(), None, tpdu),
+            _ => self.check_tag(header.tsi(), Some(source), tpdu),
+        }
+    }
+
+    fn open_data(
+        &mut self,
+        source: IpAddr,
+        header: &Header,
+        tpdu: &mut [u8],
+    ) -> Result<usize, DropReason> {
+        let session = self
+            .sessions
+            .get_mut(&header.tsi())
+            .ok_or(DropReason::UnknownSession)?;
+        let (packet, tail) = tpdu
+            .split_last_chunk_mut::<{ 8 + TAG_LEN }>()
+            .ok_or(DropReason::Unprotected)?;
+        let parsed = Packet::parse(packet).map_err(|_| DropReason::Unprotected)?;
+        let (Body::Odata(data) | Body::Rdata(data)) = parsed.body() else {
+            return Err(DropReason::Malformed);
+        };
+        let (number, tag) = split_number(tail);
+        let payload = parsed.tsdu_range();
+        let kind = if header.flags.contains(Flags::PARITY) {
+            Kind::Parity
+        } else if Sqn::of(number) == data.sqn && number.abs_diff(session.edge) < LAP_HALF {
+            Kind::Data
+        } else {
+            return Err(DropReason::Replayed);
+        };
+        self.associated.clear();
+        self.associated.extend_from_slice(&packet[..payload.start]);
+        neutralise(&mut self.associated);
+        let sealed = &mut packet[payload];
+        let is_genuine = session.open(kind, number, &self.associated, sealed, tag);
+        #[cfg(feature = "planted-bugs")]
+        let is_genuine = is_genuine || base::planted::is_planted(base::planted::Bug::ForgedTaken);
+        if !is_genuine {
+            return Err(DropReason::Forged);
+        }
+        if source != session.nla {
+            return Err(DropReason::WrongSource);
+        }
+        match kind {
+            Kind::Data => session.edge = session.edge.max(number),
+            Kind::Parity if session.numbers.take(number) => {}
+            Kind::Parity => return Err(DropReason::Replayed),
+        }
+        session.heard = self.seen;
+        // A packet may be a repair from below the trail that the last SPM told.
+        let trail = match session.trail.distance_from(data.sqn) {
+            ahead if ahead > 0 => data.sqn,
+            _ => session.trail,
+        };
+        clear_checksum(packet);
+        packet[TRAIL].copy_from_slice(&trail.0.to_be_bytes());
+        Ok(packet.len())
+    }
+
+    fn check_spm(&mut self, source: IpAddr, tpdu: &mut [u8]) -> Result<usize, DropReason> {
+        let packet = Packet::parse(tpdu).map_err(|_| DropReason::Malformed)?;
+        let Body::Spm(spm) = packet.body() else {
+            return Err(DropReason::Malformed);
+        };
+        let tsi = packet.header().tsi();
+        let Some((mark, told)) = mark_tag(&packet) else {
+            // Sessions of other PGM programs are no concern of a person with a key.
+            if packet
+                .options()
+                .any(|option| matches!(option, PgmOption::Mark(_)))
+            {
+                self.note(source, NoticeKind::Bare);
+            }
+            return Err(DropReason::Unprotected);
+        };
+        clear_checksum(tpdu);
+        let tag_at = tpdu.len() - TAG_LEN;
+        tpdu[tag_at..].fill(0);
+        let known = self.sessions.get_mut(&tsi);
+        let is_known = known
+            .as_ref()
+            .is_some_and(|s| s.session_id == mark.session_id);
+        let mut fresh = None;
+        let session = match known {
+            Some(session) if is_known => session,
+            _ => fresh.insert(Session::new(&self.key, tsi, mark.session_id, spm.path_nla)),
+        };
+        if !session.is_tag(From::Source, tpdu, &told.tag) {
+            self.note(source, NoticeKind::OtherKey);
+            return Err(DropReason::Forged);
+        }
+        if source != spm.path_nla || source != session.nla {
+            return Err(DropReason::WrongSource);
+        }
+        if !session.numbers.take(told.number) {
+            return Err(DropReason::Replayed);
+        }
+        session.heard = self.seen;
+        session.edge = session.edge.max(told.edge);
+        session.trail = spm.trail;
+        if let Some(fresh) = fresh {
+            // A session identifier is random: two of one TSI are not made by honest senders, except
+            // after a silence that both ends have forgotten.
+            if self.sessions.contains_key(&tsi) {
+                return Err(DropReason::UnknownSession);
+            }
+            self.counters.sessions += 1;
+            self.make_room();
+            self.sessions.insert(tsi, fresh);
+        }
+        Ok(tpdu.len())
+    }
+
+    /// Checks a packet without data; `source` is given for packets of the session's source.
+    fn check_tag(
+        &mut self,
+        tsi: Tsi,
+        source: Option<IpAddr>,
+        tpdu: &[u8],
+    ) -> Result<usize, DropReason> {
+        let session = self
+            .sessions
+            .get_mut(&tsi)
+            .ok_or(DropReason::UnknownSession)?;
+        let (covered, tag) = tpdu.split_last_chunk().ok_or(DropReason::Unprotected)?;
+        let (packet, tail) = covered
+            .split_last_chunk::<16>()
+            .ok_or(DropReason::Unprotected)?;
+        Packet::parse(packet).map_err(|_| DropReason::Unprotected)?;
+        let (from, other) = match source {
+            Some(_) => (From::Source, source.filter(|&source| source != session.nla)),
+            None => (From::Receiver, None),
+        };
+        if !session.is_tag(from, covered, tag) {
+            return Err(DropReason::Forged);
+        }
+        if other.is_some() {
+            return Err(DropReason::WrongSource);
+        }
+        let (instance, number) = split_instance(tail);
+        session.heard = self.seen;
+        let is_new = match from {
+            From::Source => session.numbers.take(number),
+            From::Receiver => session.take_number(instance, number, self.seen),
+        };
+        if is_new {
+            Ok(packet.len())
+        } else {
+            Err(DropReason::Replayed)
+        }
+    }
+
+    /// Forgets the session that was silent for longest, if there is no place for another.
+    fn make_room(&mut self) {
+        if self.sessions.len() < SESSIONS_MAX {
+            return;
+        }
+        let oldest = self
+            .sessions
+            .iter()
+            .min_by_key(|(_, session)| session.heard);
+        if let Some((&tsi, _)) = oldest {
+            self.sessions.remove(&tsi);
+            self.counters.sessions_evicted += 1;
+        }
+    }
+
+    fn note(&mut self, host: IpAddr, kind: NoticeKind) {
+        let notice = Notice { host, kind };
+        if self.noticed.len() < NOTICES_MAX && !self.noticed.contains(&notice) {
+            self.noticed.push(notice);
+            self.notices.push(notice);
+        }
+    }
+}
+
+/// The mark of a protected session and its tag, which end the packet.
+fn mark_tag(packet: &Packet<'_>) -> Option<(Mark, MarkTag)> {
+    let PgmOption::Mark(mark) = packet.options().last()? else {
+        return None;
+    };
+    let tag = mark.tag?;
+    let (_, end) = packet.bytes().split_last_chunk::<TAG_LEN>()?;
+    // A longer option of a later version does not end with its tag.
+    (*end == tag.tag).then_some((mark, tag))
+}
+
+fn next_number(role: &mut Role) -> u64 {
+    let (Role::Source { number, .. } | Role::Receiver { number, .. }) = role;
+    *number += 1;
+    *number
+}
+
+/// Sets to 0 what a repair, a relay or this stage may change in the header of a data packet.
+fn neutralise(head: &mut [u8]) {
+    head[Header::TYPE_AT] = PacketType::Odata.code();
+    clear_checksum(head);
+    head[TRAIL].fill(0);
+}
+
+fn clear_checksum(packet: &mut [u8]) {
+    packet[CHECKSUM].fill(0);
+}
+
+fn split_number(tail: &[u8; 8 + TAG_LEN]) -> (u64, &[u8; TAG_LEN]) {
+    let (number, tag) = tail.split_first_chunk().expect("24 bytes hold 8");
+    let tag = tag.first_chunk().expect("16 bytes are left");
+    (u64::from_be_bytes(*number), tag)
+}
+
+fn split_instance(tail: &[u8; 16]) -> (u64, u64) {
+    let (instance, number) = tail.split_first_chunk().expect("16 bytes hold 8");
+    let number = number.first_chunk().expect("8 bytes are left");
+    (u64::from_be_bytes(*instance), u64::from_be_bytes(*number))
+}
+
+/// By how many bytes protection makes a packet longer at most.
+pub const OVERHEAD_MAX: usize = MarkTag::PACKET_BYTES_MAX;
+
+/// Where the checksum of every packet lies.
+const CHECKSUM: Range<usize> = Header::CHECKSUM_AT..Header::CHECKSUM_AT + 2;
+
+/// Where the trail of a data packet lies.
+const TRAIL: Range<usize> = Header::LEN + 4..Header::LEN + 8;
+
+/// Positions of a source begin one lap (2^32) up, so that subtraction never goes below zero.
+const FIRST_LAP: u64 = 1 << 32;
+const LAP_HALF: u64 = 1 << 31;
+
+/// Sessions that a receiver keeps apart. Each was announced with the key.
+const SESSIONS_MAX: usize = 1024;
+/// Hosts that a person is told of.
+const NOTICES_MAX: usize = 16;
+
+#[cfg(all(test, feature = "portable"))]
+mod tests;
