@@ -115,6 +115,28 @@ fn a_file_that_changes_before_a_repair_is_withdrawn_from_those_that_lack_it() {
 }
 
 #[test]
+fn who_verified_a_file_before_it_was_withdrawn_still_proves_what_it_holds() {
+    let mut world = world(23, 2, u64::MAX);
+    // The first receiver holds everything, and its disk is slow to say so; the second lacks a file.
+    world.nodes[0].store_mut().faults.commit_hangs = true;
+    world.nodes[1].loss.per_mille = 100;
+    let is_read = |world: &World| world.sender.outcome().root.is_some();
+    assert!(world.run_until(MINUTE, is_read));
+    let held: Vec<_> = world.nodes[1].receiver.held_slabs().collect();
+    let slabs = (0..world.manifest.slab_count()).map(|index| world.manifest.slab(index));
+    let mut lacking = slabs.filter(|slab| !held.contains(&slab.range()));
+    let file = world.manifest.files()[lacking.next().unwrap().file as usize];
+    world.sender.content_mut().fails_at = Some(file.start);
+    assert!(world.run_until(MINUTE, |world| !world.sender.outcome().unsent.is_empty()));
+    world.nodes[0].store_mut().faults.commit_hangs = false;
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    let proof = world.nodes[0].receiver.proof().unwrap();
+    assert_ne!(Some(proof.root), outcome.root);
+    assert_eq!(proof.numbers.bytes, world.manifest.content_bytes());
+}
+
+#[test]
 fn who_joins_late_learns_what_is_withdrawn() {
     let mut world = world(22, 2, 1_500_000);
     world.nodes[1].joins_at = world.now + Duration::from_secs(12);

@@ -230,7 +230,7 @@ impl<C: Content> TransferSender<C> {
         if self.members[slot].state == State::Joining {
             return self.violate(now, slot, "DONE, but this receiver holds nothing yet");
         }
-        if self.root.is_none() {
+        if self.proofs.is_empty() {
             // The receiver had everything before this sender restarted, and the sender is still
             // reading the content.
             self.members[slot].early = Some(Box::new(*done));

@@ -62,6 +62,7 @@ mod slow;
 mod stage;
 
 mod withdraw;
+use withdraw::Proof;
 
 mod window;
 use window::Window;
@@ -81,10 +82,9 @@ pub struct TransferSender<C> {
     filling: BTreeSet<usize>,
     stage: Stage,
     pass: Pass,
-    root: Option<Hash>,
-    /// Roots that receivers have proved before further files were withdrawn, each with its bytes of
-    /// content.
-    former: Vec<(Hash, u64)>,
+    /// What receivers may prove, oldest first: empty until all content is hashed, and one more
+    /// with every withdrawal after that.
+    proofs: Vec<Proof>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
     /// No expected receiver is connected, so nothing is sent.
@@ -177,8 +177,7 @@ impl<C: Content> TransferSender<C> {
             last_position: None,
             has_seals: false,
         };
-        let root = (manifest.slab_count() == 0).then(|| manifest.tree_root(&[]));
-        Self {
+        let mut sender = Self {
             window: Window::new(Arc::clone(&manifest), content, config.withdraws),
             manifest,
             listener: Listener::new(
@@ -194,8 +193,7 @@ impl<C: Content> TransferSender<C> {
             stage: Stage::Joining,
             pass,
             clock,
-            root,
-            former: Vec::new(),
+            proofs: Vec::new(),
             unsent: Vec::new(),
             failure: None,
             is_paused: false,
@@ -205,7 +203,12 @@ impl<C: Content> TransferSender<C> {
             events: Events::default(),
             counters: TransferSenderCounters::default(),
             config,
+        };
+        // Without content there is nothing to hash.
+        if sender.window.seals().is_some() {
+            sender.note_proof();
         }
+        sender
     }
 
     /// The next block for the packet stream, whose payloads take at most `payload_max` bytes.
@@ -501,7 +504,7 @@ impl<C: Content> TransferSender<C> {
         let missing_names = names.filter(|name| !self.by_name.contains_key(name.as_str()));
         TransferOutcome {
             manifest: self.manifest.id(),
-            root: self.root,
+            root: self.proofs.last().map(|proof| proof.root),
             content_bytes: self.delivered_bytes(),
             unsent: self.unsent.clone(),
             receivers: reports.collect(),

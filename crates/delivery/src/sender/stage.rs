@@ -113,9 +113,10 @@ impl<C: Content> TransferSender<C> {
             }
             Err(error) => return self.content_failed(now, error),
         }
-        let seals = self.window.seals().expect("everything is hashed");
-        self.root = Some(self.manifest.tree_root(seals));
-        let whole = RangeSet::whole(seals.len() as u64, self.config.ranges_max);
+        if self.proofs.is_empty() {
+            self.note_proof();
+        }
+        let whole = RangeSet::whole(self.manifest.seals_bytes(), self.config.ranges_max);
         // When they are alone in the pass, the seals for a single receiver go over its connection.
         if self.pass.last_position.is_some() {
             self.pass.needs.set(ObjectId::SEALS, whole);

@@ -12,7 +12,16 @@ use base::Instant;
 use wire::object::{Done, ObjectId, PassEnd};
 
 use super::{TransferSender, TransferSenderEvent, Unsent};
-use crate::Content;
+use crate::{Content, Hash};
+
+/// What a receiver proves that holds everything: by the seals as they are, or as they were before
+/// a file was withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub(super) root: Hash,
+    /// Content without the files that were withdrawn by then.
+    bytes: u64,
+}
 
 impl<C: Content> TransferSender<C> {
     /// Removes newly withdrawn content from everything that is still to be sent. True when there
@@ -22,7 +31,6 @@ impl<C: Content> TransferSender<C> {
         if news.is_empty() {
             return false;
         }
-        let before = self.delivered_bytes();
         for error in news {
             let Some(index) = error.file else {
                 continue;
@@ -38,11 +46,18 @@ impl<C: Content> TransferSender<C> {
             self.unsent.push(unsent.clone());
             self.event(TransferSenderEvent::Withdrawn(unsent));
         }
-        if let (Some(root), Some(seals)) = (self.root, self.window.seals()) {
-            self.former.push((root, before));
-            self.root = Some(self.manifest.tree_root(seals));
+        if !self.proofs.is_empty() {
+            self.note_proof();
         }
         true
+    }
+
+    /// All content is hashed, or its seals have changed: from now on receivers prove this.
+    pub(super) fn note_proof(&mut self) {
+        let seals = self.window.seals().expect("everything is hashed");
+        let root = self.manifest.tree_root(seals);
+        let bytes = self.delivered_bytes();
+        self.proofs.push(Proof { root, bytes });
     }
 
     /// A receiver that asks for withdrawn content does not know that it is withdrawn. When it needs
@@ -67,9 +82,8 @@ impl<C: Content> TransferSender<C> {
 
     /// True when a receiver has what was sent, by the present seals or by those told earlier.
     pub(super) fn is_proof(&self, done: &Done) -> bool {
-        let root = self.root.map(|root| (root, self.delivered_bytes()));
-        let mut roots = root.iter().chain(&self.former);
-        roots.any(|&known| known == (done.root, done.numbers.bytes))
+        let (root, bytes) = (done.root, done.numbers.bytes);
+        self.proofs.contains(&Proof { root, bytes })
     }
 
     /// Bytes of content without withdrawn files.
