@@ -10,11 +10,11 @@
 //! A session is broken off when its owner had more to send and cannot. The source delivers what it
 //! has taken, then tells receivers that the rest does not come.
 //!
-//! While a receiver that reports lacks something, or one that is expected is still to come, the
-//! source goes on to answer NAKs until the deadline, however short its linger is. It does not
-//! linger for long where receivers could report and all who were heard did, or nobody was heard.
-//! One NAK of a host without a receiver that reports is enough for the full linger: libpgm, which
-//! does not report, asks for what it still lacks every two seconds only.
+//! While a reporting receiver lacks something, or an expected one is still to come, the source
+//! answers NAKs until the deadline, however short its linger is. It lingers only briefly when it
+//! takes reports and either every receiver that it heard reports, or it heard none. One NAK of a
+//! host without a reporting receiver is enough for the full linger: libpgm, which does not report,
+//! asks for what it still lacks every two seconds only.
 
 use base::{Instant, earliest};
 use delivery::Audience;
@@ -22,11 +22,11 @@ use pgm::Source;
 
 use crate::parameters::{BREAK_OFF_SPMS, BREAK_OFF_TIME_MAX, CONFIRMED_LINGER, UNHEARD_LINGER};
 
-/// How the end of a session of messages came out.
+/// How a session of messages ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Every reporting receiver was given everything or is gone, and the source announced the end
-    /// for the whole time that it has to.
+    /// until its linger was over.
     Confirmed,
     /// As `Confirmed`, except that the deadline cut the announcement short.
     Hurried,
@@ -38,7 +38,7 @@ pub enum Ended {
     BrokenOff,
 }
 
-/// How far the end of a session is.
+/// How far the session is on its way to the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
     /// Not begun.
@@ -58,12 +58,12 @@ pub(crate) enum Ending {
     /// it.
     Announcing {
         deadline: Instant,
-        /// Until then once somebody who does not report has asked for a repair.
+        /// The source lingers until then if a host that does not report asks for a repair.
         heard_until: Instant,
     },
     /// The source tells receivers that the rest does not come.
     BreakingOff {
-        /// The source's count of SPMs at which it has told them often enough.
+        /// The source has told receivers often enough when it has sent this many SPMs in all.
         spms: u64,
         until: Instant,
     },
@@ -71,8 +71,8 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Begins the end; if it has begun, brings its deadline nearer. With `is_cut`, the source
-    /// delivers what it has taken, then breaks the session off.
+    /// Begins the end; when it has begun already, brings its deadline nearer. With `is_cut`, the
+    /// source delivers what it has taken, then breaks the session off.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -120,7 +120,8 @@ impl Ending {
                 *self = Self::break_off(now, is_confirmed, source);
             } else if is_confirmed {
                 audience.close(now);
-                // With everything in the hands of those who report, nobody is left to ask for it.
+                // Once all reporting receivers have everything, only hosts that do not report can
+                // still ask.
                 let left = if has_reporters {
                     CONFIRMED_LINGER
                 } else if source.takes_reports() {
@@ -171,7 +172,7 @@ impl Ending {
         }
     }
 
-    /// When [`Ending::advance`] has something to do.
+    /// Says when [`Ending::advance`] has something to do.
     pub(crate) fn due(&self, source: &Source, audience: &Audience) -> Option<Instant> {
         let (can_go_on, deadline) = match *self {
             Self::Open | Self::Over(_) => return None,
@@ -200,7 +201,7 @@ impl Ending {
     }
 }
 
-/// True when everything was sent and no reporting receiver lacks any of it.
+/// Returns true when everything was sent and no reporting receiver lacks any of it.
 fn is_confirmed(end: u64, source: &Source, audience: &Audience) -> bool {
     #[cfg(feature = "planted-bugs")]
     if base::planted::is_planted(base::planted::Bug::ConfirmedTooEarly) {

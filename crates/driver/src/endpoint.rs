@@ -12,7 +12,7 @@ pub trait Endpoint {
     /// Handles an event of a control connection; `data` holds the bytes of [`LinkEvent::Data`].
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]);
 
-    /// The next thing to do on a control connection. The loop answers a `Send` with
+    /// Returns the next thing to do on a control connection. The loop answers a `Send` with
     /// [`Endpoint::link_sent`] and an `Open` with [`Endpoint::link_opened`].
     fn poll_link(&mut self) -> Option<LinkCommand<'_>>;
 
@@ -29,15 +29,16 @@ pub trait Endpoint {
     /// Notes what became of the run that `poll_run` gave.
     fn run_done(&mut self, now: Instant, outcome: Outcome);
 
-    /// Notes that handing over a run took `took`: an endpoint may send in fewer calls where they
-    /// take long.
+    /// Notes that handing over a run took `took`: when that is long, an endpoint may make fewer
+    /// calls with more data each.
     fn run_took(&mut self, _took: Duration) {}
 
-    /// When `handle_timeout` or `poll_run` next has something to do.
+    /// Says when `handle_timeout` or `poll_run` next has something to do.
     fn next_timeout(&self) -> Option<Instant>;
 }
 
-/// The part of an endpoint that gives something to the application, through a sink of type `S`.
+/// The part of an endpoint that gives data and events to the application, through a sink of type
+/// `S`.
 pub trait Handle<S: ?Sized>: Endpoint {
     /// Handles one packet of a receive batch; all packets of a batch have the same `now`.
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S);
@@ -49,14 +50,14 @@ pub trait Handle<S: ?Sized>: Endpoint {
     /// Does what is due at `now`.
     fn handle_timeout(&mut self, now: Instant, sink: &mut S);
 
-    /// True while the application takes nothing. The loop then leaves packets in the socket, which
-    /// is the back-pressure; timers, reports and control connections go on.
+    /// Returns true while the application takes nothing. The loop then leaves packets in the
+    /// socket, which is the back-pressure; timers, reports and control connections go on.
     fn is_full(&self, _sink: &S) -> bool {
         false
     }
 }
 
-/// What reports say about a packet stream of which the receiver has got as far as `at`.
+/// Returns what reports say about a packet stream whose receiver has come to `at`.
 pub(crate) const fn stream_of(at: &Position, host_drops: u64, is_caught_up: bool) -> StreamState {
     StreamState {
         contiguous: at.contiguous,

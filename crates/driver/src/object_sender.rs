@@ -23,9 +23,8 @@ pub struct ObjectSender<C> {
 }
 
 impl<C: Content> ObjectSender<C> {
-    /// Opens a session that sends `manifest`. `config` holds the owner's choices, except rates and
-    /// report intervals: these follow from the protocol parameters, so what `config` says about
-    /// them is overwritten.
+    /// Opens a session that sends `manifest`. `config` holds the owner's choices. Its rates and
+    /// report intervals are overwritten with those that follow from the protocol parameters.
     #[must_use]
     pub fn open(
         sending: &Sending,
@@ -46,27 +45,27 @@ impl<C: Content> ObjectSender<C> {
         }
     }
 
-    /// The PGM source.
+    /// Returns the PGM source.
     pub const fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The manifest and its receivers.
+    /// Returns the manifest and its receivers.
     pub const fn transfer(&self) -> &TransferSender<C> {
         &self.transfer
     }
 
-    /// The manifest and its receivers, to take events from or to cancel.
+    /// Returns the manifest and its receivers, for callers that take events or cancel.
     pub const fn transfer_mut(&mut self) -> &mut TransferSender<C> {
         &mut self.transfer
     }
 
-    /// Packets thrown away, by reason.
+    /// Returns the counts of packets thrown away, by reason.
     pub const fn drops(&self) -> &DropCounters {
         self.source.drops()
     }
 
-    /// True when the outcome is final and every receiver has been told.
+    /// Returns true when the outcome is final and every receiver has been told.
     pub const fn is_over(&self) -> bool {
         self.transfer.is_closed() && self.is_closing
     }
@@ -125,8 +124,8 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
-        // A Publisher's source comes last, because it may be over by itself. This one is closed by
-        // its transfer alone (`follow_receivers`), so that the order does not matter to the end.
+        // The order does not matter here: only the transfer ends this source (`follow_receivers`).
+        // A `Publisher`'s source may end by itself, so there it comes last.
         self.source.handle_timeout(now);
         self.transfer.handle_timeout(now);
     }

@@ -1,9 +1,9 @@
-//! How a session begins: what follows from its configuration is decided here and nowhere else.
+//! How a session begins: this file alone decides what follows from its configuration.
 //!
 //! The owner says where the session is and who takes part. Programs draw identifiers from the
 //! operating system, a simulation draws them from its seed. This file decides the rest, the same
 //! for both: whether the rate follows the receivers, how often receivers report, what the mark
-//! says, and which windows a sender of files has.
+//! says, and how large a file sender's windows are.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -35,7 +35,7 @@ impl Identity {
     /// bits.
     ///
     /// # Errors
-    /// What `random` fails with.
+    /// The error of `random`.
     pub fn draw<E>(
         destination_port: u16,
         mut random: impl FnMut() -> Result<u64, E>,
@@ -73,8 +73,8 @@ pub struct Sending {
     pub own: IpAddr,
     /// The TCP port on which receivers report; `None` when the sender asks for no reports.
     pub control_port: Option<u16>,
-    /// The UDP port on which NAKs and SPMRs arrive where it is not the group's, which another
-    /// sender of this host has. 0: the group's.
+    /// The UDP port for NAKs and SPMRs when another sender of this host has the group's port. 0:
+    /// the group's port.
     pub upstream_port: u16,
     /// The identity of this end.
     pub identity: Identity,
@@ -83,8 +83,8 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// What protects this end's packets with `key`; the same key goes to the endpoint, so that it
-    /// says so in its mark.
+    /// Makes what protects this end's packets with `key`; `None` without a key. Give the endpoint
+    /// the same key, so that its mark says that packets are protected.
     #[must_use]
     pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
         let Identity {
@@ -134,14 +134,15 @@ pub struct Receiving {
     pub own: IpAddr,
     /// The seed of every random choice.
     pub seed: u64,
-    /// A random number that no other receiver has: it tells protected packets of receivers apart.
+    /// A random number that no other receiver has; it tells the receivers' protected packets apart.
     pub instance: u64,
     /// The function that recovers packets from parity.
     pub combine: Combine,
 }
 
 impl Receiving {
-    /// What protects this end's packets with `key`; the same key goes to the endpoint.
+    /// Makes what protects this end's packets with `key`; `None` without a key. Give the endpoint
+    /// the same key.
     #[must_use]
     pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
         key.map(|key| PacketProtection::receiver(key, self.instance))
@@ -164,28 +165,28 @@ impl Receiving {
     }
 }
 
-/// Sets what the owner of a message sender does not choose for its audience.
+/// Sets those values of a message sender's audience that its owner does not choose.
 pub(crate) fn settle_audience(audience: &mut AudienceConfig, config: &Config) {
     audience.report_sqns = report_sqns(config, audience.expected);
     audience.rate = rate_control(config, audience.policy == Policy::Wait);
 }
 
-/// Sets what the owner of a transfer sender does not choose.
+/// Sets those values of a transfer sender that its owner does not choose.
 pub(crate) fn settle_transfer(transfer: &mut delivery::TransferSenderConfig, config: &Config) {
     transfer.report_sqns = report_sqns(config, transfer.expected_count());
     transfer.rate = rate_control(config, transfer.slow == SlowPolicy::Wait);
 }
 
-/// Lets the rate follow the receivers' reports, if the rate is not set and the sender waits for
-/// slow receivers. By the other policies a slow receiver slows down no other, so the rate does not
-/// follow reports.
+/// Lets the rate follow the receivers' reports when the user set no rate and the sender waits for
+/// slow receivers. Under the other policies a slow receiver slows down nobody, so reports do not
+/// set the rate.
 fn rate_control(config: &Config, waits: bool) -> Option<RateConfig> {
     (config.rate() == Rate::Auto && waits).then(RateConfig::default)
 }
 
-/// Number of packets after which a receiver reports at the latest: a quarter of the flow window, so
-/// that waiting for reports does not limit the rate. From 16 receivers on the number grows with
-/// theirs, so that reports stay few.
+/// Returns after how many packets, at the latest, a receiver reports: a quarter of the flow window,
+/// so that waiting for reports does not limit the rate. From 16 receivers on, this grows with their
+/// number, so that reports stay few.
 fn report_sqns(config: &Config, receivers: u32) -> u32 {
     let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
     let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));

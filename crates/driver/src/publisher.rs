@@ -11,22 +11,22 @@ use wire::pgm::{Data, Profile};
 
 use crate::{Ended, Endpoint, Handle, Sending, ending::Ending, opening, steering};
 
-/// A source of messages whose window reporting receivers may hold back.
+/// A source of messages whose window can be held back by reporting receivers.
 #[derive(Debug)]
 pub struct Publisher {
     source: Source,
     audience: Audience,
     ending: Ending,
-    /// Bytes of messages and their PGM headers that were taken since runs were last asked for.
+    /// Bytes of messages and their PGM headers that the source took since the loop last asked for
+    /// runs.
     fresh_bytes: usize,
     /// Nothing leaves before the expected receivers have joined.
     keeps_for_expected: bool,
 }
 
 impl Publisher {
-    /// Opens a session. `audience` holds the owner's choices, except rates and report intervals:
-    /// these follow from the protocol parameters, so what `audience` says about them is
-    /// overwritten.
+    /// Opens a session. `audience` holds the owner's choices. Its rates and report intervals are
+    /// overwritten with those that follow from the protocol parameters.
     #[must_use]
     pub fn open(sending: &Sending, mut audience: AudienceConfig, now: Instant) -> Self {
         opening::settle_audience(&mut audience, &sending.config);
@@ -47,8 +47,8 @@ impl Publisher {
         }
     }
 
-    /// Keeps everything back until the expected receivers have joined. So each gets all messages
-    /// from the first on, even a receiver that begins with the first packet that it hears.
+    /// Keeps everything back until the expected receivers have joined. So each of them gets all
+    /// messages, although a receiver begins with the first packet that it hears.
     pub fn keep_for_expected(&mut self) {
         self.keeps_for_expected = true;
         self.follow_audience();
@@ -86,71 +86,71 @@ impl Publisher {
         Ok(())
     }
 
-    /// True when a full run waits: one more message of `len` bytes would not fit that run, so a
-    /// turn is worth its system calls now.
+    /// Returns true when a full run waits: one more message of `len` bytes would not fit that run,
+    /// so a turn is worth its system calls now.
     #[inline]
     #[must_use]
     pub const fn has_full_run(&self, len: usize) -> bool {
         self.fresh_bytes + len + Data::HEAD_LEN > RunLimit::BYTES_MAX
     }
 
-    /// True when data waits that may leave at `now`.
+    /// Returns true when data waits that may leave at `now`.
     #[inline]
     #[must_use]
     pub fn has_due(&self, now: Instant) -> bool {
         self.source.has_due(now)
     }
 
-    /// Flushes the cork: data that waits for more to share its run leaves with the next one.
+    /// Ends the cork: data that waits for more to share its run leaves with the next run.
     pub const fn uncork(&mut self) {
         self.source.uncork();
     }
 
-    /// Begins the end of the session in good order; if it has begun, brings its deadline nearer.
-    /// Further turns send everything, wait until the expected receivers have joined and every
-    /// reporting receiver has everything or is gone, and announce the end. If the deadline comes
-    /// first, the source breaks off what is not confirmed and tells receivers so.
-    /// [`Publisher::ended`] says when and how this is done.
+    /// Begins the end of the session in good order; when it has begun already, brings its deadline
+    /// nearer. Further turns send everything, wait until the expected receivers have joined and
+    /// every reporting receiver has everything or is gone, and announce the end. If the deadline
+    /// comes first, the source breaks the session off and tells receivers so. [`Publisher::ended`]
+    /// says how the session ended, once it has.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, false, &mut self.source, &self.audience);
     }
 
-    /// Ends the session as [`Publisher::close`] does, but when everything was delivered, breaks it
-    /// off and tells receivers so: its owner had more to send and cannot.
+    /// Delivers everything as [`Publisher::close`] does, then breaks the session off and tells
+    /// receivers so: its owner had more to send and cannot.
     pub fn break_off(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, true, &mut self.source, &self.audience);
     }
 
-    /// Says how the session has ended; `None` while it goes on or is being closed.
+    /// Says how the session ended; `None` until it has ended.
     #[must_use]
     pub const fn ended(&self) -> Option<Ended> {
         self.ending.ended()
     }
 
-    /// True once everything was sent and every reporting receiver has it or is gone.
+    /// Returns true once everything was sent and every reporting receiver has it or is gone.
     #[must_use]
     pub const fn is_confirmed(&self) -> bool {
         self.ending.is_confirmed()
     }
 
-    /// The PGM source.
+    /// Returns the PGM source.
     pub const fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The reporting receivers.
+    /// Returns the reporting receivers.
     pub const fn audience(&self) -> &Audience {
         &self.audience
     }
 
-    /// The next event about a receiver.
+    /// Returns the next event about a receiver.
     pub fn pop_event(&mut self) -> Option<AudienceEvent> {
         self.audience.pop_event()
     }
 
-    /// Packets thrown away, by reason.
+    /// Returns the counts of packets thrown away, by reason.
     pub const fn drops(&self) -> &DropCounters {
         self.source.drops()
     }
@@ -177,7 +177,7 @@ impl Handle<()> for Publisher {
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
         self.audience.handle_timeout(now);
-        // The ending goes before the source, which could otherwise be over while a receiver lacks
+        // The ending comes before the source, which could otherwise end while a receiver lacks
         // something.
         self.ending
             .advance(now, &mut self.source, &mut self.audience);
@@ -187,9 +187,9 @@ impl Handle<()> for Publisher {
 
 impl Endpoint for Publisher {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        // Receivers may report already what left in the last turn. The audience cuts a report
-        // beyond the lead to the lead, so with an old lead a receiver that has everything would
-        // count as behind until its next report.
+        // Receivers may already report what left in the last turn. The audience cuts reports to the
+        // lead. With an old lead, a receiver that has everything would count as behind until its
+        // next report.
         self.audience.set_lead(self.source.unsent() - 1);
         self.audience.handle_link(now, link, event, data);
     }

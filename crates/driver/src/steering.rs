@@ -9,7 +9,7 @@ use wire::pgm::Mark;
 /// Says how far `source` is.
 pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     let config = source.config();
-    // The flow window has a bound in packets and one in bytes: the lower counts.
+    // The flow window is bounded in packets and in bytes: the lower bound counts.
     let in_bytes = (config.flow_window_bytes() / config.mtu()) as u64;
     SourceState {
         lead: source.unsent() - 1,

@@ -16,14 +16,14 @@ use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
 /// Takes what a [`Subscriber`] receives. Messages of one session come in order.
 pub trait MessageSink {
-    /// One whole message; `data` is valid during the call only. Messages that shared a packet have
-    /// one position.
+    /// Takes one whole message; `data` is valid during the call only. Messages that shared a packet
+    /// have one position.
     fn message(&mut self, session: u32, position: u64, data: &[u8]);
 
-    /// An event other than data, in its place between the messages.
+    /// Takes an event other than data, in its place between the messages.
     fn event(&mut self, event: SessionEvent);
 
-    /// True while the application takes nothing more. One more receive batch may follow.
+    /// Returns true while the application takes nothing more. One more receive batch may follow.
     fn is_full(&self) -> bool {
         false
     }
@@ -46,46 +46,46 @@ pub enum SessionEvent {
     Lost {
         /// The session that lost them.
         session: u32,
-        /// Position of the first.
+        /// Position of the first lost packet.
         first: u64,
-        /// How many in a row.
+        /// How many packets in a row were lost.
         count: u64,
     },
     /// The sender already has a receiver of this name, perhaps one that died silently. This
     /// receiver keeps trying for a while; then the sender admits or refuses it.
     NameTaken {
-        /// Whose.
+        /// The session of that sender.
         session: u32,
     },
     /// The sender refuses this receiver and holds nothing back for it. Messages are still received.
     Refused {
-        /// Whose.
+        /// The session of that sender.
         session: u32,
-        /// Why.
+        /// Why the sender refuses.
         reason: Refusal,
     },
     /// The sender closed its session, and everything before the end was delivered or reported lost.
     Ended {
-        /// Whose.
+        /// The session that ended.
         session: u32,
     },
     /// Nothing was heard of the sender for the expiry time; the session is forgotten.
     Expired {
-        /// Whose.
+        /// The session that expired.
         session: u32,
     },
     /// The sender aborted its session.
     Reset {
-        /// Whose.
+        /// The session that was aborted.
         session: u32,
     },
-    /// The sender gave this receiver up, and the receiver takes nothing more of its session. What
-    /// was missing by then was reported lost; what the sender sent later is not counted. A new
-    /// subscriber may join again.
+    /// The sender gave this receiver up, and the receiver takes nothing more of its session. It has
+    /// reported as lost what was missing by then; it does not count what the sender sent later. A
+    /// new subscriber may join again.
     Dropped {
-        /// Whose.
+        /// The session that dropped this receiver.
         session: u32,
-        /// Why.
+        /// Why the sender gave this receiver up.
         code: ErrorCode,
     },
 }
@@ -95,10 +95,10 @@ pub enum SessionEvent {
 pub struct Subscriber {
     receiver: Receiver,
     reporter: Option<Reporter>,
-    /// Sessions that were broken off because their senders gave this receiver up, and why.
+    /// Sessions whose senders gave this receiver up, and why.
     dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
-    /// Packets handled when the last turn ended, and packets that the kernel has dropped.
+    /// Packets handled and packets that the kernel dropped, as counted when the last turn ended.
     seen_packets: u64,
     host_drops: u64,
     leaving: Leaving,
@@ -106,10 +106,10 @@ pub struct Subscriber {
     is_protected: bool,
 }
 
-/// How a closed subscriber has left.
+/// How a closed subscriber left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// This end has told every sender, as far as it knows: its last messages are with the back end.
+    /// This end has handed its last messages to every sender to the back end, as far as it knows.
     Told,
     /// A sender did not take this end's last messages in time.
     TimedOut,
@@ -118,7 +118,7 @@ pub enum Left {
 #[derive(Clone, Copy, Debug)]
 enum Leaving {
     No,
-    /// This end tells the senders, until this time at the latest.
+    /// This end is telling the senders, until this time at the latest.
     Telling(Instant),
     Done(Left),
 }
@@ -128,7 +128,7 @@ impl Subscriber {
     pub const LEAVE_TIME_MAX: Duration = LEAVE_TIME_MAX;
 
     /// Opens a session. With `reporter`, it reports to senders that ask for reports, unless the
-    /// protocol parameters allow nothing beyond PGM.
+    /// protocol parameters allow plain PGM only.
     #[must_use]
     pub fn open(
         receiving: &Receiving,
@@ -153,34 +153,34 @@ impl Subscriber {
         }
     }
 
-    /// The PGM receiver.
+    /// Returns the PGM receiver.
     pub const fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// The reporting side.
+    /// Returns the part that reports to senders; `None` when this end does not report.
     pub const fn reporter(&self) -> Option<&Reporter> {
         self.reporter.as_ref()
     }
 
-    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner
-    /// supplies the count.
+    /// Sets how many packets the kernel has dropped so far because a socket buffer was full; the
+    /// owner supplies this count.
     pub const fn set_host_drops(&mut self, packets: u64) {
         self.host_drops = packets;
     }
 
-    /// Packets thrown away, by reason.
+    /// Returns the counts of packets thrown away, by reason.
     pub const fn drops(&self) -> &DropCounters {
         self.receiver.drops()
     }
 
-    /// Messages handed to the sink.
+    /// Returns the number of messages handed to the sink.
     pub const fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Begins to leave: this end tells every sender not to wait for it any longer. Further turns
-    /// send that; [`Subscriber::left`] says when and how it is done. A second call changes nothing.
+    /// Begins to leave: this end tells every sender not to wait for it any longer, in further
+    /// turns. [`Subscriber::left`] says when and how it has left. A second call changes nothing.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         if !matches!(self.leaving, Leaving::No) {
             return;
@@ -191,7 +191,7 @@ impl Subscriber {
         }
     }
 
-    /// Says how this end has left; `None` while it takes part or is being closed.
+    /// Says how this end has left; `None` until it has left.
     #[must_use]
     pub const fn left(&self) -> Option<Left> {
         match self.leaving {
@@ -230,8 +230,8 @@ impl Subscriber {
                     source,
                 } => {
                     if mark.is_protected() && !self.is_protected {
-                        // A session that has brought data is not protected, whatever a forged SPM
-                        // says.
+                        // A forged SPM may claim protection, but a session that has brought plain
+                        // data has none.
                         let at = self.receiver.position(session);
                         if at.is_none_or(|at| at.arrived.packets == 0) {
                             sink.event(SessionEvent::Refused {
@@ -311,17 +311,18 @@ impl Subscriber {
                     }
                     sink.event(SessionEvent::Refused { session, reason });
                 }
-                // A sender that answers from the address of its packets is not forged.
+                // A sender that answers a call to the address of its packets is not forged.
                 ReporterEvent::Joined { session, .. } => self.believe(now, session, sink),
                 ReporterEvent::Closed { session } => self.receiver.conclude(session),
             }
         }
     }
 
-    /// A sender has answered on its connection: it is there now, and its packets are not old.
+    /// Believes a sender that has answered on its connection: it is there now, and its packets are
+    /// not old.
     fn believe<S: MessageSink + ?Sized>(&mut self, now: Instant, session: u32, sink: &mut S) {
         self.receiver.vouch(session);
-        // Who it is comes before what else is told of it.
+        // The sink hears who the sender is before it hears more about that sender.
         self.pop_ready(now, sink);
     }
 
@@ -334,8 +335,7 @@ impl Subscriber {
     ) {
         self.dropped.remove(&session);
         if let Some(reporter) = &mut self.reporter {
-            // The last report must count what this turn gave out too, because `drain` has not run
-            // yet.
+            // `drain` has not run yet, so the last report must also count what this turn gave out.
             if let Some(at) = self.receiver.position(session) {
                 reporter.observe(now, session, &stream_of(&at, self.host_drops, false));
             }
@@ -345,8 +345,8 @@ impl Subscriber {
     }
 }
 
-/// Hands over a message, or the messages of a row, and returns how many. A row that cannot be read
-/// to its end counts as a lost packet; no Towline sender makes such a row.
+/// Hands over one message, or each message of a packed packet, and returns how many. A packet that
+/// cannot be unpacked to its end counts as lost; no Towline sender makes one.
 #[inline]
 fn give<S: MessageSink + ?Sized>(
     session: u32,

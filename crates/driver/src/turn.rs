@@ -36,7 +36,7 @@ pub struct Driver<I, E> {
     pub io: I,
     /// The state machines at this end.
     pub endpoint: E,
-    /// With it, packets leave and enter protected with a key.
+    /// The key's work on packets that leave and enter; `None` without a key.
     protection: Option<PacketProtection>,
     batch: RecvBatch,
     link_data: Vec<u8>,
@@ -62,26 +62,26 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         }
     }
 
-    /// Protects the packets that leave, and takes in protected ones only.
+    /// Protects the packets that leave, and accepts protected packets only.
     #[must_use]
     pub fn with_protection(mut self, protection: impl Into<Option<PacketProtection>>) -> Self {
         self.protection = protection.into();
         self
     }
 
-    /// What protects the packets.
+    /// Returns what protects the packets.
     pub const fn protection(&self) -> Option<&PacketProtection> {
         self.protection.as_ref()
     }
 
-    /// Packets that the endpoint was given: all that arrived, except those that did not show the
-    /// key.
+    /// Returns the number of packets that the endpoint was given: all that arrived, except those
+    /// that were not made with the key.
     pub fn handed_on(&self) -> u64 {
         let refused = self.protection.as_ref().map_or(0, |p| p.drops().total());
         self.counters.datagrams - refused
     }
 
-    /// What protects the packets, to take notices from.
+    /// Returns what protects the packets, for callers that take its notices.
     pub const fn protection_mut(&mut self) -> Option<&mut PacketProtection> {
         self.protection.as_mut()
     }
@@ -199,7 +199,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             mut datagrams,
         } = self.io.run_limit();
         if self.protection.is_some() {
-            // Protected, the run still fits; a small one holds fewer packets.
+            // Leaves room for what protection adds; a run of small packets then holds fewer of
+            // them.
             datagrams = datagrams.min(bytes / PROTECTED_BYTES_MIN).max(1);
             bytes = bytes.saturating_sub(datagrams * OVERHEAD_MAX);
         }
@@ -236,8 +237,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         RUNS_MAX
     }
 
-    /// Sends what waits to be sent, and leaves what has arrived to the next turn: for a message
-    /// that must leave at once. Returns how many runs left.
+    /// Sends what waits, for a message that must leave at once, and leaves arrived packets to the
+    /// next turn. Returns how many runs left.
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)
@@ -250,32 +251,32 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         self.io.wait(due);
     }
 
-    /// When the next turn is due even if nothing arrives.
+    /// Says when the next turn is due even if nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.endpoint.next_timeout()
     }
 
-    /// The time of the last turn.
+    /// Returns the time of the last turn.
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// What the loop has done.
+    /// Returns the counters of what the loop has done.
     pub const fn counters(&self) -> &DriverCounters {
         &self.counters
     }
 }
 
-/// Sends a run, or as much of its front as can leave in one run.
+/// Protects a run, or as much of its front as still fits one run, and sends that.
 fn send_protected<I: Io>(protection: &mut PacketProtection, run: &Run<'_>, io: &mut I) -> Outcome {
     match protection.protect(run) {
         Some(protected) => io.send(&protected),
-        // The first packet, which was counted, is lost; those behind it leave with the next run.
+        // The first packet is counted as sent and is lost; those behind it leave with the next run.
         None => Outcome::Sent { datagrams: 1 },
     }
 }
 
-/// A run of fewer bytes for each of its packets is not worth its system call.
+/// Bytes of a run for each of its packets: with fewer, the run would not be worth its system call.
 const PROTECTED_BYTES_MIN: usize = 4 * OVERHEAD_MAX;
 
 /// What one turn did.
@@ -294,12 +295,12 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// True when the turn found nothing to do, so that waiting is right.
+    /// Returns true when the turn found nothing to do, so that waiting is right.
     pub const fn is_idle(&self) -> bool {
         self.buffers == 0
             && self.link_events == 0
-            // A turn that carried out as many commands as it may can have left some undone, and no
-            // event would wake the loop for them.
+            // A turn that carried out as many commands as it may has perhaps left some undone, and
+            // no event would wake the loop for them.
             && self.link_commands < LINK_COMMANDS_MAX
             && (self.runs == 0 || self.blocked)
     }

@@ -12,8 +12,7 @@ use pgm::{Mode, Ready, Receiver};
 
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// Receives from all senders of a group the manifests that its owner wants, or one manifest and
-/// then ends.
+/// Receives the manifests that its owner wants from all senders of a group, or one manifest only.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
     receiver: Receiver,
@@ -56,28 +55,28 @@ impl<I: Intake> ObjectReceiver<I> {
         }
     }
 
-    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner
-    /// supplies the count.
+    /// Sets how many packets the kernel has dropped so far because a socket buffer was full; the
+    /// owner supplies this count.
     pub const fn set_host_drops(&mut self, packets: u64) {
         self.host_drops = packets;
     }
 
-    /// The PGM receiver.
+    /// Returns the PGM receiver.
     pub const fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// What is being received.
+    /// Returns the transfers that are being received.
     pub const fn transfers(&self) -> &Transfers<I> {
         &self.transfers
     }
 
-    /// What is being received, to take events from or to cancel.
+    /// Returns the transfers that are being received, for callers that take events or cancel.
     pub const fn transfers_mut(&mut self) -> &mut Transfers<I> {
         &mut self.transfers
     }
 
-    /// Packets thrown away, by reason.
+    /// Returns the counts of packets thrown away, by reason.
     pub const fn drops(&self) -> &DropCounters {
         self.receiver.drops()
     }
@@ -85,7 +84,8 @@ impl<I: Intake> ObjectReceiver<I> {
     fn pop_ready(&mut self, now: Instant) {
         while let Some(ready) = self.receiver.pop_ready() {
             match ready {
-                // This data came before its session was found; its payload is whole all the same.
+                // This data arrived before the receiver knew its session; its payload is whole all
+                // the same.
                 Ready::Message { session, data, .. } => {
                     self.transfers.handle_block(now, session, data);
                 }
@@ -111,8 +111,8 @@ impl<I: Intake> ObjectReceiver<I> {
                     let last = last.map(|at| stream_of(&at, self.host_drops, false));
                     self.transfers.session_over(now, session, last);
                 }
-                // Nothing to do: the mark announces the session too, and the receiver asks for lost
-                // blocks after the pass.
+                // Nothing to do: the mark announces the session too, and after the pass the
+                // receiver asks for lost blocks.
                 Ready::Found { .. } | Ready::Lost { .. } => {}
             }
         }
