@@ -33,7 +33,7 @@ pub enum LabError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// The kernel cannot drop packets at random here; drop them in the process instead.
+    /// The kernel cannot drop packets at random here. Drop them in the process instead.
     #[error("the kernel cannot lose packets at random here: {reason}")]
     NoLoss {
         /// The kernel's or the tool's reason.
@@ -50,7 +50,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// True when the machine does not let this user make namespaces.
+    /// Returns true when the machine does not let this user make namespaces.
     #[must_use]
     pub const fn is_not_permitted(&self) -> bool {
         matches!(self, Self::NotPermitted { .. })
@@ -63,8 +63,8 @@ impl LabError {
         }
     }
 
-    /// The error of a refused step. It names the kernel setting (sysctl) that forbids the step,
-    /// where that can be read.
+    /// Makes the error of a refused step. It names the kernel setting (sysctl) that forbids the
+    /// step, if that can be read.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         Self::NotPermitted {
             missing: refusal.to_string(),
@@ -76,7 +76,7 @@ impl LabError {
     }
 }
 
-/// How to permit the step, by the first setting that forbids it. `sysctl` reads a setting, and
+/// Says how to permit the step, by the first setting that forbids it. `sysctl` reads a setting, and
 /// gives `None` for one that does not exist.
 fn remedy(step: Step, sysctl: &dyn Fn(&str) -> Option<i64>) -> String {
     if step == Step::Start {

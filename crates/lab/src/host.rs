@@ -25,18 +25,18 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes the namespace; its interface appears when a cable is made.
+    /// Makes the namespace; its interface appears when its cable is made.
     pub(crate) fn new(number: u8) -> Result<Self, LabError> {
         let network = Namespace::network()
             .map_err(|cause| LabError::os("make a host's network namespace", cause))?;
-        // The host's name is its address, so it resolves without any file.
+        // The host's name is its address, so the name resolves without a file.
         let name = Namespace::host_name(&ipv4(number).to_string())
             .map_err(|cause| LabError::os("give a host its name", cause))?;
         let has_ipv6 = in_namespace(&network, || {
             let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
             for name in ["all", "default"].iter().filter(|_| has_ipv6) {
-                // Addresses can be used at once. Where /proc/sys is read-only, Lab::new waits
-                // longer for them.
+                // Without the check for duplicates, addresses can be used at once. Where /proc/sys
+                // is read-only, `Lab::new` waits longer for them.
                 let path = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
                 let _read_only = fs::write(path, "0");
             }
@@ -68,8 +68,8 @@ impl Host {
         })
     }
 
-    /// A command that will run inside the host. It is killed when the lab is dropped, and when the
-    /// thread that spawned it ends.
+    /// Makes a command that will run inside the host. Its process is killed when the lab is
+    /// dropped, or when the thread that spawned it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -92,10 +92,10 @@ impl Host {
             .map_err(|cause| LabError::os("enter a host of the lab", cause))
     }
 
-    /// Drops UDP packets that arrive at `e0` at random, `lost` in `of` on average, by a netfilter
-    /// rule. It does not need the `nft` program. `(0, 1000)` drops none and costs the same: the
-    /// baseline for comparisons. The kernel draws once for a GSO run that is kept whole. To drop
-    /// single packets, build the lab with
+    /// Drops UDP packets at random as they arrive at `e0`, `lost` in `of` on average, by a
+    /// netfilter rule; the `nft` program is not needed. `(0, 1000)` drops none and costs the same:
+    /// the baseline for comparisons. A GSO run that is kept whole is dropped or kept as one packet.
+    /// To drop single packets, build the lab with
     /// [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Host {
         self.with_loss(|loss| loss.set(INTERFACE, lost, of))
     }
 
-    /// Removes the rule, so that no packet is dropped any more.
+    /// Removes the rule of [`Host::set_loss`].
     ///
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot do it.
@@ -112,8 +112,8 @@ impl Host {
         self.with_loss(RandomLoss::clear)
     }
 
-    /// Packets dropped since [`Host::set_loss`]; 0 when no loss is set. A GSO run that is kept
-    /// whole counts as one packet.
+    /// Returns the number of packets dropped since [`Host::set_loss`]; 0 when no loss is set. A GSO
+    /// run that is kept whole counts as one packet.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -132,44 +132,44 @@ impl Host {
         })
     }
 
-    /// The host's number, 1 for the first: the last octet of its addresses.
+    /// Returns the host's number, 1 for the first: the last octet of its addresses.
     #[must_use]
     pub const fn number(&self) -> u8 {
         self.number
     }
 
-    /// The host's IPv4 address, in 10.77.0.0/24. Its text is also the machine's name inside the
-    /// host.
+    /// Returns the host's IPv4 address, in 10.77.0.0/24. Its text is also the machine's name inside
+    /// the host.
     #[must_use]
     pub const fn ipv4(&self) -> Ipv4Addr {
         ipv4(self.number)
     }
 
-    /// The host's IPv6 address, in fd77::/64. It is configured only where [`Host::has_ipv6`].
+    /// Returns the host's IPv6 address, in fd77::/64; the host has it only when [`Host::has_ipv6`].
     #[must_use]
     pub const fn ipv6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number as u16)
     }
 
-    /// False when the kernel was started without IPv6.
+    /// Returns false when the kernel was started without IPv6.
     #[must_use]
     pub const fn has_ipv6(&self) -> bool {
         self.has_ipv6
     }
 
-    /// The name of the host's interface: `e0` on every host.
+    /// Returns the name of the host's interface: `e0` on every host.
     #[must_use]
     pub const fn interface(&self) -> &'static str {
         INTERFACE
     }
 
-    /// The network namespace of the host.
+    /// Returns the network namespace of the host.
     #[must_use]
     pub const fn namespace(&self) -> &Namespace {
         &self.network
     }
 
-    /// True when packets pass and every address is usable.
+    /// Returns true when packets pass and every address is usable.
     pub(crate) fn is_ready(&self) -> Result<bool, LabError> {
         self.with_netlink(|netlink| {
             let link = netlink.link(INTERFACE)?;
@@ -189,7 +189,7 @@ impl Host {
         })
     }
 
-    /// The present state of the host's interface.
+    /// Returns the state of the host's interface at this moment.
     pub(crate) fn link(&self) -> Result<Link, LabError> {
         self.with_netlink(|netlink| Ok(netlink.link(INTERFACE)?))
     }

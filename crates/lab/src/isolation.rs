@@ -15,8 +15,9 @@ use sys::{
 use crate::{LabError, host::in_namespace};
 
 /// Makes sure that this process may build labs. A process that is not root moves into a user
-/// namespace. Call this at the very start of `main`, before any thread is started. When there are
-/// other threads already, it starts the program again inside the namespace and does not return.
+/// namespace. Call this at the very start of `main`, before any thread is started. When other
+/// threads run already, this function starts the program again inside the namespace and does not
+/// return.
 ///
 /// # Errors
 /// [`LabError::NotPermitted`], which says what to change; the process stays as it was.
@@ -40,10 +41,10 @@ pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
     }
 }
 
-/// Runs the body of a `#[test]` where it may build labs: in an empty network namespace, so that
-/// nothing that it runs outside a host reaches the real network. For an ordinary user, it starts
-/// the test program again inside a user namespace, for this one test. Where the machine forbids
-/// that, it prints the reason and does not run the body.
+/// Runs the body of a `#[test]` in an empty network namespace. The body may build labs there, and
+/// nothing that it runs outside a host reaches the real network. For an ordinary user, this
+/// function starts the test program again inside a user namespace, for this one test. Where the
+/// machine forbids that, it prints the reason and does not run the body.
 ///
 /// Call it with a closure, as the only statement of the test: the name of the closure's type tells
 /// which test to run again.
@@ -71,7 +72,7 @@ pub fn isolated<F: FnOnce() + Send>(body: F) {
     );
     let output = run_again(test).unwrap_or_else(|error| panic!("cannot run {test} again: {error}"));
     let text = String::from_utf8_lossy(&output.stdout);
-    // When the name matches no test, the test program succeeds without running anything.
+    // The test program also succeeds when the name matches no test.
     let ran = text.contains("test result: ok. 1 passed");
     if !(output.status.success() && ran) {
         let text = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -111,8 +112,8 @@ fn run_again(test: &str) -> io::Result<process::Output> {
         .output()
 }
 
-/// The test's name in its test program: `crate::module::test::{{closure}}` without crate and
-/// closure.
+/// Returns the test's name in its test program: `crate::module::test::{{closure}}` without crate
+/// and closure.
 fn test_path(type_name: &str) -> &str {
     let path = type_name.split("::{{closure}}").next().unwrap_or(type_name);
     path.split_once("::").map_or(path, |(_crate, path)| path)
@@ -120,15 +121,15 @@ fn test_path(type_name: &str) -> &str {
 
 #[expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 fn skip(reason: &LabError) {
-    // The test suite counts tests that print this line as skipped.
+    // The suite counts a test that prints this line as skipped.
     println!("skipped: {reason}");
 }
 
-/// Checks that this process may make network namespaces without further ado.
+/// Checks that this process may make network namespaces.
 pub(crate) fn check_permitted() -> Result<(), LabError> {
     match Namespace::network() {
         Ok(_) => Ok(()),
-        // The kernel says ENOSPC when the number of namespaces is limited.
+        // The kernel answers ENOSPC where a limit on the number of namespaces is reached.
         Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSPC)) => {
             Err(LabError::refused(Refusal {
                 step: Step::NetworkNamespace,
@@ -148,7 +149,7 @@ fn switch_loopback_on() -> Result<(), LabError> {
     Ok(switch_on()?)
 }
 
-/// An environment variable, set in the test program that was started again.
+/// The environment variable that is set in a test program that was started again.
 const INSIDE: &str = "TOWLINE_LAB_INSIDE";
 
 #[cfg(test)]

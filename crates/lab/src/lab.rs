@@ -52,7 +52,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The host at `index`, from 0.
+    /// Returns the host at `index`, from 0.
     ///
     /// # Panics
     /// When the lab has fewer hosts.
@@ -61,15 +61,15 @@ impl Lab {
         &self.hosts[index]
     }
 
-    /// All hosts, in order.
+    /// Returns all hosts, in order.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
     /// Makes the switch send at most `bytes_per_s` to the host at `index`, link headers included,
-    /// with room for `queue_bytes` in its queue. It sends packets one by one, as a slow cable
-    /// would.
+    /// with room for `queue_bytes` in its queue. The switch sends them one packet at a time, as a
+    /// slow cable would.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel lacks `sch_tbf`.
@@ -87,7 +87,8 @@ impl Lab {
         self.switch()?.set_bottleneck(&self.hosts[index], &bucket)
     }
 
-    /// Bytes that the switch has sent to the host at `index`, link headers included.
+    /// Returns the number of bytes that the switch has sent to the host at `index`, link headers
+    /// included.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel does not answer.
@@ -140,7 +141,7 @@ impl Lab {
         ))
     }
 
-    /// The other end of a host's cable.
+    /// Returns the other end of the cable of the host at `index`.
     fn far_end(&self, index: usize) -> Result<Link, LabError> {
         match &self.switch {
             Some(switch) => switch.port(&self.hosts[index]),
@@ -148,7 +149,8 @@ impl Lab {
         }
     }
 
-    /// Waits until both ends of a host's cable pass packets, unless one of them is off.
+    /// Waits until both ends of the cable of the host at `index` pass packets, unless one end is
+    /// off.
     fn await_cable(&self, index: usize) -> Result<(), LabError> {
         let host = &self.hosts[index];
         if !(host.link()?.flags.is_up() && self.far_end(index)?.flags.is_up()) {
@@ -160,7 +162,7 @@ impl Lab {
     }
 
     /// Waits until both ends of a host's cable know that no packet passes. The kernel takes up to a
-    /// second for that; without the wait a later check would see the old state.
+    /// second for that; a check before then would see the old state.
     fn await_loss_of_carrier(&self, index: usize) -> Result<(), LabError> {
         let host = &self.hosts[index];
         let what = format!("the loss of carrier at host {}", host.number());
@@ -224,13 +226,13 @@ fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Resu
     Ok(())
 }
 
-/// A timer may be late on a busy machine, so a slow link sends a 4,000th of a second's bytes at
-/// once, and at least two packets.
+/// Bursts a second of a slow link. On a busy machine a timer may be late, so one burst holds a
+/// 4,000th of a second's bytes, and at least two packets.
 const BURSTS_PER_S: u32 = 4_000;
 const BURST_BYTES_MIN: u32 = 3_028;
-/// The number of the first host's interface when two hosts are joined directly; it is higher than
-/// any number in use.
+/// The interface number of the first of two directly joined hosts; no interface of a host has so
+/// high a number.
 const NEAR_INDEX: u32 = 1_000;
-/// The kernel may take a second until it sees a carrier, and two seconds until it has checked an
-/// IPv6 address for duplicates.
+/// How long to wait for a host. The kernel may take 1 s to see a carrier, and 2 s to check an IPv6
+/// address for duplicates.
 const READY_LIMIT: Duration = Duration::from_secs(10);

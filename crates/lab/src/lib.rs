@@ -9,9 +9,9 @@
 //! ```
 //! Every host and the switch are network namespaces held by descriptors. So nothing appears in the
 //! machine's own network, no name is left behind, and everything is gone when the [`Lab`] is
-//! dropped or its process is killed. Multicast (224.0.0.0/4 and ff00::/8) is routed by `e0`; no
-//! packet can leave the lab. Inside a host, the machine's name is the host's own address, so names
-//! differ from host to host and resolve.
+//! dropped or its process is killed. Multicast (224.0.0.0/4 and ff00::/8) leaves by `e0`; no packet
+//! can leave the lab. Inside a host, the machine's name is the host's own address, so each host has
+//! its own name, which resolves.
 //!
 //! A lab runs as root, or as an ordinary user inside a user namespace: call
 //! [`enter_user_namespace_or_explain`] at the start of `main`, and [`isolated`] in a `#[test]`. A

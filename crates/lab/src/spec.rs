@@ -12,8 +12,8 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
-    /// A lab of `hosts` hosts on one switch, with an MTU of 1500, which keeps GSO runs whole from
-    /// host to host.
+    /// Specifies `hosts` hosts on one switch, with an MTU of 1500 bytes; the switch keeps GSO runs
+    /// whole.
     #[must_use]
     pub const fn new(hosts: u8) -> Self {
         Self {
@@ -38,9 +38,8 @@ impl LabSpec {
         self
     }
 
-    /// Makes the switch cut GSO runs into single packets, as a wire would, so that random loss
-    /// drops packets and not whole runs. The switch's ports cut them, because cutting at the sender
-    /// costs twice as much.
+    /// Makes the switch cut GSO runs into single packets, so that random loss drops packets and not
+    /// whole runs. The switch's ports cut them: cutting at the sender costs twice as much.
     #[must_use]
     pub const fn segments_at_switch(mut self) -> Self {
         self.segments_at_switch = true;
@@ -82,7 +81,8 @@ impl LabSpec {
     }
 }
 
-/// Host numbers from 1 to 250 fit the last octet of an address and leave some of the /24 free.
+/// The most hosts of a lab: numbers from 1 to 250 fit the last octet of an address, and leave some
+/// of the /24 free.
 const HOSTS_MAX: u8 = 250;
 
 #[cfg(test)]

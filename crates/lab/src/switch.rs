@@ -52,7 +52,8 @@ impl Switch {
         Ok(Self { namespace })
     }
 
-    /// Switches the port of one host on or off: its `e0` keeps its addresses and loses its carrier.
+    /// Switches the port of one host on or off; the host's `e0` keeps its addresses. Off takes its
+    /// carrier.
     pub(crate) fn set_port(&self, host: &Host, up: bool) -> Result<(), LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;
@@ -70,7 +71,7 @@ impl Switch {
         })?
     }
 
-    /// Counts what the switch has sent to one host so far.
+    /// Returns the switch's count of what it has sent to one host so far.
     pub(crate) fn sent_to(&self, host: &Host) -> Result<LinkStatistics, LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;
@@ -79,7 +80,7 @@ impl Switch {
         })?
     }
 
-    /// True when every port passes packets. The bridge itself sends nothing.
+    /// Returns true when every port passes packets. The bridge `br0` itself sends nothing.
     pub(crate) fn is_ready(&self) -> Result<bool, LabError> {
         in_namespace(&self.namespace, || {
             let links = Rtnetlink::open()?.links()?;
@@ -88,7 +89,7 @@ impl Switch {
         })?
     }
 
-    /// The port of one host.
+    /// Returns the port that leads to one host.
     pub(crate) fn port(&self, host: &Host) -> Result<Link, LabError> {
         in_namespace(&self.namespace, || {
             Ok(Rtnetlink::open()?.link(&port_name(host))?)
@@ -105,5 +106,5 @@ fn port_name(host: &Host) -> String {
 }
 
 const BRIDGE: &str = "br0";
-/// The feature by which a port passes UDP GSO runs on in one piece.
+/// The feature with which a port passes UDP GSO runs on in one piece.
 const SEGMENTATION: &str = "tx-udp-segmentation";
