@@ -26,7 +26,7 @@ pub(crate) fn run(steps: &[Step]) -> bool {
     passed
 }
 
-/// Runs one step and prints the result; returns the outcome, and the line that was printed.
+/// Runs one step and prints its result; returns the outcome and the printed line.
 pub(crate) fn perform(&(name, step): &Step) -> (StepOutcome, String) {
     println!("==> {name}");
     let started = Instant::now();
@@ -126,7 +126,7 @@ fn tidy_step() -> StepOutcome {
 /// Checks the licences, sources and duplicate versions of dependencies; see deny.toml.
 fn deny() -> StepOutcome {
     tool("cargo-deny", || {
-        // cargo-deny reads every package in the lock file, also those of other platforms.
+        // cargo-deny reads every package in the lock file, also packages for other platforms.
         if command::cargo_output(&["fetch", "--locked"]).is_none() {
             return StepOutcome::Skipped("the dependencies cannot be fetched here".to_owned());
         }
@@ -135,7 +135,7 @@ fn deny() -> StepOutcome {
     })
 }
 
-/// Looks for dependencies with known faults in the RustSec database, where that can be fetched.
+/// Looks for dependencies with known faults in the RustSec database, if it can be fetched.
 fn advisories() -> StepOutcome {
     tool("cargo-deny", || {
         let is_fetched = command::cargo_output(&["deny", "fetch", "db"]).is_some();
@@ -147,16 +147,16 @@ fn advisories() -> StepOutcome {
     })
 }
 
-/// Checks the library as a program compiles it that uses only messages.
+/// Type-checks the library with the features that a program needs for messages alone.
 fn messages_alone() -> StepOutcome {
     let lib = ["clippy", "-p", "towline", "--no-default-features", "--lib"];
     let strictly = ["--locked", "--", "-D", "warnings"];
     cargo_step(&[&lib[..], &strictly].concat(), &[])
 }
 
-/// Checks that all crates could be published as they are, where the registry can be reached. It
-/// does not compile each crate from its package alone, which takes two minutes more: `cargo publish
-/// --workspace --dry-run` does.
+/// Checks that all crates could be published as they are, if the registry can be reached. Does not
+/// compile each crate from its package alone, as `cargo publish --workspace --dry-run` does: that
+/// takes two minutes more.
 fn publishable() -> StepOutcome {
     if command::cargo_output(&["info", "--quiet", "libc"]).is_none() {
         return StepOutcome::Skipped("the registry cannot be reached here".to_owned());
@@ -202,7 +202,7 @@ fn aarch64() -> StepOutcome {
     type_check("aarch64-unknown-linux-gnu", |krate| krate.is_portable)
 }
 
-/// Type-checks the libraries of the crates that are `wanted` for another platform.
+/// Type-checks the libraries of the crates for which `wanted` holds, for the platform `target`.
 fn type_check(target: &str, wanted: fn(&CrateRule) -> bool) -> StepOutcome {
     let rules = match tidy::Rules::load(&command::root()) {
         Ok(rules) => rules,
@@ -218,7 +218,7 @@ fn type_check(target: &str, wanted: fn(&CrateRule) -> bool) -> StepOutcome {
     cargo_step(&args, &[("CARGO_FEATURE_PURE", "1")])
 }
 
-/// Installs `target` unless it is installed; an error says why that failed.
+/// Installs `target` unless it is installed.
 fn install_target(target: &str) -> Result<(), String> {
     let is_listed = || {
         output("rustup", &["target", "list", "--installed"])
@@ -237,7 +237,7 @@ fn install_target(target: &str) -> Result<(), String> {
     }
 }
 
-/// Set to 1, this variable forbids installing anything; scripts/setup.sh obeys it too.
+/// The variable that forbids installing anything when it is 1; scripts/setup.sh obeys it too.
 const NO_INSTALL: &str = "TOWLINE_NO_INSTALL";
 
 const FUZZ_CHECK: Step = ("fuzz targets compile", fuzz::check);
@@ -248,8 +248,8 @@ const AARCH64: Step = ("target aarch64-unknown-linux-gnu", aarch64);
 pub(crate) const TIDY: Step = ("tidy", tidy_step);
 /// The other platforms alone.
 pub(crate) const TARGETS: &[Step] = &[WASM32, WINDOWS, AARCH64];
-/// Everything that is checked besides the tests; each check counts as one test. House rules are not
-/// listed, because a test checks them. The checks that fail fastest come first.
+/// Everything that is checked besides the tests; each check counts as one test. The checks that
+/// fail fastest come first. The house rules are missing here, because a test checks them.
 pub(crate) const CHECKS: &[Step] = &[
     ("fmt", fmt),
     ("spelling", spelling),

@@ -1,4 +1,4 @@
-//! Runs other programs, and says what came of it.
+//! Runs other programs and reports how they ended.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ pub(crate) enum StepOutcome {
 }
 
 impl StepOutcome {
-    /// Passed when `is_fine`, else failed with `text`.
+    /// Makes `Passed` when `is_fine`, else `Failed` with `text`.
     pub(crate) fn of(is_fine: bool, text: impl Into<String>) -> Self {
         if is_fine {
             Self::Passed
@@ -28,7 +28,7 @@ impl StepOutcome {
     }
 }
 
-/// The repository's root: the parent of xtask's own directory.
+/// Returns the repository's root: the parent of xtask's directory.
 pub(crate) fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest
@@ -36,14 +36,15 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| manifest.to_path_buf(), Path::to_path_buf)
 }
 
-/// The same cargo that runs this program, so that one toolchain does everything.
+/// Makes a command for the cargo that runs this program, so that all steps use one toolchain.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).env("PATH", path());
     command
 }
 
-/// A path with the tools that `scripts/setup.sh checks` has installed, before the caller's path.
+/// Returns the search path: the tools that `scripts/setup.sh checks` installed, then the caller's
+/// path.
 fn path() -> OsString {
     let ours = root().join("target/checks/bin");
     let theirs = std::env::var_os("PATH").unwrap_or_default();
@@ -51,7 +52,7 @@ fn path() -> OsString {
     std::env::join_paths(all).unwrap_or(theirs)
 }
 
-/// Runs `cargo ARGS` with its output passed through.
+/// Runs `cargo ARGS`; its output goes to the terminal.
 pub(crate) fn cargo_step(args: &[&str], env: &[(&str, &str)]) -> StepOutcome {
     step(
         cargo().args(args).envs(env.iter().copied()),
@@ -59,7 +60,7 @@ pub(crate) fn cargo_step(args: &[&str], env: &[(&str, &str)]) -> StepOutcome {
     )
 }
 
-/// Runs `program ARGS` with its output passed through.
+/// Runs `program ARGS`; its output goes to the terminal.
 pub(crate) fn program_step(program: &str, args: &[&str]) -> StepOutcome {
     step(
         named(program).args(args),
@@ -74,12 +75,12 @@ fn step(command: &mut Command, what: &str) -> StepOutcome {
     }
 }
 
-/// Standard output of a program; `None` when the program is missing or fails.
+/// Returns the standard output of a program; `None` when the program is missing or fails.
 pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     printed(named(program).args(args))
 }
 
-/// Like [`output`], for cargo.
+/// Returns the standard output of cargo, as [`output`] does.
 pub(crate) fn cargo_output(args: &[&str]) -> Option<String> {
     printed(cargo().args(args))
 }

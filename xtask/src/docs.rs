@@ -1,6 +1,6 @@
-//! The generated reference (parameters, counters, exit codes): it is made from the declarations in
-//! the code into `docs/src/reference`, and a test compares it. The program itself makes manual
-//! pages and completions when it is installed.
+//! The generated reference (parameters, counters, exit codes). The command `towline` writes it from
+//! the declarations in the code to `docs/src/reference`, and a test compares the two. It makes
+//! manual pages and completions when it is installed.
 
 use crate::command::{StepOutcome, cargo_step};
 

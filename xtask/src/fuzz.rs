@@ -61,12 +61,12 @@ pub(crate) fn check() -> StepOutcome {
         return StepOutcome::Skipped("libfuzzer-sys cannot be fetched here".into());
     }
     let mut check = vec!["check", "--locked", "--bins", "--manifest-path", manifest];
-    // Only linking needs libFuzzer and a C++ compiler for it.
+    // Linking alone needs libFuzzer, and a C++ compiler for it; a check links nothing.
     check.push("--no-default-features");
     cargo_step(&check, &[])
 }
 
-/// The names of the fuzz targets, sorted.
+/// Returns the names of the fuzz targets, sorted.
 pub(crate) fn targets(root: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(root.join("fuzz/fuzz_targets")) else {
         return Vec::new();

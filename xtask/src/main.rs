@@ -1,8 +1,8 @@
 //! Checks and chores of this repository; continuous integration and the Makefile call nothing else.
 //!
-//! It holds no product code. In: a command name. Out: what the tools print, a closing line, and
-//! exit code 0 only when everything that could run passed. It prints which steps could not run
-//! here.
+//! This program holds no product code. In: a command name. Out: what the tools print, a closing
+//! line, and exit code 0 only when everything that could run passed. It prints which steps could
+//! not run here.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,

@@ -1,13 +1,13 @@
-//! The test suite with a summary: it runs the checks, then `cargo test` for the whole workspace,
-//! shows a shorter output, and ends with a line `N passed, N failed, N skipped` for both.
+//! The test suite with a summary. It runs the checks, then `cargo test` for the whole workspace,
+//! shortens the output, and ends with a line `N passed, N failed, N skipped` for both.
 //!
 //! A test that cannot run here prints `skipped: why` and returns; it counts as skipped, and the
 //! reasons are listed. Tests marked `#[ignore]` count as skipped too. The whole output is kept in
 //! `target/test.log`. A build that fails, or a test program that dies, counts as one failure.
 //!
 //! Many tests need real time, and share this machine's processors with others. So when at most five
-//! tests fail, they run once more, alone. Those that pass then are named before the last line: each
-//! shows a defect of the test or of the program, which somebody has to look into.
+//! tests fail, they run once more, alone. The last line but one names those that pass then: each
+//! has a defect, or shows one of the program, which somebody has to look into.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,8 @@ use crate::{
     command::{StepOutcome, cargo, root},
 };
 
-/// Runs `checks`, each of which counts as one test, and the suite: `cargo test --workspace`, unless
-/// `args` say otherwise. True when nothing failed.
+/// Runs `checks`, each of which counts as one test, then `cargo test --workspace`, or what `args`
+/// say. Returns true when nothing failed.
 pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     let started = Instant::now();
     let mut tally = Tally::default();
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     is_success && tally.failed == 0
 }
 
-/// Tests the workspace, and then what needs another build of it; with `args` only what they say.
+/// Tests the workspace, then the separate builds of it; with `args`, runs only what they say.
 fn run_all(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     std::fs::create_dir_all(root().join("target"))?;
     let mut log = File::create(root().join("target/test.log"))?;
@@ -117,7 +117,7 @@ fn stream(args: &[String], tally: &mut Tally, log: &mut File) -> std::io::Result
         .stdout(writer.try_clone()?)
         .stderr(writer);
     let mut child = command.spawn()?;
-    // The command has a writing end of the pipe: unless it is dropped, the loop below never ends.
+    // The command holds a writing end of the pipe; while it lives, the loop below cannot end.
     drop(command);
     for line in BufReader::new(reader).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
@@ -129,8 +129,8 @@ fn stream(args: &[String], tally: &mut Tally, log: &mut File) -> std::io::Result
     Ok(child.wait()?.success())
 }
 
-/// Seeds the property tests. The suite draws the same cases in every run, so that a change fails by
-/// what it changed; plain `cargo test` draws new ones.
+/// The variable that seeds the property tests. The suite draws the same cases in every run, so that
+/// only a change can make them fail; plain `cargo test` draws new ones.
 const CASES_SEED: &str = "PROPTEST_RNG_SEED";
 
 /// The proof that the simulation finds bugs: a separate build with planted bugs.
@@ -141,7 +141,7 @@ const PLANTED: &[&str] = &[
     "--test=fair_repair",
 ];
 
-/// When more tests fail than this, chance does not explain it.
+/// The most failed tests that chance may explain.
 const UNSTEADY_MAX: usize = 5;
 
 /// The counts of one `cargo test` output, and the state of reading it.
@@ -155,20 +155,20 @@ struct Tally {
     /// Tests that failed at first, and passed when they ran once more.
     unsteady: Vec<String>,
     section: Section,
-    /// The test whose output is being read already counts as skipped.
+    /// The test whose output is being read is already counted as skipped.
     has_skipped: bool,
-    /// Skipped tests of this test program, which its count of passed tests includes.
+    /// Skipped tests of the present test program; its count of passed tests includes them.
     skips: u64,
 }
 
 impl Tally {
-    /// True when chance explains the number of failed tests, and the name of each is known.
+    /// Returns true when chance may explain so few failed tests, and the name of each is known.
     fn is_worth_another_run(&self, checks_failed: usize) -> bool {
         let tests_failed = self.failed - checks_failed as u64;
         self.failures.len() <= UNSTEADY_MAX && tests_failed == self.failures.len() as u64
     }
 
-    /// Counts the failed tests as passed, when all of them passed in the run `again`.
+    /// Counts the failed tests as passed when all of them passed in the run `again`.
     fn passes_after_all(&mut self, again: &Self) {
         let count = self.failures.len() as u64;
         if again.passed >= count && again.failed == 0 {
@@ -256,7 +256,7 @@ impl Tally {
 /// The part of a test program's output that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Section {
-    /// The list of tests, each added when it ends.
+    /// The list of tests; each test adds a line when it ends.
     #[default]
     Names,
     /// What passed tests have printed.

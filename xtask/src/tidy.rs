@@ -1,10 +1,9 @@
-//! The house rules that a tool can check: `cargo xtask tidy`. A test at the end of this file checks
-//! them too, so that `cargo test` fails on a breach.
+//! The house rules that a tool can check: `cargo xtask tidy`. The test at the end of this file
+//! makes `cargo test` fail on a breach, too.
 //!
 //! In: the repository's files. Out: findings, one line each. The rules' parameters are in
 //! `xtask/rules.toml`, exceptions in `xtask/allow.toml`; an exception that nothing needs is a
-//! finding, too. What other tools check (clippy, cargo-deny, cargo-shear, typos) is not checked
-//! again here.
+//! finding, too. Other tools (clippy, cargo-deny, cargo-shear, typos) check the rest.
 
 use std::{fmt, path::Path};
 

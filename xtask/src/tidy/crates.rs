@@ -109,7 +109,7 @@ fn check_manifest(
     }
 }
 
-/// Finds permissions that the crate does not use.
+/// Finds dependencies that the rules allow and the crate does not use.
 fn unused(name: &str, rule: &CrateRule, manifest: &toml::Table, findings: &mut Vec<Finding>) {
     let used = dependencies(manifest);
     for given in rule.may_depend_on.iter().chain(&rule.external) {
@@ -120,8 +120,8 @@ fn unused(name: &str, rule: &CrateRule, manifest: &toml::Table, findings: &mut V
     }
 }
 
-/// Checks that the crate's settings make the compiler refuse unsafe code, and clippy refuse what a
-/// pure crate may not name.
+/// Checks the crate's lint settings: the compiler must refuse unsafe code, and clippy must refuse
+/// what a pure crate may not name.
 fn check_lints(
     root: &Path,
     name: &str,
@@ -147,7 +147,7 @@ fn check_lints(
     }
 }
 
-/// Every dependency of a manifest, also those of single targets: section, name, value.
+/// Returns every dependency of a manifest, also those of single targets, as section, name, value.
 fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String, &toml::Value)> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let targets = targets.into_iter().flat_map(toml::Table::values);

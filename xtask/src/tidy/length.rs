@@ -1,4 +1,4 @@
-//! Rules about the length of files: production code must be shorter than tests.
+//! Rules about the length of files; production files must be shorter than files of tests.
 //!
 //! A file is a test when it lies in a directory `tests`, is named `tests.rs`, or belongs to a
 //! module that its parent declares under `#[cfg(test)]`. Test modules inside a production file do
@@ -33,7 +33,7 @@ fn is_test(path: &str, test_modules: &[String]) -> bool {
     is_named || test_modules.iter().any(is_of)
 }
 
-/// Paths, without `.rs`, of the modules that a file declares under `#[cfg(test)]`.
+/// Returns the paths, without `.rs`, of the modules that a file declares under `#[cfg(test)]`.
 fn test_modules(source: &Source) -> Vec<String> {
     let Some(stem) = source.path.strip_suffix(".rs") else {
         return Vec::new();
@@ -52,7 +52,7 @@ fn test_modules(source: &Source) -> Vec<String> {
     names.map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// Number of lines without the bodies of test modules.
+/// Counts the lines outside the bodies of test modules.
 fn production_lines(text: &str) -> usize {
     let mut count = 0;
     let mut lines = text.lines().peekable();

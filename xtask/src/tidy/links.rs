@@ -51,7 +51,7 @@ pub(super) fn check(root: &Path, sources: &[Source], findings: &mut Vec<Finding>
     }
 }
 
-/// Targets of `](target)` outside code, with their lines from 1.
+/// Returns the targets of `](target)` outside code, with their lines from 1.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, number) in prose(text) {
@@ -74,7 +74,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The anchors that forges and mdBook give to the headings of a page.
+/// Returns the anchors that forges and mdBook give to the headings of a page.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (line, _) in prose(text) {
@@ -90,7 +90,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// A heading in lower case, without punctuation, with `-` for each space.
+/// Makes the anchor of a heading: lower case, no punctuation, `-` for each space.
 fn slug(title: &str) -> String {
     let kept = title.chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -100,7 +100,7 @@ fn slug(title: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Lines outside code blocks, with their numbers from 1.
+/// Returns the lines outside code blocks, with their numbers from 1.
 fn prose(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut is_fenced = false;
     text.lines().zip(1..).filter(move |(line, _)| {
@@ -110,7 +110,7 @@ fn prose(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// The target of `link` in `page`, as a path from the root.
+/// Returns the target of `link` in `page`, as a path from the root.
 fn resolve(page: &str, link: &str) -> String {
     let mut path = PathBuf::from(page);
     path.pop();

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// The rules' parameters.
 pub(crate) struct Rules {
-    /// A rule for each crate, by the name of its directory under `crates`, such as `base`; `xtask`
-    /// lies outside.
+    /// The rule of each crate, by the name of its directory under `crates`, such as `base`; `xtask`
+    /// is a directory of the root.
     pub(super) crates: BTreeMap<String, CrateRule>,
     /// Crates of this workspace that any crate may use in its tests.
     pub(super) dev_internal: Vec<String>,
@@ -40,7 +40,7 @@ impl Rules {
         })
     }
 
-    /// Package names of the crates for which `is_wanted` holds.
+    /// Returns the package names of the crates for which `is_wanted` holds.
     pub(crate) fn packages(&self, is_wanted: impl Fn(&CrateRule) -> bool) -> Vec<String> {
         let wanted = self.crates.iter().filter(|(_, rule)| is_wanted(rule));
         wanted.map(|(name, _)| package_name(name)).collect()
@@ -65,7 +65,7 @@ impl CrateRule {
     }
 }
 
-/// The package name that belongs to a crate's short name.
+/// Makes the package name of a crate from its short name.
 pub(super) fn package_name(short: &str) -> String {
     match short {
         "towline" | "xtask" => short.to_owned(),
@@ -73,7 +73,7 @@ pub(super) fn package_name(short: &str) -> String {
     }
 }
 
-/// Where a crate lives, from the repository's root.
+/// Returns the directory of a crate, from the repository's root.
 pub(super) fn directory(short: &str) -> String {
     match short {
         "xtask" => short.to_owned(),
@@ -81,7 +81,7 @@ pub(super) fn directory(short: &str) -> String {
     }
 }
 
-/// A TOML file as a table.
+/// Reads a TOML file as a table.
 pub(super) fn table(path: &Path) -> Result<toml::Table, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     text.parse()

@@ -18,14 +18,14 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// True for a file in a programming language.
+    /// Returns true for a file in a programming language.
     pub(super) fn is_code(&self) -> bool {
         let extensions = ["rs", "sh", "py"];
         extensions.iter().any(|end| has_extension(&self.path, end))
     }
 
-    /// The names that its Rust code defines, with their lines. A comment that looks like a
-    /// definition counts, too.
+    /// Returns the names that its Rust code defines, with their lines. Comments that look like
+    /// definitions count, too.
     pub(super) fn definitions(&self) -> impl Iterator<Item = (usize, &str)> {
         let is_rust = has_extension(&self.path, "rs");
         let lines = self.text.lines().zip(1..).filter(move |_| is_rust);
@@ -40,14 +40,15 @@ impl Source {
     }
 }
 
-/// True when `path` ends in `.extension`.
+/// Returns true when `path` ends in `.extension`.
 pub(super) fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path)
         .extension()
         .is_some_and(|found| found == extension)
 }
 
-/// Every file that git knows or would add; without git, every file outside build directories.
+/// Reads every file that git tracks or would add; without git, every file outside build
+/// directories.
 pub(super) fn load_all(root: &Path) -> Vec<Source> {
     let listed = output(
         "git",

@@ -43,7 +43,8 @@ pub(super) fn check(source: &Source, banned: &[String], findings: &mut Vec<Findi
     }
 }
 
-/// A contributor's own list of words that the project must not contain; the list is not committed.
+/// Reads a contributor's own list of words that the project must not contain; the list is not
+/// committed.
 pub(super) fn banned_words(root: &Path) -> Vec<String> {
     let text = fs::read_to_string(root.join(".tidy-words")).unwrap_or_default();
     text.lines()
@@ -84,7 +85,7 @@ fn is_empty_name(word: &str) -> bool {
     CAMEL_PARTS.iter().any(|part| word.contains(part)) || word.split('_').any(has_part)
 }
 
-/// Finds a mark of open work without its issue, as in `(#12)`.
+/// Finds a mark of open work without its issue: `(#12)` must follow the mark.
 fn open_work(line: &str) -> Option<String> {
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME")];
     for mark in marks {
