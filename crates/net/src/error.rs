@@ -16,7 +16,7 @@ pub struct SystemError {
 }
 
 impl SystemError {
-    /// `operation` (a verb) on `target` failed with a system error.
+    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error.
     pub fn system(operation: &'static str, target: impl Display, error: &io::Error) -> Self {
         Self {
             operation,
@@ -27,7 +27,8 @@ impl SystemError {
         }
     }
 
-    /// `operation` (a verb) on `target` makes no sense for the reason `cause`.
+    /// Makes the error of `operation` (a verb) on `target`, which makes no sense for the reason
+    /// `cause`.
     pub fn refused(operation: &'static str, target: impl Display, cause: impl Display) -> Self {
         Self {
             operation,
@@ -38,14 +39,14 @@ impl SystemError {
         }
     }
 
-    /// Adds what the reader can do about it; words as a sentence without a full stop.
+    /// Adds what the reader can do about the error: a sentence without its full stop.
     #[must_use]
     pub fn advise(mut self, remedy: impl Into<Remedy>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// What failed and why, without the remedy.
+    /// Says what failed and why, without the remedy.
     #[must_use]
     pub fn problem(&self) -> String {
         let Self {
@@ -57,13 +58,13 @@ impl SystemError {
         format!("cannot {operation} {target}: {cause}")
     }
 
-    /// What to do about it, when something can be done.
+    /// Says what to do about the error, when something can be done.
     #[must_use]
     pub const fn remedy(&self) -> Option<&Remedy> {
         self.remedy.as_ref()
     }
 
-    /// The errno, when the system gave one.
+    /// Returns the errno, when the system gave one.
     #[must_use]
     pub const fn errno(&self) -> Option<i32> {
         self.errno

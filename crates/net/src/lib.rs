@@ -1,8 +1,8 @@
 //! What the pure crates leave to the system: packets and control connections over real [`socket`]s,
 //! files on a real [`disk`]. The two parts share only [`SystemError`].
 //!
-//! [`UdpIo`] is what the run loop drives in the shipped programs. Which interface to use is decided
-//! elsewhere and handed in as an index and a local address.
+//! [`UdpIo`] is what the run loop drives in the shipped programs. Its caller chooses the interface,
+//! and hands it in as an index and a local address.
 #![forbid(unsafe_code)]
 
 pub mod disk;

@@ -17,7 +17,7 @@ pub enum Remedy {
     },
     /// Look at which interfaces there are, and at their addresses.
     ListInterfaces {
-        /// What was asked for and is not among them.
+        /// What the user asked for and is not among them.
         missing: Missing,
     },
     /// Set an interface up, or stay on this machine.
@@ -26,9 +26,10 @@ pub enum Remedy {
     StopOtherSender,
     /// Name the senders to take files from.
     NameSenders,
-    /// Start what answers measurements of round trips over TCP on the other host.
+    /// Start a reflector, which answers round trips over TCP, on the other host.
     StartReflector,
-    /// Start what receives and sends sweeps on the other host, and let its port through firewalls.
+    /// Start a sweep server, which receives and sends sweeps, on the other host, and let its port
+    /// through firewalls.
     StartSweepServer,
     /// End the other search for a group on this host, or give both ends another port.
     StopOtherSearch,
@@ -39,7 +40,7 @@ pub enum Remedy {
 pub enum Missing {
     /// An interface of that name or number.
     Interface,
-    /// An interface that can be sent by.
+    /// An interface that packets can leave by.
     UsableInterface,
     /// An interface with that address.
     Address,

@@ -1,5 +1,5 @@
 //! Files: what a sender reads ([`Tree`], [`FileContent`]) and what a receiver writes
-//! ([`FileStore`]: staged, journalled, synced, then named). It knows nothing of sockets.
+//! ([`FileStore`]: staged, journalled, synced, then named). This module knows nothing of sockets.
 
 mod content;
 pub use content::FileContent;

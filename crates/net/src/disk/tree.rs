@@ -1,7 +1,7 @@
 //! A sender's files: the walk that makes a manifest of them.
 //!
-//! Links in a tree are sent as links and never followed. What is neither file, directory nor link
-//! is left out, with a note.
+//! Links in a tree are sent as links and never followed. The walk leaves out what is neither file,
+//! directory nor link, with a note.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -26,33 +26,33 @@ use crate::SystemError;
 pub struct Tree {
     /// What is to be delivered.
     pub manifest: Arc<Manifest>,
-    /// Its bytes.
+    /// The bytes of its files.
     pub content: FileContent,
-    /// What was left out, one sentence each.
+    /// What the walk left out, one sentence each.
     pub notes: Vec<String>,
-    /// What could not be read, of what was found below the sources; see [`Tree::select`]. Files
-    /// among it are in the manifest all the same: the sender withdraws them when it comes to them,
-    /// and so its receivers can name them.
+    /// What the walk found below the sources and could not read; see [`Tree::select`]. Files among
+    /// it are in the manifest all the same: the sender withdraws each when it comes to it, so
+    /// receivers can name it.
     pub unsent: Vec<Unsent>,
 }
 
 /// Something to send.
 #[derive(Debug)]
 pub enum TreeSource {
-    /// A file or directory, delivered under its last component; with a slash behind it, what is in
-    /// the directory, each under its own name.
+    /// A file or directory, delivered under its last component. With a slash at its end: everything
+    /// in the directory, each entry under its own name.
     Path(PathBuf),
-    /// An open regular file, delivered under a name that it need not have anywhere.
+    /// An open regular file, delivered under a name that need not exist on this machine.
     File {
-        /// One component.
+        /// The name of the delivered file: one component.
         name: OsString,
-        /// Its bytes; they must not change.
+        /// The open file; its bytes must not change.
         file: fs::File,
     },
 }
 
 impl TreeSource {
-    /// What is in a directory is meant, not the directory.
+    /// Returns true when this means what is in a directory, not the directory.
     fn is_contents(&self) -> bool {
         match self {
             Self::Path(path) => {
@@ -74,14 +74,16 @@ impl Tree {
     }
 
     /// Walks `sources` and takes what `is_wanted` accepts. `is_wanted` gets the path as it would be
-    /// delivered and whether it is a directory. A directory that is not wanted is not entered.
+    /// delivered and whether it is a directory. The walk does not enter a directory that is not
+    /// wanted.
     ///
-    /// A source itself is always wanted: it was named. With `may_skip` what cannot be read below a
-    /// source is told in [`Tree::unsent`]. Of what has no entry then, as a directory that cannot be
-    /// listed, receivers learn from [`ManifestHeader::INCOMPLETE`] that there was something.
+    /// A source itself is always wanted, because the user named it. With `may_skip`, what cannot be
+    /// read below a source is listed in [`Tree::unsent`]. Some of that has no entry, such as a
+    /// directory that cannot be listed: [`ManifestHeader::INCOMPLETE`] tells receivers that
+    /// something is missing.
     ///
-    /// **Cost**: two system calls for each file. One that this process may not read is found before
-    /// anybody waits.
+    /// **Cost**: two system calls for each file. A file that this process may not read is found
+    /// before any receiver waits.
     ///
     /// # Errors
     /// When something cannot be read (the first ten are named), or the whole is no manifest: two
@@ -163,19 +165,19 @@ struct Walk<W> {
     notes: Vec<String>,
     roots: Roots,
     parents: Parents,
-    /// What could not be read and why: the first few of them.
+    /// What could not be read and why, for the first [`UNREADABLE_NAMED_MAX`].
     unreadable: Vec<String>,
     unreadable_count: usize,
-    /// Of these, what is not there.
+    /// How many of these do not exist.
     missing_count: usize,
-    /// What was skipped as it could not be read; `None` when that is not allowed.
+    /// What the walk skipped because it could not be read; `None` when it may skip nothing.
     unsent: Option<Vec<Unsent>>,
-    /// Some of that is not in the manifest.
+    /// Something that was skipped has no entry in the manifest.
     is_incomplete: bool,
     /// The rules have left something out.
     has_left_out: bool,
     is_wanted: W,
-    /// The effective user, who reads.
+    /// The effective user of this process, who reads the files.
     user: u32,
 }
 
@@ -189,7 +191,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 let is_directory = directory
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
-                // Two sources may each have what is not sent.
+                // What is not sent is no doubled name, so the rules come before that check.
                 let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
                 self.has_left_out |= !is_wanted;
                 if is_wanted {
@@ -244,8 +246,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    /// Takes what is called `last` in `parent`: for people it is `path`, and in the manifest
-    /// `name`.
+    /// Takes the entry `last` of `parent`; its name is `path` for people, and `name` in the
+    /// manifest.
     fn visit(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let Err(error) = self.take(parent, last, path, name) else {
             return;
@@ -257,7 +259,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         }
     }
 
-    /// Notes what is left out as it cannot be read. False when nothing may be.
+    /// Notes an entry that is left out because it cannot be read. Returns false when nothing may
+    /// be.
     fn skip(&mut self, path: &Path, name: &[u8], error: &io::Error) -> bool {
         let Some(unsent) = &mut self.unsent else {
             return false;
@@ -267,7 +270,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         true
     }
 
-    /// As [`Walk::visit`], whatever the rules say of it: somebody named it.
+    /// Takes an entry as [`Walk::visit`] does, whatever the rules say: the user named it.
     fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let taken = parent.status(last).and_then(|status| {
             if status.kind == Kind::File {
@@ -319,7 +322,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         match status.kind {
             Kind::File => {
                 entry.size = status.bytes;
-                // The walk knows this of most files already, without one more call for each.
+                // For most files the status answers this already, without one more system call for
+                // each.
                 if !status.is_readable_by_owner(self.user)
                     && let Err(error) = parent.check_readable(last)
                     && !self.skip(path, name, &error)
@@ -386,8 +390,8 @@ pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {
     }
 }
 
-/// It is the same after each start of this machine, so that an unchanged tree makes the same
-/// manifest again.
+/// Makes an identity that stays the same until this machine restarts, so that an unchanged tree
+/// makes the same manifest again.
 fn identity() -> [u8; 16] {
     let machine = fs::read("/etc/machine-id").unwrap_or_default();
     let name = sys::host_name().unwrap_or_default();
@@ -397,5 +401,5 @@ fn identity() -> [u8; 16] {
     identity
 }
 
-/// Unreadable files that an error names.
+/// The most unreadable files that an error names.
 const UNREADABLE_NAMED_MAX: usize = 10;

@@ -1,7 +1,7 @@
-//! What the sockets have done, counted.
+//! The counters of the sockets.
 
 base::counters! {
-    /// What one [`crate::UdpIo`] has sent, received and suffered.
+    /// What one [`crate::UdpIo`] has sent and received, and what failed.
     pub struct UdpCounters: "udp" {
         sent_datagrams: Packets, "datagrams handed to the kernel";
         sent_bytes: Bytes, "UDP payload handed to the kernel";

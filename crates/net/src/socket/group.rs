@@ -6,8 +6,8 @@
 //! HOST [: PORT]                                  receiver.example:7500   192.0.2.7
 //! ```
 //!
-//! Text only: it looks up neither names nor interfaces. The port is the UDP port and the PGM
-//! destination port together.
+//! A `Group` is text only: parsing looks up neither names nor interfaces. The port is the UDP port
+//! and the PGM destination port together.
 
 use std::{
     fmt,
@@ -36,10 +36,11 @@ enum Target {
 }
 
 impl Group {
-    /// The port when none is written, that of ZeroMQ's and OpenPGM's examples.
+    /// The port of a group that was written without one: the port of ZeroMQ's and OpenPGM's
+    /// examples.
     pub const PORT: u16 = 7500;
 
-    /// A multicast group or unicast host by address.
+    /// Makes a multicast group or unicast host by address.
     ///
     /// # Errors
     /// For addresses that no session can use: unspecified, broadcast, reserved scopes.
@@ -58,38 +59,38 @@ impl Group {
         Ok(group)
     }
 
-    /// The same with another port.
+    /// Replaces the port.
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// UDP port and PGM destination port.
+    /// Returns the UDP port, which is the PGM destination port too.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The only source to receive from, for source-specific multicast.
+    /// Returns the only source to receive from, for source-specific multicast.
     #[must_use]
     pub const fn source(&self) -> Option<IpAddr> {
         self.source
     }
 
-    /// The interface as written: a name, number, address or prefix.
+    /// Returns the interface as written: a name, number, address or prefix.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }
 
-    /// True for a multicast group, false for a unicast host.
+    /// Returns true for a multicast group, false for a unicast host.
     #[must_use]
     pub const fn is_multicast(&self) -> bool {
         matches!(self.target, Target::Multicast(_))
     }
 
-    /// The address, unless a name was written.
+    /// Returns the address; `None` when a name was written.
     #[must_use]
     pub const fn ip(&self) -> Option<IpAddr> {
         match self.target {
@@ -98,7 +99,8 @@ impl Group {
         }
     }
 
-    /// Address and port. Looks a name up, which may take seconds; gives the first address found.
+    /// Returns address and port. Looks a name up, which may take seconds, and takes the first
+    /// address found.
     ///
     /// # Errors
     /// When the name cannot be resolved, or names a multicast group.
@@ -124,7 +126,7 @@ impl Group {
         Ok(address)
     }
 
-    /// What may go wrong with this group although it is allowed, for a warning.
+    /// Words a warning of what may go wrong with this group although it is allowed.
     #[must_use]
     pub fn caution(&self) -> Option<&'static str> {
         match self.target {
@@ -155,7 +157,7 @@ impl Group {
     }
 }
 
-/// As [`Group::new`].
+/// Makes a group as [`Group::new`] does.
 impl TryFrom<SocketAddr> for Group {
     type Error = SystemError;
 
@@ -164,7 +166,7 @@ impl TryFrom<SocketAddr> for Group {
     }
 }
 
-/// As [`Group::new`].
+/// Makes a group as [`Group::new`] does.
 impl TryFrom<(IpAddr, u16)> for Group {
     type Error = SystemError;
 
@@ -192,7 +194,7 @@ impl Group {
         let parts: Vec<&str> = text.split('@').collect();
         let (source, target, interface) = match parts[..] {
             [target] => (None, target, None),
-            // When one of two parts is a group, it tells what the other part is.
+            // When one of two parts is a group, its place tells what the other part is.
             [first, second] if is_group(first) => (None, first, Some(second)),
             [first, second] if is_group(without_port(second)) => (Some(first), second, None),
             [_, _] => return Err(refuse("neither side of the @ is a multicast group")),
@@ -285,7 +287,7 @@ impl Target {
     }
 }
 
-/// A source must be a unicast address of the group's family.
+/// Reads a source, which must be a unicast address of the group's family.
 fn parse_source(text: &str, target: &Target) -> Result<IpAddr, &'static str> {
     let source: IpAddr = unbracketed(text)
         .parse()
@@ -342,7 +344,8 @@ fn unbracketed(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Letters, digits, hyphens, dots; a last label of digits alone is a mistyped address.
+/// Returns true for letters, digits, hyphens and dots; false when the last label has digits alone,
+/// because that is a mistyped address.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';

@@ -1,5 +1,5 @@
 //! Sockets: packets over UDP, control connections over TCP, one loop's way to wait for both, and
-//! which interface and group they use. It knows nothing of files.
+//! the interface and group that they use. This module knows nothing of files.
 
 mod counters;
 pub use counters::UdpCounters;

@@ -1,4 +1,4 @@
-//! What can be set on the sockets of a session, and how its loop waits.
+//! The socket options of a session, and how its loop waits.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -9,33 +9,33 @@ use crate::SystemError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketOptions {
-    /// Hop limit of multicast, and of the data of a unicast session, 1-255. Default 16: beyond a
-    /// LAN, but not the world.
+    /// Hop limit of multicast, and of a unicast session's data, 1-255. Default 16: beyond a LAN,
+    /// but not across the world.
     pub hops: u8,
     /// Differentiated services code point, 0-63. Default 0.
     pub dscp: u8,
-    /// Whether receivers on the sending host get the data too. Default true, the kernel's own.
+    /// Whether receivers on the sending host get the data too. Default true, as the kernel's.
     pub multicast_loop: bool,
     /// Receive buffer in bytes. Default 8 MiB: 3 ms of 20 Gbit/s.
     pub receive_buffer_bytes: usize,
-    /// Send buffer in bytes. Default 212,992, the kernel's own: six full runs on their way to the
-    /// interface are 3 ms at 1 Gbit/s. More of them would delay repairs, which queue behind, and a
-    /// CoDel queue (over 5 ms) on this host would drop them silently.
+    /// Send buffer in bytes. Default 212,992, as the kernel's: six full runs, which take 3 ms to
+    /// leave at 1 Gbit/s. More would delay the repairs queued behind them, and a CoDel queue on
+    /// this host would silently drop what waits over 5 ms.
     pub send_buffer_bytes: usize,
-    /// The longest message the outgoing interface segments, headers included (its
-    /// `gso_max_size`). Default 65,536, that of nearly every driver.
+    /// The longest run that the outgoing interface segments, in bytes, headers included (its
+    /// `gso_max_size`). Default 65,536, as nearly every driver has it.
     pub gso_bytes_max: usize,
-    /// Whether runs are segmented by the kernel. Default true.
+    /// Whether the kernel segments runs (GSO). Default true.
     pub gso: bool,
-    /// Whether received datagrams may arrive coalesced. Default true.
+    /// Whether the kernel may coalesce received datagrams (GRO). Default true.
     pub gro: bool,
     /// How the loop waits. Default [`WaitStrategy::Block`].
     pub wait: WaitStrategy,
-    /// Bytes queued on one control connection before it takes no more. Default 4 MiB.
+    /// The most bytes that may be queued on one control connection. Default 4 MiB.
     pub link_queue_bytes: usize,
-    /// Control connections open at a time. Default 4,096.
+    /// The most control connections that may be open at a time. Default 4,096.
     pub links_max: usize,
-    /// How long a control connection's peer may be silent at TCP level. Default 30 s.
+    /// How long a control connection's peer may answer nothing at TCP level. Default 30 s.
     pub link_silence: Duration,
     /// System calls that fail on purpose. Default none.
     pub faults: Faults,
@@ -61,7 +61,7 @@ impl Default for SocketOptions {
     }
 }
 
-/// One setter for each field, of its name.
+/// Makes one setter for each field, with the field's name.
 macro_rules! setters {
     ($($field:ident: $kind:ty),* $(,)?) => {
         impl SocketOptions {
@@ -94,8 +94,8 @@ setters! {
 }
 
 impl SocketOptions {
-    /// Checks what sessions take: a hop limit of 0, which only tests of one host have a use for,
-    /// and a code point that no header has room for, are refused.
+    /// Refuses what no session can use: a hop limit of 0, which only tests of one host need, and a
+    /// code point that no header has room for.
     ///
     /// # Errors
     /// What is out of range, with the range.
@@ -118,12 +118,12 @@ impl SocketOptions {
 /// How a loop waits for its next event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitStrategy {
-    /// Sleeps in the kernel: costs nothing while idle, 20-30 us to wake up.
+    /// Sleeps in the kernel: costs nothing while idle, and 20-30 us to wake up.
     #[default]
     Block,
     /// Polls `polls` times (about 0.25 us each) before it sleeps.
     Busy {
-        /// How often to look before sleeping.
+        /// The number of polls before a sleep.
         polls: u32,
     },
     /// Never sleeps: takes a whole processor.
@@ -160,7 +160,7 @@ impl fmt::Display for WaitStrategy {
 
 /// The largest differentiated services code point.
 const DSCP_MAX: u8 = 63;
-/// About 50 us of polling: as long as a sleep and a wake-up cost together.
+/// Polls of `busy` without a number: about 50 us, as much as a sleep and a wake-up cost together.
 const POLLS: u32 = 200;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Signal {
     const TIMER: Self = Self(2);
     const WAKE: Self = Self(3);
     pub(super) const LISTENER: Self = Self(4);
-    /// Control connection `n` is `LINKS + n`.
+    /// The signal of control connection `n` is `LINKS + n`.
     pub(super) const LINKS: u64 = 16;
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Readiness {
     wake: WakeFd,
     strategy: WaitStrategy,
     armed: Option<Instant>,
-    /// Somebody may end a wait.
+    /// Another thread has a [`Waker`], so it may end a wait.
     has_waker: Cell<bool>,
 }
 
@@ -69,7 +69,7 @@ impl Readiness {
             .map_err(|error| SystemError::system("wait for", "a socket", &error))
     }
 
-    /// Changes what is asked of a descriptor that was added.
+    /// Changes which events of a descriptor are reported; the descriptor was added before.
     pub(super) fn modify(&self, fd: &impl AsFd, signal: Signal, interest: Interest) {
         let result = self.epoll.modify(fd.as_fd(), signal.0, interest);
         debug_assert!(
@@ -85,7 +85,7 @@ impl Readiness {
             .map_err(|error| SystemError::system("make", "a wake-up", &error))
     }
 
-    /// Whether another thread was ever given the means to end a wait.
+    /// Returns true when another thread was ever given a [`Waker`].
     pub(super) fn has_waker(&self) -> bool {
         self.has_waker.get()
     }
@@ -99,8 +99,8 @@ impl Readiness {
         }
     }
 
-    /// Waits by strategy until something is ready or `until` has passed (then it only looks), and
-    /// tells `note` about each descriptor that is.
+    /// Waits by strategy until something is ready or `until` has passed, and tells `note` about
+    /// each descriptor that is ready. When `until` has passed already, it only looks.
     pub(super) fn wait(
         &mut self,
         until: Option<Instant>,
@@ -170,7 +170,7 @@ impl Readiness {
 pub struct Waker(Arc<WakeFd>);
 
 impl Waker {
-    /// Ends the present wait, or the next one if none is under way.
+    /// Ends the wait under way, or the next one when none is.
     pub fn wake(&self) {
         self.0.raise();
     }
@@ -180,7 +180,7 @@ fn is_past(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::monotonic() >= until)
 }
 
-/// Makes the kernel wake this thread on time, not up to 50 us later. Call once for each thread.
+/// Makes the kernel wake this thread on time, not up to 50 us late. Call it once in each thread.
 fn wake_on_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };
@@ -191,5 +191,5 @@ fn wake_on_time() {
     }
 }
 
-/// Most descriptors that one call reports; the next call reports more.
+/// The most descriptors that one call reports; the next call reports the rest.
 const EVENTS_MAX: usize = 256;

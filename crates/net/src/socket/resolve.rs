@@ -1,4 +1,4 @@
-//! From the name of a host to its address.
+//! Finds a host's address by its name.
 
 use std::{
     fmt::Display,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::SystemError;
 
-/// The address of a host written `HOST`, `HOST:PORT`, an IPv6 address, or `[IPv6]:PORT`; with
-/// `port` where none is written.
+/// Returns the address of a host written as `HOST`, `HOST:PORT`, an IPv6 address, or `[IPv6]:PORT`;
+/// with `port` where none is written.
 ///
 /// # Errors
 /// When the name does not resolve.

@@ -8,13 +8,14 @@ use super::counters::UdpCounters;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) counters: UdpCounters,
-    /// Where the last datagram that the kernel refused was to go, and its errno.
+    /// Destination and errno of the last datagram that the kernel refused.
     pub(super) refused: Option<(SocketAddr, i32)>,
     warnings: VecDeque<String>,
 }
 
 impl Tally {
-    /// Keeps a warning for the owner. Beyond the bound the oldest is forgotten; all are counted.
+    /// Keeps a warning for the owner. Beyond the bound, the oldest warning is forgotten; all are
+    /// counted.
     pub(super) fn warn(&mut self, text: String) {
         self.counters.warnings += 1;
         if self.warnings.len() == WARNINGS_MAX {

@@ -30,7 +30,7 @@ pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 pub(super) struct Files {
     roots: Arc<Roots>,
     withdrawn: Withdrawn,
-    /// The files read last, the latest first.
+    /// The files that were read last, the latest first.
     open: VecDeque<(u32, fs::File)>,
     parents: Parents,
 }
@@ -56,7 +56,7 @@ impl Withdrawn {
 pub(crate) struct Parents(Option<(PathBuf, Directory)>);
 
 impl Parents {
-    /// The directory that `path` is in, and its name there.
+    /// Returns the directory that `path` is in, and the name of `path` there.
     pub(crate) fn of<'a, 'b>(
         &'a mut self,
         path: &'b Path,
@@ -84,7 +84,7 @@ impl Files {
         }
     }
 
-    /// Fills `out` from position `offset` of the content on.
+    /// Fills `out` with the content from position `offset` on.
     pub(super) fn read(
         &mut self,
         manifest: &Manifest,
@@ -133,7 +133,7 @@ impl Files {
         let Err(error) = file.read_exact_at(piece, file_offset) else {
             return Ok(());
         };
-        // When the file changed, this is a better message than the read error.
+        // When the file changed, saying so helps more than the read error.
         let (_, file) = &self.open[0];
         self.check(manifest, index, file)?;
         let path = self.path_of(manifest, index);
@@ -157,7 +157,8 @@ impl Files {
         }
     }
 
-    /// With `is_all` the caller reads the file in one piece and checks it after that.
+    /// Opens a file, or finds it among the open ones. With `is_all` the caller reads the file in
+    /// one piece and checks it afterwards.
     fn file(
         &mut self,
         manifest: &Manifest,
@@ -198,9 +199,9 @@ impl Files {
         })
     }
 
-    /// Opens a file by its name. Since the walk, something else may have this name: a pipe must not
-    /// block the open, and a link must not lead elsewhere. [`Files::check`] finds out whether it is
-    /// the file.
+    /// Opens a file by its name. Something else may have taken this name since the walk: a pipe
+    /// must not block the open, and a link must not lead elsewhere. [`Files::check`] finds out
+    /// whether it is the planned file.
     fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
         let (directory, name) = self.parents.of(path)?;
         directory.open_unchecked(name)
@@ -241,5 +242,5 @@ fn content_error(path: &Path, error: &io::Error) -> ContentError {
     ContentError::new(code, format!("cannot read {}: {error}", path.display()))
 }
 
-/// Files kept open for reading.
+/// The most files that are kept open for reading.
 const OPEN_MAX: usize = 16;

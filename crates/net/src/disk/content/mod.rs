@@ -1,9 +1,9 @@
 //! A sender's bytes: the files of its manifest, which a separate thread reads ahead.
 //!
 //! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or 64
-//! small files, which must be opened first. A thread reads the next pieces into a few buffers, so
-//! that the session's thread only copies them as long as they are needed in order. Short reads, for
-//! one receiver's needs, are done at once.
+//! small files, which must be opened first. A thread reads the next pieces into a few buffers. As
+//! long as the session's thread needs them in order, it only copies them. It does short reads, for
+//! what one receiver lacks, itself.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants: at most 8 pieces are read ahead; a piece is given only for exactly the range that it
-//! was read for; an error is returned each time its piece is asked for.
+//! was read for; a piece whose reading failed returns its error each time.
 
 use std::{
     collections::VecDeque,
@@ -28,8 +28,8 @@ pub(crate) use files::{Parents, Root, Roots};
 
 /// The bytes of a manifest's files, read where they lie.
 ///
-/// A file whose length or modification time has changed ends the transfer, or is withdrawn from it,
-/// because receivers would otherwise get a mixture of both versions.
+/// When a file's length or modification time has changed, the transfer ends or goes on without the
+/// file: otherwise receivers would get a mixture of both versions.
 #[derive(Debug)]
 pub struct FileContent {
     manifest: Arc<Manifest>,
@@ -54,7 +54,7 @@ impl FileContent {
         }
     }
 
-    /// The thread's queue; `None` when the system gives no thread.
+    /// Returns the reading thread's queue; `None` when the system gives no thread.
     fn ahead(&mut self) -> Option<&Ahead> {
         if self.ahead.is_none() && !self.has_no_thread {
             let ahead = Arc::new(Ahead::default());
@@ -102,14 +102,14 @@ impl Content for FileContent {
 impl Drop for FileContent {
     fn drop(&mut self) {
         if let Some(ahead) = &self.ahead {
-            // The thread is not waited for, because a disk may hang.
+            // Nobody waits for the thread to end, because a disk may hang.
             ahead.lock().is_stopped = true;
             ahead.wanted.notify_one();
         }
     }
 }
 
-/// What the session's thread and the reading one share.
+/// What the session's thread and the reading thread share.
 #[derive(Debug, Default)]
 struct Ahead {
     state: Mutex<State>,
@@ -126,7 +126,7 @@ struct State {
     next: u64,
     /// How many pieces may be read ahead.
     depth: usize,
-    /// Counts jumps. A piece whose reading began before a jump is dropped.
+    /// How many jumps there were. A piece whose reading began before a jump is dropped.
     jump: u64,
     is_stopped: bool,
 }
@@ -139,7 +139,7 @@ struct Piece {
 }
 
 impl Ahead {
-    /// Gives the piece at `offset`, and waits for it if necessary.
+    /// Gives the piece at `offset`; waits for it if necessary.
     fn take(&self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
         let mut state = self.lock();
         let is_coming = (state.first()..=state.next).contains(&offset) && state.depth > 0;
@@ -220,7 +220,7 @@ impl Ahead {
     }
 }
 
-/// Tells that the reading thread has ended, perhaps by a bug: nobody must wait for it.
+/// A guard that is dropped when the reading thread ends, perhaps by a bug: nobody then waits for it.
 struct End<'a>(&'a Ahead);
 
 impl Drop for End<'_> {
@@ -251,14 +251,14 @@ impl State {
     }
 }
 
-/// Bytes of the piece at a position that is a multiple of [`PIECE_BYTES`].
+/// Returns the length in bytes of the piece at `start`, a multiple of [`PIECE_BYTES`].
 fn piece_len(manifest: &Manifest, start: u64) -> u64 {
     PIECE_BYTES.min(manifest.content_bytes().saturating_sub(start))
 }
 
 /// Bytes of a piece.
 const PIECE_BYTES: u64 = 256 << 10;
-/// The most pieces that are read ahead: 2 MiB.
+/// The most pieces that are read ahead: 2 MiB together.
 const DEPTH_MAX: usize = 8;
 
 #[cfg(test)]

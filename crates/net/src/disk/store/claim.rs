@@ -1,4 +1,4 @@
-//! The right to stage a manifest's content beneath a directory, which one receiver has at a time.
+//! The right to stage a manifest's content beneath a directory; one receiver at a time has it.
 //!
 //! Two receivers of one manifest in one directory would otherwise write the same staged files, and
 //! one of them would rename what only the other has verified. The claim is a lock on a file next to
@@ -47,7 +47,7 @@ impl Claim {
         })
     }
 
-    /// Opens the staging directory, which is made when it is not there.
+    /// Opens the staging directory; makes it when it does not exist.
     pub(super) fn open(&self) -> Result<Directory, Fault> {
         make_directory(&self.directory, &self.path)
             .and_then(|()| self.directory.directory(&self.path))
@@ -62,7 +62,7 @@ impl Claim {
         drop(self.directory.remove_directory(&self.path));
     }
 
-    /// Where the staged files are.
+    /// Returns the path of the staging directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -71,13 +71,13 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         drop(self.directory.remove_file(&self.lock_path));
-        // The directory stays while anything is staged in it.
+        // This fails while anything is staged in the directory, which then stays.
         drop(self.directory.remove_directory(Path::new(STAGING)));
         drop(self.lock.unlock());
     }
 }
 
-/// Removes everything in a directory. An entry that others have changed stays; it is hidden and
+/// Removes everything in a directory, except an entry that others have changed: that is hidden and
 /// harmless.
 fn remove_below(place: &Directory) {
     let mut to_read = vec![PathBuf::new()];
@@ -105,10 +105,9 @@ fn remove_below(place: &Directory) {
     }
 }
 
-/// The lock file, locked and under its name.
+/// Makes the lock file under its name and locks it.
 fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
-    // Another process that gives up removes the file and the directory, perhaps between two calls
-    // here.
+    // A process that gives up removes the file and the directory, perhaps between two calls here.
     for _ in 0..ATTEMPTS_MAX {
         make_directory(directory, Path::new(STAGING))
             .map_err(|error| Fault::new("make", Path::new(STAGING), error))?;
@@ -151,5 +150,6 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Each failed attempt means that another receiver has ended, which does not happen this often.
+/// The most attempts. One fails only when another receiver has just ended, which does not happen so
+/// often.
 const ATTEMPTS_MAX: usize = 100;

@@ -55,8 +55,7 @@ pub(super) struct Found {
 }
 
 impl Journal {
-    /// Begins a journal that records `held` and replaces an older one; when this fails, nothing is
-    /// lost.
+    /// Begins a journal that records `held`, in place of an older one; a failure loses nothing.
     pub(super) fn create(
         disk: &Disk,
         place: &Directory,
@@ -85,13 +84,13 @@ impl Journal {
         self.untold_bytes += len;
     }
 
-    /// True when the notes should be written now.
+    /// Returns true when the notes should be written now.
     pub(super) fn is_due(&self) -> bool {
         self.untold_bytes >= UNTOLD_BYTES_MAX || self.untold.len() >= UNTOLD_RECORDS_MAX * RECORD
     }
 
-    /// Writes the notes. `held` is everything that is held; it replaces the file's records when the
-    /// file has grown long.
+    /// Writes the notes. When the file has grown long, replaces all its records by those of `held`,
+    /// which is everything that is held.
     pub(super) fn flush(
         &mut self,
         disk: &Disk,
@@ -116,7 +115,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Records that from now on files may have their final names.
+    /// Records that from this moment on files may have their final names.
     pub(super) fn note_commit(&mut self, disk: &Disk) -> io::Result<()> {
         push_record(&mut self.untold, self.id, u64::MAX, u64::MAX);
         disk.write(&self.file, &self.untold, self.len)?;
@@ -132,13 +131,13 @@ impl Journal {
 }
 
 impl Found {
-    /// Reads the journal of `manifest`; `None` when there is none that can be trusted.
+    /// Reads the journal of `manifest`; `None` when no journal there can be trusted.
     pub(super) fn read(place: &Directory, manifest: &Manifest) -> Option<Self> {
         let found = Self::read_any(place, manifest.id())?;
         (found.content_bytes == manifest.content_bytes()).then_some(found)
     }
 
-    /// As [`Found::read`], when only the manifest's name is known.
+    /// Reads a journal as [`Found::read`] does, by its manifest's id alone.
     pub(super) fn read_any(place: &Directory, id: ManifestId) -> Option<Self> {
         let file = place.open_to_read(Path::new(NAME)).ok()?;
         let mut input = BufReader::with_capacity(READ_BYTES, file);
@@ -160,7 +159,7 @@ impl Found {
         Some(found)
     }
 
-    /// Takes a record; false when its check value is wrong.
+    /// Takes a record; returns false when its check value is wrong.
     fn take(&mut self, record: &[u8; RECORD], id: ManifestId) -> bool {
         let (start, len) = (number(&record[..8]), number(&record[8..16]));
         if number(&record[16..]) != check_of(id, start, len) {
@@ -225,8 +224,8 @@ fn push_record(out: &mut Vec<u8>, id: ManifestId, start: u64, len: u64) {
     }
 }
 
-/// A record's check value. It covers the manifest's id, so that a record of another journal is not
-/// accepted.
+/// Computes a record's check value. It covers the manifest's id, so that a record of another
+/// journal is not accepted.
 fn check_of(id: ManifestId, start: u64, len: u64) -> u64 {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&id.0);
@@ -239,7 +238,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes were cut out"))
 }
 
-/// An id that changes whenever the machine starts; all zero when the system does not tell it.
+/// Returns an id that changes whenever the machine starts; all zero when the system has none.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut id = [0; 16];
@@ -249,7 +248,8 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// The journal is rewritten when it is four times as long as it must be, which is rare.
+/// Returns the length at which to rewrite the journal: four times what it must have, so that this
+/// is rare.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {
@@ -265,11 +265,11 @@ const MAGIC: &[u8; 8] = b"TWLstage";
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const RECORD: usize = 24;
-/// How many ranges are kept in memory, each with 16 bytes. With more gaps some bytes are fetched
-/// again.
+/// How many ranges are kept in memory, 16 bytes each. When there are more gaps, some bytes are
+/// fetched again.
 pub(super) const HELD_RANGES_MAX: usize = 65_536;
-/// The most content whose records are not written yet. Together with the queue, this is the most
-/// that `kill -9` loses.
+/// The most content whose records are not written yet, in bytes. With the queue's content, this is
+/// the most that `kill -9` loses.
 const UNTOLD_BYTES_MAX: u64 = 1 << 20;
 const UNTOLD_RECORDS_MAX: usize = 256;
 const REWRITE_BYTES_MIN: u64 = 1 << 20;

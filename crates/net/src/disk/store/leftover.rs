@@ -26,7 +26,7 @@ pub struct Leftover {
     pub changed: SystemTime,
 }
 
-/// The unfinished transfers that are staged in a directory, including those under way.
+/// Lists the unfinished transfers that are staged in a directory, including those under way.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -54,10 +54,10 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     Ok(())
 }
 
-/// Removes leftovers that are probably not needed any more. These are leftovers of other manifests
-/// than `current` that are older than [`KEPT_TIME`]; the oldest ones while all together exceed
-/// [`KEPT_BYTES`], but never the newest; and, when `current` is in place, those that it supersedes.
-/// What another receiver has locked stays. Returns a sentence for each.
+/// Removes leftovers that probably nobody needs: those of manifests other than `current` that are
+/// older than [`KEPT_TIME`]; the oldest ones while all together exceed [`KEPT_BYTES`], but never
+/// the newest; and, when `current` is in place, those that it supersedes. What another receiver has
+/// locked stays. Returns a sentence for each.
 pub(super) fn tidy(
     directory: &Arc<Directory>,
     shown: &Path,
@@ -99,8 +99,8 @@ pub(super) fn tidy(
     notes
 }
 
-/// True when everything staged has the path of something in `current`, so that it is another
-/// version of the same files. False when that attempt had begun to rename files.
+/// Returns true when `current` has every path that is staged: the leftover is then another version
+/// of the same files. False when that attempt had begun to rename files.
 fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
     let path = Path::new(STAGING).join(leftover.manifest.to_string());
     let Ok(place) = directory.directory(&path) else {

@@ -11,14 +11,14 @@
 //! ```
 //!
 //! Nothing is visible under its final name before all of it is verified and synced. Every name is
-//! opened beneath DIR and no link is followed on the way, so that no manifest leads out of it. Of a
-//! manifest's modes only the permission bits are used: nobody gets a set-user-id program from the
+//! opened beneath DIR and no link is followed on the way, so that no manifest leads out of it. Only
+//! the permission bits of a manifest's modes are used: nobody gets a set-user-id program from the
 //! network. The staged files are removed once everything has its name and this store is dropped, or
 //! when they hold nothing worth keeping; otherwise the next attempt continues from them.
 //!
-//! Invariants: no call waits for the disk; what waits to be written is bounded; a byte is in the
-//! journal only after it is in its file; a wrong journal costs time, never content, because the
-//! receiver verifies every slab that the journal calls held.
+//! Invariants: no call waits for the disk; the content that waits to be written is bounded; a byte
+//! is in the journal only after it is in its file; a wrong journal costs time, never content,
+//! because the receiver verifies every slab that the journal calls held.
 
 use std::{
     collections::VecDeque,
@@ -70,57 +70,58 @@ pub struct FileStore {
     directory: Arc<Directory>,
     shown: PathBuf,
     options: StoreOptions,
-    /// Once it was asked to prepare.
+    /// The queue to the disk's thread, from the call of `prepare` on.
     queue: Option<Arc<Queue>>,
-    /// Its last requests are being served.
+    /// The queue of an abandoned transfer, whose last requests the disk's thread still serves.
     ending: Option<Arc<Queue>>,
-    /// What is being put together.
+    /// The extent that is being filled.
     extent: Option<Extent>,
     /// The store takes content.
     is_open: bool,
-    /// Slabs asked for and not answered.
+    /// Slabs whose hashes were asked for and have not come.
     seals_open: usize,
-    /// What happened on this side.
+    /// Events of this side that were not polled yet.
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
 }
 
-/// What becomes of files that are there already.
+/// What happens to files that exist already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// The transfer is refused, before any content is sent or when files are to get their names.
+    /// The transfer is refused: before any content is sent, or when its files are about to get
+    /// their names.
     #[default]
     Refuse,
     /// Files and links are replaced, each in one step; directories are kept and filled.
     Replace,
-    /// As [`Existing::Replace`], but a regular file of the same length and modification time is
-    /// left alone: it is read and compared with the sender's hashes. Only if they differ, its wrong
-    /// parts are fetched and it is replaced.
+    /// As [`Existing::Replace`], except for a regular file of the same length and modification
+    /// time. The store compares that with the sender's hashes; only if they differ, it fetches the
+    /// wrong parts and replaces the file.
     SkipUnchanged,
 }
 
 /// How a [`FileStore`] works.
 pub struct StoreOptions {
-    /// What becomes of files that are there already. Default: the transfer is refused.
+    /// What happens to files that exist already. Default: the transfer is refused.
     pub existing: Existing,
-    /// What becomes of what the transfer does not bring. Default: it stays.
+    /// What happens to files that the transfer does not bring. Default: they stay.
     pub delete: Delete,
-    /// Called from the store's thread when [`Store::poll_event`] has something to say: it should
-    /// end the wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else.
-    /// Without it the store must be polled. Default none.
+    /// What the store's thread calls when [`Store::poll_event`] has an event: it should end the
+    /// wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else. Without it,
+    /// poll the store. Default none.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
-    /// What was received stays staged after a failure, for a later attempt. Default true.
+    /// Whether received content stays staged after a failure, for a later attempt. Default true.
     pub keep_staged: bool,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
-    /// quarter is used, the sender is held back; the rest is for data that is under way then. Data
-    /// that is not written (up to 64 KiB even on an idle disk) is lost when the process is killed.
-    /// Default 6 MiB.
+    /// quarter is used, the store holds the sender back; the rest is for data that is under way
+    /// then. When the process is killed, data that is not written (up to 64 KiB even on an idle
+    /// disk) is lost. Default 6 MiB.
     pub queue_bytes_max: usize,
     /// A fault to rehearse. Default none.
     pub fault: Option<DiskFault>,
 }
 
-/// Why something could not be done, and what it was done to.
+/// Why an operation failed, and what it was done to.
 #[derive(Debug)]
 struct Fault {
     doing: &'static str,
@@ -129,7 +130,7 @@ struct Fault {
 }
 
 impl FileStore {
-    /// A store beneath `directory`, which is made when it is not there.
+    /// Opens a store beneath `directory`; makes the directory when it does not exist.
     ///
     /// # Errors
     /// When the directory cannot be made or opened.
@@ -154,7 +155,7 @@ impl FileStore {
         })
     }
 
-    /// What a person should know about earlier attempts: one sentence each.
+    /// Takes what a person should know about earlier attempts: one sentence each.
     pub fn take_notes(&mut self) -> Vec<String> {
         if let Some(queue) = &self.queue {
             self.notes.append(&mut queue.take_notes());
@@ -186,7 +187,7 @@ impl FileStore {
         Ok(queue)
     }
 
-    /// Gives the extent that is being put together to the disk.
+    /// Hands the extent that is being filled to the disk's thread.
     fn hand_over(&mut self) {
         if let (Some(extent), Some(queue)) = (self.extent.take(), &self.queue) {
             queue.push(Request::Extent(extent));
@@ -209,8 +210,8 @@ impl FileStore {
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
-                // Nothing to wait for: writes and hashes at once what has come, unless it is little
-                // and nobody waits for it.
+                // The disk's thread is idle: let it write and hash what has come, unless that is
+                // little and the session waits for no hash.
                 if holds {
                     self.hand_over();
                 }
@@ -248,7 +249,7 @@ impl Store for FileStore {
         }
         self.hand_over();
         self.extent = self.queue.as_ref().and_then(|queue| queue.take_spare());
-        // None is left: the disk is behind.
+        // All extents are on their way: the disk is behind.
         self.extent
             .as_mut()
             .is_some_and(|extent| extent.push(offset, bytes))
@@ -267,7 +268,7 @@ impl Store for FileStore {
         }
         self.seals_open += 1;
         match &mut self.extent {
-            // Behind the bytes it may be waiting for.
+            // The extent may hold bytes of this slab, so the request goes with it.
             Some(extent) if !extent.is_empty() => extent.seals.push(slab),
             _ => queue.push(Request::Seal(slab)),
         }
@@ -368,7 +369,8 @@ impl Fault {
     }
 }
 
-/// A path as a person reads it. The sender chose the name, so control characters are escaped.
+/// Returns a path for a person to read. The sender chose the name, so control characters are
+/// escaped.
 fn shown_path(path: &Path) -> String {
     let path = path.display().to_string();
     let shown = path.chars().map(|c| match c {
@@ -397,7 +399,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Permission,
             "; receive into a directory that this user may write",
         ),
-        // The text says what to do.
+        // The error's own text says what to do.
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
         io::ErrorKind::InvalidFilename => (ErrorCode::NameTooLong, ""),
         _ if error.raw_os_error() == Some(EIO) => (
@@ -408,9 +410,9 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
     }
 }
 
-/// What is staged lies here, beneath the directory: manifests may not use the name.
+/// The directory of staged files, beneath the receive directory: manifests may not use its name.
 const STAGING: &str = ".towline";
-/// Slabs that may be asked for at a time.
+/// The most slabs whose hashes may be asked for at a time.
 const SEALS_MAX: usize = 16_384;
 /// How long closing a store waits for the disk's current request.
 const END_WAIT: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
-//! Before any byte arrives: finds what is there, reserves space, makes the staged tree.
+//! Before any byte arrives: finds what exists, reserves space, makes the staged tree.
 //!
-//! A failure leaves the disk as it was found: what an earlier attempt had staged stays, what this
-//! one made goes.
+//! A failure leaves the disk as it was: what an earlier attempt staged stays, and what this one
+//! made is removed.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(super) struct Preparation {
     pub(super) existing: Existing,
 }
 
-/// A manifest that may be written, and what is there of it.
+/// A manifest whose files may be written, and what exists of it already.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) staging: Staging,
@@ -93,7 +93,7 @@ struct Attempt<'a> {
     files: Vec<FileState>,
     held: RangeSet,
     notes: Vec<String>,
-    /// Files that were not there before.
+    /// Files that this attempt made.
     made: Vec<usize>,
     tree: Option<Directory>,
 }
@@ -124,7 +124,7 @@ impl Attempt<'_> {
         Ok((tree, reserve, journal))
     }
 
-    /// Finds what an earlier attempt staged. Files that changed since are left out.
+    /// Finds what an earlier attempt staged, except files that changed since.
     fn look_at_staged(&mut self, tree: &Directory) -> Result<(), Fault> {
         for (index, file) in self.manifest.files().iter().enumerate() {
             let entry = self.manifest.entry(file.entry as usize);
@@ -136,7 +136,7 @@ impl Attempt<'_> {
             let is_whole = |found: &Status| found.kind == Kind::File && found.bytes == file.size;
             if let Some(found) = status.filter(is_whole) {
                 if found.mode & 0o600 != 0o600 {
-                    // It had its attributes already, which may forbid opening it.
+                    // The file had its attributes already, and its mode may forbid opening it.
                     tree.set_mode_of(path_of(&entry), 0o600).map_err(|error| {
                         Fault::new("open what is staged of", path_of(&entry), error)
                     })?;
@@ -154,7 +154,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Finds out early whether every name can be given at the end, and what is in place already.
+    /// Checks early that every name can be given at the end, and finds what is in place already.
     fn check_names(&mut self) -> Result<(), Fault> {
         // Entries come depth first: below a missing directory everything is missing too.
         let mut absent: Option<&[u8]> = None;
@@ -192,15 +192,15 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Whether a file may get its name although something has it.
+    /// Says whether an entry may get its name although a file of that name exists.
     fn check_file(&mut self, index: usize, entry: &EntryRef<'_>, status: &Status) -> bool {
-        // An earlier attempt that was giving names gave this one.
+        // An earlier attempt that was giving names renamed this file itself.
         let is_ours = self.was_committing && self.files[index] == FileState::Absent;
         let may_stay = is_ours || self.of.existing == Existing::SkipUnchanged;
         if may_stay && is_same(entry, status) {
             self.files[index] = FileState::InPlace;
             let file = &self.manifest.files()[index];
-            // Only what is staged is in the journal.
+            // The journal records only what is staged, and this file is not.
             self.held.remove_always(file.start..file.start + file.size);
             return true;
         }
@@ -236,7 +236,7 @@ impl Attempt<'_> {
         Err(Fault::new("make room in", Path::new(super::STAGING), full))
     }
 
-    /// Makes the larger files and takes their space.
+    /// Makes the larger files and allocates their space.
     fn allocate(&mut self, tree: &Directory) -> Result<(), Fault> {
         let disk = &self.of.disk;
         for (index, file) in self.manifest.files().iter().enumerate() {
@@ -259,7 +259,7 @@ impl Attempt<'_> {
         let path = Path::new(RESERVE);
         let small = self.absent().map(|(_, file)| on_disk(file.size));
         let bytes = small.fold(0_u64, u64::saturating_add);
-        // An earlier attempt's is too long by now.
+        // The reserve of an earlier attempt also has space for small files that are made by now.
         drop(place.remove_file(path));
         let space = self.of.directory.space();
         let is_ample = space.is_ok_and(|space| space.available_bytes / AMPLE >= bytes);
@@ -290,7 +290,7 @@ impl Attempt<'_> {
             .filter(|(_, state)| **state == FileState::InPlace)
             .map(|(file, _)| file.start..file.start + file.size);
         for range in self.held.iter().chain(in_place) {
-            // What does not fit comes again.
+            // Ranges that do not fit the set are fetched again.
             let _is_noted = held.insert(range, |_| {}).is_ok();
         }
         let staging = Staging {
@@ -331,7 +331,7 @@ impl Attempt<'_> {
     }
 }
 
-/// True when the link that an entry wants is there already.
+/// Returns true when the link that an entry describes exists already.
 pub(super) fn is_same_link(directory: &Directory, entry: &EntryRef<'_>) -> bool {
     let target = directory.read_link(path_of(entry));
     target.is_ok_and(|target| target == Path::new(OsStr::from_bytes(entry.target)))
@@ -344,7 +344,7 @@ pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
 
 pub(super) const TREE: &str = "tree";
 pub(super) const RESERVE: &str = "reserve";
-/// Space is not reserved when this many times the need of the small files is free.
+/// Space is not reserved when the disk has this many times what the small files need.
 const AMPLE: u64 = 16;
-/// Longer files are made and allocated beforehand.
+/// Bytes of the longest small file; longer files are made and allocated beforehand.
 const SMALL_BYTES_MAX: u64 = 64 << 10;

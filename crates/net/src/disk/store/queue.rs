@@ -5,8 +5,8 @@
 //!            <--events-- <--emptied buffers-- + the owner's waker
 //! ```
 //!
-//! Invariants: the buffers of extents, filled or empty, never exceed the bytes allowed; answers
-//! that wait are bounded, because requests are; requests are served in the order they were made.
+//! Invariants: the buffers of extents, filled or empty, never exceed the bytes allowed; events that
+//! wait are bounded, because requests are; requests are served in the order they were made.
 
 use std::{
     collections::VecDeque,
@@ -23,26 +23,26 @@ pub(super) enum Request {
     Prepare(Arc<Manifest>),
     Extent(Extent),
     Seal(u32),
-    /// Without these files.
+    /// Give all files their names, except those at these indices.
     Commit(Vec<usize>),
 }
 
-/// Pieces of the content that came one after the other, and the slabs to hash once they are
+/// Pieces of the content that came one after the other, and the slabs to hash when the pieces are
 /// written.
 #[derive(Debug, Default)]
 pub(super) struct Extent {
     /// All pieces, end to end.
     bytes: Vec<u8>,
-    /// Where in the content each piece belongs; where its bytes begin.
+    /// The range of the content that each piece has, and where the piece begins in `bytes`.
     pieces: Vec<(Range<u64>, usize)>,
     pub(super) seals: Vec<u32>,
 }
 
 impl Extent {
-    /// Takes bytes of the content; false when it is full.
+    /// Takes bytes of the content; returns false when the extent is full.
     pub(super) fn push(&mut self, offset: u64, bytes: &[u8]) -> bool {
         if self.bytes.capacity() == 0 {
-            // Once for each of a few buffers, which are used again.
+            // Each of the few buffers allocates once, and is then used again and again.
             self.bytes.reserve_exact(EXTENT_BYTES);
         }
         let end = offset + bytes.len() as u64;
@@ -63,8 +63,8 @@ impl Extent {
         self.pieces.is_empty()
     }
 
-    /// True when it is worth waking the disk's thread: the session waits for its hashes, or it is
-    /// long enough. A wake-up costs as much as writing several packets.
+    /// Returns true when this extent is worth waking the disk's thread: the session waits for its
+    /// hashes, or it is long enough. A wake-up costs as much as writing several packets.
     pub(super) const fn is_worth_a_wake_up(&self) -> bool {
         !self.seals.is_empty() || self.bytes.len() >= EXTENT_BYTES / 4
     }
@@ -76,10 +76,10 @@ impl Extent {
         })
     }
 
-    /// The bytes of `range`, if one piece has all of them and no later one changed any.
+    /// Returns the bytes of `range`, if one piece has all of them and no later piece changed any.
     pub(super) fn find(&self, range: &Range<u64>) -> Option<&[u8]> {
         let touches = |piece: &Range<u64>| piece.start < range.end && range.start < piece.end;
-        // What was asked for last came last.
+        // From the back: what is asked for mostly came last.
         let (piece, at) = self.pieces.iter().rev().find(|(piece, _)| touches(piece))?;
         if range.start < piece.start || piece.end < range.end {
             return None;
@@ -109,13 +109,13 @@ struct State {
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
     spare: Vec<Extent>,
-    /// Runs there may be.
+    /// How many extents there may be.
     extents: usize,
-    /// Runs that may still be made.
+    /// How many extents may still be made.
     unmade: usize,
     /// The disk's thread has nothing to do.
     is_idle: bool,
-    /// The session holds a run back until the disk's thread has nothing to do.
+    /// The session holds an extent back until the disk's thread has nothing to do.
     is_held_back: bool,
     is_stopped: bool,
     is_ended: bool,
@@ -150,14 +150,14 @@ impl Queue {
         }
     }
 
-    // The session's end.
+    // What the session's thread calls.
 
     pub(super) fn push(&self, request: Request) {
         self.lock().requests.push_back(request);
         self.work.notify_one();
     }
 
-    /// An empty extent; `None` while all are on their way to the disk.
+    /// Returns an empty extent; `None` while all are on their way to the disk.
     pub(super) fn take_spare(&self) -> Option<Extent> {
         let mut state = self.lock();
         if let Some(extent) = state.spare.pop() {
@@ -167,14 +167,14 @@ impl Queue {
         Some(Extent::default())
     }
 
-    /// True while more than a quarter of the extents are on their way to the disk: the rest is for
-    /// what a sender has sent before it hears of it.
+    /// Returns true while more than a quarter of the extents are on their way to the disk. The rest
+    /// is for data that a sender sends before it hears that the disk is behind.
     pub(super) fn is_behind(&self) -> bool {
         self.lock().is_behind()
     }
 
-    /// The next event, and what the disk's thread is doing. A session that `holds` a run back is
-    /// woken when that has nothing to do.
+    /// Returns the next event, and what the disk's thread is doing. The session `holds` an extent
+    /// back when it waits to be woken until that thread has nothing to do.
     pub(super) fn poll(&self, holds: bool) -> (Option<StoreEvent>, Idle) {
         let mut state = self.lock();
         let idle = match (state.is_ended, state.is_idle && state.requests.is_empty()) {
@@ -190,7 +190,7 @@ impl Queue {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Requests that wait are dropped, except those that write content.
+    /// Drops the requests that wait, except those that write content.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;
@@ -199,7 +199,7 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Waits for the end of the disk's thread, but not for a disk that hangs.
+    /// Waits until the disk's thread has ended, but for `at_most`, because a disk may hang.
     pub(super) fn wait_for_end(&self, at_most: Duration) {
         let ended = self
             .end
@@ -207,9 +207,9 @@ impl Queue {
         drop(ended);
     }
 
-    // The disk's end.
+    // What the disk's thread calls.
 
-    /// The next request, waited for; `None` when there will be none.
+    /// Waits for the next request; `None` when there will be none.
     pub(super) fn next(&self) -> Option<Request> {
         let mut state = self.lock();
         loop {
@@ -247,7 +247,7 @@ impl Queue {
         let has_caught_up = was_behind && !state.is_behind();
         drop(state);
         if has_caught_up {
-            // The session may leave its connection unread until then.
+            // The session may leave its connection unread while the disk is behind.
             self.wake();
         }
     }
@@ -269,7 +269,7 @@ impl Queue {
         self.lock().notes.push(note);
     }
 
-    /// The disk's thread has ended, perhaps by a bug.
+    /// Notes that the disk's thread has ended, perhaps by a bug.
     pub(super) fn ended(&self) {
         self.lock().is_ended = true;
         self.end.notify_all();
@@ -301,9 +301,10 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Bytes put together before they are written: hundreds of system calls become one.
+/// Bytes of an extent: put together, hundreds of writes become one system call.
 pub(super) const EXTENT_BYTES: usize = 256 << 10;
-/// Pieces of one extent; a block has a thousand bytes or more, except from a hostile sender.
+/// The most pieces of an extent. A block has a thousand bytes or more, except from a hostile
+/// sender.
 const PIECES_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!
 //! Files of some size are made and allocated before any byte arrives. Small ones are made when
 //! their bytes come, written, given their attributes and closed in one go: allocating 20,000 of
-//! them beforehand takes seconds on ext4. Bytes that come in order are hashed from memory; those
+//! them beforehand takes seconds on ext4. Bytes that come in order are hashed from memory; bytes
 //! around a gap are read back.
 
 use std::{collections::VecDeque, fs::File, io, ops::Range, path::Path, sync::Arc};
@@ -23,15 +23,15 @@ use super::{Fault, claim::Claim, disk::Disk, journal::Journal, path_of, queue::E
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) disk: Disk,
-    /// Where everything will be.
+    /// The receive directory, in which everything will be.
     pub(super) directory: Arc<Directory>,
     pub(super) manifest: Arc<Manifest>,
     pub(super) claim: Claim,
     pub(super) place: Directory,
     pub(super) tree: Directory,
-    /// Of each of the manifest's files.
+    /// The state of each of the manifest's files.
     pub(super) files: Vec<FileState>,
-    /// What is staged, without what is in place.
+    /// Ranges of the content that are staged, without files that are in place.
     pub(super) held: RangeSet,
     pub(super) journal: Journal,
     /// An earlier attempt had begun to give names.
@@ -55,14 +55,14 @@ pub(super) enum FileState {
     Withdrawn,
 }
 
-/// What makes the work faster.
+/// Open files and buffers that make the work faster.
 #[derive(Debug, Default)]
 pub(super) struct Works {
     /// The files used last, the latest first.
     open: VecDeque<(usize, File)>,
     /// The staged directory used last.
     parent: Option<(std::path::PathBuf, Directory)>,
-    /// Slabs of which a part is hashed, the one used last first.
+    /// Slabs that are hashed in part, the one used last first.
     hashing: VecDeque<SlabGroups>,
     buffer: Vec<u8>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Reserve {
 }
 
 impl Staging {
-    /// Writes an extent; afterwards its bytes are in their files and noted.
+    /// Writes an extent; after this its bytes are in their files and noted.
     pub(super) fn write(&mut self, extent: &Extent) -> Result<(), Fault> {
         let manifest = Arc::clone(&self.manifest);
         for (range, piece) in extent.pieces() {
@@ -92,7 +92,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Tells the journal what is held: when enough has gathered, or at once.
+    /// Tells the journal what is held: at once, or when enough has gathered.
     pub(super) fn tell_journal(&mut self, at_once: bool) -> Result<(), Fault> {
         if !at_once && !self.journal.is_due() {
             return Ok(());
@@ -102,7 +102,7 @@ impl Staging {
             .map_err(|error| Fault::new("write the journal in", self.claim.path(), error))
     }
 
-    /// Hashes a slab that was written whole; `extent` has just been written.
+    /// Hashes a slab whose bytes are all written, `extent` last.
     pub(super) fn seal(&mut self, slab: u32, extent: Option<&Extent>) -> Result<Hash, Fault> {
         let place = self.manifest.slab(slab);
         let known = self.works.take_hashing(slab);
@@ -126,12 +126,12 @@ impl Staging {
         Ok(groups.finish().expect("nothing is missing"))
     }
 
-    /// Nothing of it was worth keeping.
+    /// Returns true when nothing staged is worth keeping.
     pub(super) fn is_worthless(&self) -> bool {
         self.held.is_empty() && !self.was_committing
     }
 
-    /// Opens a staged file for writing, or makes it.
+    /// Opens a staged file for writing; makes it when it does not exist.
     pub(super) fn file(&mut self, index: usize) -> io::Result<&File> {
         match self.works.open.iter().position(|(open, _)| *open == index) {
             Some(0) => {}
@@ -149,7 +149,7 @@ impl Staging {
         self.works.open.retain(|(open, _)| *open != index);
     }
 
-    /// The open file that was used last is whole: it gets its mode and time.
+    /// Gives a whole file its mode and time; it is the open file that was used last.
     pub(super) fn finish(&mut self, index: usize) -> io::Result<()> {
         let entry = self
             .manifest
@@ -161,7 +161,7 @@ impl Staging {
         Ok(())
     }
 
-    /// A fault with a file, by the name the user knows.
+    /// Makes a fault with a file, which it calls by the name that the user knows.
     pub(super) fn fault(&self, doing: &'static str, index: usize, error: io::Error) -> Fault {
         let entry = self
             .manifest
@@ -171,7 +171,7 @@ impl Staging {
 
     fn note(&mut self, range: Range<u64>) {
         self.journal.note(&range);
-        // What does not fit is fetched again by a later attempt.
+        // Ranges that do not fit the set are fetched again by a later attempt.
         let _is_noted = self.held.insert(range, |_| {}).is_ok();
     }
 
@@ -205,7 +205,8 @@ impl Staging {
             file.set_len(place.size)?;
         }
         let entry = self.manifest.entry(place.entry as usize);
-        // One that could not be opened to write after that waits for the commit.
+        // With a mode that forbids opening it for writing, the file gets its attributes in the
+        // commit.
         if is_whole && mode_of(&entry) & 0o600 == 0o600 {
             self.finish(index)?;
             self.close(index);
@@ -213,7 +214,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes a file whose content is all in memory: it needs no second look.
+    /// Makes a file whose content is all in memory, in one go.
     fn write_whole(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
         self.give_room(index)?;
         let (manifest, disk) = (Arc::clone(&self.manifest), self.disk.clone());
@@ -224,7 +225,8 @@ impl Staging {
         self.files[index] = FileState::Staged;
         disk.write(&file, bytes, 0)?;
         if mode & 0o600 != 0o600 {
-            // It could not be opened again to put a slab right: the commit sets the mode.
+            // With its mode, the file could not be opened again to put a slab right: the commit
+            // sets it.
             return Ok(());
         }
         if has_mode {
@@ -236,7 +238,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Gives a new file its share of the space that was taken for all.
+    /// Gives a new file its share of the reserved space.
     fn give_room(&mut self, index: usize) -> io::Result<()> {
         let bytes = self.manifest.files()[index].size;
         match &mut self.reserve {
@@ -262,7 +264,7 @@ impl Staging {
         Ok(file)
     }
 
-    /// The staged directory that a path is in, and its name there.
+    /// Returns the staged directory that a path is in, and the name of the path there.
     fn staged_at<'a>(&mut self, path: &'a Path) -> io::Result<(&Directory, &'a Path)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = match path.parent() {
@@ -290,12 +292,14 @@ impl Staging {
         } else {
             disk.read(self.file(index)?, out, file_offset)?
         };
-        // Another program cut it short: its hash is wrong, and it is fetched again.
+        // Another program cut the file short: the hash comes out wrong, and the slab is fetched
+        // again.
         out[read..].fill(0);
         Ok(())
     }
 
-    /// Opens what is under the final name, which must still be what it was.
+    /// Opens the file under the final name, which must not have changed since it was found in
+    /// place.
     fn open_in_place(&self, index: usize) -> io::Result<File> {
         let entry = self
             .manifest
@@ -307,13 +311,13 @@ impl Staging {
         Err(changed())
     }
 
-    /// True when a regular file of the planned length and time is under an entry's final name.
+    /// Returns true when a regular file of the planned length and time has an entry's final name.
     pub(super) fn is_in_place(&self, entry: &EntryRef<'_>) -> io::Result<bool> {
         let status = self.directory.status(path_of(entry))?;
         Ok(is_same(entry, &status))
     }
 
-    /// Copies what is in place but wrong into the staged tree, where it is put right.
+    /// Copies a file that is in place but wrong into the staged tree, where it is put right.
     fn bring_back(&mut self, index: usize) -> io::Result<()> {
         let mut from = self.open_in_place(index)?;
         self.close(index);
@@ -337,8 +341,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Hashes the bytes of a slab while they are in memory. A slab that comes whole is small, and
-    /// is hashed from its extent when its seal is asked for.
+    /// Hashes the bytes of a slab while they are in memory. A slab that comes whole is small; it is
+    /// hashed from its extent when its seal is asked for.
     fn hash_on_the_way(&mut self, part: &Range<u64>, bytes: &[u8]) {
         let mut at = part.start;
         while at < part.end {
@@ -358,7 +362,7 @@ impl Staging {
 }
 
 impl Works {
-    /// What is hashed of a slab, if anything is.
+    /// Takes what is hashed of a slab so far, if anything is.
     fn take_hashing(&mut self, slab: u32) -> Option<SlabGroups> {
         let is_it = |known: &SlabGroups| known.slab().index == slab;
         let at = self.hashing.iter().position(is_it)?;
@@ -367,7 +371,7 @@ impl Works {
 }
 
 impl Reserve {
-    /// Releases reserved space for a file that is going to be made.
+    /// Releases `bytes` reserved bytes for a file that is about to be made.
     fn give(&mut self, bytes: u64) -> io::Result<()> {
         let needed = on_disk(bytes);
         if self.free < needed {
@@ -381,12 +385,12 @@ impl Reserve {
     }
 }
 
-/// What a file of `bytes` bytes takes on most filesystems.
+/// Returns the space that a file of `bytes` bytes takes on most filesystems.
 pub(super) const fn on_disk(bytes: u64) -> u64 {
     bytes.next_multiple_of(4096)
 }
 
-/// True for a regular file that has an entry's length and time.
+/// Returns true for a regular file that has an entry's length and time.
 pub(super) fn is_same(entry: &EntryRef<'_>, status: &sys::file::Status) -> bool {
     status.kind == sys::file::Kind::File
         && status.bytes == entry.size
@@ -398,7 +402,8 @@ pub(super) fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, text)
 }
 
-/// Read, write, execute: never set-user-id and the like, which a sender could abuse.
+/// Returns an entry's bits to read, write and execute, without set-user-id and the like, which a
+/// sender could abuse.
 pub(super) fn mode_of(entry: &EntryRef<'_>) -> u32 {
     u32::from(entry.mode & 0o777)
 }
@@ -415,10 +420,11 @@ fn within(range: &Range<u64>, start: u64) -> Range<usize> {
     at(range.start)..at(range.end)
 }
 
-/// Files kept open.
+/// The most files that are kept open.
 const OPEN_MAX: usize = 64;
-/// Slabs that are hashed at the same time: repairs of one come among the bytes of the next.
+/// The most slabs that are hashed at the same time: repairs of one come among the bytes of the
+/// next.
 const HASHING_MAX: usize = 32;
-/// Bytes read back at a time, whatever the length of a slab.
+/// Bytes that are read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;
 const RESERVE_STEP: u64 = 4 << 20;

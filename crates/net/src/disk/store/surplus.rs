@@ -1,13 +1,14 @@
-//! What a receiver has and its sender has not: deleted, where the receiver's owner has said so,
-//! once everything that the sender has is verified, synced and in place.
+//! Deletes what a receiver has and its sender has not, where the receiver's owner allows it, once
+//! everything that the sender has is verified, synced and in place.
 //!
-//! Looked at are the directories of the manifest, and the receiver's own directory only when the
-//! manifest is all that is in one. Each is opened beneath the receiver's directory; neither a link
-//! nor a mount point is followed on the way there, nor in what is deleted: a link goes itself.
+//! Only the directories of the manifest are looked at, and the receive directory itself only when
+//! the manifest is all that is in one directory. Each is opened beneath the receive directory.
+//! Neither links nor mount points are followed, on the way there or in what is deleted: of a link,
+//! the link itself is deleted.
 //!
-//! Invariants: nothing that is in the manifest goes, also when it was withdrawn; nothing goes at
-//! all when the sender could not read everything, or has left out by rules what the receiver may
-//! have.
+//! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file; nothing at
+//! all is deleted when the sender could not read everything, or has left out by rules what the
+//! receiver may have.
 
 use std::{
     collections::BTreeSet,
@@ -26,19 +27,19 @@ use super::{
     staging::{mode_of, time_of},
 };
 
-/// What becomes of what is in a directory of a transfer, and is not in the transfer.
+/// What happens to the files in a transfer's directories that are not in the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delete {
-    /// It stays.
+    /// They stay.
     #[default]
     Nothing,
-    /// It is deleted when all of the transfer is in place; nothing is, when the sender's rules have
+    /// They are deleted when all of the transfer is in place, but not when the sender's rules have
     /// left something out or it could not read everything.
     Surplus,
     /// As [`Delete::Surplus`], also when the sender's rules have left something out: that is
-    /// deleted with the rest.
+    /// deleted, too.
     Excluded,
-    /// What [`Delete::Surplus`] would delete is only named.
+    /// The receiver names what [`Delete::Surplus`] would delete, and deletes nothing.
     List,
 }
 
@@ -81,7 +82,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// A directory of the manifest, which keeps its attributes.
+    /// Looks into a directory of the manifest, which keeps its attributes.
     fn visit(&mut self, directory: &Directory, entry: &EntryRef<'_>) {
         let path = path_of(entry);
         let opened = match directory.directory_unmounted(path) {
@@ -92,7 +93,7 @@ impl Sweep<'_> {
         if names.is_empty() {
             return;
         }
-        // Its mode may forbid to delete something in it.
+        // The directory's mode may forbid deleting something in it.
         let mode = mode_of(entry);
         let has_right = self.is_listing || mode & WRITABLE == WRITABLE;
         let opens = |mode: u32| {
@@ -114,7 +115,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// The names in an open directory that are not known.
+    /// Returns the names in an open directory that the manifest does not have.
     fn surplus(&mut self, opened: &Directory, path: &[u8]) -> Vec<OsString> {
         let mut names = match opened.names() {
             Ok(names) => names,
@@ -127,7 +128,7 @@ impl Sweep<'_> {
         names
     }
 
-    /// Deletes or lists what has these names in an open directory.
+    /// Deletes or lists the entries with these names in an open directory.
     fn clear(&mut self, opened: &Directory, path: &[u8], names: &[OsString]) {
         let mut has_deleted = false;
         for name in names {
@@ -167,8 +168,8 @@ fn full(path: &[u8], name: &OsStr) -> Vec<u8> {
     }
 }
 
-/// Removes what is called `name`, with all that is in it. Somebody may put a link in its place
-/// meanwhile: that is not followed.
+/// Removes the entry `name`, with all that is in it. A link that somebody puts in its place
+/// meanwhile is not followed.
 fn remove(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
     let removed = match parent.status(name) {
         Ok(status) if status.kind == Kind::Directory => remove_directory(parent, name, depth),
@@ -176,7 +177,7 @@ fn remove(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
         Err(error) => Err(error),
     };
     match removed {
-        // Somebody else was faster.
+        // Another program was faster.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
@@ -193,7 +194,7 @@ fn remove_directory(parent: &Directory, name: &Path, depth: usize) -> io::Result
     parent.remove_directory(name)
 }
 
-/// A manifest's paths are not deeper either.
+/// The depth of directories to go down to; a manifest's paths are not deeper either.
 const DEPTH_MAX: usize = 255;
-/// What an owner needs to delete something in a directory.
+/// The permission bits that an owner needs to delete something in a directory.
 const WRITABLE: u32 = 0o300;

@@ -12,7 +12,7 @@ use super::{
     surplus,
 };
 
-/// What the thread owns.
+/// What the disk's thread owns.
 pub(super) struct Worker {
     pub(super) queue: Arc<Queue>,
     pub(super) preparation: Preparation,
@@ -29,7 +29,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn run(mut self) {
         let queue = Arc::clone(&self.queue);
-        // Runs even when a bug ends this thread: the session must not wait for ever.
+        // This runs even when a bug ends the thread: the session must not wait for ever.
         let _end = End(Arc::clone(&queue));
         while let Some(request) = queue.next() {
             let served = self.serve(request);
@@ -81,13 +81,13 @@ impl Worker {
                 self.events.push(StoreEvent::Committed);
                 self.tidy(&manifest, true);
             }
-            // It was not prepared: the session does not ask for that.
+            // Nothing is prepared: the session makes no such request before that.
             (_, None) => {}
         }
         Ok(())
     }
 
-    /// Removes what earlier attempts left and nobody is likely to go on with.
+    /// Removes leftovers of earlier attempts that probably nobody will continue.
     fn tidy(&self, manifest: &Manifest, is_in_place: bool) {
         let directory = &self.preparation.directory;
         leftover::tidy(directory, &self.shown, manifest, is_in_place)
@@ -99,7 +99,7 @@ impl Worker {
         if let Err(fault) = served {
             self.has_failed = true;
             self.events.push(fault.event(&self.shown));
-            // Keeping what is held matters more than the answer to this question.
+            // Keeping what is held comes before the session's wait for this answer.
             self.release();
         }
         self.queue.tell(&mut self.events);
@@ -117,13 +117,14 @@ impl Worker {
         if self.is_committed || !self.keep || staging.is_worthless() {
             staging.claim.clear();
         } else {
-            // Content that is not reported is fetched again, so this is no reason to fail.
+            // A later attempt fetches content again that is not in the journal, so this is no
+            // failure.
             let _is_told = staging.tell_journal(true).is_ok();
         }
     }
 }
 
-/// Says that the thread is over.
+/// A guard that says, when it is dropped, that the disk's thread is over.
 struct End(Arc<Queue>);
 
 impl Drop for End {

@@ -1,4 +1,4 @@
-//! Failing system calls on purpose: consulted by the socket code before each call.
+//! Makes system calls fail on purpose; the socket code asks it before each call.
 
 use std::io;
 
@@ -7,17 +7,18 @@ use sys::errno;
 
 use super::Faults;
 
-/// One side's source of failures; sending and receiving have one each.
+/// One side's source of failures: sending has one, receiving has one.
 #[derive(Debug)]
 pub(crate) struct Edge {
     faults: Faults,
     rng: Rng,
-    /// The next send finds the socket full: how a run ends early.
+    /// The next send finds the socket full: this is how a run ends early.
     is_full_next: bool,
 }
 
 impl Edge {
-    /// `None` when no call is to fail. `side` keeps the draws of several edges apart.
+    /// Makes an edge; `None` when no call is to fail. `side` keeps the draws of several edges
+    /// apart.
     pub(crate) fn new(faults: &Faults, side: u64) -> Option<Self> {
         let chances = [
             faults.short,
@@ -35,7 +36,7 @@ impl Edge {
         })
     }
 
-    /// Before a send; `is_segmented` when the kernel is to segment.
+    /// Draws what happens to a send; `is_segmented` when the kernel is to segment.
     pub(crate) fn before_send(&mut self, is_segmented: bool) -> io::Result<()> {
         let eio = if is_segmented {
             self.faults.eio
@@ -54,7 +55,7 @@ impl Edge {
         ])
     }
 
-    /// Before a receive.
+    /// Draws what happens to a receive.
     pub(crate) fn before_receive(&mut self) -> io::Result<()> {
         self.fail_by(&[
             (self.faults.eintr, errno::EINTR),
@@ -63,7 +64,7 @@ impl Edge {
         ])
     }
 
-    /// How many of `datagrams` a call may send.
+    /// Draws how many of `datagrams` a call may send.
     pub(crate) fn shorten(&mut self, datagrams: usize) -> usize {
         if datagrams > 1 && self.faults.short.draw(&mut self.rng) {
             self.is_full_next = true;

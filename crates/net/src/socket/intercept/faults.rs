@@ -1,4 +1,4 @@
-//! Which faults to inject, and how often: the text form and its meaning.
+//! The faults to inject, and how often: their text form and its meaning.
 
 use std::{fmt, str::FromStr};
 
@@ -13,8 +13,8 @@ macro_rules! faults {
     ) => {
         /// Faults to inject: into what is received, and at the edge of the system calls.
         ///
-        /// The text form lists them with commas, `loss=5%,seed=7,enobufs=1%,nogso`; it reads back
-        /// what it prints.
+        /// The text form lists them with commas, as in `loss=5%,seed=7,enobufs=1%,nogso`; what it
+        /// prints can be read back.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Faults {
             /// Seed of every draw: the same seed and traffic give the same faults. Default 1.
@@ -31,7 +31,7 @@ macro_rules! faults {
                 ("seed=NUMBER", "makes a run repeat exactly; 1 unless given"),
             ];
 
-            /// None.
+            /// No faults.
             pub const NONE: Self = Self {
                 seed: 1,
                 $($chance: Chance::NEVER,)+
@@ -85,7 +85,7 @@ faults! {
 }
 
 impl Faults {
-    /// True when nothing is to be injected.
+    /// Returns true when nothing is to be injected.
     #[must_use]
     pub fn is_none(&self) -> bool {
         Self { seed: 1, ..*self } == Self::NONE

@@ -1,8 +1,8 @@
-//! Faults on purpose, in shipped builds too: so that a user can reproduce a loss report in the
-//! field, and so that tests reach the paths that a healthy network never takes.
+//! Faults on purpose, in shipped builds too: users can reproduce a loss report in the field, and
+//! tests reach code that a healthy network never runs.
 //!
 //! [`Intercept`] wraps any [`Io`] and spoils what it receives, datagram by datagram after the GRO
-//! split. Failing system calls are injected below it, inside [`crate::UdpIo`], from the same
+//! split. System calls are made to fail below it, inside [`crate::UdpIo`], from the same
 //! [`Faults`].
 //!
 //! ```text
@@ -39,7 +39,7 @@ pub struct Intercept<I> {
     faults: Faults,
     is_idle: bool,
     rng: Rng,
-    /// Received buffers that wait: everything before `next` was passed on.
+    /// Received buffers that wait; those before `next` were passed on.
     held: RecvBatch,
     next: usize,
     counters: InterceptCounters,
@@ -62,22 +62,22 @@ impl<I> Intercept<I> {
         }
     }
 
-    /// What is wrapped.
+    /// Returns the wrapped back end.
     pub const fn inner(&self) -> &I {
         &self.inner
     }
 
-    /// What is wrapped, to be changed.
+    /// Returns the wrapped back end, to be changed.
     pub const fn inner_mut(&mut self) -> &mut I {
         &mut self.inner
     }
 
-    /// What was done so far.
+    /// Returns the counters of what was done so far.
     pub const fn counters(&self) -> &InterceptCounters {
         &self.counters
     }
 
-    /// Passes held buffers on, spoilt, while the batch has room. Gives how many were filled.
+    /// Passes held buffers on, spoilt, while the batch has room. Returns how many it filled.
     fn pass_on(&mut self, batch: &mut RecvBatch) -> usize {
         let before = batch.filled();
         for (datagram, bytes) in self.held.datagrams().skip(self.next) {
@@ -114,8 +114,8 @@ struct Spoiler<'a> {
 }
 
 impl Spoiler<'_> {
-    /// Copies the datagrams that survive, back to back. Gives the bytes written, or `None` when no
-    /// datagram survived.
+    /// Copies the datagrams that survive, back to back. Returns the number of bytes written; `None`
+    /// when no datagram survived.
     fn copy(&mut self, bytes: &[u8], segment: usize, slot: &mut [u8]) -> Option<usize> {
         let mut len = 0;
         let mut survivors = 0;
@@ -137,7 +137,8 @@ impl Spoiler<'_> {
             } else {
                 self.counters.passed += 1;
             }
-            // A shorter datagram ends the buffer. It is doubled only when the rest still has room.
+            // A shorter datagram ends the buffer. A datagram is doubled only when the rest still
+            // has room.
             let may_double = datagram.len() == segment && len + segment + unread <= slot.len();
             if may_double && self.faults.duplicate.draw(self.rng) {
                 slot.copy_within(start..len, len);
@@ -162,8 +163,8 @@ impl<I: Io> Io for Intercept<I> {
             self.held = RecvBatch::new(batch.slots(), batch.slot_bytes());
             self.next = 0;
         }
-        // When everything received was lost there may be more: the batch comes back empty only
-        // when nothing is there, or the owner would go to sleep over it.
+        // When everything received was lost, more may be there. An empty batch must mean that
+        // nothing is there, or the owner would go to sleep.
         for _bounded in 0..RECEIVES_MAX {
             if !self.has_held() {
                 self.held.clear();
@@ -215,5 +216,5 @@ impl<I: Io> Io for Intercept<I> {
     }
 }
 
-/// Most receive calls in one call here while no datagram survives.
+/// The most receive calls of one `recv` while no datagram survives.
 const RECEIVES_MAX: usize = 64;

@@ -1,8 +1,9 @@
-//! Which interface to use for a group or host, and whether it can be used at all.
+//! Which interface to use for a group or host, and whether that is possible.
 //!
-//! Asked by name, address or prefix, or left to the kernel's route. The checks, in order: it is up,
-//! it carries multicast (loopback excepted), it has a usable address of the family, and packets
-//! from its own network pass reverse-path filtering. Lesser problems become notes.
+//! The user names the interface by name, address or prefix, or leaves it to the kernel's route. The
+//! checks, in order: the interface is up, carries multicast (loopback excepted), has a usable
+//! address of the family, and packets from its own network pass reverse-path filtering. Lesser
+//! problems become notes.
 
 use std::{
     fmt, fs,
@@ -17,7 +18,7 @@ use super::{Interface, InterfaceAddress, InterfaceError, Interfaces, Scope, netw
 /// How a user names an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// By its name, or by its number when none is called so.
+    /// By its name, or by its number when no interface has that name.
     Name(String),
     /// By one of its addresses.
     Address(IpAddr),
@@ -31,7 +32,8 @@ impl Selector {
             Self::Name(name) => interface.name == *name,
             Self::Address(ip) => {
                 let has_it = interface.addresses.iter().any(|address| address.ip == *ip);
-                // All of 127.0.0.0/8 is the loopback interface's, written on it or not.
+                // All of 127.0.0.0/8 belongs to the loopback interface, whichever addresses it
+                // lists.
                 has_it || interface.flags.loopback && ip.is_ipv4() && ip.is_loopback()
             }
             Self::Prefix(ip, bits) => {
@@ -44,7 +46,7 @@ impl Selector {
         }
     }
 
-    /// The address that the user chose along with the interface.
+    /// Returns the address that the user chose along with the interface.
     fn address(&self, interface: &Interface) -> Option<IpAddr> {
         match self {
             Self::Name(_) => None,
@@ -105,8 +107,8 @@ pub struct Choice {
 }
 
 impl Interfaces {
-    /// Chooses the interface to reach `destination` (a group or a host) by: the one that `wanted`
-    /// names, else the one of the kernel's route.
+    /// Chooses the interface by which to reach `destination` (a group or a host): the one that
+    /// `wanted` names, else that of the kernel's route.
     ///
     /// # Errors
     /// When the interface cannot be used, or none is obvious; the text has the remedy.
@@ -118,7 +120,7 @@ impl Interfaces {
         self.choose_by(&mut Kernel::new()?, wanted, destination)
     }
 
-    /// The interface that `wanted` names, whatever its condition.
+    /// Returns the interface that `wanted` names, whatever its condition.
     ///
     /// # Errors
     /// When none or several match.
@@ -154,7 +156,7 @@ impl Interfaces {
         };
         let is_multicast = destination.is_multicast();
         check_condition(interface, is_multicast, &mut notes)?;
-        // A user who names the loopback knows what it reaches.
+        // A user who names the loopback interface knows that it reaches this machine only.
         if wanted.is_none() && is_multicast && interface.flags.loopback {
             let name = &interface.name;
             notes.push(format!(
@@ -197,7 +199,7 @@ impl Interfaces {
         if let Some(interface) = hop.and_then(|hop| self.with_index(hop.interface)) {
             return Ok(interface);
         }
-        // Without a route, an interface that is the only one to do it is what the user means.
+        // Without a route, the user means the only interface that can do it.
         let able: Vec<_> = self
             .list
             .iter()
@@ -220,8 +222,8 @@ impl Interfaces {
         })
     }
 
-    /// Checks that packets from `peer` are taken when they arrive by `interface`. Gives a note when
-    /// replies to it leave by another.
+    /// Checks that the kernel accepts packets from `peer` that arrive by `interface`. Returns a
+    /// note when replies to `peer` leave by another interface.
     pub(super) fn return_path(
         &self,
         routing: &mut dyn Routing,
@@ -252,20 +254,21 @@ impl Interfaces {
     }
 }
 
-/// What only the kernel can say while an interface is chosen.
+/// Questions that only the kernel can answer while an interface is chosen.
 pub(super) trait Routing {
-    /// How a packet would leave; none when it could not.
+    /// Says how a packet would leave; `None` when it could not.
     fn hop(&mut self, query: &RouteQuery) -> Option<Hop>;
-    /// True when an IPv4 packet is dropped unless its source is routed by the interface it came by.
+    /// Returns true when the kernel drops an IPv4 packet unless its source is routed by the
+    /// interface that it came by.
     fn is_strict(&self, interface: &str) -> bool;
 }
 
 /// How a packet would leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hop {
-    /// By which interface.
+    /// The number of the interface that it leaves by.
     pub(super) interface: u32,
-    /// With which source address, when the kernel says.
+    /// Its source address, when the kernel says.
     pub(super) source: Option<IpAddr>,
 }
 
@@ -303,7 +306,7 @@ impl Routing for Kernel {
     }
 }
 
-/// The source address: the user's, the kernel's, or the first that fits.
+/// Chooses the source address: the user's, the kernel's, or the first that fits.
 fn source_address(
     routing: &mut dyn Routing,
     interface: &Interface,
@@ -327,7 +330,7 @@ fn source_address(
     if let Some(one) = usable.iter().find(|one| Some(one.ip) == preferred) {
         return Ok(one.ip);
     }
-    // A group that reaches beyond the link needs a source that does, too.
+    // Packets to a group beyond the link need a source address that is valid there.
     let global = usable.iter().find(|one| one.scope != Scope::Link);
     if let Some(one) = global.or_else(|| usable.first()) {
         return Ok(one.ip);
@@ -367,7 +370,8 @@ fn check_condition(
     Ok(())
 }
 
-/// Another address of the same network, to test the path back with; none when there is no other.
+/// Returns another address of the same network, to test the path back with; `None` when there is
+/// none.
 fn neighbour(address: &InterfaceAddress) -> Option<IpAddr> {
     if let Some(peer) = address.peer {
         return Some(peer);

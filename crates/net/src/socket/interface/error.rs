@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use crate::{Remedy, error::hint};
 
-/// Why an interface cannot be used, or none could be chosen.
+/// Why an interface cannot be used, or why none could be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceError {
     /// The kernel did not answer.
@@ -12,66 +12,66 @@ pub enum InterfaceError {
         /// The operation and its error.
         reason: String,
     },
-    /// What was asked for is not a name, an address or a prefix.
+    /// The user's text is not a name, an address or a prefix.
     Syntax {
-        /// What was asked for.
+        /// The user's text.
         text: String,
     },
-    /// Nothing matches what was asked for.
+    /// No interface matches what the user asked for.
     Unknown {
-        /// What was asked for.
+        /// What the user asked for.
         wanted: String,
         /// The names of all interfaces.
         known: Vec<String>,
     },
-    /// Several interfaces match what was asked for.
+    /// Several interfaces match what the user asked for.
     Ambiguous {
-        /// What was asked for.
+        /// What the user asked for.
         wanted: String,
-        /// The names of those that match.
+        /// The names of the interfaces that match.
         matches: Vec<String>,
     },
     /// The interface does not carry multicast.
     NoMulticast {
-        /// The interface.
+        /// The interface's name.
         name: String,
     },
     /// The interface is switched off.
     Down {
-        /// The interface.
+        /// The interface's name.
         name: String,
     },
     /// The interface has no usable address of the family.
     NoAddress {
-        /// The interface.
+        /// The interface's name.
         name: String,
         /// `IPv4` or `IPv6`.
         family: &'static str,
         /// The group or host to reach.
         destination: IpAddr,
-        /// What is there instead, when anything is.
+        /// Which addresses the interface has instead, when it has any.
         detail: Option<String>,
     },
     /// The kernel has no route to the destination, and no single interface is obvious.
     NoRoute {
         /// The group or host to reach.
         destination: IpAddr,
-        /// The interfaces that could do it.
+        /// The interfaces that could reach it.
         candidates: Vec<String>,
     },
-    /// Packets from the interface's network would be dropped, because the way back is another.
+    /// The kernel would drop packets from the interface's network, because its way back is another.
     NoReturnPath {
-        /// The interface.
+        /// The interface's name.
         name: String,
         /// An address on its network, or the source that was asked about.
         peer: IpAddr,
-        /// The interface that packets to it leave by; none when there is no route at all.
+        /// The interface by which packets to `peer` leave; `None` when there is no route at all.
         via: Option<String>,
     },
 }
 
 impl InterfaceError {
-    /// What is wrong, without the remedy.
+    /// Says what is wrong, without the remedy.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {
@@ -123,7 +123,7 @@ impl InterfaceError {
         }
     }
 
-    /// What to do about it, when something can be done.
+    /// Says what to do about it, when something can be done.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         Some(match self {

@@ -4,7 +4,7 @@
 //! IPv4 and IPv6 addresses. [`Interfaces::choose`] picks the one to use, or says in words why one
 //! cannot be used. What the kernel does not report is absent.
 //!
-//! It opens no socket for data and changes nothing.
+//! This module opens no socket for data and changes nothing.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Asks the kernel.
+    /// Reads all interfaces from the kernel.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -50,26 +50,26 @@ impl Interfaces {
         })
     }
 
-    /// A snapshot that was made elsewhere: for tests and for replaying a report.
+    /// Wraps a list that was made elsewhere, for tests and for replaying a report.
     #[must_use]
     pub const fn from_list(list: Vec<Interface>) -> Self {
         Self { list }
     }
 
-    /// Every interface, in the kernel's order.
+    /// Returns every interface, in the kernel's order.
     #[must_use]
     pub fn list(&self) -> &[Interface] {
         &self.list
     }
 
-    /// The interface that has the address `local`.
+    /// Returns the interface that has the address `local`.
     #[must_use]
     pub fn with_address(&self, local: IpAddr) -> Option<&Interface> {
         let has_it = |one: &&Interface| one.addresses.iter().any(|it| it.ip == local);
         self.list.iter().find(has_it)
     }
 
-    /// The interface that the kernel numbers `index`.
+    /// Returns the interface that the kernel numbers `index`.
     #[must_use]
     pub fn with_index(&self, index: u32) -> Option<&Interface> {
         self.list.iter().find(|interface| interface.index == index)
@@ -96,15 +96,16 @@ pub struct Interface {
     pub flags: InterfaceFlags,
     /// Largest IP packet in bytes.
     pub mtu: u32,
-    /// Operational state; `unknown` is usual for loopback.
+    /// Operational state; `unknown` is usual for loopback interfaces.
     pub state: LinkState,
     /// Its addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
-    /// True when the IPv4 default route leaves by it.
+    /// True when the IPv4 default route leaves by this interface.
     pub default_route_v4: bool,
-    /// True when the IPv6 default route leaves by it.
+    /// True when the IPv6 default route leaves by this interface.
     pub default_route_v6: bool,
-    /// Largest GSO run that it takes in one piece, in bytes with all headers, where known.
+    /// Largest GSO run that the interface takes in one piece, in bytes with all headers, where
+    /// known.
     pub gso_bytes_max: Option<u32>,
 }
 
@@ -139,7 +140,7 @@ impl Interface {
         }
     }
 
-    /// In one word or two, whether packets pass: `up`, `down`, or `no carrier`.
+    /// Says in one or two words whether packets pass: `up`, `down`, or `no carrier`.
     #[must_use]
     pub const fn condition(&self) -> &'static str {
         match (self.flags.up, self.flags.running) {
@@ -149,7 +150,7 @@ impl Interface {
         }
     }
 
-    /// The addresses of the family of `like` that can be used as a source.
+    /// Returns the addresses of the family of `like` that can be used as a source.
     pub(crate) fn usable(&self, like: IpAddr) -> impl Iterator<Item = &InterfaceAddress> {
         self.addresses.iter().filter(move |address| {
             address.ip.is_ipv4() == like.is_ipv4()
@@ -183,7 +184,7 @@ pub struct InterfaceFlags {
 }
 
 impl InterfaceFlags {
-    /// The names of the flags that are set, in a fixed order.
+    /// Returns the names of the flags that are set, in a fixed order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (self.up, "up"),
@@ -203,13 +204,13 @@ impl InterfaceFlags {
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Leading bits that are the network's; none where the system does not say.
+    /// Leading bits that belong to the network; `None` where the system does not say.
     pub prefix: Option<u8>,
     /// How far the address is valid.
     pub scope: Scope,
     /// The other end of a point-to-point link.
     pub peer: Option<IpAddr>,
-    /// Whether it can be used.
+    /// Whether the address can be used.
     pub state: AddressState,
 }
 
@@ -234,7 +235,8 @@ impl InterfaceAddress {
         }
     }
 
-    /// True when `ip` is in this address's network; an unknown prefix contains the address alone.
+    /// Returns true when `ip` is in this address's network; an unknown prefix contains the address
+    /// alone.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         let full = if self.ip.is_ipv4() { 32 } else { 128 };
@@ -246,18 +248,18 @@ impl InterfaceAddress {
 /// Whether an address can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressState {
-    /// It can.
+    /// Usable.
     Usable,
-    /// Not usable yet: the kernel checks whether another host has it.
+    /// Not usable yet: the kernel is checking whether another host has the address.
     Tentative,
-    /// Another station has it.
+    /// Another host has the address.
     Duplicate,
-    /// For existing connections only.
+    /// Usable for existing connections only.
     Deprecated,
 }
 
 impl AddressState {
-    /// The state's name in output.
+    /// Returns the state's name in output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -269,7 +271,7 @@ impl AddressState {
     }
 }
 
-/// The address with all but its first `prefix` bits cleared.
+/// Returns the address with all but its first `prefix` bits cleared.
 fn network(ip: IpAddr, prefix: u8) -> IpAddr {
     match ip {
         IpAddr::V4(v4) => {
@@ -283,7 +285,7 @@ fn network(ip: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// The driver kind where the kernel names one, else what the hardware type says.
+/// Returns the driver kind where the kernel names one, else what the hardware type says.
 fn kind(link: &Link) -> String {
     if let Some(kind) = &link.kind {
         return kind.clone();

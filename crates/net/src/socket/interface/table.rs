@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{AddressState, Interface, InterfaceAddress, Interfaces, Scope};
 
 impl Interfaces {
-    /// The table that `towline ifaces` prints: a heading, a line for each interface, and a further
-    /// line for each address after the first. Ends with a line end.
+    /// Writes the table that `towline ifaces` prints: a heading, a line for each interface, and a
+    /// further line for each address after the first. Ends with a line end.
     #[must_use]
     pub fn table(&self) -> String {
         let mut rows = vec![HEADING.map(str::to_owned)];
@@ -33,8 +33,8 @@ impl Interfaces {
 }
 
 impl InterfaceAddress {
-    /// The address as the table shows it: `10.77.0.1/24`, with peer, scope and state where they say
-    /// something.
+    /// Writes the address as the table shows it: `10.77.0.1/24`, with peer, scope and state where
+    /// they are unusual.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut text = self.ip.to_string();

@@ -1,4 +1,4 @@
-//! Dialling: how a control connection begins, and what is tried when that takes long.
+//! Dialling: how a control connection begins, and what happens when that takes long.
 //!
 //! The kernel repeats a lost SYN, or the lost answer to one, after a whole second. A connection
 //! that is not open well before that is dialled a second time in parallel, and the one that opens
@@ -12,7 +12,7 @@ use std::{
 
 use sys::tcp;
 
-/// Starts to connect a stream that is ready to be one of ours.
+/// Starts to connect a stream, with the options of a control connection.
 pub(super) fn start(peer: SocketAddr, silence: Duration) -> io::Result<TcpStream> {
     tcp::connect(peer, |stream| {
         tcp::set_prompt_resend(stream, RESEND_MIN, ACK_MAX);
@@ -28,28 +28,29 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Sets what every control connection needs, dialled or accepted.
+/// Sets the options of every control connection, dialled or accepted.
 pub(super) fn prepare(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     tcp::set_silence_limit(stream, silence)
 }
 
-/// What became of an attempt to connect so far.
+/// The state of an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     /// Nothing is known yet.
     Waits,
-    /// It is a connection.
+    /// The connection is open.
     Open,
     /// The peer's host answers that nothing listens there; a second attempt would get the same
     /// answer.
     Refused,
-    /// It will not become a connection.
+    /// The attempt has failed.
     Failed,
 }
 
 impl Attempt {
-    /// Asks the kernel, which reports a failure only once: the caller has to act on it.
+    /// Asks the kernel for the state. The kernel reports a failure only once: the caller has to act
+    /// on it.
     fn of(stream: &TcpStream) -> Self {
         match stream.take_error() {
             Ok(None) if stream.peer_addr().is_ok() => Self::Open,
@@ -68,7 +69,7 @@ enum Kept {
     Both,
 }
 
-/// Which attempts are kept, and what that makes of the connection.
+/// Decides which attempts are kept, and the state of the connection that follows.
 const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
     use Attempt::{Failed, Open, Refused, Waits};
     match (first, second) {
@@ -82,8 +83,8 @@ const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
     }
 }
 
-/// Looks at both attempts, when the kernel reports either. The one that is open becomes `first`,
-/// and one that has failed gives way to the other.
+/// Looks at both attempts when the kernel reports one of them. The open one becomes `first`, and
+/// one that has failed gives way to the other.
 pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> Attempt {
     let one = Attempt::of(first);
     let Some(stream) = second.take() else {
@@ -98,16 +99,17 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
     attempt
 }
 
-/// How long an attempt to connect is given before a second one: well below the second after which
-/// the kernel repeats what was lost. Where a round trip takes longer, a connection that nobody
-/// needs is closed again.
+/// How long an attempt to connect lasts before a second one starts: well below the second after
+/// which the kernel repeats a lost packet. Where a round trip takes longer, the connection that is
+/// not needed is closed again.
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
-/// Connections not yet accepted: a thousand receivers may dial at once.
+/// Connections that may wait to be accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;
-/// How long beyond the round trip a lost report or answer may go unnoticed. A session begins and
-/// ends with exchanges in which each message is waited for.
+/// How long beyond the round trip TCP waits before it repeats a lost report or answer. A session
+/// begins and ends with exchanges in which each end waits for the other's message.
 const RESEND_MIN: Duration = Duration::from_millis(20);
-/// Well below that time, or data that arrived would be sent again.
+/// The longest delay of an acknowledgement: well below [`RESEND_MIN`], or TCP would repeat data
+/// that arrived.
 const ACK_MAX: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

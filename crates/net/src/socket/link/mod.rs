@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A connection that we close sends what is queued, then its end, and is kept until the peer has
-//! seen it: closing at once would let unread bytes turn into a reset that destroys the last report.
-//! After [`Links::close`] no event of that connection follows.
+//! seen that. If it closed at once, unread bytes would cause a reset, which destroys the last
+//! report. After [`Links::close`] no event of that connection follows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,7 +29,7 @@ use crate::SystemError;
 mod dial;
 use dial::{Attempt, SECOND_AFTER};
 
-/// An event about a connection, where somebody may listen to events.
+/// Reports an event of a connection, when tracing is compiled in.
 #[cfg(feature = "tracing")]
 macro_rules! trace {
     ($($words:tt)*) => { tracing::debug!($($words)*) };
@@ -45,19 +45,20 @@ macro_rules! trace {
 #[derive(Debug)]
 pub(super) struct Links {
     listener: Option<TcpListener>,
-    /// Kept open so that a connection can still be accepted, and refused, when descriptors run out.
+    /// A descriptor kept in reserve: when descriptors run out, a connection can still be accepted,
+    /// and refused, with it.
     spare: Option<std::fs::File>,
     links: BTreeMap<u32, Link>,
     next: u32,
     events: VecDeque<(LinkId, LinkEvent)>,
-    /// What the last poll found ready.
+    /// The connections that the last poll found ready.
     ready: VecDeque<(u32, Ready)>,
-    /// When connections that we closed are given up, earliest first.
+    /// When each connection that we closed is given up, earliest first.
     lingering: VecDeque<(Instant, u32)>,
-    /// When connections are dialled again unless they are open by then, earliest first.
+    /// When each connection that is not open by then is dialled again, earliest first.
     redials: VecDeque<(Instant, u32, SocketAddr)>,
     may_accept: bool,
-    /// The listener is not polled until then: it has a connection that cannot even be refused.
+    /// The listener is not polled until then: a connection waits that cannot even be refused.
     rests_until: Option<Instant>,
     queue_bytes: usize,
     links_max: usize,
@@ -83,7 +84,7 @@ impl Links {
         }
     }
 
-    /// Accepts connections on `address`; gives the address bound.
+    /// Accepts connections on `address`; returns the address bound.
     pub(super) fn listen(
         &mut self,
         address: SocketAddr,
@@ -106,7 +107,7 @@ impl Links {
         Ok(bound)
     }
 
-    /// Dials; Opened or Closed follows.
+    /// Dials; an event `Opened` or `Closed` follows.
     pub(super) fn open(
         &mut self,
         peer: SocketAddr,
@@ -127,7 +128,7 @@ impl Links {
         id
     }
 
-    /// Queues what there is room for; gives the number of bytes taken.
+    /// Queues the bytes that there is room for; returns their number.
     pub(super) fn send(
         &mut self,
         id: LinkId,
@@ -148,7 +149,7 @@ impl Links {
             let was_empty = link.queue.is_empty();
             link.queue.extend(next);
             taken += next.len();
-            // A failure shows again when the connection is read, which the kernel will ask for.
+            // A failure shows again when the connection is read; the kernel reports it as readable.
             let may_flush = was_empty && link.state == State::Open && !next.is_empty();
             if !may_flush || link.flush(tally).is_err() {
                 break;
@@ -162,7 +163,8 @@ impl Links {
         taken
     }
 
-    /// Leaves what arrives in the kernel, whose window then stops the peer; or reads it again.
+    /// Stops or resumes reading. While paused, the kernel keeps what arrives, and its window then
+    /// stops the peer.
     pub(super) fn pause(&mut self, id: LinkId, is_paused: bool, readiness: &Readiness) {
         if let Some(link) = self.links.get_mut(&id.0) {
             link.is_paused = is_paused;
@@ -200,7 +202,7 @@ impl Links {
         }
     }
 
-    /// The next event; bytes that arrived replace the contents of `data`.
+    /// Returns the next event; bytes that arrived replace the contents of `data`.
     pub(super) fn event(
         &mut self,
         data: &mut Vec<u8>,
@@ -247,14 +249,15 @@ impl Links {
         }
     }
 
-    /// When a turn is due although nothing is ready.
+    /// Says when a turn is due although nothing is ready.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = |id| self.links.get(id).is_some_and(Link::is_connecting);
         let next = self.redials.iter().find(|(_, id, _)| waits(id));
         next.map(|&(again_at, ..)| again_at)
     }
 
-    /// Dials again where the first attempt takes long and the last poll did not report it.
+    /// Dials again where the first attempt takes long and the last poll did not report that
+    /// attempt.
     pub(super) fn dial_again(&mut self, readiness: &Readiness, tally: &mut Tally) {
         while let Some(&(again_at, id, peer)) = self.redials.front() {
             if again_at > clock::monotonic() {
@@ -276,7 +279,7 @@ impl Links {
         }
     }
 
-    /// A descriptor of ours is ready.
+    /// Notes that a descriptor of a connection or the listener is ready.
     pub(super) fn note_ready(&mut self, token: u64, ready: Ready) {
         if token == Signal::LISTENER.0 {
             self.may_accept = true;
@@ -288,17 +291,17 @@ impl Links {
         }
     }
 
-    /// True when [`Links::event`] has something to look at.
+    /// Returns true when [`Links::event`] has something to look at.
     pub(super) fn has_work(&self) -> bool {
         self.may_accept || !self.events.is_empty() || !self.ready.is_empty()
     }
 
-    /// True while there are connections, or may be.
+    /// Returns true while there are connections, or may be.
     pub(super) fn is_in_use(&self) -> bool {
         self.listener.is_some() || !self.links.is_empty()
     }
 
-    /// Connections with unsent bytes, and those that are still connecting or closing.
+    /// Returns the number of connections that have unsent bytes, are connecting, or are closing.
     pub(super) fn unfinished(&self) -> usize {
         let is_unfinished = |link: &&Link| link.state != State::Open || !link.queue.is_empty();
         self.links.values().filter(is_unfinished).count()
@@ -326,8 +329,9 @@ impl Links {
                 }
             }
             Err(error) if is_out_of_descriptors(&error) => {
-                // Without this the connection would stay in the backlog and keep us awake. Nobody
-                // may be left in it: the kernel looks for a descriptor first.
+                // Without the spare descriptor, this connection would stay in the backlog and keep
+                // us awake. The spare one is freed first, because the kernel looks for a descriptor
+                // before it takes one out.
                 self.spare = None;
                 let refused = listener.accept();
                 self.may_accept = refused.is_ok();
@@ -378,9 +382,9 @@ impl Links {
             }
         }
         link.follow(LinkId(id), readiness);
-        // A paused connection is not asked about. If the kernel reports it as readable
-        // nevertheless, it is broken: it is read to its end, or the kernel would report it again at
-        // once.
+        // The kernel is not asked about a paused connection. If it reports one as readable
+        // nevertheless, the connection is broken: it is read to its end, or the kernel would report
+        // it again at once.
         if event.is_some() || !ready.readable {
             return event;
         }
@@ -400,7 +404,7 @@ impl Links {
         }
     }
 
-    /// Drops a connection that is beyond use, and reports that, unless the owner closed it itself.
+    /// Drops a connection that has failed, and reports that, unless the owner closed it itself.
     fn fail(&mut self, id: u32, tally: &mut Tally) -> Option<LinkEvent> {
         tally.counters.links_failed += 1;
         trace!(link = id, "link lost");
@@ -446,13 +450,14 @@ impl Links {
 #[derive(Debug)]
 struct Link {
     stream: TcpStream,
-    /// The second attempt, until one of both is open. The kernel reports either as this link.
+    /// The second attempt, until one of the two is open. The kernel reports either under this
+    /// link's number.
     second: Option<TcpStream>,
     state: State,
     queue: VecDeque<u8>,
-    /// The owner was told to wait for room.
+    /// The owner was told that there is no room, and waits for `Writable`.
     owes_writable: bool,
-    /// The owner wants to read nothing for now.
+    /// The owner has paused reading.
     is_paused: bool,
     interest: Interest,
 }
@@ -469,7 +474,7 @@ enum State {
     Lingering,
 }
 
-/// What reading gave.
+/// What a read returned.
 enum Arrived {
     Bytes,
     Nothing,
@@ -482,7 +487,7 @@ impl Link {
         matches!(self.state, State::Connecting | State::ConnectingToFlush)
     }
 
-    /// Writes what the kernel takes; announces the end once a closed connection's queue is empty.
+    /// Writes what the kernel takes; once a closed connection's queue is empty, announces its end.
     fn flush(&mut self, tally: &mut Tally) -> io::Result<()> {
         while !self.queue.is_empty() {
             let (front, _) = self.queue.as_slices();
@@ -505,7 +510,7 @@ impl Link {
 
     fn read(&mut self, data: &mut Vec<u8>) -> Arrived {
         data.clear();
-        // On WouldBlock the bytes read until then are in `data`.
+        // On `WouldBlock`, `data` holds the bytes read until then.
         match (&self.stream).take(READ_BYTES_MAX).read_to_end(data) {
             _ if !data.is_empty() => Arrived::Bytes,
             Ok(_none) => Arrived::End,
@@ -514,7 +519,7 @@ impl Link {
         }
     }
 
-    /// Asks the kernel for what the state needs to know.
+    /// Asks the kernel for those events that the connection's state needs.
     fn follow(&mut self, id: LinkId, readiness: &Readiness) {
         let interest = Interest {
             readable: !self.is_paused || self.state != State::Open,
@@ -535,9 +540,9 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
 }
 
-/// Bytes of one Data event.
+/// The most bytes of one `Data` event.
 const READ_BYTES_MAX: u64 = 64 << 10;
-/// How long new connections wait when there is no descriptor even to refuse them.
+/// How long new connections wait when not even a descriptor to refuse them is left.
 const LISTENER_REST: Duration = Duration::from_millis(100);
 /// How long a closed connection is kept for its peer to see the end.
 const LINGER: Duration = Duration::from_secs(5);

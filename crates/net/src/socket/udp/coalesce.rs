@@ -3,8 +3,8 @@
 //! A wake-up costs as much as receiving ten packets, and a sender's run comes as a burst of its own
 //! every few hundred microseconds. While many packets come, a wait sleeps without looking, and the
 //! next receive takes what came during the sleep. Timers wait too, so that requests and reports go
-//! into one packet instead of several. When packets no longer come, waits are as usual. A sleep
-//! ends before more than a small part of the socket's buffer fills at the rate just seen.
+//! into one packet instead of several. When packets no longer come, waits are as usual. A sleep is
+//! so short that, at the rate just seen, only a small part of the socket's buffer fills.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::socket::UdpCounters;
 
 #[derive(Debug)]
 pub(super) struct Coalescing {
-    /// Zero for never.
+    /// The longest sleep; zero switches sleeping off.
     at_most: Duration,
     buffer_bytes: u64,
-    /// Bytes received up to the last wait, and when that was.
+    /// Datagrams received up to the last wait. Bytes and time of that wait follow.
     packets: u64,
     bytes: u64,
     waited_at: Instant,
 }
 
 impl Coalescing {
-    /// Never, until `at_most` is set.
+    /// Makes one that never sleeps until `at_most` is set.
     pub(super) const fn new(buffer_bytes: u64) -> Self {
         Self {
             at_most: Duration::ZERO,
@@ -43,8 +43,8 @@ impl Coalescing {
         !self.at_most.is_zero()
     }
 
-    /// How long a wait that begins now may sleep before it looks at sockets and timers; `None` when
-    /// too little arrives for that to pay.
+    /// Returns how long a wait that begins now may sleep before it looks at sockets and timers;
+    /// `None` when too little arrives for that to pay.
     pub(super) fn rest(&mut self, now: Instant, counters: &UdpCounters) -> Option<Duration> {
         let packets = counters.received_datagrams - self.packets;
         let bytes = counters.received_bytes - self.bytes;
@@ -62,12 +62,12 @@ impl Coalescing {
     }
 }
 
-/// Fewer since the last wait are no stream.
+/// With fewer packets since the last wait, there is no stream.
 const PACKETS_MIN: u64 = 8;
-/// The part of the buffer that a sleep may fill. The kernel counts about twice what a packet
-/// carries, and bursts are faster than what was just seen.
+/// A sleep may fill this part of the buffer, 1/16. The kernel counts about twice what a packet
+/// carries, and a burst may be faster than the rate just seen.
 const BUFFER_SHARE: u64 = 16;
-/// Below this a sleep costs as much as the wake-ups that it saves.
+/// A shorter sleep costs as much as the wake-ups that it saves.
 const REST_MIN: Duration = Duration::from_micros(200);
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!   link_* <──> control connections            wait ──> block | busy | spin
 //! ```
 //!
-//! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
+//! [`UdpIo`] knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
 //! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
 //! Which system call comes next depends on the results of the last ones: `pace` has the drawing.
@@ -63,7 +63,7 @@ pub struct UdpIo {
     links: Links,
     readiness: Readiness,
     tally: Tally,
-    /// Where a receiver's multicasts go too, for a source on this host.
+    /// Where a receiver also sends what it multicasts, for a source on this host.
     own_source: Option<RawAddress>,
     pace: Pace,
     sleep: GroupSleep,
@@ -74,7 +74,7 @@ impl UdpIo {
     /// Opens the sockets of a session.
     ///
     /// # Errors
-    /// What the system refused, on which address, and what to do about it.
+    /// When the system refuses something; the error names it, the address and what to do about it.
     pub fn open(setup: UdpSetup) -> Result<Self, SystemError> {
         let mut tally = Tally::default();
         let ports = Ports::open(&setup, &mut tally)?;
@@ -82,7 +82,8 @@ impl UdpIo {
         readiness.add(&ports.upstream.socket, Signal::UPSTREAM, Interest::READ)?;
         if let Some(group) = &ports.group {
             readiness.add(&group.socket, Signal::GROUP, Interest::READ)?;
-            // For `sleep_in_group` only: every other call says that it must not wait.
+            // Only `sleep_in_group` waits in this socket: every other call says that it must not
+            // wait.
             let _always = datagram::set_blocking(group.socket.as_fd(), SLEEP_MAX);
         }
         let wants_gro = setup.options.gro && !setup.options.faults.nogro;
@@ -96,7 +97,7 @@ impl UdpIo {
         }
         if !has_gro {
             for port in ports.iter() {
-                // Off is the default; this undoes what worked on one socket only.
+                // Coalescing is off by default; this undoes it where it worked on one socket only.
                 let _was_off_already = port.socket.set_gro(false);
             }
         }
@@ -116,14 +117,14 @@ impl UdpIo {
         })
     }
 
-    /// The port that upstream packets arrive on at a source: the session's, unless another program
-    /// had it and [`UdpSetup::shares_port`] was set.
+    /// Returns the port on which upstream packets arrive at a source: the session's, unless another
+    /// program had that and [`UdpSetup::shares_port`] was set.
     #[must_use]
     pub const fn upstream_port(&self) -> u16 {
         self.ports.upstream.bound.port()
     }
 
-    /// Accepts control connections on `address` (port 0: any free one). Gives the address bound.
+    /// Accepts control connections on `address` (port 0: any free one). Returns the address bound.
     ///
     /// # Errors
     /// When the address or port is not to be had.
@@ -132,14 +133,14 @@ impl UdpIo {
         self.links.listen(address, &self.readiness)
     }
 
-    /// Receive buffers of the shape that suits these sockets: a few long ones for coalesced
-    /// datagrams, many short ones without.
+    /// Makes receive buffers of the shape that suits these sockets: a few long ones for coalesced
+    /// datagrams, else many short ones.
     #[must_use]
     pub fn batch(&self) -> RecvBatch {
         self.collector.batch()
     }
 
-    /// A handle by which another thread ends a wait.
+    /// Makes a handle by which another thread ends a wait.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -147,7 +148,7 @@ impl UdpIo {
         self.readiness.waker()
     }
 
-    /// Makes [`UdpIo::as_raw_fd`] readable at `deadline` too: for owners that wait by themselves
+    /// Makes [`UdpIo::as_raw_fd`] readable at `deadline` too, for owners that wait by themselves
     /// instead of calling [`Io::wait`].
     pub fn arm(&mut self, deadline: Option<Instant>) {
         let deadline = base::earliest(deadline, self.links.due());
@@ -162,21 +163,21 @@ impl UdpIo {
         self.ask_for_room(blocked == Blocked::Socket);
     }
 
-    /// Under load, lets waits sleep for up to `at_most` without looking, and less when too much of
-    /// the socket's buffer would fill: for an owner to whom throughput matters more than the delay
-    /// of each packet. Timers, [`Waker`]s and control connections then wait as long. Zero, the
-    /// default, for never.
+    /// Lets waits sleep for up to `at_most` under load, without looking at anything; less when too
+    /// much of the socket's buffer would fill. This is for an owner to whom throughput matters more
+    /// than the delay of each packet: timers, [`Waker`]s and control connections then wait as long.
+    /// Zero, the default, means never.
     pub const fn coalesce(&mut self, at_most: Duration) {
         self.coalescing.set(at_most);
     }
 
-    /// The next warning: something works, but not as asked.
+    /// Takes the next warning: something works, but not as asked.
     pub fn take_warning(&mut self) -> Option<String> {
         self.tally.take_warning()
     }
 
-    /// Why nothing has left: the kernel has refused every datagram so far. `None` when it took one,
-    /// or none was sent.
+    /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
+    /// kernel has taken one, or none was sent.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;
@@ -184,31 +185,32 @@ impl UdpIo {
         (!has_sent).then(|| send::refusal(to, errno))
     }
 
-    /// Everything counted so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> &UdpCounters {
         &self.tally.counters
     }
 
-    /// Where upstream packets arrive and all packets leave from.
+    /// Returns the address at which upstream packets arrive and from which all packets leave.
     #[must_use]
     pub fn upstream_address(&self) -> SocketAddr {
         self.ports.upstream.bound
     }
 
-    /// What was asked for.
+    /// Returns the setup that was asked for.
     #[must_use]
     pub const fn setup(&self) -> &UdpSetup {
         &self.setup
     }
 
-    /// Control connections that still have bytes to send, or wait for their peer to see the end.
+    /// Returns the number of control connections that still have bytes to send, or wait for their
+    /// peer to see the end.
     #[must_use]
     pub fn links_unfinished(&self) -> usize {
         self.links.unfinished()
     }
 
-    /// Asks the kernel what is ready, waiting up to `deadline`, and spreads the word.
+    /// Asks the kernel what is ready, waiting up to `deadline`, and notes it where it belongs.
     fn poll(&mut self, deadline: Option<Instant>) {
         self.pace.note_poll();
         self.links.begin_poll(&self.readiness);
@@ -229,7 +231,8 @@ impl UdpIo {
             });
         self.links.dial_again(&self.readiness, &mut self.tally);
         if has_reports {
-            // Control connections show when a receiver is gone, and a group gets no such reports.
+            // ICMP reports are not needed: control connections show when a receiver is gone, and
+            // groups get no reports.
             let upstream = self.ports.upstream.socket.as_fd();
             let count = message::discard_errors(upstream, REPORTS_MAX);
             self.tally.counters.icmp_reports += count as u64;
@@ -250,14 +253,14 @@ impl UdpIo {
         }
     }
 
-    /// True for a receiver that spins: between two polls of everything, it receives from the
-    /// group's socket without asking first. That takes one call for a packet instead of two.
+    /// Returns true for a receiver that spins. Between two polls of everything, it receives from
+    /// the group's socket without asking first: one call for a packet instead of two.
     fn tries_first(&self) -> bool {
         self.setup.role == Role::Receiver && self.pace.is_spinning()
     }
 
-    /// True when waiting in the group's own socket is cheapest, and nothing else has to end the
-    /// wait.
+    /// Returns true when waiting in the group's own socket is cheapest, and nothing else need end
+    /// the wait.
     fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
         self.pace.is_woken_by_group()
             && self.is_blocking_receiver()
@@ -265,25 +268,27 @@ impl UdpIo {
             && self.sleep.is_possible(until)
     }
 
-    /// Others do not sleep, or have more than one socket to receive from.
+    /// Returns true for a receiver that sleeps and has one socket; others do not sleep, or have
+    /// several sockets to receive from.
     fn is_blocking_receiver(&self) -> bool {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
 
-    /// True when only a packet of the group can end a wait before its deadline: there is no run to
-    /// send again, no control connection is open or may come, and nobody may wake it.
+    /// Returns true when only a packet of the group can end a wait before its deadline: no run
+    /// waits to be sent again, no control connection is open or may come, and no thread has a
+    /// [`Waker`].
     fn waits_for_group_alone(&self) -> bool {
         self.sender.blocked == Blocked::No && !self.links.is_in_use() && !self.readiness.has_waker()
     }
 
     /// Waits in the group's socket and receives by the same call. The next poll looks at everything
-    /// else; when nothing comes, the next wait polls.
+    /// else. When nothing comes, the next wait polls.
     fn sleep_in_group(&mut self) {
         self.tally.counters.sleeps += 1;
         let Some(group) = &mut self.ports.group else {
             return;
         };
-        // The next receive reports a socket that is beyond use.
+        // If the socket has failed, the next receive reports it.
         let filled = self
             .collector
             .collect(group, self.sleep.batch(), &mut self.tally, true);
@@ -304,7 +309,7 @@ impl UdpIo {
         rest.is_some()
     }
 
-    /// True when packets are known to be there, or may be.
+    /// Returns true when packets are known to be there, or may be.
     fn has_packets(&self) -> bool {
         self.sleep.has_packets() || self.ports.iter().any(|port| port.is_ready)
     }
@@ -417,21 +422,21 @@ impl Io for UdpIo {
 }
 
 impl AsFd for UdpIo {
-    /// Readable when the owner should take a turn.
+    /// Returns the descriptor that is readable when the owner should take a turn.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 }
 
 impl AsRawFd for UdpIo {
-    /// Readable when the owner should take a turn.
+    /// Returns the descriptor that is readable when the owner should take a turn.
     fn as_raw_fd(&self) -> RawFd {
         self.readiness.as_fd().as_raw_fd()
     }
 }
 
 impl Ports {
-    /// What the kernel holds for this end before it drops.
+    /// Returns how many bytes the kernel holds for this end before it drops packets.
     fn receive_buffer_bytes(&self) -> usize {
         let port = self.group.as_ref().unwrap_or(&self.upstream);
         port.socket.receive_buffer().unwrap_or(0)
@@ -441,7 +446,7 @@ impl Ports {
         self.group.iter().chain([&self.upstream])
     }
 
-    /// All, and at each call another first.
+    /// Returns all sockets; each call begins with another one.
     fn in_turn(&mut self) -> impl Iterator<Item = &mut open::Port> {
         self.is_group_first = !self.is_group_first;
         let (group, upstream) = (self.group.as_mut(), Some(&mut self.upstream));
@@ -454,15 +459,15 @@ impl Ports {
     }
 }
 
-/// When to try again, because no event reports that there is room.
+/// Says when to try again, because no event reports that there is room.
 fn retry_at(deadline: Option<Instant>) -> Instant {
     let retry = clock::monotonic() + RETRY_AFTER;
     deadline.map_or(retry, |deadline| deadline.min(retry))
 }
 
-/// ICMP reports thrown away at a time; the kernel reports the rest again.
+/// The most ICMP reports that are thrown away at a time; the kernel reports the rest again.
 const REPORTS_MAX: usize = 64;
-/// How long a full queue beyond the socket is given to drain.
+/// How long a full queue beyond the socket has to drain.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 
 #[cfg(test)]

@@ -6,15 +6,15 @@
 //! receiver   group:port  (unicast: own:port)   local:any    NAKs and SPMRs leave
 //! ```
 //!
-//! Of several sources with one address and port the first has the port; a source whose setup says
-//! `shares_port` takes any other, and tells its receivers.
+//! When several sources have one address and port, the first gets the port. A source whose setup
+//! says `shares_port` then takes any other port, and tells its receivers.
 //!
 //! A receiver never binds the unicast port, so that the source on the same host gets its NAKs. The
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
 //!
-//! A source blocks its own address in the group: else it would be a member that its own data loops
-//! back to, which costs a fifth of the speed. So that it still hears receivers of its own host,
-//! these send what they multicast also to the session's port of their own address.
+//! A source blocks its own address in the group: otherwise its own data would loop back to it,
+//! which costs a fifth of the speed. Receivers on its host send what they multicast also to the
+//! session's port of their own address, so that it hears them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -50,15 +50,16 @@ pub struct UdpSetup {
     pub local: IpAddr,
     /// The number by which the state machines know this interface.
     pub path: PathId,
-    /// A source takes upstream packets on any port when another program has the session's: only
-    /// for sources that tell their receivers which. Default false.
+    /// Whether a source takes upstream packets on any port when another program has the session's:
+    /// only for sources that tell their receivers which. Default false.
     pub shares_port: bool,
-    /// Everything else.
+    /// The socket options.
     pub options: SocketOptions,
 }
 
 impl UdpSetup {
-    /// A session of `role` at `destination` by the interface with this index and local address.
+    /// Sets up a session of `role` at `destination` by the interface with this index and local
+    /// address.
     #[must_use]
     pub fn new(role: Role, destination: SocketAddr, interface: u32, local: IpAddr) -> Self {
         Self {
@@ -94,7 +95,7 @@ impl UdpSetup {
         self
     }
 
-    /// The address to send to and bind, with the interface as scope where IPv6 needs one.
+    /// Returns `address` to send to or bind, with the interface as its scope where IPv6 needs one.
     pub(crate) fn scoped(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V6(v6) if v6.scope_id() == 0 && needs_scope(*v6.ip()) => {
@@ -104,7 +105,7 @@ impl UdpSetup {
         }
     }
 
-    /// Where a source on this host would take what a receiver multicasts.
+    /// Returns where a source on this host would take what a receiver multicasts.
     pub(super) fn own_source(&self) -> Option<SocketAddr> {
         let is_needed = self.role == Role::Receiver && self.destination.ip().is_multicast();
         is_needed.then(|| self.local_at(self.destination.port()))
@@ -115,16 +116,16 @@ impl UdpSetup {
     }
 }
 
-/// One socket and what the receive path needs to know about it.
+/// One socket, with what the receive path needs to know about it.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) socket: UdpSocket,
     pub(super) kind: Socket,
-    /// What was bound: the destination of every datagram, unless the kernel says otherwise.
+    /// The address bound: the destination of every datagram, unless the kernel says otherwise.
     pub(super) bound: SocketAddr,
-    /// What the kernel is asked to tell.
+    /// Which events the kernel is asked to report.
     pub(super) interest: Interest,
-    /// Something may be there to receive.
+    /// A datagram may be there to receive.
     pub(super) is_ready: bool,
     /// The kernel's drop count when last seen.
     drops: u32,
@@ -152,8 +153,8 @@ impl Port {
         })
     }
 
-    /// The kernel's drop count has come to `drops`. Older news may come later: a message carries
-    /// the count of when it was queued.
+    /// Notes that the kernel's drop count has come to `drops`. Lower counts may come later: a
+    /// message carries the count of the moment when it was queued.
     pub(super) fn note_drops(&mut self, drops: u32, tally: &mut Tally) {
         let more = drops.wrapping_sub(self.drops);
         if more.cast_signed() > 0 {
@@ -162,8 +163,8 @@ impl Port {
         }
     }
 
-    /// Asks for the drop count once after a stretch of receiving, because no later message reports
-    /// the last drops.
+    /// Asks for the drop count once when a stretch of receiving ends, because no later message
+    /// reports the last drops.
     pub(super) fn settle_drops(&mut self, tally: &mut Tally) {
         if std::mem::take(&mut self.owes_drops)
             && let Ok(drops) = self.socket.drops()
@@ -178,12 +179,12 @@ impl Port {
 pub(super) struct Ports {
     pub(super) upstream: Port,
     pub(super) group: Option<Port>,
-    /// The socket that the last receive asked first; they take turns.
+    /// Whether the last receive asked the group's socket first; the two sockets take turns.
     pub(super) is_group_first: bool,
 }
 
 impl Ports {
-    /// Opens what `setup` asks for. Gives warnings about what the system granted only in part.
+    /// Opens what `setup` asks for. Warns of what the system granted only in part.
     pub(super) fn open(setup: &UdpSetup, tally: &mut Tally) -> Result<Self, SystemError> {
         setup.check()?;
         let upstream = setup.open_upstream(tally)?;
@@ -241,7 +242,7 @@ impl UdpSetup {
         Ok(())
     }
 
-    /// The socket that sends, and that a source takes upstream packets on.
+    /// Opens the socket that sends; a source also takes upstream packets on it.
     fn open_upstream(&self, tally: &mut Tally) -> Result<Port, SystemError> {
         let port = match self.role {
             Role::Source => self.destination.port(),
@@ -305,7 +306,7 @@ impl UdpSetup {
         Port::new(socket, Socket::Upstream, bound)
     }
 
-    /// The socket that takes what is sent to the group, or to a unicast session's receiver.
+    /// Opens the socket that takes what is sent to the group, or to a unicast session's receiver.
     fn open_group(&self, tally: &mut Tally) -> Result<Port, SystemError> {
         let socket = self.socket(Socket::Group, tally)?;
         let is_multicast = self.destination.ip().is_multicast();
@@ -317,8 +318,8 @@ impl UdpSetup {
             .bind(bound)
             .map_err(|error| bind_fault(Role::Receiver, bound, &error))?;
         if is_multicast {
-            // Old kernels cannot switch it off for IPv6; membership is still checked by address,
-            // and the state machines drop what is not for them.
+            // Old kernels cannot switch this off for IPv6. There the kernel still checks membership
+            // by address, and the state machines drop packets that are not for them.
             let _kernel_too_old = socket.set_multicast_all(false);
             let source = self.source.filter(|_| self.role == Role::Receiver);
             socket
@@ -332,7 +333,7 @@ impl UdpSetup {
         Port::new(socket, Socket::Group, bound)
     }
 
-    /// A socket with everything set that does not depend on the role.
+    /// Opens a socket and sets everything that does not depend on the role.
     fn socket(&self, kind: Socket, tally: &mut Tally) -> Result<UdpSocket, SystemError> {
         let target = self.destination;
         let socket = UdpSocket::new(Family::of(&target))
@@ -342,7 +343,7 @@ impl UdpSetup {
         let granted = socket
             .set_receive_buffer(asked)
             .map_err(|e| SystemError::system("set the receive buffer of", target, &e))?;
-        // The other socket of the pair receives little; one warning is enough.
+        // The other socket of the pair receives little, so one warning is enough.
         let takes_much = match self.role {
             Role::Source => Socket::Upstream,
             Role::Receiver => Socket::Group,
@@ -408,7 +409,8 @@ fn note_clipped(which: &str, asked: usize, granted: usize, tally: &mut Tally) {
     ));
 }
 
-/// Link-local unicast, and multicast of interface or link scope, mean nothing without an interface.
+/// Returns true for addresses that mean nothing without an interface: link-local unicast, and
+/// multicast of interface or link scope.
 fn needs_scope(ip: Ipv6Addr) -> bool {
     let [first, ..] = ip.segments();
     first & 0xffc0 == 0xfe80 || (first & 0xff00 == 0xff00 && matches!(first & 0xf, 1 | 2))

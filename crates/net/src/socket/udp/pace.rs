@@ -1,8 +1,9 @@
-//! What the last calls showed of the owner and its packets, so that the next calls can save system
-//! calls.
+//! What the last calls showed about the owner and its packets. The next calls save system calls by
+//! it.
 //!
-//! Asking the poll set before every receive and waiting in it is always right, and costs a call and
-//! several microseconds a packet. Three states tell when something cheaper does:
+//! It is always right to ask the poll set before every receive and to wait in it, but that costs a
+//! call and several microseconds for each packet. Three states tell when something cheaper is
+//! enough:
 //!
 //! ```text
 //! Wake:   Otherwise ──a wait ends with packets of the group──> ByGroup ─┐ a sleep in the
@@ -29,32 +30,32 @@
 //!
 //! No system call is made here.
 
-/// What the last calls told.
+/// The states of the drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     wake: Wake,
     owner: Owner,
     /// Receives since the poll set was last asked.
     receives_since_poll: u32,
-    /// The owner has not yet taken all events of control connections of that poll.
+    /// The owner has not yet taken all control-connection events of that poll.
     has_link_news: bool,
 }
 
-/// By what the last wait ended.
+/// What ended the last wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
-    /// By packets of the group: the next wait is likely to end so too.
+    /// Packets of the group: the next wait is likely to end so too.
     ByGroup,
-    /// By anything else, or nobody knows.
+    /// Anything else, or nobody knows.
     Otherwise,
 }
 
-/// What the owner does when nothing is there.
+/// What the owner does when no packet is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// It waits.
     Waits {
-        /// Receives that found nothing since its last wait.
+        /// How many receives have found nothing since the owner's last wait.
         idle_receives: u32,
     },
     /// It receives again and again.
@@ -71,18 +72,18 @@ impl Pace {
         }
     }
 
-    /// The poll set was asked.
+    /// Notes that the poll set was asked.
     pub(super) const fn note_poll(&mut self) {
         self.receives_since_poll = 0;
         self.has_link_news = true;
     }
 
-    /// The owner receives.
+    /// Notes that the owner receives.
     pub(super) const fn begin_receive(&mut self) {
         self.receives_since_poll += 1;
     }
 
-    /// The sockets were asked and gave this many buffers.
+    /// Notes that the sockets were asked and filled this many buffers.
     pub(super) const fn end_receive(&mut self, filled: usize) {
         if let (Owner::Waits { idle_receives }, 0) = (self.owner, filled) {
             let idle_receives = idle_receives + 1;
@@ -94,17 +95,17 @@ impl Pace {
         }
     }
 
-    /// The owner took an event of a control connection, or learned that there is none.
+    /// Notes that the owner took an event of a control connection, or learned that there is none.
     pub(super) const fn note_link_event(&mut self, is_last: bool) {
         self.has_link_news &= !is_last;
     }
 
-    /// The owner waits.
+    /// Notes that the owner waits.
     pub(super) const fn begin_wait(&mut self) {
         self.owner = Owner::Waits { idle_receives: 0 };
     }
 
-    /// Its wait ended, with packets of the group or otherwise.
+    /// Notes that the owner's wait ended, with packets of the group or otherwise.
     pub(super) const fn end_wait(&mut self, has_group_packets: bool) {
         self.wake = if has_group_packets {
             Wake::ByGroup
@@ -113,36 +114,37 @@ impl Pace {
         };
     }
 
-    /// The owner waits by its own means, so what ends the wait is unknown here.
+    /// Notes that the owner waits by its own means, so that nobody here knows what ends the wait.
     pub(super) const fn note_own_wait(&mut self) {
         self.begin_wait();
         self.wake = Wake::Otherwise;
     }
 
-    /// True when the last wait ended with packets of the group.
+    /// Returns true when the last wait ended with packets of the group.
     pub(super) const fn is_woken_by_group(&self) -> bool {
         matches!(self.wake, Wake::ByGroup)
     }
 
-    /// True when the owner does not wait, and the poll set was asked not long ago.
+    /// Returns true when the owner does not wait, and the poll set was asked not long ago.
     pub(super) const fn is_spinning(&self) -> bool {
         matches!(self.owner, Owner::Spins) && !self.is_poll_old()
     }
 
-    /// True when the poll set is to be asked whatever else is known.
+    /// Returns true when the poll set is to be asked whatever else is known.
     pub(super) const fn is_poll_old(&self) -> bool {
         self.receives_since_poll > RECEIVES_PER_POLL
     }
 
-    /// True while the poll set's news of the control connections is fresh.
+    /// Returns true while the poll set's news of the control connections is fresh.
     pub(super) const fn has_link_news(&self) -> bool {
         self.has_link_news
     }
 }
 
-/// Under a flood one socket never runs dry; the others are looked at this often all the same.
+/// The most receives between two polls: under a flood one socket never runs dry, and the others
+/// must be looked at all the same.
 pub(super) const RECEIVES_PER_POLL: u32 = 8;
-/// An owner that receives nothing this many times without a wait between spins.
+/// An owner spins when it receives nothing this many times without a wait in between.
 pub(super) const IDLE_RECEIVES_SPINNING: u32 = 2;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Receiving: as many datagrams a call as the batch has room for, coalesced where the kernel can.
+//! Receives as many datagrams a call as the batch has room for, coalesced where the kernel can.
 //!
-//! Coalesced datagrams are taken a few buffers at a time, so that what was received is still in the
-//! cache when it is looked at; single ones in as many as there are, for the call costs as much as
-//! they do.
+//! Coalesced datagrams are taken a few buffers at a time, so that they are still in the cache when
+//! the endpoint looks at them. Single datagrams are taken as many at a time as there are, because
+//! the call costs as much as they do.
 //!
 //! A socket that gave less than it was asked for is empty, and is not asked again before the kernel
 //! says so. The kernel reports what it dropped at a full buffer together with the next message.
@@ -28,7 +28,7 @@ pub(super) struct Collector {
     inbox: Inbox,
     path: PathId,
     has_gro: bool,
-    /// Buffers offered to the next call.
+    /// How many buffers are offered to the next call.
     depth: usize,
     edge: Option<Edge>,
 }
@@ -44,7 +44,7 @@ impl Collector {
         }
     }
 
-    /// Switches coalescing off when the batch's buffers are too short for it.
+    /// Switches coalescing off when the batch's buffers are too short for coalesced datagrams.
     pub(super) fn fit<'a>(
         &mut self,
         slot_bytes: usize,
@@ -66,8 +66,8 @@ impl Collector {
         ));
     }
 
-    /// Receive buffers of the shape that suits these sockets: a few long ones for coalesced
-    /// datagrams, many short ones without.
+    /// Makes receive buffers of the shape that suits these sockets: a few long ones for coalesced
+    /// datagrams, else many short ones.
     pub(super) fn batch(&self) -> RecvBatch {
         if self.has_gro {
             RecvBatch::new(GRO_SLOTS, GRO_SLOT_BYTES)
@@ -76,8 +76,8 @@ impl Collector {
         }
     }
 
-    /// Fills free buffers of the batch from one socket, and `waits` for the first datagram as long
-    /// as that is set to, or not at all. Gives the number of buffers filled.
+    /// Fills free buffers of the batch from one socket. When it `waits`, it waits for the first
+    /// datagram as long as the socket is set to. Returns the number of buffers filled.
     pub(super) fn collect(
         &mut self,
         port: &mut Port,
@@ -105,7 +105,7 @@ impl Collector {
             };
             match error.raw_os_error().unwrap_or(0) {
                 errno::EAGAIN => break,
-                // The thread that waits finds out why.
+                // A signal ended the wait; the thread that waits finds out why.
                 errno::EINTR if waits => break,
                 errno::EINTR => tally.counters.receive_interrupted += 1,
                 errno::ECONNREFUSED
@@ -129,7 +129,8 @@ impl Collector {
         if self.has_gro { self.depth } else { MANY_MAX }
     }
 
-    /// Learns from the last call, which gave `count` messages and may have filled all its room.
+    /// Learns from the last call, which gave `count` messages; `is_filled` when it filled all its
+    /// room.
     fn adapt(&mut self, is_filled: bool, count: usize) {
         let is_single = |index| {
             let message = self.inbox.message(index);
@@ -189,20 +190,21 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
     }
 }
 
-/// Buffers for one call while datagrams arrive coalesced.
+/// Buffers of one call while datagrams arrive coalesced.
 const COALESCED_DEPTH: usize = 4;
-/// Buffers of a batch where datagrams may arrive coalesced: each can hold a whole run. Only a few
-/// are used while they do.
+/// Buffers of a batch where datagrams may arrive coalesced: each can hold a whole run. While they
+/// do, only a few are used.
 const GRO_SLOTS: usize = 32;
-/// The longest coalesced message, and 33 cache lines more: at a distance of a power of two the
-/// heads of all buffers would share a few lines of the cache.
+/// Bytes of the longest coalesced message, and 33 cache lines more: at a distance of a power of
+/// two, the heads of all buffers would share a few lines of the cache.
 const GRO_SLOT_BYTES: usize = 65_536 + 33 * 64;
 const PLAIN_SLOTS: usize = 64;
-/// A jumbo frame, rounded up.
+/// Bytes of a jumbo frame, rounded up.
 const PLAIN_SLOT_BYTES: usize = 9216;
-/// The longest message that coalesced datagrams can make.
+/// Bytes of the longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
-/// Stands for a source that the kernel did not name, which does not happen.
+/// The address of a source that the kernel did not name, which does not happen.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// Calls repeated for passing errors before the rest waits for the next turn.
+/// How often a call that failed for a passing reason is repeated before the rest waits for the next
+/// turn.
 const TRIES_MAX: u32 = 8;

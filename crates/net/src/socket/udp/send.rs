@@ -1,4 +1,4 @@
-//! Sending runs: segmented by the kernel when it can, many datagrams a call when it cannot.
+//! Sends runs: the kernel segments them when it can; else many datagrams go in one call.
 //!
 //! ```text
 //! run ──> one datagram? ──> sendmsg
@@ -6,8 +6,8 @@
 //!     ──> sendmmsg, 64 datagrams a call
 //! ```
 //!
-//! Invariants: datagrams leave in the order of the run; what is reported as sent left; the bytes of
-//! a run are never copied here.
+//! Invariants: datagrams leave in the order of the run; what is reported as sent has left; the
+//! bytes of a run are never copied here.
 
 use std::{
     io::{self, IoSlice},
@@ -32,22 +32,22 @@ pub(super) struct Sender {
     limit: RunLimit,
     has_gso: bool,
     is_ipv6: bool,
-    /// Whether and why the last run was turned back.
+    /// Whether the last run was turned back, and why.
     pub(super) blocked: Blocked,
     warned: [bool; Refusal::COUNT],
-    /// Of the last call that failed.
+    /// The errno of the last call that failed.
     errno: i32,
     edge: Option<Edge>,
 }
 
-/// Whether and why the last run was turned back.
+/// Whether the last run was turned back, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// It was not.
+    /// The run was not turned back.
     No,
     /// The socket buffer is full: the kernel tells when there is room.
     Socket,
-    /// A queue or memory is full, and nothing tells when that is over.
+    /// A queue beyond the socket, or memory, is full: nothing tells when there is room.
     Beyond,
 }
 
@@ -154,7 +154,8 @@ impl Sender {
         ) {
             return Err(refusal);
         }
-        // One datagram by itself tells whether segmentation was refused, or its length.
+        // One datagram alone tells whether the kernel refused segmentation, or the datagram's
+        // length.
         let progress = self.step_single(dispatch, sent, tally)?;
         if !progress.is_fragmented {
             self.reduce_gso(left, &error, tally);
@@ -162,7 +163,7 @@ impl Sender {
         Ok(progress)
     }
 
-    /// Sends one datagram, in fragments when it has become longer than the path takes.
+    /// Sends one datagram, in fragments when the path no longer takes its length.
     fn step_single(
         &mut self,
         dispatch: &Dispatch<'_>,
@@ -220,11 +221,11 @@ impl Sender {
         dispatch.segmented(sent, limit)
     }
 
-    /// The kernel refused a run and took its first datagram alone.
+    /// Sends smaller runs from here on: the kernel refused a run and took its first datagram alone.
     fn reduce_gso(&mut self, left: usize, error: &io::Error, tally: &mut Tally) {
         tally.counters.gso_fallbacks += 1;
         if self.limit.datagrams > SEGMENTS_OLD && left > SEGMENTS_OLD {
-            // Kernels before 6.9 segment 64 at most.
+            // Kernels before 6.9 segment 64 datagrams at most.
             self.limit.datagrams = SEGMENTS_OLD;
             return;
         }
@@ -242,7 +243,7 @@ impl Sender {
         Refusal::of(error)
     }
 
-    /// What becomes of a run when the rest of it does not leave.
+    /// Decides what becomes of a run when the rest of it does not leave.
     fn conclude(
         &mut self,
         refusal: Refusal,
@@ -280,14 +281,14 @@ impl Sender {
     }
 }
 
-/// The error of a datagram that the kernel refused.
+/// Makes the error of a datagram that the kernel refused.
 pub(super) fn refusal(to: SocketAddr, errno: i32) -> SystemError {
     let error = io::Error::from_raw_os_error(errno);
     SystemError::system("send to", to, &error).advise(Refusal::of(&error).advice())
 }
 
-/// Sends the part of a run that left to one more address. Nothing may listen there, so failures do
-/// not count.
+/// Sends the part of a run that has left to one more address. Perhaps nobody listens there, so
+/// failures do not count.
 pub(super) fn copy_to(
     socket: &UdpSocket,
     to: &RawAddress,
@@ -323,7 +324,7 @@ struct Progress {
 }
 
 impl Dispatch<'_> {
-    /// The datagram after the first `sent`, by itself.
+    /// Sends the datagram after the first `sent`, by itself.
     fn single(&self, sent: usize) -> io::Result<Progress> {
         let datagram = self.run.datagrams().nth(sent).unwrap_or(&[]);
         let pieces = [IoSlice::new(datagram)];
@@ -335,7 +336,7 @@ impl Dispatch<'_> {
         })
     }
 
-    /// Up to `most` datagrams, each as one message.
+    /// Sends up to `most` datagrams, each as one message.
     fn many(&self, sent: usize, most: usize) -> io::Result<Progress> {
         let mut datagrams = [IoSlice::new(&[]); MANY_MAX];
         let mut count = 0;
@@ -356,9 +357,9 @@ impl Dispatch<'_> {
         })
     }
 
-    /// As many as `limit` allows, segmented by the kernel.
+    /// Sends as many datagrams as `limit` allows; the kernel segments them.
     fn segmented(&self, sent: usize, limit: RunLimit) -> io::Result<Progress> {
-        // A back-to-back log gives one range, and then the room for many need not be prepared.
+        // Back-to-back records give one range; then room for many need not be prepared.
         if let [_one] = self.run.ranges {
             self.segmented_in(&mut [IoSlice::new(&[])], sent, limit)
         } else {
@@ -437,7 +438,8 @@ impl Refusal {
         }
     }
 
-    /// Worth repeating at once: nothing is wrong with this datagram or its destination.
+    /// Returns true when repeating the call at once may help: nothing is wrong with this datagram
+    /// or its destination.
     const fn is_passing(self) -> bool {
         matches!(self, Self::Interrupted | Self::Icmp)
     }
@@ -473,19 +475,19 @@ impl Refusal {
     }
 }
 
-/// What one system call passes on without segmentation: the messages of one sendmmsg.
+/// What one system call takes without segmentation: the messages of one sendmmsg.
 const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
     bytes: 64_000,
     datagrams: MANY_MAX,
 };
-/// Below this many bytes, segmentation does not pay.
+/// With fewer bytes than this, segmentation does not pay.
 const RUN_BYTES_LEAST: usize = 2 * 1500;
-/// Segments of one call since Linux 6.9.
+/// The most segments of one call since Linux 6.9.
 const SEGMENTS_MAX: usize = 128;
-/// Segments of one call on older kernels.
+/// The most segments of one call on older kernels.
 const SEGMENTS_OLD: usize = 64;
-/// Ethernet.
+/// Bytes of an Ethernet header.
 const LINK_HEADER_BYTES: usize = 14;
 const UDP_HEADER_BYTES: usize = 8;
-/// Repetitions of a call that failed for a passing reason.
+/// How often a call that failed for a passing reason is repeated.
 const TRIES_MAX: u32 = 8;

@@ -1,8 +1,7 @@
-//! Sleeping in the group's socket instead of the poll set: the wake-up is cheaper by several
-//! microseconds, and the call that ends it has received already.
+//! Sleeping in the group's socket instead of the poll set: the wake-up is several microseconds
+//! cheaper, and the call that sleeps receives, too.
 //!
-//! What it received waits here for the owner's next receive, which swaps its empty batch for this
-//! one.
+//! The packets wait here for the owner's next receive, which swaps its empty batch for this one.
 
 use std::time::Duration;
 
@@ -12,11 +11,13 @@ use sys::clock;
 /// How to sleep, and what the last sleep received.
 #[derive(Debug)]
 pub(super) struct GroupSleep {
-    /// Of the shape that the owner receives into; without buffers before the first sleep.
+    /// The packets of the last sleep, in the shape that the owner receives into; no buffers before
+    /// the first sleep.
     ahead: RecvBatch,
-    /// Buffers of the owner's last batch, and bytes of each. No buffers before its first receive.
+    /// Number of buffers of the owner's last batch, and bytes of each. No buffers before its first
+    /// receive.
     shape: (usize, usize),
-    /// Deadlines nearer than this are kept by the poll set.
+    /// The poll set keeps deadlines that are nearer than this.
     shortest: Duration,
 }
 
@@ -29,19 +30,19 @@ impl GroupSleep {
         }
     }
 
-    /// The owner receives into batches of this shape.
+    /// Notes that the owner receives into batches of this shape.
     pub(super) const fn note_shape(&mut self, batch: &RecvBatch) {
         self.shape = shape(batch);
     }
 
-    /// True when the owner's batch shape is known, and its next deadline is further away than a
-    /// sleep may take.
+    /// Returns true when the shape of the owner's batch is known, and the next deadline is further
+    /// away than a sleep may last.
     pub(super) fn is_possible(&self, until: Option<Instant>) -> bool {
         let is_far = |until: Instant| until.since(clock::monotonic()) >= self.shortest;
         self.shape.0 > 0 && until.is_none_or(is_far)
     }
 
-    /// What to receive into during a sleep.
+    /// Returns the batch to receive into during a sleep.
     pub(super) fn batch(&mut self) -> &mut RecvBatch {
         if shape(&self.ahead) != self.shape {
             self.ahead = RecvBatch::new(self.shape.0, self.shape.1);
@@ -49,13 +50,13 @@ impl GroupSleep {
         &mut self.ahead
     }
 
-    /// True when a sleep has received what the owner does not have yet.
+    /// Returns true when a sleep has received packets that the owner does not have yet.
     pub(super) const fn has_packets(&self) -> bool {
         self.ahead.filled() > 0
     }
 
     /// Exchanges the packets of the last sleep for an empty batch. Returns how many buffers are
-    /// filled; `None` when there are none, or when the batch is not empty.
+    /// filled; `None` when none are, or when the batch is not empty.
     pub(super) const fn hand_over(&mut self, batch: &mut RecvBatch) -> Option<usize> {
         if !self.has_packets() || batch.filled() > 0 {
             return None;
@@ -70,6 +71,6 @@ const fn shape(batch: &RecvBatch) -> (usize, usize) {
 }
 
 /// How long a receiver sleeps in its group's socket before it waits for everything again. The
-/// kernel makes up to two of its ticks of it: nearer deadlines are kept by the poll set, which
-/// knows microseconds.
+/// kernel rounds this up to as much as two of its ticks. So the poll set, which knows microseconds,
+/// keeps nearer deadlines.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1);
