@@ -1,4 +1,4 @@
-//! Where a sender's bytes come from.
+//! The source of a sender's bytes.
 
 use wire::object::ErrorCode;
 
@@ -10,9 +10,8 @@ pub trait Content {
     /// and may span files.
     ///
     /// # Errors
-    /// When the bytes cannot be had or are not those that were planned: a file is gone, unreadable,
-    /// shorter or changed. The transfer ends with this error, or goes on without the file that it
-    /// names: see [`Content::withdraw`].
+    /// When a file is gone, unreadable, shorter or changed. The transfer ends with this error, or
+    /// goes on without the file that it names: see [`Content::withdraw`].
     fn read(
         &mut self,
         manifest: &Manifest,
@@ -20,8 +19,8 @@ pub trait Content {
         out: &mut [u8],
     ) -> Result<(), ContentError>;
 
-    /// A file (its index among [`Manifest::files`]) that could not be read is not sent any more:
-    /// from here on its bytes read as zeros, and never as an error.
+    /// Stops sending a file that could not be read; `file` is its index among [`Manifest::files`].
+    /// From here on its bytes read as zeros, and never as an error.
     fn withdraw(&mut self, file: usize);
 }
 
@@ -29,16 +28,17 @@ pub trait Content {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ContentError {
-    /// For the program.
+    /// The kind of error, for the program.
     pub code: ErrorCode,
-    /// For a person: operation, file, cause.
+    /// Operation, file and cause, for a person.
     pub text: String,
-    /// Which file it is about, by its index among [`Manifest::files`]; `None` when it is about all.
+    /// The file that it is about, by its index among [`Manifest::files`]; `None` when it is about
+    /// all.
     pub file: Option<usize>,
 }
 
 impl ContentError {
-    /// An error of kind `code`, in words.
+    /// Makes an error of kind `code`, in words.
     #[must_use]
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl ContentError {
         }
     }
 
-    /// The same, about one file by its index among [`Manifest::files`].
+    /// Says that the error is about one file, by its index among [`Manifest::files`].
     #[must_use]
     pub const fn of_file(mut self, file: usize) -> Self {
         self.file = Some(file);

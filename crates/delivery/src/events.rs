@@ -1,9 +1,9 @@
-//! What a machine tells its owner, in a bounded queue.
+//! The events of a machine for its owner, in a bounded queue.
 
 use crate::parameters::EVENTS_MAX;
 use std::collections::VecDeque;
 
-/// Events of a machine; the oldest are overwritten when their owner does not take them.
+/// Events of a machine. When the owner does not take them, new ones overwrite the oldest.
 #[derive(Debug)]
 pub(crate) struct Events<T>(VecDeque<T>);
 
@@ -14,7 +14,7 @@ impl<T> Default for Events<T> {
 }
 
 impl<T> Events<T> {
-    /// Adds an event; how many were overwritten for it.
+    /// Adds an event; returns how many events it overwrote.
     pub(crate) fn push(&mut self, event: T) -> u64 {
         let is_full = self.0.len() == EVENTS_MAX as usize;
         if is_full {

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! [`Transfers`] has a transfer receiver for each sender whose manifest its owner wants. It decides
-//! which senders are asked, which offers are taken, and which sender continues a transfer.
+//! which senders to ask, which offers to take, and which sender continues a transfer.
 //!
-//! How to drive a machine is described in [`base`], from `handle_link` on.
+//! [`base`] describes how to drive a machine, from `handle_link` on.
 //!
 //! Invariants: everything kept for a peer is bounded by configuration and by what the peer has
 //! really sent, never by what it claims; a peer that breaks the protocol loses its connection, and

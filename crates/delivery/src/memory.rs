@@ -12,14 +12,13 @@ use crate::{
     StoreEvent,
 };
 
-/// A tree whose content is held in memory.
+/// A manifest's content, held in memory.
 #[derive(Clone, Debug)]
 pub struct MemoryContent {
     bytes: Vec<u8>,
-    /// Reading fails from this position on, up to the end of its file, as if the file had been cut
-    /// short.
+    /// Reading fails from this position to the end of its file, as if the file had been cut short.
     pub fails_at: Option<u64>,
-    /// It does not fail before so many bytes were read.
+    /// Reading does not fail before this many bytes were read.
     pub fails_after_bytes: u64,
     withdrawn: BTreeSet<usize>,
     /// Bytes read so far.
@@ -27,7 +26,7 @@ pub struct MemoryContent {
 }
 
 impl MemoryContent {
-    /// A manifest of `entries`, and content made from `seed` that does not repeat soon.
+    /// Makes a manifest of `entries`, and content from `seed` that does not repeat soon.
     ///
     /// # Errors
     /// When no manifest can be made of the entries.
@@ -44,7 +43,7 @@ impl MemoryContent {
         Ok((Arc::new(manifest), Self::new(bytes)))
     }
 
-    /// Content of these bytes.
+    /// Makes content of these bytes.
     #[must_use]
     pub const fn new(bytes: Vec<u8>) -> Self {
         Self {
@@ -56,7 +55,7 @@ impl MemoryContent {
         }
     }
 
-    /// All of it.
+    /// Returns all bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -107,17 +106,17 @@ pub struct MemoryStore {
     bytes: Vec<u8>,
     events: VecDeque<StoreEvent>,
     is_committed: bool,
-    /// The faults that the store has, for tests.
+    /// The faults that the store shows, for tests.
     pub faults: StoreFaults,
-    /// Slabs that [`StoreEvent::Prepared`] says are there already, with their bytes, as in a
-    /// resumed transfer.
+    /// Slabs with their bytes that [`StoreEvent::Prepared`] says are held, as in a resumed
+    /// transfer.
     pub resumed: BTreeMap<u64, Vec<u8>>,
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
-    /// Set while a commit hangs: the files that the commit leaves out.
+    /// While a commit hangs: the files that it leaves out.
     hanging: Option<Vec<usize>>,
-    /// For how many more polls the store is behind.
+    /// The store is behind for this many more polls.
     behind_polls: u32,
 }
 
@@ -130,31 +129,31 @@ pub struct StoreFaults {
     pub prepare_polls: u32,
     /// `commit` fails with this code.
     pub commit: Option<ErrorCode>,
-    /// After every N writes the queue is full, and stays behind until it was polled twice; 0 for
-    /// never.
+    /// After every N writes the queue is full, and the store is behind until it was polled twice; 0
+    /// for never.
     pub full_every: u64,
-    /// True while so much waits to be written that the sender should pause.
+    /// The store is behind: the sender should pause.
     pub is_behind: bool,
     /// While this is set, `commit` does not end, as on a disk that hangs.
     pub commit_hangs: bool,
-    /// For this many more slabs the hash is wrong, as if the disk had turned a bit.
+    /// The hashes of this many more slabs are wrong, as if the disk had turned a bit.
     pub seals_wrong: u64,
 }
 
 impl MemoryStore {
-    /// The content after the commit.
+    /// Returns the content after the commit.
     #[must_use]
     pub fn committed(&self) -> Option<&[u8]> {
         self.is_committed.then_some(&self.bytes)
     }
 
-    /// The bytes written so far, with zeros where nothing was written.
+    /// Returns the bytes written so far, with zeros where nothing was written.
     #[must_use]
     pub fn staged(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The manifest that the store was given.
+    /// Returns the manifest that the store was given.
     #[must_use]
     pub const fn manifest(&self) -> Option<&Arc<Manifest>> {
         self.manifest.as_ref()

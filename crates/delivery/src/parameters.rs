@@ -1,8 +1,8 @@
 //! The timers and limits of control conversations, reports and transfers: rows of the one table of
 //! parameters, in the order of the reference manual.
 //!
-//! The numbers of the rate control stand beside its rules in `rate`: each means something only
-//! there.
+//! The numbers of the rate control stand beside its rules in `rate`, because each means something
+//! only there.
 
 use std::time::Duration;
 

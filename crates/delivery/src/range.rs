@@ -22,13 +22,13 @@ pub struct RangeSet {
     bytes: u64,
 }
 
-/// The error of an insert or a removal that needs more ranges than the set may have; the set is
-/// unchanged.
+/// The error of an insert or a removal after which the set would have more ranges than it may have;
+/// the set is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyRanges;
 
 impl RangeSet {
-    /// An empty set of at most `ranges_max` ranges.
+    /// Makes an empty set of at most `ranges_max` ranges.
     #[must_use]
     pub const fn new(ranges_max: usize) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl RangeSet {
         }
     }
 
-    /// The positions `0..len`, or nothing for 0.
+    /// Makes the set of the positions `0..len`.
     #[must_use]
     pub fn whole(len: u64, ranges_max: usize) -> Self {
         let mut set = Self::new(ranges_max);
@@ -52,7 +52,7 @@ impl RangeSet {
     /// Adds a range; `on_new` gets each part that was not in the set, in ascending order.
     ///
     /// # Errors
-    /// When the set is full and the range touches nothing in it: it was not added.
+    /// When the set is full and the range touches nothing in it; the range was not added.
     #[inline]
     pub fn insert(
         &mut self,
@@ -78,7 +78,7 @@ impl RangeSet {
         range: Range<u64>,
         on_new: &mut dyn FnMut(Range<u64>),
     ) -> Result<(), TooManyRanges> {
-        // Those from `first` up to, not including, `behind` overlap or touch the range.
+        // The ranges from `first` up to `behind`, exclusive, overlap or touch the new one.
         let first = self.ranges.partition_point(|known| known.end < range.start);
         let behind = self
             .ranges
@@ -121,7 +121,7 @@ impl RangeSet {
     }
 
     /// Removes a range even from a full set, for bytes that must not stay. The set may then have
-    /// one range more than its bound, and takes no separate range until it has fewer again.
+    /// one range more than its bound, and takes no separate range until it has fewer.
     pub fn remove_always(&mut self, range: Range<u64>) {
         let _is_out = self.take_out(range, false).is_ok();
     }
@@ -153,14 +153,14 @@ impl RangeSet {
         Ok(())
     }
 
-    /// True when every position of `range` is in the set.
+    /// Returns true when every position of `range` is in the set.
     #[inline]
     #[must_use]
     pub fn contains(&self, range: &Range<u64>) -> bool {
         if range.is_empty() {
             return true;
         }
-        // Data usually arrives behind all ranges.
+        // Most data comes in order, so it lies behind all ranges.
         match self.ranges.last() {
             None => return false,
             Some(last) if last.start <= range.start => return range.end <= last.end,
@@ -172,7 +172,7 @@ impl RangeSet {
             .is_some_and(|known| known.start <= range.start)
     }
 
-    /// The first range, or rest of a range, at or behind a position.
+    /// Returns the first range, or the rest of one, at or behind a position.
     #[must_use]
     pub fn first_from(&self, position: u64) -> Option<Range<u64>> {
         let at = self.ranges.partition_point(|known| known.end <= position);
@@ -180,21 +180,21 @@ impl RangeSet {
         Some(known.start.max(position)..known.end)
     }
 
-    /// The ranges in ascending order.
+    /// Returns the ranges in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         self.ranges.iter().cloned()
     }
 
-    /// The positions of `0..len` that are not in the set, in ascending order.
+    /// Returns the positions of `0..len` that are not in the set, in ascending order.
     pub fn missing(&self, len: u64) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         self.missing_in(0..len)
     }
 
-    /// The positions of `range` that are not in the set, in ascending order.
+    /// Returns the positions of `range` that are not in the set, in ascending order.
     #[inline]
     pub fn missing_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         let Range { start, end } = range;
-        // Data usually arrives behind all ranges.
+        // Most data comes in order, so it lies behind all ranges.
         let first = match self.ranges.last() {
             Some(last) if start < last.end => {
                 self.ranges.partition_point(|known| known.end <= start)
@@ -214,19 +214,19 @@ impl RangeSet {
             .filter(|gap| gap.start < gap.end)
     }
 
-    /// How many ranges there are.
+    /// Returns how many ranges there are.
     #[must_use]
     pub const fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// How many positions are in the set.
+    /// Returns how many positions are in the set.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// True when the set has no position.
+    /// Returns true when the set has no position.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -239,7 +239,7 @@ impl RangeSet {
     }
 
     /// Builds a set of at most `ranges_max` ranges that covers `ranges`, which must ascend. When
-    /// there are too many, their ends are rounded to the smallest power of two that suffices.
+    /// there are too many, it rounds their ends to the smallest power of two that suffices.
     #[must_use]
     pub fn covering(
         ranges: impl Iterator<Item = Range<u64>> + Clone,

@@ -1,4 +1,4 @@
-//! What a source tells about itself once a turn, and what its receivers' reports want of it.
+//! The state of a source, once a turn, and what its receivers' reports want of it.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use base::Pace;
 /// The state of a source's packet stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// The last position that was sent. Waiting data does not count: data that the flow window
-    /// holds back puts no receiver behind.
+    /// The last position that was sent. Waiting data does not count, so no receiver is behind
+    /// because the flow window holds data back.
     pub lead: u64,
     /// Data waits for the rate limit.
     pub is_rate_limited: bool,
-    /// Data waits for room that the slowest receiver has not given.
+    /// Data waits for room, which the slowest receiver has to make.
     pub is_held: bool,
     /// How many packets a receiver may be behind before the source waits for it.
     pub window: u64,
@@ -21,21 +21,22 @@ pub struct SourceState {
 /// What the receivers of a source want of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// The pace that is wanted; `None` when nobody sets it.
+    /// The pace for the source; `None` when no rate control sets it.
     pub pace: Option<Pace>,
-    /// How many receivers there are or are expected. Many receivers spread what they do at once; a
-    /// single one asks for repairs without listening for others.
+    /// How many receivers there are or are expected. Many receivers spread what they do at once. A
+    /// single one asks for repairs without listening for NAKs of others.
     pub count: u32,
     /// The number of the receiver that limits the session.
     pub limiting: Option<u32>,
-    /// The position from which on everything must be kept; `None` when nothing must be kept.
+    /// The position from which on the source must keep everything; `None` when it need keep
+    /// nothing.
     pub hold: Option<u64>,
-    /// The longest of the receivers' round trips, once one is known.
+    /// The longest round trip of the receivers, once one is known.
     pub round_trip: Option<Duration>,
 }
 
-/// The receiver that the others wait for; `behind` says for each receiver how far it is behind. It
-/// is the slowest one, if at least half of the receivers are less than half as far behind.
+/// Returns the receiver that the others wait for; `behind` says how far each is behind. It is the
+/// slowest one, if at least half of the receivers are less than half as far behind.
 ///
 /// ```text
 ///   slowest                          median          lead

@@ -1,4 +1,4 @@
-//! Where a receiver's bytes go.
+//! The place for a receiver's bytes.
 
 use std::sync::Arc;
 
@@ -9,90 +9,91 @@ use crate::{Hash, Manifest, RangeSet};
 /// Keeps the content of one manifest: stages it, hashes it, and puts it in place.
 ///
 /// Every call returns at once. An implementation may do the work in the call, or queue it for a
-/// thread and answer later; requests are served in the order they were made, so a seal covers all
-/// writes before it. Outcomes come by [`Store::poll_event`].
+/// thread and answer later; it serves requests in the order they were made, so a seal covers all
+/// writes before it. [`Store::poll_event`] gives the outcomes.
 pub trait Store {
-    /// Takes charge of a manifest: makes room for all of it before any byte arrives. Answered by
-    /// [`StoreEvent::Prepared`].
+    /// Takes charge of a manifest: makes room for all of it before any byte arrives.
+    /// [`StoreEvent::Prepared`] follows.
     fn prepare(&mut self, manifest: &Arc<Manifest>);
 
     /// Writes bytes at a position of the content; the range lies within the content and may span
-    /// files. False when the queue is full: nothing was taken, the block counts as not received.
+    /// files. Returns false when the queue is full: it took nothing, and the block counts as not
+    /// received.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// True when so much waits to be written that the sender should pause. There is still room for
-    /// what is under way. It is cheap, and asked once in each turn.
+    /// Returns true when so much waits to be written that the sender should pause. There is still
+    /// room for data under way. The call is cheap, and made once in each turn.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Hashes a slab that was written whole. Answered by [`StoreEvent::Sealed`]. False when the
+    /// Hashes a slab that was written whole; [`StoreEvent::Sealed`] follows. Returns false when the
     /// queue is full: ask again later.
     fn seal(&mut self, slab: u32) -> bool;
 
-    /// Everything is written and verified: syncs it, creates directories and links, and moves it to
-    /// its final names. Answered by [`StoreEvent::Committed`].
+    /// Puts everything in place, which is written and verified: syncs it, creates directories and
+    /// links, and gives the final names. [`StoreEvent::Committed`] follows.
     ///
     /// `withdrawn` are indices of [`Manifest::files`], ascending: files that the sender could not
-    /// read. What was written of them is not to be delivered; what has their names already stays.
+    /// read. What was written of them is not delivered; what has their names already stays.
     fn commit(&mut self, withdrawn: &[usize]);
 
-    /// The transfer is given up; what is staged may be kept for a later attempt.
+    /// Gives the transfer up; what is staged may be kept for a later attempt.
     fn abandon(&mut self);
 
-    /// The next outcome.
+    /// Returns the next outcome.
     fn poll_event(&mut self) -> Option<StoreEvent>;
 }
 
-/// Something that a receiver has and its sender has not.
+/// Something that the receiver has and the sender has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Surplus {
     /// It was deleted, with all that was in it.
     Deleted {
-        /// Its path beneath the receiver's directory.
+        /// Its path beneath the receive directory.
         path: Vec<u8>,
     },
-    /// It would be deleted if it were not only to be listed.
+    /// It would be deleted, but was to be listed only.
     Listed {
-        /// Its path beneath the receiver's directory.
+        /// Its path beneath the receive directory.
         path: Vec<u8>,
     },
-    /// It, or something in it, is still there; with an empty path nothing was looked at.
+    /// It, or something in it, is still there. With an empty path, nothing was looked at.
     Kept {
-        /// Its path beneath the receiver's directory.
+        /// Its path beneath the receive directory.
         path: Vec<u8>,
-        /// For a person: why.
+        /// The reason, for a person.
         why: String,
     },
 }
 
-/// An outcome of something asked of a [`Store`].
+/// An outcome of a request to a [`Store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// There is room for the manifest.
     Prepared {
-        /// What an earlier attempt left behind, as far as the store knows: it counts as received
-        /// and is verified like the rest.
+        /// Content that an earlier attempt left behind, as far as the store knows: it counts as
+        /// received and is verified like the rest.
         held: RangeSet,
     },
-    /// A slab's seal.
+    /// A slab was hashed.
     Sealed {
-        /// Which.
+        /// The slab's number.
         slab: u32,
-        /// What its bytes hash to.
+        /// The hash of the slab's bytes.
         seal: Hash,
     },
-    /// After everything was put in place and before [`StoreEvent::Committed`]: something is there
-    /// that the sender has not.
+    /// Something exists that the sender has not. This comes after everything was put in place and
+    /// before [`StoreEvent::Committed`].
     Surplus(Surplus),
     /// Everything is in place and synced.
     Committed,
-    /// Something could not be done; nothing further will be.
+    /// A request failed; the store does nothing further.
     Failed {
-        /// For the program.
+        /// The kind of error, for the program.
         code: ErrorCode,
-        /// For a person: operation, path, cause, remedy.
+        /// Operation, path, cause and remedy, for a person.
         text: String,
     },
 }

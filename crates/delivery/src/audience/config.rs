@@ -1,4 +1,4 @@
-//! The settings of an audience: which receivers are expected, and what a slow one may do.
+//! The settings of an audience: which receivers are expected, and what happens to a slow one.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::{Key, RateConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The sender is held back: nothing is forgotten that a tracked receiver has not been given.
+    /// The sender is held back: it forgets nothing that a tracked receiver has not been given.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
     Lose,
     /// The sender drops a receiver that stays 2 s behind, and tells it. It also drops one that has
-    /// held the sender back for 2 s while half of the others are at least half as far ahead. A
-    /// receiver that is alone, or as slow as the others, is waited for until it is 2 s behind.
+    /// held the sender back for 2 s while half of the others are at least half as far ahead. For a
+    /// receiver that is alone, or as slow as the others, it waits until that is 2 s behind.
     Drop,
 }
 
@@ -25,32 +25,33 @@ pub enum Policy {
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// With a key, only receivers that have the key are admitted and believed. Default: none.
+    /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
     /// What happens when a receiver is too slow.
     pub policy: Policy,
-    /// How many receivers must join before anything may be forgotten. Default 0.
+    /// How many receivers must join before the sender may forget anything. Default 0.
     pub expected: u32,
     /// The most receivers admitted at once.
     pub receivers_max: u32,
     /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: the longest
     /// time behind without any progress; `None`, the default, sets no limit. Under
-    /// [`Policy::Drop`]: the longest time behind, or in the way of the others; `None` stands for
+    /// [`Policy::Drop`]: the longest time behind, or holding the others back; `None` stands for
     /// [`DROP_AFTER`].
     pub stall_timeout: Option<Duration>,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
-    /// The shortest interval of reports that the sender asks receivers for.
+    /// The shortest report interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver reports at the latest after this many positions. It is a share of the transmit
-    /// window, so that waiting for reports never limits the rate. Default 0: never.
+    /// The number of positions after which a receiver reports at the latest, a share of the
+    /// transmit window: so waiting for reports never limits the rate. Default 0: never.
     pub report_sqns: u32,
-    /// Adapts the sender's rate to what receivers report. Default none.
+    /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
+    /// rate control.
     pub rate: Option<RateConfig>,
 }
 
 impl AudienceConfig {
-    /// The defaults, for session `session`.
+    /// Makes the default settings for session `session_id`.
     #[must_use]
     pub const fn new(session_id: u64) -> Self {
         Self {
@@ -67,12 +68,12 @@ impl AudienceConfig {
         }
     }
 
-    /// How many names are remembered after their receivers have left.
+    /// Returns how many names are remembered after their receivers have left.
     pub(super) const fn names_max(&self) -> usize {
         4 * self.receivers_max as usize
     }
 
-    /// How often to look for slow receivers.
+    /// Returns how often to look for slow receivers.
     pub(super) fn check_interval(&self) -> Duration {
         let fraction = self.stall_limit().unwrap_or_default() / 64;
         fraction.max(Duration::from_millis(250))

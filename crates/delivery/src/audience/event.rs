@@ -1,4 +1,4 @@
-//! What an audience tells its owner.
+//! The events of an audience for its owner.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -28,56 +28,56 @@ base::counters! {
 pub enum AudienceEvent {
     /// A receiver was admitted.
     Joined {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Its name.
+        /// The receiver's name.
         name: String,
-        /// Its address.
+        /// The receiver's address.
         peer: SocketAddr,
     },
     /// A receiver is gone.
     Left {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Its name.
+        /// The receiver's name.
         name: String,
         /// The next position that the receiver had not been given; 0 when it had not reported.
         contiguous: u64,
         /// Positions that were sent and that the receiver had not been given.
         behind: u64,
-        /// Why.
+        /// Why it is gone.
         reason: LeaveReason,
     },
     /// A receiver has been behind without any progress for a second.
     Stalled {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Its name.
+        /// The receiver's name.
         name: String,
         /// Positions that the receiver has not been given.
         behind: u64,
     },
     /// A stalled receiver makes progress again.
     Resumed {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Its name.
+        /// The receiver's name.
         name: String,
     },
-    /// A receiver was dropped for being too slow, and told.
+    /// The sender dropped a receiver for being too slow, and told it.
     Dropped {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Its name.
+        /// The receiver's name.
         name: String,
         /// Positions that the receiver had not been given.
         behind: u64,
     },
     /// A connection was refused.
     Refused {
-        /// Whose.
+        /// The peer's address.
         peer: SocketAddr,
-        /// Why.
+        /// Why the sender refused it.
         reason: Refusal,
     },
 }
@@ -86,20 +86,20 @@ pub enum AudienceEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaveReason {
-    /// It said good-bye.
+    /// The receiver said good-bye.
     Bye,
-    /// Its connection was closed or reset: the process is gone, or cannot be reached.
+    /// Its connection was closed or reset: its process is gone, or cannot be reached.
     Closed,
     /// The receiver, or this end, gave up with an error.
     Error {
-        /// For the program.
+        /// The kind of error, for the program.
         code: ErrorCode,
-        /// For a person.
+        /// The error in words, for a person.
         text: String,
     },
 }
 
-/// Where one receiver stands.
+/// How far one receiver is.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverStatus<'a> {
     /// Its number.
@@ -116,6 +116,6 @@ pub struct ReceiverStatus<'a> {
     pub pos: Pos,
     /// The shortest of its recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,
-    /// It has been behind without any progress for a second.
+    /// The receiver has been behind without any progress for a second.
     pub is_stalled: bool,
 }

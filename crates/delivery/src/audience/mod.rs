@@ -1,7 +1,8 @@
-//! The sender's side of reports on a message session: who receives, how far, and who holds it back.
+//! The sender's side of reports on a message session: who receives, how far each is, and who holds
+//! the sender back.
 //!
-//! It does not know what a packet is: it turns position reports into one number,
-//! [`Audience::hold`], below which the sender may forget, and applies a named [`Policy`] to slow
+//! An audience does not know what a packet is. It turns reports of positions into one position,
+//! [`Audience::hold`], below which the sender may forget packets, and applies a [`Policy`] to slow
 //! receivers.
 //!
 //! ```text
@@ -54,22 +55,23 @@ pub struct Audience {
     tracked: BTreeMap<LinkId, Tracked>,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
-    /// Earlier positions of the lead with their times, oldest first. They tell how long ago a
-    /// position was the newest.
+    /// Earlier leads with their times, oldest first. They tell since when a receiver lacks a
+    /// position.
     history: VecDeque<(Instant, u64)>,
     pressure: Pressure,
     /// Every name that ever joined: a receiver that comes back keeps its slot and is not counted
     /// twice.
     seats: BTreeMap<String, Seat>,
-    /// How many of them have ever reported.
+    /// How many of these receivers have ever reported.
     reported: u32,
-    /// Hosts that asked for repairs and from which no receiver has joined: plain PGM receivers.
+    /// Hosts that asked for repairs and from which no receiver has joined: they run plain PGM
+    /// receivers.
     strangers: BTreeSet<IpAddr>,
     check_at: Option<Instant>,
-    /// For each receiver the shortest recent round trip, and of these the longest, at most a
-    /// second. It rises with a receiver's first report, and later only when eight to sixteen
-    /// reports in a row told longer ones; it falls at the next look for slow receivers. Receivers
-    /// may report anything, so whatever uses it needs a bound of its own.
+    /// The longest of the receivers' shortest recent round trips, at most 1 s. It rises with a
+    /// receiver's first report, and later only when eight to sixteen reports in a row told longer
+    /// ones. It falls at the next look for slow receivers. Receivers may report anything, so
+    /// whatever uses it needs a bound of its own.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
     events: Events<AudienceEvent>,
@@ -79,7 +81,7 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// An audience without receivers.
+    /// Makes an audience without receivers.
     #[must_use]
     pub fn new(config: AudienceConfig) -> Self {
         let max = config.receivers_max;
@@ -125,8 +127,9 @@ impl Audience {
         }
     }
 
-    /// True when a host asked for repairs and no receiver on it ever joined. Nobody will tell when
-    /// such a host has everything. A plain receiver on the host of one that joined is not noticed.
+    /// Returns true when a host asked for repairs and no receiver on it ever joined: nobody tells
+    /// when such a host has everything. A plain PGM receiver on the host of one that joined is not
+    /// noticed.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
@@ -137,7 +140,7 @@ impl Audience {
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.contract.tell_time(now);
         let pace = self.steer(now, source.is_rate_limited);
-        // This comes before the new lead: a receiver that has everything that it can have heard of
+        // The new lead comes afterwards: a receiver that has everything that it can have heard of
         // limits nobody.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
@@ -152,13 +155,13 @@ impl Audience {
         }
     }
 
-    /// Sets the sender's lead: the last position that was sent. Call it before handling reports,
-    /// whose 32-bit positions are completed near the lead and cut to it.
+    /// Sets the sender's lead: the last position that was sent. Call it before handling reports:
+    /// their 32-bit positions are completed near the lead, and cut to it.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }
 
-    /// Steers the pace; `None` when no rate control is wanted.
+    /// Asks the rate control for a pace; `None` when there is no rate control.
     fn steer(&mut self, now: Instant, is_limited: bool) -> Option<Pace> {
         let config = self.config.rate?;
         let control = self
@@ -187,7 +190,7 @@ impl Audience {
         let all = self.tracked.iter();
         let behind = all.map(|(&link, tracked)| (behind(self.lead, tracked), link));
         self.pressure.look(now, behind);
-        // One receiver after the other by its key, because the check may remove the receiver.
+        // This looks each receiver up by its key, because the check may remove the receiver.
         let mut after = Bound::Unbounded;
         while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
             after = Bound::Excluded(link);
@@ -210,30 +213,31 @@ impl Audience {
         }
     }
 
-    /// The next thing to do on a control connection.
+    /// Returns the next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         self.listener.links.poll()
     }
 
-    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.listener.links.sent(link, taken);
     }
 
-    /// The next event about a receiver.
+    /// Returns the next event about a receiver.
     pub fn pop_event(&mut self) -> Option<AudienceEvent> {
         self.events.pop()
     }
 
-    /// When [`Audience::handle_timeout`] is due.
+    /// Says when [`Audience::handle_timeout`] is due.
     #[must_use]
     pub const fn next_timeout(&self) -> Option<Instant> {
         self.check_at
     }
 
-    /// The position from which on everything must be kept; `None` when nothing must be kept.
+    /// Returns the position from which on the source must keep everything; `None` when it need keep
+    /// nothing.
     ///
-    /// While expected receivers are missing, policy [`Policy::Wait`] keeps everything.
+    /// While expected receivers are missing, [`Policy::Wait`] keeps everything.
     #[must_use]
     pub fn hold(&self) -> Option<u64> {
         if self.is_closed || self.config.policy == Policy::Lose {
@@ -245,28 +249,29 @@ impl Audience {
         self.order.first().map(|&(position, _)| position)
     }
 
-    /// True when as many receivers have joined as are expected, whether or not they are still here.
+    /// Returns true when as many receivers have joined as are expected, whether or not they are
+    /// still here.
     #[must_use]
     pub fn has_expected(&self) -> bool {
         self.seats.len() >= self.config.expected as usize
     }
 
-    /// True when every present receiver has been given everything below `position`, and no expected
-    /// receiver is still to come.
+    /// Returns true when every present receiver has been given everything below `position`, and no
+    /// expected receiver is still to come.
     #[must_use]
     pub fn has_confirmed(&self, position: u64) -> bool {
         self.has_given(position) && !self.awaits(position)
     }
 
-    /// True when every present receiver has been given everything below `position`.
+    /// Returns true when every present receiver has been given everything below `position`.
     #[must_use]
     pub fn has_given(&self, position: u64) -> bool {
         let is_behind = |&(contiguous, _): &(u64, LinkId)| contiguous < position;
         !self.order.first().is_some_and(is_behind)
     }
 
-    /// True while an expected receiver has not come yet. Also true for one that may come back,
-    /// because its connection was lost, and that lacks something below `position`.
+    /// Returns true while an expected receiver has not come yet. Also true for one that lost its
+    /// connection, may come back, and lacks something below `position`.
     #[must_use]
     pub fn awaits(&self, position: u64) -> bool {
         let is_settled =
@@ -275,27 +280,27 @@ impl Audience {
         settled < self.config.expected as usize
     }
 
-    /// True when as many receivers have reported as are expected, whether or not they are still
-    /// here.
+    /// Returns true when as many receivers have reported as are expected, whether or not they are
+    /// still here.
     #[must_use]
     pub const fn has_heard_expected(&self) -> bool {
         self.reported >= self.config.expected
     }
 
-    /// How many receivers have joined, whether or not they are still here.
+    /// Returns how many receivers have joined, whether or not they are still here.
     #[must_use]
     pub fn joined(&self) -> u32 {
         u32::try_from(self.seats.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many expected receivers have not joined.
+    /// Returns how many expected receivers have not joined.
     #[must_use]
     pub fn missing(&self) -> u32 {
         self.config.expected.saturating_sub(self.joined())
     }
 
-    /// Every receiver that ever joined, and whether it has been given everything below `position`,
-    /// by now or when it left.
+    /// Returns every receiver that ever joined, and whether it has been given everything below
+    /// `position`, up to now or until it left.
     pub fn confirmations(&self, position: u64) -> impl Iterator<Item = (&str, bool)> {
         let here = self.tracked.values();
         let here: BTreeMap<u32, u64> = here.map(|it| (it.slot, it.contiguous)).collect();
@@ -305,26 +310,26 @@ impl Audience {
         })
     }
 
-    /// How many receivers are tracked.
+    /// Returns how many receivers are tracked.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
         u32::try_from(self.tracked.len()).unwrap_or(u32::MAX)
     }
 
-    /// The slot of the receiver that is furthest behind; `None` when all have everything.
+    /// Returns the slot of the receiver that is furthest behind; `None` when all have everything.
     fn limiting(&self) -> Option<u32> {
         let &(position, link) = self.order.first()?;
         let is_behind = self.lead.is_none_or(|lead| position <= lead);
         is_behind.then(|| self.tracked[&link].slot)
     }
 
-    /// The receiver that sets the rate, and why; `None` while none does.
+    /// Returns the receiver that sets the rate, and why; `None` while none does.
     #[must_use]
     pub fn rate_limit(&self) -> Option<RateLimit> {
         self.rate.as_ref().and_then(RateControl::limit)
     }
 
-    /// All tracked receivers.
+    /// Returns all tracked receivers.
     pub fn receivers(&self) -> impl Iterator<Item = ReceiverStatus<'_>> {
         self.tracked.values().map(|tracked| ReceiverStatus {
             slot: tracked.slot,
@@ -338,13 +343,13 @@ impl Audience {
         })
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &AudienceCounters {
         &self.counters
     }
 
-    /// True when nothing is left to be sent on any connection.
+    /// Returns true when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.listener.links.is_idle()
@@ -387,7 +392,7 @@ impl Audience {
         Ok(())
     }
 
-    /// The receiver of this name that counts as present, and its connection.
+    /// Returns the receiver of this name that counts as present, with its connection.
     fn earlier(&self, name: &str) -> Option<(LinkId, &Tracked)> {
         let mut all = self.tracked.iter();
         all.find_map(|(&link, tracked)| (tracked.name == name).then_some((link, tracked)))
@@ -477,9 +482,8 @@ impl Audience {
         }
     }
 
-    /// For how long a receiver has been behind: the time since the oldest packet that it lacks was
-    /// the newest. Before its first report, the time since it joined. Zero for one that has
-    /// everything.
+    /// Returns how long a receiver has been behind: the time since the first position that it lacks
+    /// was sent. Before its first report: the time since it joined. Zero when it has everything.
     fn lag(&self, now: Instant, tracked: &Tracked) -> Duration {
         if !tracked.has_reported {
             return now.since(tracked.progress_at);
@@ -537,7 +541,7 @@ impl Audience {
     }
 }
 
-/// How far a receiver is behind a sender that has come to `lead`.
+/// Returns how far a receiver is behind a sender that has come to `lead`.
 fn behind(lead: Option<u64>, tracked: &Tracked) -> u64 {
     let end = lead.map_or(0, |lead| lead + 1);
     if tracked.has_reported {
@@ -581,7 +585,8 @@ impl Hosts for Audience {
         }
         self.strangers.remove(&peer.ip().to_canonical());
         self.seats.insert(hello.name.to_owned(), seat);
-        // It knows better: its old connection is dead. Where it stands is not forgotten.
+        // The same receiver is back: it knows that its old connection is dead. It keeps its
+        // position.
         let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
             self.order.insert((earlier.contiguous, link));

@@ -1,4 +1,4 @@
-//! What an audience knows of one receiver, while it is there and afterwards.
+//! What an audience knows about one receiver, while it is present and afterwards.
 
 use std::net::SocketAddr;
 
@@ -11,31 +11,31 @@ use crate::feedback::RoundTrip;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) slot: u32,
-    /// The next position it had not been given when it left.
+    /// The next position that it had not been given when it left.
     pub(super) contiguous: u64,
     pub(super) has_reported: bool,
     pub(super) standing: Standing,
 }
 
-/// Whether a receiver is there, and if not, whether it may come back.
+/// Whether a receiver is present, and if not, whether it may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Here,
-    /// It said good-bye, or was dropped and told.
+    /// The receiver said good-bye, or was dropped and told.
     Left,
     /// Its connection ended without a good-bye.
     Lost,
 }
 
-/// A receiver that was taken in.
+/// A receiver that was admitted.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) slot: u32,
     pub(super) name: String,
     pub(super) instance: u64,
     pub(super) peer: SocketAddr,
-    /// The next position its application has not been given, in the sender's numbering; 0 until
-    /// its first report, so that nothing is forgotten in between.
+    /// The next position that its application has not been given, as the sender numbers positions.
+    /// 0 until its first report, so that the sender forgets nothing in between.
     pub(super) contiguous: u64,
     pub(super) pos: Pos,
     pub(super) has_reported: bool,

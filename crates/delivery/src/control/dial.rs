@@ -18,13 +18,13 @@ use crate::parameters::{DIAL_JITTER_MAX, DUPLICATE_PATIENCE, REDIAL_DOUBLINGS, R
 /// The identity of this receiver, the same for every sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Cut to 255 bytes.
+    /// The receiver's name, cut to 255 bytes.
     pub(crate) name: String,
     /// Tells two runs of this receiver apart.
     pub(crate) instance: u64,
-    /// Seed of the jitter and, with the instance, of the nonces of connections.
+    /// The seed of the jitter and, with `instance`, of the nonces of connections.
     pub(crate) seed: u64,
-    /// With a key, only a sender that has it is believed.
+    /// The key. With one, only a sender that has it is believed.
     pub(crate) key: Option<Key>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Caller {
     identity: Identity,
     pub(crate) links: Links,
     pub(crate) rng: Rng,
-    /// Greetings so far: each has a nonce of its own.
+    /// Number of greetings so far: each has a nonce of its own.
     greetings: u64,
 }
 
@@ -44,10 +44,10 @@ pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
     /// The sender's session, as its mark says.
     pub(crate) session_id: u64,
-    /// The number by which the owner recognises its request for a connection.
+    /// The owner's number for this call, by which it recognises the connection.
     id: u32,
     state: State,
-    /// Since the last connection that was welcomed.
+    /// Attempts since a sender last admitted this receiver.
     attempts: u32,
     /// When the sender first said that it already has a receiver of this name.
     taken_since: Option<Instant>,
@@ -55,52 +55,52 @@ pub(crate) struct Call {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Dials at this time.
+    /// The sender is dialled at this time.
     Waiting { until: Instant },
-    /// A request for a connection is out.
+    /// The back end was asked for a connection.
     Dialling,
-    /// The connection is under way.
+    /// The connection has a number and is not open yet.
     Connecting { link: LinkId },
-    /// The greeting is out. With a key, `nonce` is what was said in it, until the sender has shown
-    /// that it has the key.
+    /// The greeting was sent. With a key, `nonce` is that of the greeting, until the sender has
+    /// shown that it has the key.
     Greeting { link: LinkId, nonce: Option<Nonce> },
     /// The sender has admitted this receiver.
     Open { link: LinkId },
-    /// It is not dialled again.
+    /// The sender is not dialled again.
     Silent,
 }
 
 /// What a message of the sender means to the end that dialled.
 #[derive(Debug)]
 pub(crate) enum Answer<'d> {
-    /// None is whole.
+    /// No message is complete.
     Nothing,
-    /// It was part of the greeting.
+    /// The message was part of the greeting.
     Handshake,
     /// The sender admits this receiver.
     Welcomed(Welcome),
-    /// The sender does not.
+    /// The sender refuses this receiver.
     Refused { reason: Refusal, text: &'d str },
-    /// The other end has not shown that it has the key: it is not the sender.
+    /// The other end has not shown that it has the key, so it counts as not the sender.
     Unproven { reason: Refusal, text: &'d str },
-    /// Something else; before the sender has admitted this receiver, ERROR or BYE.
+    /// Any other message; before the sender has admitted this receiver, ERROR or BYE.
     Said(Message<'d>),
-    /// It breaks the protocol.
+    /// The message breaks the protocol.
     Violation,
 }
 
 /// What a refusal because of a duplicate name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameTaken {
-    /// The other receiver may be dead: the owner learns it once, and the dialling continues.
+    /// The receiver that has the name may be dead: tell the owner, and dial again.
     First,
-    /// The same, and its owner knows.
+    /// The same, but the owner was told already.
     Again,
-    /// The other one lives.
+    /// The receiver that has the name is alive.
     ForGood,
 }
 
-/// The required features of a session that an end with this key, or without one, can follow.
+/// Returns the features that a session may require of an end with this key, or without one.
 pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
 }
@@ -115,12 +115,13 @@ impl Caller {
         }
     }
 
-    /// The required features that this end can follow.
+    /// Returns the features that a session may require of this end.
     pub(crate) fn features(&self) -> u16 {
         features(self.identity.key.as_ref())
     }
 
-    /// A call to `peer`, by one of `receivers` that hear its mark at the same moment.
+    /// Makes a call to a peer and session. `n` receivers hear the mark at the same moment, so they
+    /// dial at random times.
     pub(crate) fn call(&mut self, now: Instant, to: (SocketAddr, u64), id: u32, n: u32) -> Call {
         let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(n.into()));
         let until = now + self.rng.duration_up_to(jitter);
@@ -135,7 +136,7 @@ impl Caller {
         }
     }
 
-    /// Asks for a connection if it is time; true when it was.
+    /// Asks for a connection if it is time; returns true when it was.
     pub(crate) fn dial(&mut self, now: Instant, call: &mut Call) -> bool {
         if call.due().is_none_or(|due| due > now) {
             return false;
@@ -146,7 +147,7 @@ impl Caller {
         true
     }
 
-    /// The back end gave the connection that was asked for this number; false when nobody wants it
+    /// Takes the connection that the back end gave for `call`; returns false when nobody wants it
     /// any more.
     pub(crate) fn link_opened(&mut self, call: Option<&mut Call>, link: LinkId) -> bool {
         self.links.insert(link);
@@ -160,7 +161,7 @@ impl Caller {
         true
     }
 
-    /// The connection is up: greets the sender.
+    /// Greets the sender on a connection that is open.
     pub(crate) fn hello(&mut self, now: Instant, call: &mut Call, link: LinkId) {
         if !matches!(call.state, State::Connecting { link: asked } if asked == link) {
             return;
@@ -236,8 +237,8 @@ impl Caller {
         }
     }
 
-    /// Takes the first message of a sender that is to have the key: nothing is believed before it
-    /// has shown that.
+    /// Takes the first message of a sender that must have the key. Nothing is believed before the
+    /// sender has shown that.
     fn challenged<'d>(
         &mut self,
         call: &mut Call,
@@ -262,8 +263,8 @@ impl Caller {
         Answer::Handshake
     }
 
-    /// Handles a connection that broke: dials again after a while. True when the sender had
-    /// admitted this receiver on it.
+    /// Handles a connection that broke: dials again after a while. Returns true when the sender had
+    /// admitted this receiver on that connection.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let ceiling = REDIAL_MIN * 2_u32.pow(call.attempts.min(REDIAL_DOUBLINGS));
         let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
@@ -272,7 +273,7 @@ impl Caller {
         was_open
     }
 
-    /// Closes the connection after what is queued, and dials no more.
+    /// Closes the connection once its queue is empty, and dials no more.
     pub(crate) fn hang_up(&mut self, call: &mut Call) {
         if let Some(link) = call.any_link() {
             self.links.close(link);
@@ -283,7 +284,7 @@ impl Caller {
 }
 
 impl Call {
-    /// The connection on which the sender has admitted this receiver.
+    /// Returns the connection on which the sender has admitted this receiver.
     pub(crate) const fn link(&self) -> Option<LinkId> {
         match self.state {
             State::Open { link } => Some(link),
@@ -291,7 +292,7 @@ impl Call {
         }
     }
 
-    /// The connection, whatever was said on it.
+    /// Returns the connection, whether or not the sender has admitted this receiver on it.
     pub(crate) const fn any_link(&self) -> Option<LinkId> {
         match self.state {
             State::Open { link } | State::Greeting { link, .. } | State::Connecting { link } => {
@@ -301,7 +302,7 @@ impl Call {
         }
     }
 
-    /// The connection on which the greeting is out, and has not been answered.
+    /// Returns the connection on which the greeting was sent and is not answered.
     pub(crate) const fn greeted_link(&self) -> Option<LinkId> {
         match self.state {
             State::Greeting { link, .. } => Some(link),
@@ -309,7 +310,7 @@ impl Call {
         }
     }
 
-    /// When it is dialled.
+    /// Says when the sender is to be dialled.
     pub(crate) const fn due(&self) -> Option<Instant> {
         match self.state {
             State::Waiting { until } => Some(until),
@@ -317,14 +318,14 @@ impl Call {
         }
     }
 
-    /// True while it is, or is going to be, dialled or greeted.
+    /// Returns true while the sender is dialled or greeted, or is going to be.
     pub(crate) const fn is_looking(&self) -> bool {
         !matches!(self.state, State::Open { .. } | State::Silent)
     }
 
-    /// Handles the sender's refusal because of a duplicate name. The sender recognises our own
-    /// former connection. A connection of an earlier run, on a host that lost its network or power,
-    /// counts as live until it was silent for a while.
+    /// Handles the sender's refusal because of a duplicate name. The sender recognises a former
+    /// connection of this run. It takes one of an earlier run, on a host that lost its network or
+    /// power, for alive until that has been silent for a while.
     pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
         let Some(since) = self.taken_since else {
             self.taken_since = Some(now);
@@ -337,7 +338,7 @@ impl Call {
         }
     }
 
-    /// The sender's last word on the name was that it is taken.
+    /// Returns true when the sender has said that the name is taken, and nothing else since.
     pub(crate) const fn is_name_taken(&self) -> bool {
         self.taken_since.is_some()
     }

@@ -1,13 +1,13 @@
 //! Control connections as the machines see them: a decoder and a bounded queue each.
 //!
-//! It frames and queues; it does not know what the messages mean.
+//! [`Links`] frames and queues; it does not know what the messages mean.
 //!
 //! ```text
 //!   Data ----> decoder ----> messages           queue() ----> out ----> poll() ----> link_sent()
 //! ```
 //!
-//! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked; a link
-//! that closes goes out of `links` once its bytes are gone.
+//! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked; a
+//! closing link leaves `links` once its bytes are gone.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,30 +23,30 @@ use crate::parameters::LINK_QUEUE_MAX;
 /// What a machine wants done with control connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkCommand<'a> {
-    /// Dial `peer`; the connection's number is given by `link_opened(key, link)`.
+    /// Dial `peer`; `link_opened(key, link)` then gives the connection's number.
     Open {
-        /// Where to.
+        /// The address to dial.
         peer: SocketAddr,
-        /// By which the machine recognises its request.
+        /// The number by which the machine recognises its request.
         key: u32,
     },
-    /// Send these bytes; `link_sent(link, taken)` says how many were taken.
+    /// Send these bytes; `link_sent(link, taken)` then says how many the back end took.
     Send {
-        /// On which connection.
+        /// The connection.
         link: LinkId,
-        /// From the front of its queue.
+        /// Bytes from the front of its queue.
         bytes: &'a [u8],
     },
     /// Leave what arrives on the connection unread, or read it again.
     Pause {
-        /// Which.
+        /// The connection.
         link: LinkId,
-        /// Unread from here on.
+        /// True to leave it unread, false to read again.
         is_paused: bool,
     },
-    /// Close the connection after what was taken has been sent.
+    /// Close the connection once the back end has sent what it took.
     Close {
-        /// Which.
+        /// The connection.
         link: LinkId,
     },
 }
@@ -57,24 +57,24 @@ pub(crate) struct Links {
     links: BTreeMap<LinkId, Link>,
     sendable: BTreeSet<LinkId>,
     opens: VecDeque<(SocketAddr, u32)>,
-    /// Requests that were given out and have no connection yet.
+    /// Requests that the back end was given and has not answered with a connection.
     opening: u32,
     closes: VecDeque<LinkId>,
-    /// Links whose reading is to stop or go on; at most one entry for each.
+    /// Links that the back end is to pause or resume; at most one entry for each.
     pauses: BTreeMap<LinkId, bool>,
-    /// Where the round over the sendable links continues, so that none is starved.
+    /// The link with which the round over `sendable` continues, so that every link gets its turn.
     turn: u32,
 }
 
 #[derive(Debug)]
 struct Link {
     decoder: Option<Decoder>,
-    /// With it, every message is protected from here on.
+    /// When set, every further message is protected.
     protection: Option<LinkProtection>,
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
-    /// Bytes of the last [`LinkCommand::Send`], until it is answered.
+    /// Bytes of the last [`LinkCommand::Send`], until the back end answers it.
     given: usize,
     is_blocked: bool,
     is_paused: bool,
@@ -108,22 +108,22 @@ impl Links {
         self.links.insert(link, fresh);
     }
 
-    /// The peer has said who it is: longer messages are accepted.
+    /// Accepts longer messages, because the peer has said who it is.
     pub(crate) fn greeted(&mut self, link: LinkId) {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.body_len_max = BODY_LEN_MAX;
         }
     }
 
-    /// From here on every message on the link is protected, in both directions.
+    /// Protects every further message on the link, in both directions.
     pub(crate) fn protect(&mut self, link: LinkId, protection: LinkProtection) {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.protection = Some(protection);
         }
     }
 
-    /// The next message of a link whose decoder was taken. On a protected link, only what the
-    /// peer made for this place.
+    /// Returns the next message of a link whose decoder was taken. On a protected link, this is
+    /// only what the peer made for this place in the connection.
     pub(crate) fn next_message<'d>(
         &mut self,
         link: LinkId,
@@ -141,23 +141,23 @@ impl Links {
         }
     }
 
-    /// True while messages of the link are to be handled.
+    /// Returns true while messages of the link are to be handled.
     pub(crate) fn is_open(&self, link: LinkId) -> bool {
         self.links.get(&link).is_some_and(|entry| !entry.is_closing)
     }
 
-    /// Number of connections, closing ones included.
+    /// Returns the number of connections, closing ones included.
     pub(crate) fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// True when no byte, request or closing is left to be done.
+    /// Returns true when there is nothing left to send, open or close.
     pub(crate) fn is_idle(&self) -> bool {
         let is_quiet = |link: &Link| link.queued() == 0 && !link.is_closing;
         self.opens.is_empty() && self.closes.is_empty() && self.links.values().all(is_quiet)
     }
 
-    /// Borrows the link's decoder out, so that its messages can be handled with the machine.
+    /// Takes the link's decoder out, so that the machine can change while it handles messages.
     pub(crate) fn take_decoder(&mut self, link: LinkId) -> Option<Decoder> {
         let entry = self.links.get_mut(&link)?;
         if entry.is_closing {
@@ -166,20 +166,20 @@ impl Links {
         entry.decoder.take()
     }
 
-    /// Gives the decoder back; dropped when the link is gone or closes.
+    /// Puts the decoder back; drops it when the link is gone or closing.
     pub(crate) fn put_decoder(&mut self, link: LinkId, decoder: Decoder) {
         if let Some(entry) = self.links.get_mut(&link).filter(|entry| !entry.is_closing) {
             entry.decoder = Some(decoder);
         }
     }
 
-    /// True for a connection of this machine, closing ones included.
+    /// Returns true for a connection of this machine, closing ones included.
     pub(crate) fn contains(&self, link: LinkId) -> bool {
         self.links.contains_key(&link)
     }
 
-    /// Queues a message. False when the link is gone or its queue is full: the peer does not read,
-    /// and the caller gives it up.
+    /// Queues a message. Returns false when the link is gone, or its queue is full: then the peer
+    /// does not read, and the caller gives it up.
     #[must_use]
     pub(crate) fn queue(&mut self, link: LinkId, message: &Message<'_>) -> bool {
         let Some(entry) = self.links.get_mut(&link) else {
@@ -202,13 +202,13 @@ impl Links {
         true
     }
 
-    /// Bytes queued and not yet taken; `None` for a link that is gone.
+    /// Returns how many queued bytes the back end has not taken; `None` for a link that is gone.
     pub(crate) fn queued(&self, link: LinkId) -> Option<usize> {
         let entry = self.links.get(&link)?;
         (!entry.is_closing).then(|| entry.queued())
     }
 
-    /// Pauses or resumes reading the link; true when that changes anything.
+    /// Pauses or resumes reading the link; returns true when that changes anything.
     pub(crate) fn pause(&mut self, link: LinkId, is_paused: bool) -> bool {
         let Some(entry) = self.links.get_mut(&link) else {
             return false;
@@ -233,7 +233,7 @@ impl Links {
         }
     }
 
-    /// Closes the link behind a last message; at once when the peer does not read.
+    /// Closes the link after a last message; at once when the peer does not read.
     pub(crate) fn close_with(&mut self, link: LinkId, message: &Message<'_>) {
         if self.queue(link, message) {
             self.close(link);
@@ -242,14 +242,14 @@ impl Links {
         }
     }
 
-    /// Closes the link and drops what is queued: the peer does not read, or must not get it.
+    /// Closes the link and drops what is queued: the peer does not read it, or must not get it.
     pub(crate) fn abort(&mut self, link: LinkId) {
         if self.links.contains_key(&link) {
             self.finish(link);
         }
     }
 
-    /// Closes every link whatever is queued.
+    /// Closes every link and drops what is queued.
     pub(crate) fn abort_all(&mut self) {
         self.closes.extend(self.links.keys());
         self.links.clear();
@@ -262,14 +262,14 @@ impl Links {
         self.closes.push_back(link);
     }
 
-    /// The back end says the link is over.
+    /// Forgets a link that is over, as the back end says.
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.remove(&link);
         self.sendable.remove(&link);
         self.pauses.remove(&link);
     }
 
-    /// The link has room again.
+    /// Notes that the link has room again.
     pub(crate) fn writable(&mut self, link: LinkId) {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.is_blocked = false;
@@ -279,10 +279,10 @@ impl Links {
         }
     }
 
-    /// The back end answers a [`LinkCommand::Open`].
+    /// Notes that the back end answered a [`LinkCommand::Open`].
     ///
     /// # Panics
-    /// In debug builds, when none was given out.
+    /// In debug builds, when no [`LinkCommand::Open`] was given out.
     #[track_caller]
     pub(crate) fn opened(&mut self) {
         debug_assert!(
@@ -292,10 +292,10 @@ impl Links {
         self.opening = self.opening.saturating_sub(1);
     }
 
-    /// See [`LinkCommand::Send`].
+    /// Notes how many bytes of a [`LinkCommand::Send`] the back end took.
     ///
     /// # Panics
-    /// In debug builds, when more was taken than was given out.
+    /// In debug builds, when it took more than it was given.
     #[track_caller]
     pub(crate) fn sent(&mut self, link: LinkId, taken: usize) {
         let Some(entry) = self.links.get_mut(&link) else {
@@ -319,13 +319,13 @@ impl Links {
         }
     }
 
-    /// True when [`Links::poll`] has something to give.
+    /// Returns true when [`Links::poll`] has something to give.
     pub(crate) fn has_command(&self) -> bool {
         let has_other = !(self.opens.is_empty() && self.closes.is_empty());
         has_other || !(self.pauses.is_empty() && self.sendable.is_empty())
     }
 
-    /// The next command: dial, then close, then pause, then send in turn.
+    /// Returns the next command: dial, then close, then pause, then send, link by link.
     pub(crate) fn poll(&mut self) -> Option<LinkCommand<'_>> {
         if let Some((peer, key)) = self.opens.pop_front() {
             self.opening += 1;
@@ -352,7 +352,7 @@ impl Link {
         self.out.len() - self.head
     }
 
-    /// Frees the sent part when it is most of the buffer, so that copying stays rare.
+    /// Frees the sent part when that is most of the buffer, so that copying stays rare.
     fn compact(&mut self) {
         if self.head == self.out.len() {
             self.out.clear();
@@ -365,7 +365,7 @@ impl Link {
     }
 }
 
-/// Capacity that an idle link may keep.
+/// Bytes of the largest buffer that an idle link may keep.
 const SPARE_MAX: usize = 4096;
 
 #[cfg(test)]

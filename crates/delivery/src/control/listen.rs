@@ -20,7 +20,7 @@ pub(crate) struct Listener {
     key: Option<Key>,
     /// The longest time from connection to greeting.
     greeting_timeout: Duration,
-    /// Connections served at once.
+    /// The most connections that are served at once.
     links_max: usize,
     pub(crate) links: Links,
     /// Connections that have not been admitted.
@@ -33,14 +33,14 @@ pub(crate) struct Listener {
 struct Greeting {
     peer: SocketAddr,
     deadline: Instant,
-    /// It was asked to show that it has the key, by greeting again.
+    /// The peer was asked to greet again, to show that it has the key.
     is_challenged: bool,
 }
 
 /// What a message means to the end that listens.
 #[derive(Debug)]
 pub(crate) enum Word<'d> {
-    /// None is whole.
+    /// No message is complete.
     Nothing,
     /// The peer was asked to show that it has the key.
     Challenged,
@@ -50,7 +50,7 @@ pub(crate) enum Word<'d> {
     Refused { peer: SocketAddr, reason: Refusal },
     /// A message of an admitted receiver.
     Said(Message<'d>),
-    /// The messages of the link cannot be followed further.
+    /// The link's messages cannot be read any further.
     Violation(String),
     /// A message on the link of an admitted receiver was not made with the key: another host sent
     /// it. The link is closed.
@@ -70,13 +70,13 @@ impl Listener {
         }
     }
 
-    /// With a key, only receivers that have it are admitted and believed.
+    /// Sets the key. With one, only receivers that have it are admitted and believed.
     pub(crate) fn with_key(mut self, key: Option<Key>) -> Self {
         self.key = key;
         self
     }
 
-    /// Takes a connection, unless the session is over; else why not.
+    /// Takes a connection; when the session is over or full, returns why not.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -118,7 +118,7 @@ impl Listener {
                     self.close(link);
                     return Word::Forged;
                 };
-                // The peer cannot read this. That it cannot tells it which key it has.
+                // The peer cannot read this answer either, and so learns that its key is wrong.
                 let reason = Refusal::WrongKey;
                 self.refuse(link, reason);
                 return Word::Refused { peer, reason };
@@ -141,8 +141,8 @@ impl Listener {
         Word::Refused { peer, reason }
     }
 
-    /// Looks at a greeting: true when it suffices, false when the peer must show first that it has
-    /// the key.
+    /// Checks a greeting. Returns true when it suffices, and false when the peer must first show
+    /// that it has the key.
     fn check(
         &mut self,
         now: Instant,
@@ -186,7 +186,7 @@ impl Listener {
         Ok(true)
     }
 
-    /// Admits the peer that greeted: from here on its messages go to the owner.
+    /// Admits the peer that greeted: its further messages go to the owner.
     pub(crate) fn admit(&mut self, link: LinkId) {
         self.greeting.remove(&link);
         self.links.greeted(link);
@@ -201,7 +201,7 @@ impl Listener {
             .close_with(link, &Message::Refused { reason, text });
     }
 
-    /// Tells a peer that broke the protocol how it did, and closes the connection.
+    /// Tells a peer how it broke the protocol, and closes the connection.
     pub(crate) fn break_off(&mut self, link: LinkId, text: &str) {
         self.greeting.remove(&link);
         let code = ErrorCode::Protocol;
@@ -214,13 +214,13 @@ impl Listener {
         self.links.abort(link);
     }
 
-    /// The back end says that the connection is over.
+    /// Forgets a connection that is over, as the back end says.
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.forget(link);
         self.greeting.remove(&link);
     }
 
-    /// Closes the connections that have not greeted in time; how many they were.
+    /// Closes the connections that have not greeted in time; returns their number.
     pub(crate) fn expire(&mut self, now: Instant) -> u64 {
         self.close_those(|greeting| greeting.deadline <= now)
     }
@@ -243,7 +243,7 @@ impl Listener {
         count
     }
 
-    /// When the next connection is to have greeted.
+    /// Says when the next connection must have greeted.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.greeting.values().map(|g| g.deadline).min()
     }

@@ -1,9 +1,8 @@
 //! The conversation over a control connection: which end dials, which receivers are admitted, and
 //! which messages are believed.
 //!
-//! It does not know packets, files or what is said once a receiver was taken in: a session of
-//! messages and a transfer of files both stand on it. The end that dials is the receiver's, the end
-//! that listens the sender's.
+//! This module does not know packets, files, or what is said once a receiver was admitted: sessions
+//! of messages and transfers of files both stand on it. The receiver dials, and the sender listens.
 //!
 //! ```text
 //!   Caller, one Call a sender                          Listener
@@ -15,9 +14,9 @@
 //!        '- link lost: Waiting, after a while of its own
 //! ```
 //!
-//! Invariants: a call has at most one connection or request; nothing but a greeting is handed on of
-//! a link that was not welcomed; where there is a key, nothing is handed on of a link whose other
-//! end has not shown that it has the same.
+//! Invariants: a call has at most one connection or request; from a link that was not welcomed,
+//! only a greeting is handed on; where there is a key, nothing is handed on before the other end
+//! has shown that it has the same key.
 
 use std::net::SocketAddr;
 
@@ -40,10 +39,10 @@ pub(crate) use protect::{LinkProtection, Role};
 
 /// A machine at one end of control connections.
 pub(crate) trait Talks {
-    /// Its connections.
+    /// Returns the machine's connections.
     fn links(&mut self) -> &mut Links;
 
-    /// Handles the next message of a connection; false when none is whole.
+    /// Handles the next message of a connection; returns false when no message is complete.
     fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool;
 
     /// Handles what arrived on a connection, message by message, while it is open.
@@ -57,34 +56,34 @@ pub(crate) trait Talks {
     }
 }
 
-/// A machine at the listening end: what it makes of what is said there.
+/// A machine at the listening end: it says what follows from what peers say.
 pub(crate) trait Hosts: Talks {
-    /// Its end of the conversation.
+    /// Returns the machine's listener.
     fn listener(&mut self) -> &mut Listener;
 
-    /// A peer was asked to show that it has the key.
+    /// Notes that a peer was asked to show that it has the key.
     fn challenged(&mut self);
 
-    /// A peer says who it is: it is taken in or refused.
+    /// Admits or refuses a peer that says who it is.
     fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>);
 
-    /// A peer was refused.
+    /// Notes that a peer was refused.
     fn refused(&mut self, peer: SocketAddr, reason: Refusal);
 
-    /// One that was taken in says something.
+    /// Handles a message of an admitted peer.
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>);
 
-    /// What is said on a link cannot be followed further.
+    /// Handles a link whose messages cannot be read any further.
     fn violation(&mut self, now: Instant, link: LinkId, text: &str);
 
-    /// What came on the link of one that was taken in was not made with the key: another host
-    /// said it. To be counted; the link is lost.
+    /// Counts a message on an admitted peer's link that was not made with the key: another host
+    /// sent it. The link is lost.
     fn forged(&mut self);
 
-    /// The link of one that was taken in is gone, without a word. It may come back.
+    /// Handles the loss of an admitted peer's link, without a word of the peer. It may come back.
     fn lost(&mut self, now: Instant, link: LinkId);
 
-    /// True when nobody is taken in any more.
+    /// Returns true when no peer is admitted any more.
     fn is_over(&self) -> bool;
 
     /// Handles what happened on a link; `data` holds the bytes of [`LinkEvent::Data`].

@@ -18,7 +18,7 @@
 use protection::{Aead, Key};
 use wire::object::{NONCE_LEN, TAG_LEN};
 
-/// What makes one connection's keys its own.
+/// The random part of one end in the keys of a connection.
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
 /// The keys of one connection, as one of its ends uses them.
@@ -31,7 +31,7 @@ pub(crate) struct LinkProtection {
 #[derive(Debug)]
 struct Direction {
     cipher: Box<dyn Aead>,
-    /// Messages so far.
+    /// Number of messages so far.
     count: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Role {
     Receiver,
 }
 
-/// A nonce from values that never repeat at this end; it cannot be predicted without the key.
+/// Makes a nonce from values that never repeat at this end; nobody can predict it without the key.
 pub(crate) fn nonce(key: &Key, role: Role, unique: &[u64]) -> Nonce {
     let label: &[u8] = match role {
         Role::Sender => b"nonce of a sender",
@@ -55,7 +55,7 @@ pub(crate) fn nonce(key: &Key, role: Role, unique: &[u64]) -> Nonce {
 }
 
 impl LinkProtection {
-    /// The keys of a connection, for the end that `role` names.
+    /// Makes the keys of a connection, for the end that `role` names.
     pub(crate) fn new(
         key: &Key,
         role: Role,
@@ -86,7 +86,7 @@ impl LinkProtection {
         self.own.cipher.seal(&nonce, header, body)
     }
 
-    /// Decrypts the next message of the other end; false when this is not it.
+    /// Decrypts the next message of the other end; returns false when this is not that message.
     pub(crate) fn open(&mut self, header: &[u8], body: &mut [u8], tag: &[u8; TAG_LEN]) -> bool {
         let nonce = self.peer.next_nonce();
         self.peer.cipher.open(&nonce, header, body, tag)

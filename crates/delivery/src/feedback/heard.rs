@@ -1,9 +1,10 @@
 //! How fast packets arrive, and how long they waited in the network.
 //!
-//! It does not see packets. It gets totals, and the times when marks left and came. The time in
-//! queues is a mark's travel time minus the least of the last 10 s, and minus the time since the
-//! receive socket was last seen empty, in which the mark may have waited in this host. So a
-//! receiver whose host is too slow sees no queue, and one that keeps up sees the network's.
+//! This module does not see packets. It gets totals, and the times when marks left and came. The
+//! time in queues is a mark's travel time minus the least of the last 10 s. The time since the
+//! receive socket was last seen empty is subtracted too, because the mark may have waited in this
+//! host. So a receiver on a slow host sees no queue, and one that keeps up sees the network's
+//! queue.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::parameters::{ARRIVAL_SPAN_MIN, TRAVEL_HALF};
 use base::{Instant, Pace};
 use wire::{object::Pos, pgm::Mark};
 
-/// What a sender's marks have shown, and what reports repeat to it.
+/// What a sender's marks have shown, and what reports repeat from them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     echo_us: u64,
@@ -24,7 +25,7 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// The state for a sender that has said nothing.
+    /// Makes the state for a sender that has said nothing.
     pub(crate) const fn nothing(now: Instant) -> Self {
         Self {
             echo_us: 0,
@@ -51,18 +52,18 @@ impl Heard {
         self.arrival.arrived(now, bytes);
     }
 
-    /// True when the sender waits for the receiver with number `slot`.
+    /// Returns true when the sender waits for the receiver with number `slot`.
     pub(crate) const fn is_limiting(&self, slot: u32) -> bool {
         self.limiting == slot
     }
 
-    /// True when the sender has a rate limit.
+    /// Returns true when the sender has a rate limit.
     pub(crate) const fn is_limited(&self) -> bool {
         !matches!(self.pace, Pace::Unlimited)
     }
 
-    /// True when the sender's rate has changed since the last report: the sender wants to know the
-    /// effect.
+    /// Returns true when the sender's rate has changed since the last report: the sender wants to
+    /// know how that works out.
     pub(crate) const fn has_new_pace(&self) -> bool {
         self.has_new_pace
     }
@@ -81,16 +82,16 @@ impl Heard {
 /// What this receiver measures of one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalMeter {
-    /// Start of the current interval; below, the bytes at that time and the rates of the last two
-    /// complete intervals.
+    /// Start of the current interval; below, the total at that time, and the rates in the last two
+    /// complete intervals, in bytes a second.
     since: Instant,
     bytes: u64,
     rates: [u64; 2],
-    /// The total at the last arrival.
+    /// The total of bytes at the last arrival.
     last_bytes: u64,
     last_at: Instant,
-    /// The least travel time of this half and of the one before, as the difference of the two
-    /// clocks.
+    /// The least travel time of the present half of the 10 s, and of the half before. It contains
+    /// the difference of the two clocks.
     least_ns: i64,
     least_before_ns: i64,
     half_since: Instant,
@@ -117,7 +118,7 @@ impl ArrivalMeter {
         let is_resuming = now.since(self.last_at) >= ARRIVAL_SPAN_MIN;
         if bytes != self.last_bytes {
             if is_resuming {
-                // The sender made the pause, not the network.
+                // The sender made the pause, not the network, so the interval begins anew.
                 (self.since, self.bytes) = (now, bytes);
             }
             (self.last_bytes, self.last_at) = (bytes, now);
@@ -147,12 +148,13 @@ impl ArrivalMeter {
         self.queue_delay = Duration::from_nanos(above).saturating_sub(now.since(empty_at));
     }
 
-    /// Bytes a second: the higher rate of the last two intervals, because packets come in bursts.
+    /// Returns the arrival rate in bytes a second: the higher one of the last two intervals,
+    /// because packets come in bursts.
     pub(crate) fn bytes_per_s(&self) -> u64 {
         self.rates[0].max(self.rates[1])
     }
 
-    /// How long the last mark waited in queues.
+    /// Returns how long the last mark waited in queues.
     pub(crate) const fn queue_delay(&self) -> Duration {
         self.queue_delay
     }

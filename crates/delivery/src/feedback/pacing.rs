@@ -1,4 +1,4 @@
-//! When a receiver reports where it stands in a packet stream.
+//! When a receiver reports its position in a packet stream.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::parameters::{
     KEEP_ALIVE, REPORT_FAR_INTERVAL_MIN, REPORT_INTERVAL_MAX, REPORT_INTERVAL_MIN, REPORT_SHARE,
 };
 
-/// What a receiver reports of one packet stream, and when.
+/// What a receiver reports about one packet stream, and when.
 #[derive(Debug)]
 pub(crate) struct Feedback {
     habit: Habit,
     heard: Heard,
     /// When the receive socket was last seen empty.
     empty_at: Instant,
-    /// What the sender asked for on this connection; none while there is no connection.
+    /// What the sender asks for on this connection; `None` while there is no connection.
     terms: Option<Terms>,
-    /// How many receivers the session has, as far as known: they share the sender's time.
+    /// How many receivers the session has, as far as this one knows: they share the sender's time.
     count: u32,
     /// The position to report; `None` before the first one.
     pos: Option<Pos>,
@@ -37,8 +37,8 @@ pub(crate) enum Habit {
     /// Messages: a report also shows that the receiver is alive. A receiver that does not hold the
     /// sender back reports on the rate only when the rate has changed.
     Messages,
-    /// Files: PROGRESS shows that the receiver is alive. A limited rate concerns every receiver,
-    /// and the sender needs reports of its effect all the time.
+    /// Files: PROGRESS shows that the receiver is alive. A limited rate concerns every receiver, so
+    /// the sender always needs reports of its effect.
     Objects,
 }
 
@@ -50,7 +50,7 @@ struct Terms {
     sqns: u64,
 }
 
-/// When a repeated message was sent last, and until when the next one waits. The wait is random,
+/// When a repeated message was last sent, and until when the next one waits. The wait is random,
 /// because all receivers see the same packet at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
@@ -66,14 +66,14 @@ impl Timing {
         }
     }
 
-    /// When the next message is due: `after` the last one.
+    /// Says when the next message is due: `after` the last one.
     pub(crate) fn due(&self, after: Duration) -> Instant {
         let due = self.said_at + after;
         self.held_until.map_or(due, |until| due.max(until))
     }
 
-    /// True when the message must be sent now. When it first becomes due, it waits for a random
-    /// time up to `spread`.
+    /// Returns true when the message must be sent now. When it first becomes due, it waits for a
+    /// random time up to `spread`.
     pub(crate) fn is_due(
         &mut self,
         now: Instant,
@@ -96,7 +96,7 @@ impl Timing {
 }
 
 impl Feedback {
-    /// The state of the reports on a packet stream of which nothing has been heard.
+    /// Makes the state for a packet stream of which nothing has been heard.
     pub(crate) const fn new(now: Instant, habit: Habit) -> Self {
         Self {
             habit,
@@ -111,7 +111,7 @@ impl Feedback {
     }
 
     /// Takes a mark of the sender. Later reports repeat when it left, and tell how long it was
-    /// under way. So the sender learns the round trip, and what its rate does.
+    /// under way: from this the sender learns the round trip, and the effect of its rate.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark) {
         self.heard.mark(now, mark, self.empty_at);
         self.count = mark.receiver_count;
@@ -120,7 +120,7 @@ impl Feedback {
         }
     }
 
-    /// The sender has admitted this receiver: the first report leaves at once.
+    /// Takes the sender's admission: the first report leaves at once.
     pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
         self.count = self.count.max(welcome.receiver_count);
         self.terms = Some(Terms {
@@ -132,13 +132,13 @@ impl Feedback {
         self.timing = Timing::new(Instant::ZERO);
     }
 
-    /// The connection is gone: there is nobody to report to.
+    /// Notes that the connection is gone: there is nobody to report to.
     pub(crate) const fn disconnected(&mut self) {
         self.terms = None;
     }
 
     /// Takes the state of the packet stream. While the sender must wait, the reported position
-    /// stays.
+    /// stays the same.
     pub(crate) fn observe(&mut self, now: Instant, stream: &StreamState, is_waiting: bool) {
         self.heard.arrived(now, stream.counts.bytes);
         if stream.is_caught_up {
@@ -154,7 +154,8 @@ impl Feedback {
         }
     }
 
-    /// The time over which many receivers spread messages that are due at once; zero for a few.
+    /// Returns the time over which many receivers spread messages that are due at once; zero for
+    /// few receivers.
     pub(crate) fn spread(&self) -> Duration {
         match share(self.count) {
             share if share < REPORT_INTERVAL_MIN => Duration::ZERO,
@@ -162,12 +163,12 @@ impl Feedback {
         }
     }
 
-    /// When the next report is due, by what is known now.
+    /// Says when the next report is due, by what is known now.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.after().map(|after| self.timing.due(after))
     }
 
-    /// The report to send now; `None` when none is due.
+    /// Returns the report to send now; `None` when none is due.
     pub(crate) fn poll(&mut self, now: Instant, rng: &mut Rng) -> Option<Pos> {
         let after = self.after()?;
         let spread = match self.is_limiting() {
@@ -178,8 +179,8 @@ impl Feedback {
         self.report(now)
     }
 
-    /// A report that leaves now, whether or not it is due; `None` while nothing is known or there
-    /// is no connection.
+    /// Makes a report that leaves now, whether or not it is due; `None` while nothing is known or
+    /// there is no connection.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Pos> {
         self.terms?;
         let pos = self.pos.as_mut()?;
@@ -189,13 +190,13 @@ impl Feedback {
         self.pos
     }
 
-    /// True for a receiver that holds the others back, or that sets the rate.
+    /// Returns true for a receiver that holds the others back, or that sets the rate.
     fn is_limiting(&self) -> bool {
         self.terms
             .is_some_and(|terms| self.heard.is_limiting(terms.slot))
     }
 
-    /// How long after the last report the next one is due.
+    /// Returns how long after the last report the next one is due.
     fn after(&self) -> Option<Duration> {
         let (terms, pos) = (self.terms?, self.pos?);
         let Some(sent) = self.sent else {
@@ -207,16 +208,16 @@ impl Feedback {
         };
         let interval = terms.interval.max(share);
         let moved = pos.contiguous.saturating_sub(sent.contiguous);
-        // Missed packets count as a change, too: when the repairs are lost as well, the position
-        // stays.
+        // Missed packets count as a change, too: when their repairs are lost as well, the position
+        // stays the same.
         if moved == 0 && pos.naks == sent.naks {
             return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
         }
         if terms.sqns > 0 && moved >= terms.sqns {
             return Some(REPORT_FAR_INTERVAL_MIN.max(share));
         }
-        // The sender waits for the receiver that holds the others back, and for one that has just
-        // caught up. When it wants to know the effect of its rate, it waits for all.
+        // The sender waits for the report of a receiver that holds the others back, or has just
+        // caught up. To learn the effect of its rate, it waits for all reports.
         let is_caught_up = pos.contiguous > pos.lead;
         let is_asked =
             self.heard.has_new_pace() || self.habit == Habit::Objects && self.heard.is_limited();
@@ -227,19 +228,20 @@ impl Feedback {
     }
 }
 
-/// The report interval that a sender asks for.
+/// Returns the report interval that a sender asks for.
 pub(crate) fn interval(welcome: &Welcome) -> Duration {
     let asked = Duration::from_micros(welcome.report_interval_us.into());
     asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
 }
 
-/// The shortest time between two reports of one receiver, so that `count` receivers together do not
-/// take too much of the sender's time.
+/// Returns the shortest time between two reports of one receiver: with it, `count` receivers
+/// together do not take too much of the sender's time.
 pub(crate) fn share(count: u32) -> Duration {
     REPORT_INTERVAL_MAX.min(REPORT_SHARE.saturating_mul(count))
 }
 
-/// The report interval that a sender asks of `count` receivers; at least `least`.
+/// Returns the report interval that a sender asks of `count` receivers, in microseconds; at least
+/// `least`.
 pub(crate) fn interval_us(count: u32, least: Duration) -> u32 {
     let interval = REPORT_SHARE.saturating_mul(count).max(least);
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)

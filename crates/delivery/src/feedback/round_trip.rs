@@ -1,9 +1,9 @@
 //! The round trip from an SPM of ours to the report that answers it, without the receiver's own
 //! time.
 //!
-//! A report repeats the time in the last SPM, and tells how long ago that SPM came. Queues and busy
-//! hosts make a sample longer, never shorter, so the least of the last samples counts. A receiver
-//! may lie: a time older than a second, or in the future, does not count.
+//! A report repeats the time in the last SPM that came, and tells how long ago that was. Queues and
+//! busy hosts make a sample longer, never shorter, so the least of the last samples counts. A
+//! receiver may lie: a time older than a second, or in the future, does not count.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use wire::object::Pos;
 /// The round trip to one receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// The least sample of the previous turn.
+    /// The least sample of the turn before, where a turn is [`SAMPLES`] samples.
     before: Option<Duration>,
     /// The least sample of this turn so far.
     current: Option<Duration>,
     samples: u8,
-    /// The time that was repeated last: the next report may repeat it again.
+    /// The time that the last report repeated: the next report may repeat it again.
     echo_us: u64,
 }
 
 impl RoundTrip {
-    /// Takes a report, and returns its sample. `None` when the report repeats no time, or one that
-    /// has counted already.
+    /// Takes a report, and returns its sample; `None` when the report repeats no time, or a time
+    /// that has counted already.
     pub(crate) fn report(&mut self, now: Instant, pos: &Pos) -> Option<Duration> {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return None;
@@ -44,7 +44,7 @@ impl RoundTrip {
         Some(sample)
     }
 
-    /// The least of the last samples.
+    /// Returns the least sample of the last turn and this one.
     pub(crate) fn least(&self) -> Option<Duration> {
         match (self.before, self.current) {
             (Some(before), Some(current)) => Some(before.min(current)),
@@ -53,7 +53,7 @@ impl RoundTrip {
     }
 }
 
-/// Samples of one turn: the least of the last turn and this one counts.
+/// Samples of one turn.
 const SAMPLES: u8 = 8;
 
 #[cfg(test)]

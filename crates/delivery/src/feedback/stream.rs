@@ -1,4 +1,4 @@
-//! The state of a packet stream, given once a turn.
+//! The state of a packet stream, as its owner gives it once a turn.
 
 use wire::object::Pos;
 
@@ -6,7 +6,7 @@ use wire::object::Pos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
     /// The next position that the application has not been given: everything before it was
-    /// delivered or is lost for good.
+    /// delivered, or is lost for good.
     pub contiguous: u64,
     /// The highest position known to exist.
     pub lead: u64,
@@ -16,7 +16,7 @@ pub struct StreamState {
     pub counts: StreamCounts,
     /// Packets that the kernel dropped because a socket buffer was full.
     pub host_drops: u64,
-    /// The receive socket is empty: this host does not delay what comes next.
+    /// The receive socket is empty, so this host does not delay the next packet.
     pub is_caught_up: bool,
 }
 
@@ -43,7 +43,7 @@ impl std::ops::AddAssign for StreamCounts {
 }
 
 impl StreamState {
-    /// A stream at `contiguous` that has lost nothing.
+    /// Makes the state of a stream at `contiguous` that has lost nothing.
     #[must_use]
     pub fn at(contiguous: u64, lead: u64) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl StreamState {
         }
     }
 
-    /// Completes a report, except its position.
+    /// Completes a report, except for its position.
     pub(super) const fn apply(&self, pos: &mut Pos) {
         pos.lead = self.lead;
         pos.held = self.held;

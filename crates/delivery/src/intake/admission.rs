@@ -1,5 +1,5 @@
-//! Decides which senders are asked what they offer, which continue a transfer, and what is
-//! declined.
+//! Decides which senders to ask for their offer, which sender continues a transfer, and which
+//! offers to decline.
 
 use std::{collections::VecDeque, net::IpAddr};
 
@@ -39,7 +39,7 @@ impl<S: Store> Transfer<S> {
         self.sender.address.ip() == host
     }
 
-    /// True when a sender at `host` may be this transfer's own sender, restarted.
+    /// Returns true when a sender at `host` may be this transfer's own sender, restarted.
     fn may_continue_at(&self, host: IpAddr) -> bool {
         self.is_of(host) || !self.receiver.is_connected()
     }
@@ -51,7 +51,7 @@ impl<I: Intake> Transfers<I> {
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
         let count = under_way().count();
         if self.config.is_single && (count > 0 || self.is_over()) {
-            // Only the transfer's own sender matters now, which may have been restarted.
+            // Only the transfer's own sender matters from here on; it may have been restarted.
             let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
             if !is_its || self.is_over() {
                 return Place::Never;
@@ -115,8 +115,9 @@ impl<I: Intake> Transfers<I> {
         Ok(())
     }
 
-    /// True when the only transfer of a receiver must give way: its sender at `host` has given it
-    /// up and now offers another manifest. False while the store is putting files in place.
+    /// Returns true when the only transfer of a receiver must give way: its sender at `host` has
+    /// given that transfer up, and offers another manifest. False while the store is putting files
+    /// in place.
     pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted
@@ -133,20 +134,20 @@ const fn limit(text: String) -> Decline {
     }
 }
 
-/// The senders that were turned away last, up to a bound.
+/// The senders that were turned away last; their number is bounded.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway(VecDeque<Known>);
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
     sender: Sender,
-    /// True when the sender is not dialled again. With false it may be dialled, and only the event
+    /// True when the sender is not dialled again. When false, it may be dialled, and only the event
     /// is not repeated.
     is_barred: bool,
 }
 
 impl TurnedAway {
-    /// Remembers a sender; true when it was not known.
+    /// Remembers a sender; returns true when it was not known.
     pub(super) fn note(
         &mut self,
         sender: Sender,

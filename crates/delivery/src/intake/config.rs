@@ -27,16 +27,16 @@ pub trait Intake {
     /// Where one transfer's bytes go.
     type Store: Store + Debug;
 
-    /// Whether a sender may be dialled. It is asked when the sender is first heard, before anything
-    /// is kept for it. The sender's address is that of its packets.
+    /// Decides whether a sender may be dialled. The receiver asks this when it first hears the
+    /// sender, before it keeps anything for it. The sender's address is that of its packets.
     ///
     /// # Errors
     /// Why not, for a person. The sender is not told, and the owner is not asked about it again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
-    /// A sender has admitted this receiver and offers a manifest: returns the store for its bytes.
-    /// It is asked before the manifest is fetched. When the manifest is known, the store is asked
-    /// to prepare, and may still refuse it.
+    /// Returns the store for an offered manifest, whose sender has admitted this receiver. The
+    /// receiver asks this before it fetches the manifest. When it has the manifest, it asks the
+    /// store to prepare, and the store may still refuse.
     ///
     /// # Errors
     /// Why the manifest is not wanted; the sender is told.
@@ -66,19 +66,19 @@ pub struct Decline {
 pub struct ObjectReceiverConfig {
     /// The settings of each transfer.
     pub receiver: TransferReceiverConfig,
-    /// The receiver ends after one transfer: that of the first sender that admits it and whose
-    /// manifest is wanted.
+    /// The receiver ends after one transfer: that of the first sender that admits it and offers a
+    /// wanted manifest.
     pub is_single: bool,
     /// The most transfers at a time; 1 when `is_single`.
     pub transfers_max: usize,
-    /// The most senders that are asked at a time what they offer; 1 when `is_single`.
+    /// The most senders that are asked for their offers at a time; 1 when `is_single`.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
 }
 
 impl ObjectReceiverConfig {
-    /// The settings for a single transfer.
+    /// Makes the settings for a single transfer.
     #[must_use]
     pub fn single(receiver: TransferReceiverConfig) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl ObjectReceiverConfig {
         }
     }
 
-    /// The settings for any number of transfers.
+    /// Makes the settings for any number of transfers.
     #[must_use]
     pub const fn serving(receiver: TransferReceiverConfig) -> Self {
         Self {
@@ -106,11 +106,11 @@ impl ObjectReceiverConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectReceiverEvent {
-    /// A sender is not dialled, or its offer is not taken.
+    /// A sender is not dialled, or its offer is declined.
     Refused {
-        /// Which.
+        /// The sender.
         sender: Sender,
-        /// Why, for a person.
+        /// The reason, for a person.
         text: String,
     },
     /// A transfer begins.
@@ -122,7 +122,7 @@ pub enum ObjectReceiverEvent {
     },
     /// The transfer's sender was restarted, and the transfer goes on with what this receiver holds.
     Continued {
-        /// Which transfer.
+        /// The transfer's number.
         transfer: u32,
         /// The sender's new session.
         sender: Sender,
@@ -130,14 +130,14 @@ pub enum ObjectReceiverEvent {
     /// Something happened in a transfer. Before a transfer begins, the only such event is that the
     /// name is taken.
     Transfer {
-        /// Which transfer.
+        /// The transfer's number.
         transfer: u32,
-        /// What.
+        /// The event of the transfer.
         event: TransferReceiverEvent,
     },
     /// A transfer is over and forgotten; its store is gone.
     Left {
-        /// Which transfer.
+        /// The transfer's number.
         transfer: u32,
         /// How far the transfer came.
         progress: ReceiverProgress,
@@ -149,7 +149,7 @@ pub enum ObjectReceiverEvent {
 pub struct TakeFirst<S>(Option<S>);
 
 impl<S> TakeFirst<S> {
-    /// Into `store`.
+    /// Takes the manifest into `store`.
     #[must_use]
     pub const fn new(store: S) -> Self {
         Self(Some(store))

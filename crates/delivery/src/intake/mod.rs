@@ -1,4 +1,4 @@
-//! The transfers of one receiver: which senders are asked what they offer, which offers are taken,
+//! The transfers of one receiver: which senders it asks for their offers, which offers it takes,
 //! and which sender continues a transfer.
 //!
 //! ```text
@@ -9,17 +9,17 @@
 //!        Intake::admit --> dial --> WELCOME names the manifest --> Intake::accept --> Store
 //! ```
 //!
-//! The owner handles the packets. It passes in the payloads and marks of its packet streams by
-//! number, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells which streams
-//! it need not follow.
+//! The owner handles the packets. It passes in the payloads and marks of its numbered packet
+//! streams, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells which
+//! streams it need not follow.
 //!
 //! When a sender restarts, a new session offers a manifest that is already under way. The transfer
 //! then goes on in this session with what it holds, and the connection that brought the offer is
 //! dropped.
 //!
-//! Invariants: blocks reach only the transfer whose sender's stream they are of; nothing is dialled
-//! or kept for a sender that is not admitted, except its address in a bounded list; at most
-//! `transfers_max` transfers and `prospects_max` connections beside them.
+//! Invariants: a block reaches only the transfer whose sender's stream it came in; a sender that is
+//! not admitted is not dialled, and nothing is kept for it but its address in a bounded list; at
+//! most `transfers_max` transfers and `prospects_max` connections beside them.
 
 use std::{
     collections::VecDeque,
@@ -47,8 +47,7 @@ pub use config::{
     TakeFirst,
 };
 
-/// Receives every manifest that its owner wants, from all senders of a group; or one manifest, and
-/// ends.
+/// Receives every manifest that its owner wants, from all senders of a group; or one manifest only.
 #[derive(Debug)]
 pub struct Transfers<I: Intake> {
     intake: I,
@@ -68,12 +67,12 @@ pub struct Transfers<I: Intake> {
     past: TransferReceiverCounters,
 }
 
-/// A mark, and what is known of the packets that it came with.
+/// A mark, with what is known of the packets that brought it.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// The number of the packets' stream.
+    /// The number of the packet stream.
     pub stream: u32,
-    /// What the sender says of itself.
+    /// What the sender says about itself.
     pub mark: &'a Mark,
     /// The address that the packets came from.
     pub source: IpAddr,
@@ -95,7 +94,7 @@ pub enum StreamVerdict {
 struct Transfer<S> {
     number: u32,
     sender: Sender,
-    /// The packet stream that blocks are taken from; `None` while it is over, or has not been found
+    /// The packet stream that brings the blocks; `None` when it is over, or has not been found
     /// again.
     stream: Option<u32>,
     state: State,
@@ -106,7 +105,7 @@ struct Transfer<S> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What the sender offers is not known yet, or not decided upon.
+    /// The sender's offer is not known yet, or not decided upon.
     Asking,
     /// The offer was taken.
     Accepted,
@@ -115,7 +114,7 @@ enum State {
 }
 
 impl<I: Intake> Transfers<I> {
-    /// An empty set of transfers: those that `intake` wants will be received.
+    /// Makes an empty set of transfers, which receives those that `intake` wants.
     #[must_use]
     pub fn new(config: ObjectReceiverConfig, intake: I) -> Self {
         Self {
@@ -134,18 +133,18 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
         self.events.pop_front()
     }
 
-    /// The next verdict on a packet stream; ask after every other call.
+    /// Returns the next verdict on a packet stream; ask after every other call.
     pub fn pop_verdict(&mut self) -> Option<StreamVerdict> {
         self.verdicts.pop_front()
     }
 
-    /// Gives all transfers up, and tells the senders why. A receiver of a single transfer is over
-    /// then.
+    /// Gives all transfers up, and tells the senders why. This ends a receiver of a single
+    /// transfer.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.is_cancelled = true;
         let has_one = self.all.iter().any(|t| t.state != State::Leaving);
@@ -168,7 +167,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// True when it will receive nothing more: its only transfer is over, or it was cancelled.
+    /// Returns true when this receiver will receive nothing more: its only transfer is over, or its
+    /// owner cancelled it.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let all_over = || self.all.iter().all(|t| t.receiver.is_over());
@@ -176,25 +176,26 @@ impl<I: Intake> Transfers<I> {
         has_been || (self.is_cancelled && all_over())
     }
 
-    /// True when nothing is left to be said on any connection.
+    /// Returns true when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.strays.is_empty() && self.all.iter().all(|t| t.receiver.is_idle())
     }
 
-    /// Every transfer that is under way, with its number and its sender.
+    /// Returns every transfer that is under way, with its number and its sender.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Sender, &TransferReceiver<I::Store>)> {
         self.taken().map(|t| (t.number, &t.sender, &t.receiver))
     }
 
-    /// The oldest transfer whose manifest was taken; without one, the sender that is being asked.
+    /// Returns the oldest transfer whose offer was taken; without one, that of a sender that is
+    /// being asked.
     #[must_use]
     pub fn first(&self) -> Option<&TransferReceiver<I::Store>> {
         let first = self.taken().next().or_else(|| self.all.first())?;
         Some(&first.receiver)
     }
 
-    /// How far the transfer of [`Transfers::first`] is.
+    /// Returns how far the transfer of [`Transfers::first`] is.
     #[must_use]
     pub fn progress(&self) -> ReceiverProgress {
         let waiting = ReceiverProgress {
@@ -205,12 +206,12 @@ impl<I: Intake> Transfers<I> {
         self.first().map_or(waiting, TransferReceiver::progress)
     }
 
-    /// What has been counted over all transfers.
+    /// Returns the counters over all transfers.
     pub const fn counters(&self) -> &ObjectReceiverCounters {
         &self.counters
     }
 
-    /// The counters of all transfer receivers, including those that are gone.
+    /// Returns the counters of all transfer receivers, including those that are gone.
     pub fn transfer_counters(&self) -> TransferReceiverCounters {
         let mut sum = self.past;
         for transfer in &self.all {
@@ -229,8 +230,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes the state of each packet stream, which `state_of` gives by number, and what the stores
-    /// have finished. Call it once a turn.
+    /// Takes the state of each packet stream, which `state_of` gives by its number, and what the
+    /// stores have finished. Call it once a turn.
     pub fn observe(&mut self, now: Instant, state_of: impl Fn(u32) -> Option<StreamState>) {
         for transfer in &mut self.all {
             transfer.receiver.handle_store(now);
@@ -243,7 +244,7 @@ impl<I: Intake> Transfers<I> {
         self.settle_all(now);
     }
 
-    /// A packet stream is over, and stood at `last`: ended, expired or reset.
+    /// Notes that a packet stream is over (it ended, expired or was reset), and its last state.
     pub fn session_over(&mut self, now: Instant, stream: u32, last: Option<StreamState>) {
         if let Some(transfer) = self.by_stream(stream) {
             transfer.stream = None;
@@ -254,11 +255,11 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes a mark: follows its stream for a known sender's transfer, or asks a new sender what it
-    /// offers.
+    /// Takes a mark: follows its stream when its sender has a transfer, else asks the new sender
+    /// for its offer.
     pub fn mark(&mut self, now: Instant, heard: &Heard<'_>) {
         let &Heard { stream, mark, .. } = heard;
-        // Reports go only to the host that the packets come from and to which NAKs go.
+        // Reports go only to a host that both sends the packets and takes the NAKs.
         let is_ours = heard.path_nla == Some(heard.source)
             && mark.is_known()
             && mark.profile == Profile::Objects
@@ -343,7 +344,7 @@ impl<I: Intake> Transfers<I> {
         let transfer = &mut self.all[index];
         let is_over = transfer.receiver.is_over();
         if transfer.state == State::Asking && is_over && self.config.is_single {
-            // The refusal has a reason at this end, so the next sender would get it, too.
+            // The reason lies at this end, so the next sender would be refused, too.
             transfer.state = State::Accepted;
         }
         match transfer.state {
@@ -356,7 +357,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on the one event that matters before a transfer has begun.
+    /// Passes on the only event that matters before a transfer has begun.
     fn tell_name_taken(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {
@@ -402,7 +403,7 @@ impl<I: Intake> Transfers<I> {
         self.turned_away.note(sender, true, &mut self.counters);
     }
 
-    /// The sender refused this receiver, or has not proved that it is the sender.
+    /// Turns away a sender that refused this receiver, or has not proved that it is the sender.
     fn not_taken_in(&mut self, index: usize) {
         let transfer = &mut self.all[index];
         let sender = transfer.sender;
@@ -417,7 +418,8 @@ impl<I: Intake> Transfers<I> {
         self.refused(sender, text);
     }
 
-    /// A sender offers a manifest: continues a transfer with it, takes it, or declines it.
+    /// Decides on a manifest that a sender offers: continues a transfer with it, takes it, or
+    /// declines it.
     fn offered(&mut self, now: Instant, index: usize, offer: Offer) {
         let sender = self.all[index].sender;
         match self.decide(&sender, &offer) {
@@ -514,7 +516,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// The next thing to do on a control connection; every transfer has its turn.
+    /// Returns the next thing to do on a control connection; every transfer has its turn.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         if let Some(link) = self.strays.pop_front() {
             return Some(LinkCommand::Close { link });
@@ -526,14 +528,14 @@ impl<I: Intake> Transfers<I> {
         self.all[index].receiver.poll_link()
     }
 
-    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         if let Some(transfer) = self.all.iter_mut().find(|t| t.receiver.has_link(link)) {
             transfer.receiver.link_sent(link, taken);
         }
     }
 
-    /// The back end gave the connection that was asked for with `key` this number.
+    /// Notes the number that the back end gave to the connection that was opened with `key`.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
         match self.by_number(key) {
             Some(transfer) => transfer.receiver.link_opened(key, link),
@@ -549,7 +551,7 @@ impl<I: Intake> Transfers<I> {
         self.settle_all(now);
     }
 
-    /// When [`Transfers::handle_timeout`] is due.
+    /// Says when [`Transfers::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.all
@@ -560,8 +562,8 @@ impl<I: Intake> Transfers<I> {
 }
 
 impl<S: Store> Transfer<S> {
-    /// Passes the stream's state to the transfer, with the packets that the kernel has dropped
-    /// since the transfer began.
+    /// Passes the stream's state to the transfer, with the number of packets that the kernel has
+    /// dropped since the transfer began.
     fn observe(&mut self, now: Instant, mut state: StreamState) {
         let before = self.host_drops_before.get_or_insert(state.host_drops);
         state.host_drops = state.host_drops.saturating_sub(*before);

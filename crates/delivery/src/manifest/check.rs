@@ -1,7 +1,7 @@
 //! Decides whether bytes may become a manifest. The bytes may be hostile.
 //!
 //! A link's target must be relative, and begin with at most as many `..` as there are directories
-//! above the link. Directories of the manifest are never links, so such a target lies inside the
+//! above the link. The manifest's directories are never links, so such a target lies inside the
 //! tree, even when it leads through further links.
 
 use std::cmp::Ordering;
@@ -17,11 +17,11 @@ use crate::parameters::{ENTRIES_MAX, MANIFEST_BYTES_MAX, SLABS_MAX};
 /// The limits of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestLimits {
-    /// Bytes of the manifest.
+    /// The most bytes of the manifest.
     pub manifest_bytes_max: u64,
-    /// Entries.
+    /// The most entries.
     pub entries_max: u32,
-    /// Slabs; each costs 72 bytes of memory at the receiver.
+    /// The most slabs; each costs 72 bytes of memory at the receiver.
     pub slabs_max: u32,
 }
 
@@ -35,29 +35,29 @@ impl Default for ManifestLimits {
     }
 }
 
-/// Why a manifest cannot be made of these entries.
+/// Why these bytes or entries do not become a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The bytes are not a manifest.
     #[error("the manifest cannot be read: {0}")]
     Format(#[from] ParseError),
-    /// Longer than allowed: raise the limit or send less.
+    /// The manifest is longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed")]
     ManifestTooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         max: u64,
     },
-    /// More entries than allowed: raise the limit or send less.
+    /// There are more entries than allowed: raise the limit or send less.
     #[error("the manifest has {entries} entries where {max} are allowed")]
     TooManyEntries {
-        /// How many.
+        /// The number of entries.
         entries: u32,
         /// The limit.
         max: u32,
     },
-    /// More slabs than allowed, even with the largest slabs.
+    /// There are more slabs than allowed, even with the largest slabs.
     #[error("the content has more than {max} slabs")]
     TooManySlabs {
         /// The limit.
@@ -66,15 +66,15 @@ pub enum ManifestError {
     /// All files together are longer than 2^63 - 1 bytes.
     #[error("the files together are longer than 2^63 bytes")]
     ContentTooLong,
-    /// The sum of the files' sizes differs from the header.
+    /// The sum of the files' sizes differs from that in the header.
     #[error("the files have {files} bytes where the manifest's header says {header}")]
     ContentMismatch {
-        /// Sum of the entries.
+        /// Sum of the files' sizes in bytes.
         files: u64,
-        /// What the header says.
+        /// The content's size that the header says, in bytes.
         header: u64,
     },
-    /// An entry that must not be created.
+    /// An entry must not be created.
     #[error("entry \"{path}\": {fault}")]
     Path {
         /// Its path, with unprintable bytes escaped and cut to 200 characters.
@@ -87,38 +87,38 @@ pub enum ManifestError {
 /// What is wrong with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
-    /// No name at all, or a component of no bytes.
+    /// The path has no name at all, or an empty component.
     #[error("a name is empty")]
     Empty,
-    /// It begins with `/`.
+    /// The path begins with `/`.
     #[error("the path is absolute")]
     Absolute,
     /// A component is `.` or `..`.
     #[error("a name is \".\" or \"..\"")]
     Dots,
-    /// It holds a NUL byte.
+    /// The path holds a NUL byte.
     #[error("a name holds a NUL byte")]
     Nul,
     /// A component is longer than 255 bytes, the path is longer than 4095 bytes, or it has 256
     /// levels.
     #[error("a name is longer than 255 bytes, or the path than 4095 bytes or 255 levels")]
     TooLong,
-    /// The name under which receivers keep unfinished files.
+    /// The path is the name under which receivers keep unfinished files.
     #[error("the name .towline is the receiver's own")]
     Reserved,
-    /// The same path came before.
+    /// An earlier entry has the same path.
     #[error("the path comes twice")]
     Duplicate,
     /// The entries are not in depth-first order.
     #[error("the path is out of order")]
     Order,
-    /// Its parent is not a directory of the manifest.
+    /// The entry's parent is not a directory of the manifest.
     #[error("its parent is not a directory of the manifest")]
     Parent,
-    /// An entry that is no file has a size.
+    /// The entry is no file, and has a size.
     #[error("only files have a size")]
     Size,
-    /// An entry that is no link has a target, or a link has none.
+    /// The entry is no link and has a target, or is a link without one.
     #[error("a symbolic link needs a target, and no other entry may have one")]
     Target,
     /// The link leads out of the tree.
@@ -134,7 +134,7 @@ impl ManifestError {
     }
 }
 
-/// Checks everything and makes the manifest; an error returns the bytes, too.
+/// Checks everything and makes the manifest; an error gives the bytes back.
 pub(super) fn check(
     bytes: Vec<u8>,
     limits: &ManifestLimits,
@@ -180,7 +180,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             max: limits.entries_max,
         });
     }
-    // Every entry was read from the bytes, so the count is right.
+    // Every entry was read, so this count is right.
     let mut parts = Parts {
         entries: Vec::with_capacity(header.entry_count as usize),
         files: Vec::new(),
@@ -321,13 +321,13 @@ pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Depth-first order: byte order, except that `/` sorts before every other byte.
+/// Compares paths in depth-first order: byte order, except that `/` sorts before every other byte.
 pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
     let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };
     a.iter().map(key).cmp(b.iter().map(key))
 }
 
-/// Longest path or link target, in bytes.
+/// Bytes of the longest path or link target.
 pub(super) const PATH_LEN_MAX: usize = 4095;
 const NAME_LEN_MAX: usize = 255;
 const DEPTH_MAX: usize = 255;

@@ -1,26 +1,26 @@
-//! An entry as the sender's tree walk gives it.
+//! An entry as the walk over the sender's files gives it.
 
 use wire::object::{EntryKind, EntryRef, Mtime};
 
-/// Something that the receivers create.
+/// Something that the receivers create: a file, directory or link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// File, directory or link.
+    /// Whether it is a file, directory or link.
     pub kind: EntryKind,
     /// Permission bits, 0 to 0o7777.
     pub mode: u16,
     /// When the contents were last modified.
     pub mtime: Mtime,
-    /// Bytes of a file; 0 for the rest.
+    /// Bytes of a file; 0 for directories and links.
     pub size: u64,
     /// Path below the tree's root.
     pub path: Vec<u8>,
-    /// Where a symbolic link points; empty for the rest.
+    /// Target of a symbolic link; empty for files and directories.
     pub target: Vec<u8>,
 }
 
 impl Entry {
-    /// A file of `size` bytes with mode 0o644.
+    /// Makes a file of `size` bytes with mode 0o644.
     #[must_use]
     pub fn file(path: &str, size: u64) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Entry {
         }
     }
 
-    /// A directory with mode 0o755.
+    /// Makes a directory with mode 0o755.
     #[must_use]
     pub fn directory(path: &str) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Entry {
         }
     }
 
-    /// A symbolic link.
+    /// Makes a symbolic link.
     #[must_use]
     pub fn symlink(path: &str, target: &str) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Entry {
         }
     }
 
-    /// The entry as the manifest holds it.
+    /// Returns the entry as the manifest holds it.
     #[must_use]
     pub fn as_ref(&self) -> EntryRef<'_> {
         EntryRef {

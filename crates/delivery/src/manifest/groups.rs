@@ -1,8 +1,8 @@
 //! Hashes a slab while its bytes come in any order.
 //!
 //! A slab is divided into groups of chunks, as a file is divided into slabs; each group is a
-//! subtree of the hash. A group whose bytes came in order is hashed when it is complete. At the end
-//! the owner of the bytes reads back only the other groups: those around gaps, and those that were
+//! subtree of the hash. A group whose bytes came in order is hashed when it is complete. At the
+//! end, the owner of the bytes reads back only the groups around gaps, and those that were
 //! incomplete when a repair for another group came.
 
 use std::{cmp::Ordering, ops::Range};
@@ -11,7 +11,8 @@ use super::{Hash, Slab, SlabHasher, hash};
 
 /// The hash of one slab, as far as it is known.
 ///
-/// **Cost**: 33 bytes for each group, and one group: 16 KiB, a thousandth of a slab above 16 MiB.
+/// **Cost**: 33 bytes for each group, and the bytes of one group: 16 KiB, or a thousandth of a slab
+/// above 16 MiB.
 #[derive(Debug)]
 pub struct SlabGroups {
     slab: Slab,
@@ -20,8 +21,8 @@ pub struct SlabGroups {
     open: Open,
 }
 
-/// The group that is incomplete. It is hashed when it is complete, because hashing it piece by
-/// piece takes several times as long.
+/// The group that is incomplete. It is hashed once it is complete: piece by piece would take
+/// several times as long.
 #[derive(Debug, Default)]
 struct Open {
     group: usize,
@@ -30,7 +31,7 @@ struct Open {
 }
 
 impl SlabGroups {
-    /// A slab of which nothing is hashed yet.
+    /// Makes the state of a slab of which nothing is hashed yet.
     #[must_use]
     pub fn new(slab: Slab) -> Self {
         let mut shift = GROUP_SHIFT;
@@ -46,14 +47,14 @@ impl SlabGroups {
         }
     }
 
-    /// The slab.
+    /// Returns the slab.
     #[must_use]
     pub const fn slab(&self) -> &Slab {
         &self.slab
     }
 
-    /// Takes bytes of the slab that begin at a position of the content. When the same bytes are
-    /// given twice, the later ones count.
+    /// Takes bytes of the slab that begin at a position of the content. Bytes given later count in
+    /// place of earlier ones at the same position.
     ///
     /// # Panics
     /// When the bytes are not the slab's.
@@ -68,7 +69,7 @@ impl SlabGroups {
         }
     }
 
-    /// The first missing range. Its bytes count if they are then given in order.
+    /// Returns the first missing range. To count, its bytes must then be given in order.
     #[must_use]
     pub fn missing(&self) -> Option<Range<u64>> {
         let first = self.groups.iter().position(Option::is_none)?;
@@ -81,7 +82,7 @@ impl SlabGroups {
         Some(start..end)
     }
 
-    /// The slab's hash; `None` while something is missing.
+    /// Returns the slab's hash; `None` while something is missing.
     #[must_use]
     pub fn finish(&self) -> Option<Hash> {
         let seals: Option<Vec<Hash>> = self.groups.iter().copied().collect();
@@ -93,7 +94,7 @@ impl SlabGroups {
         })
     }
 
-    /// Takes a piece that lies within one group.
+    /// Takes a piece that lies in one group.
     fn take(&mut self, group: usize, range: &Range<u64>, at: u64, piece: &[u8]) {
         self.groups[group] = None;
         let len = range.end - range.start;
@@ -144,10 +145,10 @@ impl SlabGroups {
     }
 }
 
-/// Groups are long enough to use a processor's vector units, and short enough that a gap costs
-/// little.
+/// Log2 of a group's bytes: long enough for a processor's vector units, and short enough that a gap
+/// costs little.
 const GROUP_SHIFT: u8 = 14;
-/// The search for missing ranges looks at every group each time, so their number is bounded.
+/// The most groups of a slab; each search for missing ranges looks at all of them.
 const GROUPS_MAX: u32 = 1024;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! BLAKE3 in pieces: seals of slabs that merge into the root of their file.
 //!
 //! A slab begins at a multiple of its size, a power of two, so its subtree of the file's hash tree
-//! can be computed alone. Merging the seals of a file gives what hashing it from end to end gives.
+//! can be computed alone. Merging the seals of a file gives the same root as hashing the file from
+//! end to end.
 
 use blake3::hazmat::{self, HasherExt, Mode};
 
@@ -11,8 +12,8 @@ pub type Hash = [u8; HASH_LEN];
 /// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
-/// Stands in place of a seal for a file that the sender could not read to its end and has
-/// withdrawn. No known bytes have this hash.
+/// The hash in place of a seal for a file that the sender withdrew, because it could not read it to
+/// its end. No known bytes have this hash.
 pub const WITHDRAWN: Hash = [0; HASH_LEN];
 
 /// Hashes one slab, or a group of its chunks, in order.
@@ -23,7 +24,7 @@ pub struct SlabHasher {
 }
 
 impl SlabHasher {
-    /// A hasher for bytes that begin at `file_offset` of their file.
+    /// Makes a hasher for bytes that begin at `file_offset` of their file.
     #[must_use]
     pub fn new(file_offset: u64, is_whole_file: bool) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -34,13 +35,13 @@ impl SlabHasher {
         }
     }
 
-    /// Takes the next bytes of the slab. It hashes many bytes at a time several times faster than
+    /// Takes the next bytes of the slab. Many bytes at a time are hashed several times faster than
     /// few.
     pub fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
     }
 
-    /// The hash of the bytes taken, of which there must be at least one.
+    /// Returns the hash of the bytes taken, at least one.
     #[must_use]
     pub fn finish(&self) -> Hash {
         if self.is_whole_file {
@@ -51,13 +52,13 @@ impl SlabHasher {
     }
 }
 
-/// The BLAKE3 root of bytes in one piece.
+/// Computes the BLAKE3 root of bytes in one piece.
 #[must_use]
 pub fn hash_bytes(bytes: &[u8]) -> Hash {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// The root of a file of `size` bytes, from the seals of its parts of `2^shift` bytes.
+/// Computes the root of a file of `size` bytes from the seals of its parts of `2^shift` bytes.
 #[must_use]
 pub fn file_root(seals: &[u8], size: u64, shift: u8) -> Hash {
     match seals.len() / HASH_LEN {
@@ -70,7 +71,7 @@ pub fn file_root(seals: &[u8], size: u64, shift: u8) -> Hash {
     }
 }
 
-/// The chaining value of a subtree of `size` bytes that is not the whole file.
+/// Computes the chaining value of a subtree of `size` bytes that is not the whole file.
 pub(super) fn subtree(seals: &[u8], size: u64, shift: u8) -> Hash {
     if seals.len() == HASH_LEN {
         return seal(seals);
@@ -79,7 +80,8 @@ pub(super) fn subtree(seals: &[u8], size: u64, shift: u8) -> Hash {
     hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
-/// **Cost**: recursion as deep as the tree is high: at most 44.
+/// Computes the chaining values of a tree's two halves. **Cost**: recursion as deep as the tree is
+/// high: at most 44.
 fn halves(seals: &[u8], size: u64, shift: u8) -> (Hash, Hash) {
     let left_size = hazmat::left_subtree_len(size);
     let left_seals = usize::try_from(left_size >> shift).expect("fewer parts than seals");

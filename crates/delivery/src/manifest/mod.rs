@@ -1,8 +1,8 @@
 //! A manifest: what one transfer delivers, and how its bytes are numbered.
 //!
-//! It knows names, sizes and positions; it opens no file. The sender makes a manifest from a list
-//! of entries, the receiver from the manifest's bytes. Both go through the same checks, so that a
-//! sender cannot make what a receiver refuses.
+//! A manifest holds names, sizes and positions; it opens no file. The sender makes a manifest from
+//! a list of entries, the receiver from the manifest's bytes. Both go through the same checks, so a
+//! sender cannot make a manifest that a receiver refuses.
 //!
 //! ```text
 //!   object 0   manifest          header, entries in depth-first order
@@ -36,42 +36,42 @@ pub struct Manifest {
     id: ManifestId,
     bytes: Vec<u8>,
     header: ManifestHeader,
-    /// Where each entry begins in the manifest.
+    /// The position in `bytes` at which each entry begins.
     entries: Vec<u32>,
     files: Vec<File>,
     slab_count: u32,
 }
 
-/// 128 bits that name a manifest: a hash of its bytes, which hold the sender's identity.
+/// A manifest's name, 128 bits: a hash of its bytes, which hold the sender's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManifestId(pub [u8; 16]);
 
 /// A regular file's place in the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Index of its entry.
+    /// Index of the file's entry.
     pub entry: u32,
-    /// Position of its first byte in the content.
+    /// Position of the file's first byte in the content.
     pub start: u64,
-    /// Its length; may be 0.
+    /// The file's length in bytes; may be 0.
     pub size: u64,
-    /// The file's first slab. An empty file has none, and has the number of the next file's first
-    /// slab here.
+    /// The number of the file's first slab. An empty file has no slab: here it has the number of
+    /// the next file's first slab.
     pub first_slab: u32,
 }
 
 /// A piece of a file that has its own hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
-    /// Its number.
+    /// The slab's number.
     pub index: u32,
     /// Index of its file among [`Manifest::files`].
     pub file: u32,
-    /// Position of its first byte in the content.
+    /// Position of the slab's first byte in the content.
     pub start: u64,
-    /// Position of its first byte in the file.
+    /// Position of the slab's first byte in the file.
     pub file_offset: u64,
-    /// Bytes; at least 1.
+    /// The slab's length in bytes; at least 1.
     pub len: u32,
     /// The slab is the whole file, so its seal is the file's root.
     pub is_whole_file: bool,
@@ -90,7 +90,7 @@ impl Manifest {
         Self::build_with(0, identity, entries, limits)
     }
 
-    /// As [`Manifest::build`], with the header's flags.
+    /// Makes a manifest as [`Manifest::build`] does, with the header's flags.
     ///
     /// # Errors
     /// See [`ManifestError`]; each names the entry.
@@ -141,7 +141,7 @@ impl Manifest {
         check::check(bytes, limits).map_err(|(error, _)| error)
     }
 
-    /// The id of these bytes, which are not parsed.
+    /// Computes the id of these bytes without parsing them.
     #[must_use]
     pub fn id_of(bytes: &[u8]) -> ManifestId {
         let hash = hash_bytes(bytes);
@@ -149,43 +149,43 @@ impl Manifest {
         ManifestId(id.try_into().expect("half of a hash is 16 bytes"))
     }
 
-    /// The manifest's name.
+    /// Returns the manifest's name.
     #[must_use]
     pub const fn id(&self) -> ManifestId {
         self.id
     }
 
-    /// The bytes of object 0.
+    /// Returns the bytes of object 0.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// True when the header has a flag, as [`ManifestHeader::INCOMPLETE`].
+    /// Returns true when the header has a flag, such as [`ManifestHeader::INCOMPLETE`].
     #[must_use]
     pub const fn has_flag(&self, flag: u16) -> bool {
         self.header.flags & flag != 0
     }
 
-    /// Bytes of object 1.
+    /// Returns the size of object 1, the content, in bytes.
     #[must_use]
     pub const fn content_bytes(&self) -> u64 {
         self.header.content_bytes
     }
 
-    /// Bytes of object 2.
+    /// Returns the size of object 2, the seals, in bytes.
     #[must_use]
     pub const fn seals_bytes(&self) -> u64 {
         self.slab_count as u64 * HASH_LEN as u64
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub const fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// An entry by its index.
+    /// Returns an entry by its index.
     ///
     /// **Panics** (bug): when there is no such entry.
     #[must_use]
@@ -195,47 +195,47 @@ impl Manifest {
             .expect("every entry was read when the manifest was made")
     }
 
-    /// All entries; a directory comes before what is in it.
+    /// Returns all entries; a directory comes before what is in it.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = EntryRef<'_>> + ExactSizeIterator {
         (0..self.entries.len()).map(|index| self.entry(index))
     }
 
-    /// The regular files in the order of their content.
+    /// Returns the regular files in the order of their content.
     #[must_use]
     pub fn files(&self) -> &[File] {
         &self.files
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     #[must_use]
     pub fn path_of(&self, file: &File) -> &[u8] {
         self.entry(file.entry as usize).path
     }
 
-    /// Number of slabs.
+    /// Returns the number of slabs.
     #[must_use]
     pub const fn slab_count(&self) -> u32 {
         self.slab_count
     }
 
-    /// Bytes of a full slab.
+    /// Returns the size of a full slab in bytes.
     #[must_use]
     pub const fn slab_bytes(&self) -> u64 {
         1 << self.header.slab_shift
     }
 
-    /// A slab by its number.
+    /// Returns a slab by its number.
     ///
     /// **Panics** (bug): when there is no such slab.
     #[must_use]
     pub fn slab(&self, index: u32) -> Slab {
         assert!(index < self.slab_count, "a slab beyond the manifest's last");
-        // Empty files have the number of the next file's first slab; that file is the last of them.
+        // Empty files share the number with the next file that has slabs, and come before it.
         let behind = self.files.partition_point(|file| file.first_slab <= index);
         self.slab_in(behind - 1, index)
     }
 
-    /// The slab that holds a position of the content.
+    /// Returns the slab that holds a position of the content.
     ///
     /// **Panics** (bug): when the position is beyond the content.
     #[must_use]
@@ -247,7 +247,7 @@ impl Manifest {
         self.slab_in(file, self.files[file].first_slab + within)
     }
 
-    /// The index of the file that holds a position of the content.
+    /// Returns the index of the file that holds a position of the content.
     ///
     /// **Panics** (bug): when the position is beyond the content.
     #[must_use]
@@ -259,8 +259,8 @@ impl Manifest {
         self.files.partition_point(|file| file.start <= position) - 1
     }
 
-    /// The parts of files that a range of the content covers: index of the file, offset in it, and
-    /// the range within the content. Empty files never appear.
+    /// Returns the parts of files that a range of the content covers: the file's index, the offset
+    /// in the file, and the range of the content. Empty files never appear.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> + '_ {
         let first = if range.is_empty() {
             self.files.len()
@@ -281,21 +281,22 @@ impl Manifest {
             })
     }
 
-    /// The root of a file, which `b3sum` prints for it. `seals` are the bytes of object 2.
+    /// Computes the root of a file, which `b3sum` prints for it. `seals` are the bytes of object 2.
     #[must_use]
     pub fn root_of(&self, file: &File, seals: &[u8]) -> Hash {
         let seals = &seals[self.seals_of(file)];
         file_root(seals, file.size, self.header.slab_shift)
     }
 
-    /// Where a file's seals are in object 2.
+    /// Returns where a file's seals lie in object 2.
     #[must_use]
     pub fn seals_of(&self, file: &File) -> Range<usize> {
         let from = file.first_slab as usize * HASH_LEN;
         from..from + self.slabs_of(file) as usize * HASH_LEN
     }
 
-    /// The indices of the files that the sender has withdrawn. `seals` are the bytes of object 2.
+    /// Returns the indices of the files that the sender has withdrawn. `seals` are the bytes of
+    /// object 2.
     pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
         let files = self.files.iter().enumerate();
         files
@@ -303,22 +304,22 @@ impl Manifest {
             .map(|(index, _)| index)
     }
 
-    /// True for a file that the sender has withdrawn. One withdrawn slab is enough, because a file
-    /// is delivered only when all of it is proven.
+    /// Returns true for a file that the sender has withdrawn. One withdrawn slab is enough, because
+    /// a file is delivered only when all of it is proven.
     #[must_use]
     pub fn is_withdrawn(&self, file: &File, seals: &[u8]) -> bool {
         let mut seals = seals[self.seals_of(file)].chunks_exact(HASH_LEN);
         seals.any(|seal| seal == WITHDRAWN)
     }
 
-    /// Bytes of content without withdrawn files.
+    /// Returns the bytes of the content without withdrawn files.
     #[must_use]
     pub fn delivered_bytes(&self, seals: &[u8]) -> u64 {
         let withdrawn = self.withdrawn(seals);
         self.content_bytes() - withdrawn.map(|index| self.files[index].size).sum::<u64>()
     }
 
-    /// The root of each file in the manifest's order, without withdrawn files.
+    /// Computes the root of each file in the manifest's order, without withdrawn files.
     pub fn file_roots<'a>(&'a self, seals: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Hash)> {
         let sent = self.sent_files(seals);
         sent.map(|file| (self.path_of(file), self.root_of(file, seals)))
@@ -329,9 +330,10 @@ impl Manifest {
         files.filter(|file| !self.is_withdrawn(file, seals))
     }
 
-    /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of the
-    /// lines that `b3sum` prints for them, sorted by the bytes of their paths. Withdrawn files are
-    /// left out. The hash covers contents and paths; the manifest's id also covers types and modes.
+    /// Computes one hash over all files, which anybody can compute with another tool: the BLAKE3 of
+    /// the lines that `b3sum` prints for the files, sorted by the bytes of their paths. Withdrawn
+    /// files are left out. The hash covers contents and paths; the manifest's id also covers types
+    /// and modes.
     #[must_use]
     pub fn tree_root(&self, seals: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new();
@@ -347,7 +349,7 @@ impl Manifest {
         *hasher.finalize().as_bytes()
     }
 
-    /// Number of slabs of a file.
+    /// Returns the number of slabs of a file.
     #[must_use]
     pub fn slabs_of(&self, file: &File) -> u32 {
         let count = file.size.div_ceil(self.slab_bytes());
@@ -370,13 +372,13 @@ impl Manifest {
 }
 
 impl Slab {
-    /// Its place in the content.
+    /// Returns the slab's place in the content.
     #[must_use]
     pub const fn range(&self) -> Range<u64> {
         self.start..self.start + self.len as u64
     }
 
-    /// A hasher for its bytes.
+    /// Makes a hasher for the slab's bytes.
     #[must_use]
     pub fn hasher(&self) -> SlabHasher {
         SlabHasher::new(self.file_offset, self.is_whole_file)
@@ -414,7 +416,7 @@ pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     out.push(b'\n');
 }
 
-/// Slabs of 1 MiB, unless there would be too many.
+/// Log2 of a slab's bytes, 1 MiB, unless there would be too many slabs.
 const SLAB_SHIFT: u8 = 20;
 const SLAB_SHIFT_MAX: u8 = 30;
 const SLAB_SHIFT_AT: usize = 5;

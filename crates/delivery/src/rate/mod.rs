@@ -1,6 +1,6 @@
 //! Decides how fast a source may send, from what receivers report.
 //!
-//! It does not send, measure or choose whom to wait for. In: reports of receivers
+//! [`RateControl`] does not send, measure or choose whom to wait for. In: reports of receivers
 //! ([`RateControl::report`]) and whether the limit is in use ([`RateControl::steer`]). Out: a limit
 //! in bytes a second, or none, and the receiver that sets it.
 //!
@@ -17,26 +17,27 @@
 //! ```
 //!
 //! While nobody reports there is no limit. With the first report the limit starts low, and grows
-//! fourfold with every round of reports that show no queue. It ends when none is needed, because
-//! the flow window bounds the data in flight. When a report first shows a queue, its delivery rate
-//! is what the path carries. From then on **Cruise** raises the rate by 1 % at a time, and by more
-//! when this goes well for long. **Drain** sends 85 % of what arrives until the queue is gone.
-//! Alone on a path, this uses 98 % of it with hardly a queue. A source that begins with much data,
-//! such as files, sets the first limit before the first report ([`RateControl::start`]).
+//! fourfold with every round of reports that show no queue. The limit ends when none is needed,
+//! because the flow window bounds the data in flight. When a report first shows a queue, its
+//! delivery rate is what the path carries. From then on **Cruise** raises the rate by 1 % at a
+//! time, and by more when no queue returns for long. **Drain** sends 85 % of what arrives until the
+//! queue is gone. Alone on a path, this uses 98 % of it with hardly a queue. A source that begins
+//! with much data, such as files, sets the first limit before the first report
+//! ([`RateControl::start`]).
 //!
-//! A sender that fills queues until they overflow, as TCP does, would take everything from one that
-//! drains them. So when a queue does not fall, or the source's share shrinks bit by bit, another
+//! A sender that fills queues until they overflow, as TCP does, would take all of the path from one
+//! that drains them. When a queue does not fall, or the source's share shrinks bit by bit, such a
 //! sender must be there. **Compete** then sends as much as one TCP connection with CUBIC would: its
 //! window divided by the time to an answer. Every few seconds **Look** sends half of that for a
 //! moment: if nobody else is there, the queue empties at once.
 //!
 //! A report counts only when the mark that it repeats left after the last change of rate: then it
-//! tells the effect of this change. The rate falls at once. It grows when all receivers were heard
+//! shows the effect of that change. The rate falls at once. It grows when all receivers were heard
 //! and the limit was really in use. Loss without a queue counts as chance, and not as congestion,
 //! when it is as high at a lower rate.
 //!
-//! A queue in a receiver's host does not count, and reports leave it out: the flow window is better
-//! for a slow host. Packets that the host drops do count: the limit is then that of this receiver.
+//! A queue in a receiver's host does not count, and reports leave it out: the flow window serves a
+//! slow host better. Packets that the host drops do count: that receiver then sets the limit.
 //!
 //! Invariants: nothing is allocated except one entry for each receiver; a limit is never below
 //! [`RateConfig::bytes_per_s_min`]. The structure is from TFMCC (RFC 4654), the use of queues as a
@@ -86,7 +87,7 @@ impl Default for RateConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateCause {
-    /// Packets wait in a queue of the network, or more are lost there than chance explains.
+    /// Packets wait in a queue of the network, or the network loses more than chance explains.
     Network,
     /// The receiver's host drops what arrives.
     Host,
@@ -106,7 +107,7 @@ impl fmt::Display for RateCause {
 pub struct RateLimit {
     /// The receiver's number.
     pub slot: u32,
-    /// Why.
+    /// Why this receiver sets the limit.
     pub cause: RateCause,
 }
 
@@ -120,19 +121,19 @@ pub struct RateControl {
     changed_at: Instant,
     receivers: BTreeMap<u32, Receiver>,
     limit: Option<RateLimit>,
-    /// The rate that the path carried when it was last seen full.
+    /// The rate that the path carried when it was last seen full, in bytes a second.
     ceiling: u64,
-    /// The highest ceiling since the path was last known to have no other sender.
+    /// The highest `ceiling` since the path was last known to have no other sender.
     peak: u64,
     /// How often in a row the rate has grown.
     steps: u32,
     drained_at: Instant,
-    /// How many drains in a row left the queue as it was; below, the rate before the first of them.
+    /// How many drains in a row left the queue as it was; below, the pace before the first of them.
     vain: u32,
     pace_before: Pace,
     /// How many reports of congestion came before the first cut.
     warnings: u32,
-    /// How long to compete before looking whether another sender is still there.
+    /// How long to compete before the next look whether another sender is still there.
     patience: Duration,
     used_at: Instant,
     was_limited: bool,
@@ -147,7 +148,7 @@ enum Phase {
     Start,
     /// The rate that the path carries is known.
     Cruise,
-    /// Sends less than the path carries, until the queue is gone or should have fallen.
+    /// The source sends less than the path carries, until the queue is gone or should have fallen.
     Drain {
         queue: Duration,
         loss: f64,
@@ -155,14 +156,14 @@ enum Phase {
         from: Option<u64>,
         until: Instant,
     },
-    /// Another sender keeps the queue full: sends as much as a TCP connection in its place.
+    /// Another sender keeps the queue full: the source sends as much as a TCP connection would.
     Compete { share: Share, look_at: Instant },
-    /// Sends half as much for a moment: without another sender, the queue empties.
+    /// The source sends half as much for a moment: without another sender, the queue empties.
     Look { share: Share, until: Instant },
 }
 
 impl RateControl {
-    /// A rate control that begins at `now`.
+    /// Makes a rate control that begins at `now`.
     #[must_use]
     pub fn new(config: RateConfig, now: Instant) -> Self {
         Self {
@@ -189,7 +190,7 @@ impl RateControl {
 
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        // A receiver may claim anything: keep the figure so small that sums cannot overflow.
+        // A receiver may claim anything. With this bound, sums cannot overflow.
         let delivery = report.delivery.min(DELIVERY_MAX);
         let report = &RateReport {
             delivery,
@@ -210,8 +211,9 @@ impl RateControl {
                 self.beside(now, slot, report);
             };
         }
-        // At far too high a rate marks are lost, too, so that no report is current. But while the
-        // rate has only grown, a loss at a lower rate is certainly one at the present rate.
+        // At far too high a rate marks are lost too, so that no report is current. But while the
+        // rate has only grown, a path that loses packets at a lower rate certainly loses them at
+        // the present one.
         if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
@@ -226,9 +228,9 @@ impl RateControl {
         }
     }
 
-    /// What `seen` tells about the present rate: the fault, if there is one.
+    /// Says what is wrong with the present rate, as `seen` shows.
     fn symptom(&mut self, now: Instant, seen: &Observation) -> Symptom {
-        // A source that sends less than its limit did not cause the queue, unless the queue stays.
+        // A source that sends less than its limit causes no queue, unless the queue stays.
         let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
         let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
         let is_draining = matches!(self.phase, Phase::Drain { .. });
@@ -246,7 +248,7 @@ impl RateControl {
         }
     }
 
-    /// Handles a report that shows nothing wrong with the present rate; `seen` counts from the mark
+    /// Handles a report that shows nothing wrong with the present rate. `seen` begins with the mark
     /// that left at `echo`.
     fn all_well(&mut self, now: Instant, echo: Instant, seen: &Observation) {
         if seen.loss.is_none() && self.phase.is_for_loss() {
@@ -256,7 +258,7 @@ impl RateControl {
             self.warnings = 0;
         }
         self.drained(now);
-        // One mark in a queue, or a few lost packets, do not end the start; they only stop its
+        // One mark in a queue, or a few lost packets, do not end the start. They only stop its
         // growth for now.
         if matches!(self.phase, Phase::Start) && seen.is_clean {
             self.ramp(now, echo);
@@ -264,8 +266,8 @@ impl RateControl {
     }
 
     /// Sets the first limit before the receivers with these numbers report; it grows when all of
-    /// them were heard. This is for a source that begins with much data. It has no effect when a
-    /// receiver was heard already, or when there is none.
+    /// them were heard. A source that begins with much data calls this. It has no effect when a
+    /// receiver was heard already, or when `slots` is empty.
     pub fn start(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>) {
         if !self.receivers.is_empty() {
             return;
@@ -277,10 +279,10 @@ impl RateControl {
         }
     }
 
-    /// Forgets the receiver with number `slot`, which is gone.
+    /// Forgets the receiver with number `slot`, which has left.
     pub fn forget(&mut self, slot: u32) {
         if self.receivers.remove(&slot).is_some() && self.receivers.is_empty() {
-            // Nobody reports any more: nothing is known, so there is no limit.
+            // Nobody reports any more, so nothing is known and there is no limit.
             (self.phase, self.pace, self.limit) = (Phase::Start, Pace::Unlimited, None);
         }
         if self.limit.is_some_and(|limit| limit.slot == slot) {
@@ -308,7 +310,7 @@ impl RateControl {
         self.pace
     }
 
-    /// The receiver that sets the limit; `None` while none does.
+    /// Returns the receiver that sets the limit; `None` while none does.
     #[must_use]
     pub const fn limit(&self) -> Option<RateLimit> {
         self.limit
@@ -320,15 +322,15 @@ impl RateControl {
         GROW_INTERVAL.max(round_trip.unwrap_or_default() * 2)
     }
 
-    /// Sets the first limit, as the first receiver reports.
+    /// Sets the first limit when the first receiver reports.
     fn begin(&mut self, now: Instant) {
         self.phase = Phase::Start;
         self.warnings = 0;
         self.limit_to(now, self.config.bytes_per_s_start);
     }
 
-    /// Raises the limit of the start, when nothing up to the mark that left at `echo` met a queue,
-    /// and the present rate was sent for long enough to fill one.
+    /// Raises the limit of the start, when no packet up to the mark that left at `echo` met a
+    /// queue, and the source used the present rate for long enough to fill one.
     fn ramp(&mut self, now: Instant, echo: Instant) {
         let is_tried = self
             .limited_since
@@ -344,7 +346,7 @@ impl RateControl {
     }
 
     /// Handles a receiver that sees a queue, or more loss than chance explains; `loss` is the share
-    /// lost.
+    /// of packets lost, 0 for a queue.
     fn congested(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
         let Phase::Drain {
@@ -378,7 +380,7 @@ impl RateControl {
                 self.drain(now, slot, loss);
             }
         } else if report.queue_delay < queue.mul_f64(0.7) {
-            // The loss falls, so the last cut has an effect.
+            // The queue falls, so the last cut has an effect.
             self.phase = Phase::Drain {
                 queue: report.queue_delay,
                 loss: 0.0,
@@ -412,9 +414,9 @@ impl RateControl {
         self.limit_to(now, part(self.ceiling, 85));
     }
 
-    /// The arrival rate of a receiver that sees a queue or this share lost, kept within believable
-    /// bounds. A busy host reports queues that are none. It measures too little, or too much when
-    /// it takes many packets at once after being busy.
+    /// Returns the arrival rate of a receiver that sees a queue or this share lost, kept within
+    /// believable bounds. A busy host reports queues that do not exist; its rate is too low, or too
+    /// high when it takes many packets at once after being busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery;
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
@@ -446,8 +448,8 @@ impl RateControl {
         self.set(now, self.pace_before);
     }
 
-    /// Handles a receiver that sees no queue. When no receiver sees one, the path is used in full
-    /// again.
+    /// Handles a receiver that sees no queue. Once no receiver sees one, the source uses the path
+    /// in full again.
     fn drained(&mut self, now: Instant) {
         let has_queue = self.receivers.values().any(|receiver| receiver.queues > 0);
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {
@@ -485,7 +487,7 @@ impl RateControl {
         if let (true, Some(bytes_per_s)) = (self.was_limited, self.pace.bytes_per_s()) {
             let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
             self.steps += 1;
-            // A rate that the path has carried before is reached again in a few steps.
+            // The source returns in a few steps to a rate that the path has carried before.
             let known = part(self.peak, 95).saturating_sub(bytes_per_s) / 4;
             let grown = part(bytes_per_s, percent).max(bytes_per_s + known);
             if grown >= RAMP_END {
@@ -499,7 +501,7 @@ impl RateControl {
         }
     }
 
-    /// Starts to compete, as another sender keeps the queue full.
+    /// Starts to compete, because another sender keeps the queue full.
     fn compete(&mut self, now: Instant, slot: u32) {
         let report = self.receivers[&slot].last;
         let before = self.pace_before.bytes_per_s().unwrap_or(self.ceiling);
@@ -563,7 +565,7 @@ impl RateControl {
         }
     }
 
-    /// Stops competing, as the other sender is gone.
+    /// Stops competing, because the other sender is gone.
     fn leave(&mut self, now: Instant, share: &Share) {
         self.vain = 0;
         self.ceiling = share.carried;
@@ -571,13 +573,14 @@ impl RateControl {
         self.cruise(now, part(share.carried, 97));
     }
 
-    /// True when every receiver has reported the effect of the last change, or had time to do so.
+    /// Returns true when every receiver has reported the effect of the last change of rate, or had
+    /// time to do so.
     fn all_heard(&self, now: Instant) -> bool {
         let is_late = now >= self.changed_at + QUIET_MAX;
         is_late || self.receivers.values().all(|receiver| receiver.was_heard)
     }
 
-    /// Goes on at `bytes_per_s`, or without a limit where none is needed any more.
+    /// Goes on at `bytes_per_s`, or without a limit when none is needed any more.
     fn raise(&mut self, now: Instant, bytes_per_s: u64) {
         if bytes_per_s >= RAMP_END {
             self.set(now, Pace::Unlimited);
@@ -590,7 +593,7 @@ impl RateControl {
         self.set(now, self.at_most(bytes_per_s));
     }
 
-    /// A limit that is not below the lowest.
+    /// Makes a limit of `bytes_per_s`, but not below the lowest.
     fn at_most(&self, bytes_per_s: u64) -> Pace {
         Pace::at_most(bytes_per_s.max(self.config.bytes_per_s_min))
     }
@@ -618,44 +621,46 @@ impl Phase {
     }
 }
 
-/// `percent` of a rate.
+/// Returns `percent` per cent of a rate.
 const fn part(bytes_per_s: u64, percent: u64) -> u64 {
     bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
-/// No receiver takes more than 1 TB/s; below that, sums and products of rates cannot overflow.
+/// The highest believable delivery rate, about 1 TB/s; sums and products of such rates cannot
+/// overflow.
 const DELIVERY_MAX: u64 = 1 << 40;
-/// The highest loss that can count as chance: a receiver that loses more gets nothing useful
-/// anyway.
+/// The highest share of loss that can count as chance: a receiver that loses more gets nothing
+/// useful anyway.
 const CHANCE_MAX: f64 = 0.75;
-/// Above this rate no limit is needed: 400 MB/s without a queue is more than the flow window lets
-/// through on most paths, so the flow window is the limit.
+/// The rate above which no limit is needed, 400 MB/s: without a queue this is more than the flow
+/// window lets through on most paths, so the flow window is the limit.
 const RAMP_END: u64 = 400_000_000;
 /// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
 /// 5 ms fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);
-/// If a queue returns this soon after it was drained, the first one was real, and so was the
-/// delivery rate measured then.
+/// If a queue returns this soon after it was drained, it was real before, and so was the delivery
+/// rate measured then.
 const RELAPSE: Duration = Duration::from_millis(300);
-/// How many marks in a queue, or reports of loss, must come in a row: one may be an accident.
+/// How many marks in a queue, or reports of loss, must come in a row, because one may be an
+/// accident.
 const WARNINGS: u32 = 2;
-/// The same while the source sends less than its limit: then others make most queues.
+/// As [`WARNINGS`], while the source sends less than its limit: then others cause most queues.
 const WARNINGS_UNUSED: u32 = 10;
 /// After this many drains in a row without effect, another sender must be filling the queue.
 const VAIN_MAX: u32 = 3;
-/// When its rate is below this share of the highest that the path carried, the source stops
-/// yielding.
+/// When the path carries less than this share of its highest rate, the source stops yielding.
 const YIELD_MAX_PERCENT: u64 = 75;
 /// The limit grows by 1 % this many times, then by 2 % as many times, and so on to 16 %.
 const STEPS_ALIKE: u32 = 4;
-/// The shortest time between two growths, so that reports of the first can arrive.
+/// The shortest time between two growths, so that reports of the first can arrive before the
+/// second.
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
-/// A limit that was not reached for this long is removed.
+/// A limit that the source did not reach for this long is removed.
 const UNUSED: Duration = Duration::from_secs(1);
 /// A receiver that has said nothing for this long no longer holds growth back.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 /// How long to compete before the first look whether the other sender is still there. Each look
-/// that finds it doubles the time, up to the maximum, because a look costs half of the rate.
+/// that finds it doubles the time, up to [`PATIENCE_MAX`], because a look costs half of the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: Duration = Duration::from_secs(24);
 /// How long a look takes beyond the time that the queue itself needs to empty.

@@ -11,17 +11,17 @@ use super::RateReport;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     pub(super) last: RateReport,
-    /// The report that losses are counted from: the first since the last change of rate.
+    /// The report from which losses are counted: the first since the last change of rate.
     pub(super) base: Option<RateReport>,
-    /// The highest delivery rate in any of these reports.
+    /// The highest delivery rate in any report since then, in bytes a second.
     pub(super) delivery: u64,
     pub(super) was_heard: bool,
     /// How many marks in a row waited in a queue.
     pub(super) queues: u32,
     /// The share of packets that the receiver loses at any rate.
     pub(super) chance: f64,
-    /// The shortest answer of this half minute; below, that of the one before, and when this one
-    /// began.
+    /// The shortest answer of the present half minute; below, that of the half minute before, and
+    /// when the present one began.
     least: Option<Duration>,
     least_before: Option<Duration>,
     half_since: Instant,
@@ -36,7 +36,7 @@ pub(super) struct Observation {
     pub(super) is_starved: bool,
     /// More is lost than chance explains.
     pub(super) is_lossy: bool,
-    /// No queue, and no loss beyond chance, even if the packets are few.
+    /// There is no queue, and no loss beyond chance, even if the packets are few.
     pub(super) is_clean: bool,
     /// How many marks in a row met a queue.
     pub(super) queues: u32,
@@ -90,7 +90,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a report while another sender shares another receiver's path; returns loss beyond
+    /// Takes a report of a receiver whose path the other sender does not share. Returns loss beyond
     /// chance, or that the host drops packets.
     pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
         self.delivery = self.delivery.max(report.delivery);
@@ -103,7 +103,7 @@ impl Receiver {
         (loss > LOSS_SHARE_MAX.max(self.chance)).then_some(Symptom::Loss(loss))
     }
 
-    /// Counts marks in a row that met a queue; a mark that is repeated counts once.
+    /// Counts marks in a row that met a queue; a repeated mark counts once.
     fn count_queue(&mut self, report: &RateReport, is_fresh: bool) {
         if report.queue_delay <= report.queue_max() {
             self.queues = 0;
@@ -126,21 +126,21 @@ impl Receiver {
         );
     }
 
-    /// The longest time that packets can have waited: this answer minus the shortest one.
+    /// Returns the longest time that packets may have waited: this answer minus the shortest one.
     pub(super) fn queue(&self, report: &RateReport) -> Duration {
         let least = [self.least, self.least_before].into_iter().flatten().min();
         report.answer.saturating_sub(least.unwrap_or_default())
     }
 
-    /// True when nothing waits on the path.
+    /// Returns true when nothing waits on the path.
     pub(super) fn is_empty(&self, report: &RateReport) -> bool {
         !report.answer.is_zero() && self.queue(report) <= report.queue_max()
     }
 }
 
-/// A judgement: random loss up to this share, as on radio links, does not count as congestion.
+/// A judgement: random loss of up to this share, as on radio links, does not count as congestion.
 const LOSS_SHARE_MAX: f64 = 0.10;
-/// A host that drops a larger share than this does so all the time, and not by accident.
+/// A host that drops a larger share than this drops packets all the time, not by accident.
 const DROPS_SHARE_MAX: f64 = 0.01;
-/// Half of the time for which the shortest answer counts, because routes change within minutes.
+/// Half of the time for which the shortest answer counts. Routes change within minutes.
 const LEAST_HALF: Duration = Duration::from_secs(30);

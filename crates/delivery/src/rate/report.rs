@@ -4,53 +4,55 @@ use std::time::Duration;
 
 use base::Instant;
 
-/// One report of a receiver. Totals count from when its session was found.
+/// One report of a receiver. Totals begin when it found its session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateReport {
     /// When the newest mark that the receiver heard left the sender.
     pub echo: Instant,
     /// The shortest recent time from a mark to its report, without the receiver's own time.
     pub round_trip: Duration,
-    /// The same time for this report alone, with queues and busy hosts on the way; zero when it is
-    /// not known.
+    /// The same time for this report alone, queues and busy hosts included; zero when it is not
+    /// known.
     pub answer: Duration,
     /// Bytes a second that arrive, headers included.
     pub delivery: u64,
-    /// Time in queues of the network, beyond the least seen.
+    /// How long the mark waited in queues of the network, beyond the least seen.
     pub queue_delay: Duration,
-    /// The highest position it knows to exist.
+    /// The highest position that the receiver knows to exist.
     pub lead: u64,
-    /// Positions missed, each once.
+    /// Positions that were missed, each once.
     pub missed: u64,
-    /// Packets its kernel dropped.
+    /// Packets that the receiver's kernel dropped.
     pub host_drops: u64,
 }
 
 impl RateReport {
-    /// Bursts and busy hosts do not make a queue that is longer than this.
+    /// Returns how long packets may wait because of bursts and busy hosts; a longer wait is a
+    /// queue.
     pub(super) fn queue_max(&self) -> Duration {
         QUEUE_MIN.max(self.round_trip / 8)
     }
 
-    /// How long a queue takes to empty when 85 % of what arrives is sent, until the sender knows
-    /// it.
+    /// Returns how long a queue takes to empty while 85 % of what arrives is sent, and until the
+    /// sender knows that.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }
 
-    /// The share of packets that the receiver's host dropped since `base`.
+    /// Returns the share of packets that the receiver's host dropped since `base`.
     pub(super) fn drops_since(&self, base: &Self) -> f64 {
         self.host_drops.saturating_sub(base.host_drops) as f64 / self.span(base).max(1) as f64
     }
 
-    /// The share of packets lost since `base`; `None` when there are too few packets to tell.
+    /// Returns the share of packets lost since `base`; `None` when there are too few packets to
+    /// tell.
     pub(super) fn loss_since(&self, base: &Self) -> Option<f64> {
         (self.span(base) >= LOSS_SPAN_MIN).then(|| self.share_missed(base))
     }
 
-    /// The share of packets lost since `base`, even for few packets.
+    /// Returns the share of packets lost since `base`, even for few packets.
     pub(super) fn share_missed(&self, base: &Self) -> f64 {
-        // Packets that a host drops have passed the network.
+        // Packets that a host drops have passed the network, so they do not count.
         let dropped = self.host_drops.saturating_sub(base.host_drops);
         let missed = self
             .missed
@@ -58,15 +60,16 @@ impl RateReport {
         missed as f64 / self.span(base).max(1) as f64
     }
 
-    /// Packets between two reports.
+    /// Returns the number of packets between two reports.
     const fn span(&self, base: &Self) -> u64 {
         self.lead.saturating_sub(base.lead)
     }
 }
 
-/// A judgement: bursts and busy hosts make queues of this length.
+/// A judgement: bursts and busy hosts make packets wait this long.
 const QUEUE_MIN: Duration = Duration::from_millis(2);
-/// With fewer packets one lost packet is more than half a per cent, so a share tells nothing.
+/// The fewest packets for a share of loss: with fewer, one lost packet is more than half a per
+/// cent.
 const LOSS_SPAN_MIN: u64 = 200;
 /// The usual time between two marks in SPMs of a source that sends data.
 pub(super) const MARK_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! What one TCP connection with CUBIC would get on a path that another sender keeps full.
+//! The share that one TCP connection with CUBIC would get on a path that another sender keeps full.
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use base::Instant;
 
 use super::{RateReport, part, report::MARK_INTERVAL, window::CubicWindow};
 
-/// What one TCP connection would get.
+/// The share of one TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     window: CubicWindow,
-    /// Positions missed by the last report; below, when that report came.
+    /// Positions missed up to the last report; below, when that report came.
     pub(super) missed: u64,
     pub(super) at: Instant,
-    /// Losses reported before this time were of packets that left before the window was cut.
+    /// Losses reported before this time were of packets that left before the last cut of the
+    /// window.
     cut_until: Instant,
     round_trip: Duration,
     /// The highest recent delivery rate, in bytes a second.
@@ -23,7 +24,8 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The share of a connection that begins at `bytes_per_s`, on the path that `report` describes.
+    /// Makes the share of a connection that begins at `bytes_per_s`, on the path that `report`
+    /// describes.
     pub(super) fn new(now: Instant, bytes_per_s: u64, report: &RateReport, least: u64) -> Self {
         let round_trip = report.answer.max(ANSWER_MIN);
         let segments = bytes_per_s as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
@@ -43,7 +45,7 @@ impl Share {
     pub(super) fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
         if !report.answer.is_zero() {
             let answer = report.answer.max(ANSWER_MIN);
-            // A queue that grows counts at once, as for a connection whose window is full.
+            // A growing queue counts at once, as for a connection whose window is full.
             self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
         }
         self.carried = part(self.carried, 98).max(report.delivery);
@@ -63,16 +65,16 @@ impl Share {
         }
     }
 
-    /// The rate in bytes a second, at most a little above what arrives: more would only make the
-    /// queue longer.
+    /// Returns the rate in bytes a second: at most a little above what arrives, because more would
+    /// only make the queue longer.
     pub(super) fn bytes_per_s(&self) -> u64 {
         let rate = self.window.segments() * SEGMENT_BYTES / self.round_trip.as_secs_f64();
         (rate as u64).min(part(self.carried, 125))
     }
 }
 
-/// A judgement: on the same LAN a process does not answer sooner, and with a shorter answer the
-/// window would be smaller than a segment.
+/// A judgement: the shortest answer of a process on the same LAN. With a shorter one, the window
+/// would be smaller than a segment.
 const ANSWER_MIN: Duration = Duration::from_micros(200);
 /// A full packet of TCP on Ethernet.
 const SEGMENT_BYTES: f64 = 1514.0;

@@ -1,8 +1,8 @@
 //! The congestion window of one TCP connection with CUBIC, in segments.
 //!
-//! It sends nothing. In: what was acknowledged, and when something was lost. Out: how much may be
-//! under way. [`super::RateControl`] uses it to get as much as such a connection would get on the
-//! same path.
+//! [`CubicWindow`] sends nothing. In: what was acknowledged, and when something was lost. Out: how
+//! much may be under way. [`super::RateControl`] uses it to get as much as such a connection would
+//! get on the same path.
 //!
 //! **Spec**: RFC 9438 sections 4.1 to 4.7, without slow start.
 
@@ -14,18 +14,18 @@ use base::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CubicWindow {
     segments: f64,
-    /// The size at which the next cut is expected.
+    /// The size in segments at which the next cut is expected.
     plateau: f64,
     /// When the window began to grow.
     since: Option<Instant>,
     /// How many seconds the window takes to reach the plateau.
     climb_s: f64,
-    /// The window that Reno would have; CUBIC's is never smaller.
+    /// The window that Reno would have, in segments; CUBIC's is never smaller.
     reno: f64,
 }
 
 impl CubicWindow {
-    /// A window of `segments` segments that was never cut.
+    /// Makes a window of `segments` segments that was never cut.
     pub(super) const fn new(segments: f64) -> Self {
         Self {
             segments,
@@ -39,8 +39,7 @@ impl CubicWindow {
     /// Cuts the window after a loss. Call it at most once in a round trip.
     pub(super) fn lose(&mut self) {
         self.plateau = if self.segments < self.plateau {
-            // The window was cut before it reached its plateau again: another connection needs
-            // room.
+            // The window is cut before it reached its plateau again: another connection needs room.
             self.segments * (1.0 + BETA) / 2.0
         } else {
             self.segments
@@ -66,7 +65,7 @@ impl CubicWindow {
         self.segments = self.segments.max(self.reno);
     }
 
-    /// How much may be under way.
+    /// Returns how many segments may be under way.
     pub(super) const fn segments(&self) -> f64 {
         self.segments
     }
@@ -74,8 +73,8 @@ impl CubicWindow {
 
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
-/// Segments by which Reno's window grows in a round trip, so that with a cut to [`BETA`] it gets as
-/// much as with a cut to a half.
+/// Segments by which Reno's window grows in a round trip. With this, a cut to [`BETA`] gets as much
+/// as a cut to a half.
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const SEGMENTS_MIN: f64 = 2.0;
 

@@ -7,37 +7,36 @@ use super::{Step, TransferReceiver};
 use crate::parameters::{ANSWER_JITTER_MAX, MANIFEST_SETTLE};
 use crate::{RangeSet, Store, feedback::share};
 
-/// What the sender knows about this end's data, and which answer it awaits.
+/// What the sender knows about this end's data, and which answer the sender awaits.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pass: Option<PendingPass>,
     /// The pass that was answered last.
     last_pass: u32,
     /// HAVE was sent on this connection. Without it the sender would think that this receiver holds
-    /// nothing, and a proof would make no sense.
+    /// nothing, and a proof would contradict that.
     pub(super) is_have_told: bool,
-    /// The last answer was COMPLETE: when a slab then turns out to be bad, it is requested at once.
+    /// The last answer was COMPLETE: a slab that turns out wrong after that is requested at once.
     pub(super) is_complete_told: bool,
 }
 
 impl Answers {
-    /// Forgets what was said to the sender, which awaits no answer any more.
+    /// Forgets what was said to the sender; it awaits no answer any more.
     pub(super) const fn forget(&mut self) {
         self.pass = None;
         self.is_complete_told = false;
     }
 }
 
-/// A pass that has ended and was not answered yet.
+/// A pass that has ended and is not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PendingPass {
     number: u32,
-    /// The position that the packet stream must pass before the answer; its low 32 bits.
+    /// The low 32 bits of the position that the packet stream must pass before the answer.
     position: Option<u32>,
     /// The time by which the answer leaves, even if packets of the pass may still come.
     settle_at: Instant,
-    /// The earliest time for the answer. It is random, so that many receivers do not answer at
-    /// once.
+    /// The earliest time for the answer: random, so that many receivers do not answer at once.
     answer_at: Instant,
 }
 
@@ -61,7 +60,7 @@ impl<S: Store> TransferReceiver<S> {
         self.try_answer(now);
     }
 
-    /// True when no block of the pass can arrive any more, or when the answer need not wait for
+    /// Returns true when no block of the pass can arrive any more, or the answer need not wait for
     /// blocks.
     fn is_settled(&self, pass: &PendingPass) -> bool {
         let Some(last) = pass.position else {
@@ -77,7 +76,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// When to look again at a pass without an answer; `None` while the answer waits for the store.
+    /// Says when to look again at a pass without an answer; `None` while the answer waits for the
+    /// store.
     pub(super) fn answer_due(&self) -> Option<Instant> {
         let pass = self.answers.pass?;
         if matches!(self.step, Step::Offered | Step::Preparing) || self.link().is_none() {
@@ -131,8 +131,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Reports which content is held, and COMPLETE if all is in place: all that a sender needs to
-    /// know about a receiver that is new to it.
+    /// Reports which content is held, and COMPLETE if all is in place. A sender that is new to this
+    /// receiver needs to know no more.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
         if let Some(done) = self.done {
@@ -140,7 +140,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Reports which content is held; this also tells that the manifest is held.
+    /// Reports which content is held; this also tells the sender that the manifest is held.
     fn send_have(&mut self, now: Instant) {
         let Some(contents) = &self.contents else {
             return;
@@ -188,8 +188,7 @@ impl<S: Store> TransferReceiver<S> {
         self.scratch = scratch;
     }
 
-    /// The missing ranges, merged until they are few enough; objects that are complete are left
-    /// out.
+    /// Returns the missing ranges, merged until they are few enough; complete objects are left out.
     fn lacking(&self) -> Vec<(ObjectId, RangeSet)> {
         let max = self.config.need_ranges_max;
         let of = |object, held: &RangeSet, len| {

@@ -1,4 +1,4 @@
-//! How the bytes of a manifest get into the store: takes blocks of its objects, has slabs hashed
+//! How the bytes of a manifest get into the store: it takes blocks of the objects, has slabs hashed
 //! and compared, and starts the commit.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{
 use crate::{Manifest, ManifestError, ManifestId, RangeSet, Store};
 
 impl<S: Store> TransferReceiver<S> {
-    /// Keeps a piece of an object, wherever it came from.
+    /// Keeps a piece of an object, whether it came in packets or over the connection.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -35,7 +35,7 @@ impl<S: Store> TransferReceiver<S> {
                 self.verdict(put)
             }
             ObjectId::SEALS => {
-                // Later seals differ from those that the content was compared with.
+                // Seals that come later differ from those with which the content was compared.
                 let (Some(contents), Step::Preparing | Step::Receiving) =
                     (&mut self.contents, self.step)
                 else {
@@ -62,7 +62,7 @@ impl<S: Store> TransferReceiver<S> {
         let Some(end) = end.filter(|&end| end <= contents.manifest.content_bytes()) else {
             return self.verdict(None);
         };
-        // Bytes that are held may be verified already, so they are not written again.
+        // Held bytes may be verified already, so they are not written again.
         let (mut at, mut rest, mut is_new) = (offset, data, false);
         loop {
             let gap = contents.held.missing_in(at..end).next();
@@ -106,7 +106,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// A block of an object for which this receiver has no place, not yet or not any more.
+    /// Counts a block of an object for which this receiver has no place, not yet or not any more.
     const fn unplaced(&mut self) -> BlockVerdict {
         if matches!(
             self.step,
@@ -124,7 +124,7 @@ impl<S: Store> TransferReceiver<S> {
             return;
         };
         if Manifest::id_of(manifest.bytes()) != ManifestId(welcome.manifest) {
-            // The manifest has forged blocks; the right ones come over the connection.
+            // The manifest contains forged blocks; the right ones come over the connection.
             manifest.discard();
             self.counters.manifests_bad += 1;
             return;
@@ -218,7 +218,7 @@ impl<S: Store> TransferReceiver<S> {
             .push_back(TransferReceiverEvent::SlabBad { slab, path });
     }
 
-    /// Begins the commit when every slab is verified; requests those that were wrong again.
+    /// Begins the commit when every slab is verified; requests wrong slabs again.
     pub(super) fn check_verified(&mut self, now: Instant) {
         let (Some(contents), Step::Receiving) = (&mut self.contents, self.step) else {
             return;
@@ -265,12 +265,12 @@ impl<S: Store> TransferReceiver<S> {
         self.events
             .push_back(TransferReceiverEvent::Delivered { root, numbers });
         if self.is_given_up() {
-            // There is no sender that waits for the proof.
+            // No sender waits for the proof.
             return self.over(now);
         }
         self.look_on(now);
-        // A manifest without content is in place before pass 0 is answered, and this answer carries
-        // the proof.
+        // A manifest without content is in place before pass 0 is answered: that answer carries the
+        // proof.
         if self.answers.is_have_told {
             self.tell(now, &Message::Done(done));
         }

@@ -42,24 +42,24 @@ base::counters! {
 /// All settings of a transfer receiver, with their defaults.
 #[derive(Clone, Debug)]
 pub struct TransferReceiverConfig {
-    /// The number in this receiver's requests for connections, which is the key of
-    /// [`LinkCommand::Open`]. It must be unique among the receivers of one back end. Default 0.
+    /// The number of this receiver's requests for connections, the key of [`LinkCommand::Open`]. It
+    /// must be unique among the receivers of one back end. Default 0.
     pub number: u32,
     /// The name of this receiver; unique among the receivers of a session. Cut to 255 bytes.
     pub name: String,
-    /// Tells two runs of this receiver apart: random.
+    /// A random number that tells two runs of this receiver apart.
     pub instance: u64,
-    /// Random seed of the jitter and, with the instance, of the nonces of connections.
+    /// The seed of the jitter and, with `instance`, of the nonces of connections.
     pub seed: u64,
-    /// With a key, only a sender that has it is believed. Default: none.
+    /// The key. With one, only a sender that has it is believed. Default: none.
     pub key: Option<Key>,
     /// The limits of a manifest.
     pub limits: ManifestLimits,
     /// How long the answer to a pass waits for packets of the pass.
     pub settle_timeout: Duration,
-    /// The transfer fails after this time without a connection, even when the sender has given this
-    /// receiver up, but never while the store puts files in place. Before a sender has admitted
-    /// this receiver, it waits for another sender instead.
+    /// How long the transfer may be without a connection before it fails, even when the sender has
+    /// given this receiver up. It never fails while the store puts files in place. Before a sender
+    /// has admitted this receiver, it waits for another sender instead.
     pub give_up_after: Duration,
     /// The most ranges of content that are noted; each takes 16 bytes.
     pub ranges_max: usize,
@@ -70,7 +70,7 @@ pub struct TransferReceiverConfig {
 }
 
 impl TransferReceiverConfig {
-    /// The defaults, for a receiver called `name`.
+    /// Makes the default settings for a receiver called `name`.
     #[must_use]
     pub fn new(name: impl Into<String>, instance: u64) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl TransferReceiverConfig {
 }
 
 impl TransferReceiverConfig {
-    /// The most that
+    /// Returns the most that
     /// [`TransferReceiver::held_memory_bytes`](crate::TransferReceiver::held_memory_bytes) can be,
     /// whatever a sender does.
     #[must_use]
@@ -102,10 +102,10 @@ impl TransferReceiverConfig {
     }
 }
 
-/// Memory for one slab: its state, its hash and its seal.
+/// Bytes of memory for one slab: its state, its hash and its seal.
 const SLAB_BYTES: usize = 8 + 2 * HASH_LEN;
 
-/// A manifest that a sender offers. Nothing has been kept for it yet.
+/// A manifest that a sender offers. The receiver has kept nothing for it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The address of the sender's control connection.
@@ -114,18 +114,18 @@ pub struct Offer {
     pub session_id: u64,
     /// The manifest's id, which stays the same when the sender restarts.
     pub manifest: ManifestId,
-    /// Bytes of its manifest.
+    /// The size of the sender's manifest in bytes.
     pub manifest_bytes: u64,
 }
 
-/// What happened to a block.
+/// What became of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockVerdict {
-    /// It was new and is kept.
+    /// The block was new and is kept.
     Taken,
-    /// It was held already.
+    /// The receiver held the block already.
     Duplicate,
-    /// It is not kept; a counter says why.
+    /// The block is not kept; a counter says why.
     Refused,
 }
 
@@ -133,75 +133,74 @@ pub enum BlockVerdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferReceiverEvent {
-    /// A sender refused this receiver, or has not shown the key: the receiver waits for another
+    /// A sender refused this receiver, or has not shown the key. The receiver waits for another
     /// sender.
     PassedOver {
-        /// Which.
+        /// The sender's address.
         peer: SocketAddr,
-        /// Why.
+        /// The reason, for a person.
         text: String,
     },
-    /// The sender already has a receiver of this name. It may have been killed while the sender
-    /// still counts it as live, so this receiver keeps trying for some seconds. Given once.
+    /// The sender already has a receiver of this name. That one may be dead while the sender still
+    /// takes it for alive, so this receiver keeps trying for some seconds. Given once.
     NameTaken {
-        /// Which sender.
+        /// The sender's address.
         peer: SocketAddr,
     },
     /// The sender admitted this receiver.
     Joined {
-        /// Its number.
+        /// This receiver's number.
         slot: u32,
         /// The manifest that the sender offers.
         manifest: ManifestId,
     },
     /// The sender has given this receiver up. The receiver keeps what it holds, and waits until the
-    /// sender sends again or the time without a connection is over. If the store is putting files
-    /// in place, it finishes this work, which decides how the receiver ends.
+    /// sender sends again, or the time without a connection is over. If its store is putting files
+    /// in place, the store finishes this, and that decides how the receiver ends.
     GivenUp {
         /// The sender's reason.
         text: String,
     },
     /// The manifest has arrived and is acceptable.
     ManifestKnown {
-        /// Entries in it.
+        /// Number of its entries.
         entries: usize,
-        /// Bytes of content.
+        /// Bytes of its content.
         bytes: u64,
-        /// The sender could not read some of what it was to send, and that is not in the manifest.
+        /// The sender could not read something, which is therefore not in the manifest.
         is_incomplete: bool,
     },
-    /// The hash of a slab was wrong, and the slab is fetched again.
+    /// The hash of a slab was wrong; the receiver fetches the slab again.
     SlabBad {
-        /// Its number.
+        /// The slab's number.
         slab: u32,
-        /// Its file.
+        /// The path of the slab's file.
         path: String,
     },
-    /// The sender has left a file out, as it could not read it or the file changed: it is not
-    /// delivered. Given before
-    /// [`TransferReceiverEvent::Delivered`], once for each such file.
+    /// The sender has left a file out, because it could not read it or the file changed: it is not
+    /// delivered. Given before [`TransferReceiverEvent::Delivered`], once for each such file.
     Withdrawn {
-        /// Its path in the manifest.
+        /// The file's path in the manifest.
         path: Vec<u8>,
     },
     /// This receiver has something that the sender does not have. Given before
     /// [`TransferReceiverEvent::Delivered`].
     Surplus(Surplus),
     /// Everything is verified, synced and in place, and the sender was told. If the sender gave
-    /// this receiver up while the store worked, the transfer ends with this event.
+    /// this receiver up while the store worked, this event ends the transfer.
     Delivered {
         /// One hash over all files.
         root: Hash,
         /// The numbers that the sender was told.
         numbers: DoneNumbers,
     },
-    /// The sender has acknowledged. The transfer is over.
+    /// The sender has acknowledged the proof. The transfer is over.
     Acknowledged,
-    /// The transfer has failed. It is over.
+    /// The transfer has failed, and is over.
     Failed {
-        /// For the program.
+        /// The kind of error, for the program.
         code: ErrorCode,
-        /// For a person.
+        /// The error in words, for a person.
         text: String,
     },
 }
@@ -213,6 +212,6 @@ pub struct ReceiverProgress {
     pub phase: Phase,
     /// Bytes of content in the manifest; 0 before it is known.
     pub content_bytes: u64,
-    /// The numbers.
+    /// The numbers of bytes and slabs so far.
     pub numbers: Progressed,
 }

@@ -15,14 +15,14 @@ use crate::{
     control::{Answer, Call, Links, NameTaken, Talks},
 };
 
-/// The sender that was named.
+/// The sender that this receiver was told to dial.
 #[derive(Debug)]
 pub(super) struct Sender {
     call: Call,
-    /// Since when there has been no connection that was welcomed.
+    /// Since when no connection has been open on which the sender admitted this receiver.
     lost_at: Instant,
-    /// The sender's reason for giving this receiver up: it is not dialled again in that session,
-    /// and may come back in another.
+    /// The sender's reason for giving this receiver up. The sender is not dialled again in that
+    /// session, and may come back in another.
     given_up: Option<String>,
 }
 
@@ -32,8 +32,8 @@ pub(super) enum Reading {
     /// The connection is read, and something has arrived since the last pause.
     #[default]
     On,
-    /// Reading has resumed, and nothing has arrived since. It pauses again only after something
-    /// has arrived.
+    /// Reading has resumed, and nothing has arrived since. It pauses again only after something has
+    /// arrived.
     Due,
     /// The connection is left unread until `until`, or until the store has caught up.
     Rests { until: Instant },
@@ -49,9 +49,10 @@ impl Reading {
 }
 
 impl<S: Store> TransferReceiver<S> {
-    /// Names the sender: `session` and `receiver_count` as in its mark, `peer` the address the mark
-    /// came from with the mark's control port. The caller has checked that the address is unicast
-    /// and the SPM's own. Ignored while a sender is named: [`TransferReceiver::session`] says who.
+    /// Tells which sender to dial. `session_id` and `receiver_count` are those of its mark; `peer`
+    /// is the address from which the mark came, with the mark's control port. The caller has
+    /// checked that the address is unicast and the SPM's own. Ignored while there is a sender:
+    /// [`TransferReceiver::session`] says which.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session_id: u64, receiver_count: u32) {
         if self.sender.is_none() && !self.is_over() {
             self.sender = Some(self.sender_at(now, peer, session_id, receiver_count));
@@ -67,9 +68,9 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// The sender was restarted, or is reached another way: the same manifest continues in this
-    /// session. What is held stays; messages whose arrival is unknown are sent again. Ignored when
-    /// the transfer is over.
+    /// Continues the same manifest in a new session: the sender was restarted, or is reached
+    /// another way. What is held stays; messages of which nobody knows whether they arrived are
+    /// sent again. Ignored when the transfer is over.
     pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session_id: u64) {
         if self.is_over() {
             return;
@@ -80,8 +81,8 @@ impl<S: Store> TransferReceiver<S> {
         self.forget_stream(now);
     }
 
-    /// The manifest that the sender offers, until the owner answers by [`TransferReceiver::accept`]
-    /// or [`TransferReceiver::decline`].
+    /// Returns the manifest that the sender offers, until the owner answers by
+    /// [`TransferReceiver::accept`] or [`TransferReceiver::decline`].
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
         let (Step::Offered, Some(welcome), Some((peer, session_id))) =
@@ -97,7 +98,7 @@ impl<S: Store> TransferReceiver<S> {
         })
     }
 
-    /// Takes the offered manifest, into `store`.
+    /// Takes the offered manifest into `store`.
     pub fn accept(&mut self, now: Instant, store: S) {
         if self.step == Step::Offered {
             self.store = Some(store);
@@ -105,15 +106,15 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Declines the offered manifest, and tells the sender why. The transfer is over.
+    /// Declines the offered manifest, and tells the sender why. This ends the transfer.
     pub fn decline(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.step == Step::Offered {
             self.fail(now, code, text);
         }
     }
 
-    /// Leaves the sender silently, as if the connection were lost: another receiver of this process
-    /// continues the manifest. The transfer is over.
+    /// Leaves the sender silently, as if the connection were lost, because another receiver of this
+    /// process continues the manifest. This ends the transfer.
     pub fn withdraw(&mut self, now: Instant) {
         if let Some(link) = self.any_link() {
             self.caller.links.abort(link);
@@ -121,20 +122,20 @@ impl<S: Store> TransferReceiver<S> {
         self.over(now);
     }
 
-    /// The sender has admitted this receiver, and the connection is up.
+    /// Returns true when the sender has admitted this receiver and the connection is open.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.link().is_some()
     }
 
-    /// The sender has given this receiver up, which keeps what it holds and waits for a new session
-    /// of the same manifest: [`TransferReceiver::redirect`].
+    /// Returns true when the sender has given this receiver up. The receiver then keeps what it
+    /// holds, and waits for a new session of the same manifest: [`TransferReceiver::redirect`].
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.sender.as_ref().is_some_and(|s| s.given_up.is_some())
     }
 
-    /// The manifest that the sender named when it admitted this receiver.
+    /// Returns the manifest that the sender named when it admitted this receiver.
     #[must_use]
     pub fn manifest_id(&self) -> Option<ManifestId> {
         self.welcome
@@ -142,8 +143,8 @@ impl<S: Store> TransferReceiver<S> {
             .map(|welcome| ManifestId(welcome.manifest))
     }
 
-    /// Bytes of the manifest that the sender named; within the limits once the manifest is
-    /// accepted.
+    /// Returns the size in bytes of the manifest that the sender named; it is within the limits
+    /// once the manifest is accepted.
     #[must_use]
     pub fn manifest_bytes(&self) -> u64 {
         self.welcome
@@ -151,8 +152,8 @@ impl<S: Store> TransferReceiver<S> {
             .map_or(0, |welcome| welcome.manifest_bytes)
     }
 
-    /// The sender's address and the session, once a sender is named. `None` again when it refused
-    /// this receiver: another one may be named.
+    /// Returns the sender's address and session, once there is a sender. `None` again when it
+    /// refused this receiver: then another sender may be dialled.
     #[must_use]
     pub fn session(&self) -> Option<(SocketAddr, u64)> {
         let sender = self.sender.as_ref();
@@ -186,7 +187,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// The back end gave the connection asked for with `key` this number.
+    /// Notes the number that the back end gave to the connection that was opened with `key`.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
         self.caller.links.opened();
         let sender = self.sender.as_mut().filter(|_| key == self.config.number);
@@ -194,7 +195,7 @@ impl<S: Store> TransferReceiver<S> {
             .link_opened(sender.map(|sender| &mut sender.call), link);
     }
 
-    /// The connection on which the sender has admitted this receiver.
+    /// Returns the connection on which the sender has admitted this receiver.
     pub(super) fn link(&self) -> Option<LinkId> {
         self.sender.as_ref()?.call.link()
     }
@@ -210,13 +211,14 @@ impl<S: Store> TransferReceiver<S> {
         earliest(sender.call.due(), give_up)
     }
 
-    /// Not while the store commits: a failure could be reported although the commit succeeds.
+    /// Says when to give up. Never while the store commits: the commit may still succeed after a
+    /// failure was reported.
     fn give_up_at(&self, sender: &Sender) -> Option<Instant> {
         (self.step != Step::Committing).then(|| sender.lost_at + self.config.give_up_after)
     }
 
-    /// The store is done: a sender that is not connected is dialled from now on, because it needs
-    /// the proof.
+    /// Counts the time without a connection from now on, because the store is done: the sender
+    /// needs the proof, so it is dialled for as long again.
     pub(super) fn look_on(&mut self, now: Instant) {
         if let Some(sender) = self.sender.as_mut().filter(|s| s.call.link().is_none()) {
             sender.lost_at = now;
@@ -248,7 +250,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Queues a message for the sender; a sender that does not read loses the connection.
+    /// Queues a message for the sender. A sender that does not read loses the connection.
     pub(super) fn tell(&mut self, now: Instant, message: &Message<'_>) {
         if let Some(link) = self.link()
             && !self.caller.links.queue(link, message)
@@ -258,7 +260,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Closes the connection after what is queued, and dials no more.
+    /// Closes the connection once its queue is empty, and dials no more.
     pub(super) fn hang_up(&mut self) {
         self.feedback.disconnected();
         if let Some(sender) = &mut self.sender {
@@ -266,7 +268,7 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// The sender refuses this receiver, and another sender may be named. A mark is easily forged,
+    /// Waits for another sender, because this one refuses the receiver. A mark is easily forged,
     /// and an earlier transfer may just be closing, so a refusal does not end the wait for a
     /// sender.
     fn look_elsewhere(&mut self, now: Instant, text: &str) {
@@ -280,7 +282,7 @@ impl<S: Store> TransferReceiver<S> {
         self.forget_stream(now);
     }
 
-    /// Whoever is at the other end has not shown that it has the key: it is not the sender.
+    /// Handles another end that has not shown the key: it counts as not the sender.
     fn not_believed(&mut self, now: Instant, link: LinkId, text: &str) {
         self.counters.not_believed += 1;
         if self.welcome.is_none() {
@@ -290,7 +292,7 @@ impl<S: Store> TransferReceiver<S> {
         self.caller.links.close(link);
     }
 
-    /// The connection is over without a word: dials again after a while.
+    /// Handles a connection that ended without a good-bye: dials again after a while.
     fn lost(&mut self, now: Instant, link: LinkId) {
         let sender = self.sender.as_mut();
         let Some(sender) = sender.filter(|sender| sender.call.any_link() == Some(link)) else {
@@ -304,9 +306,9 @@ impl<S: Store> TransferReceiver<S> {
         self.feedback.disconnected();
     }
 
-    /// Leaves the connection unread while the disk is behind: blocks without room would need to be
-    /// sent again. While a disk hangs, the connection is read now and then, or the sender would
-    /// take it for dead.
+    /// Leaves the connection unread while the disk is behind, because blocks without room would
+    /// have to be sent again. While a disk hangs, the connection is still read now and then, or the
+    /// sender would take it for dead.
     pub(super) fn check_reading(&mut self, now: Instant) {
         let Some(link) = self.link() else {
             if let Reading::Rests { .. } = self.reading {
@@ -369,11 +371,11 @@ impl<S: Store> TransferReceiver<S> {
         match self.step {
             Step::Joining if self.store.is_some() => self.joined(now),
             Step::Joining => self.step = Step::Offered,
-            // It is the same manifest, after the connection was lost: reports again how far this
-            // end is.
+            // The manifest is the same, and the connection was lost: this end reports its state
+            // again.
             Step::Manifest => self.send_lacking(now, 0),
             Step::Receiving | Step::Committing | Step::Delivered => self.send_standing(now),
-            // The sender may have asked on the former connection, and does not ask again.
+            // The sender may have asked on the former connection, and does not ask twice.
             Step::Preparing => {
                 let (pass, position) = (0, None);
                 self.pass_ended(now, &PassEnd { pass, position });
@@ -414,19 +416,21 @@ impl<S: Store> TransferReceiver<S> {
         if reason == Refusal::DuplicateName {
             let taken = sender.call.name_taken(now);
             if taken == NameTaken::First {
-                // It is not known yet whether the other receiver of this name lives.
+                // Nobody knows yet whether the other receiver of this name is alive.
                 let peer = sender.call.peer;
                 self.events
                     .push_back(TransferReceiverEvent::NameTaken { peer });
             }
             is_passing = taken != NameTaken::ForGood || self.welcome.is_some();
         }
-        // The mark of its new session announces a sender that was restarted at the same port.
+        // A sender that was restarted at the same port announces itself by the mark of its new
+        // session.
         if is_passing {
             self.caller.links.abort(link);
             return self.lost(now, link);
         }
-        // After that it is over: the other receiver was alive, and is done.
+        // If the name was taken until the session ended, its receiver was alive, and this one
+        // fails.
         let is_duplicate = sender.call.is_name_taken();
         let is_passing = matches!(
             reason,
@@ -444,8 +448,8 @@ impl<S: Store> TransferReceiver<S> {
         self.left(now, ErrorCode::Limit, &text);
     }
 
-    /// The sender has given this receiver up. If the store is putting verified files in place, that
-    /// continues; otherwise the transfer waits for the sender.
+    /// Handles a sender that has given this receiver up. A store that is putting verified files in
+    /// place goes on; otherwise the transfer waits for the sender.
     fn left(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.step == Step::Committing {
             self.given_up(now, code, text);
@@ -454,8 +458,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// The sender does not wait for this receiver any longer. Nothing is wrong at this end, and a
-    /// sender that comes back sends the same manifest: what is held is kept for it.
+    /// Keeps what is held for a sender that has given this receiver up. Nothing is wrong at this
+    /// end, and a sender that comes back sends the same manifest.
     fn given_up(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if !matches!(
             self.step,
@@ -483,7 +487,8 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     fn seals_known(&mut self, now: Instant, link: LinkId, seals: &Seals) {
-        // From here on all slabs are verified by the seals known so far; later ones are ignored.
+        // From here on, all slabs are verified by the seals known so far; seals that come later are
+        // ignored.
         let (Some(contents), Step::Preparing | Step::Receiving) = (&mut self.contents, self.step)
         else {
             return;

@@ -1,8 +1,7 @@
-//! The receiver of a manifest: takes blocks from wherever they come, says what it lacks, proves
-//! what it has.
+//! The receiver of a manifest: it takes blocks, says what it lacks, and proves what it has.
 //!
 //! It does not know packets or disks. Its owner hands in payloads and the packet stream's position;
-//! a [`Store`] keeps the bytes. The control connection goes to the one address it is told to dial.
+//! a [`Store`] keeps the bytes. It dials only the one address that its owner gives.
 //!
 //! ```text
 //!   dial --> Joining --WELCOME--> Offered --accept--> Manifest --whole, right, acceptable--,
@@ -14,8 +13,8 @@
 //!
 //! A receiver made without a store stops at `Offered`, until its owner has looked at the offer.
 //!
-//! Invariants: nothing is allocated from what a sender claims before its offer was accepted, and
-//! never beyond the manifest limits; a byte counts as held only after the store took it, and a byte
+//! Invariants: before the owner accepts an offer, no sender's claim allocates memory, and none ever
+//! does beyond the manifest limits; a byte counts as held only after the store took it, and a byte
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
 
@@ -61,10 +60,10 @@ use stream::Stream;
 #[derive(Debug)]
 pub struct TransferReceiver<S> {
     config: TransferReceiverConfig,
-    /// None until the sender's offer was accepted.
+    /// `None` until the sender's offer was accepted.
     store: Option<S>,
     caller: Caller,
-    /// None while nobody is named.
+    /// `None` while the receiver was not told whom to dial.
     sender: Option<Sender>,
     step: Step,
     welcome: Option<Welcome>,
@@ -76,39 +75,39 @@ pub struct TransferReceiver<S> {
     feedback: Feedback,
     told: Told,
     started_at: Instant,
-    /// When the first content came.
+    /// The time when the first content came.
     content_at: Option<Instant>,
     done: Option<Done>,
     events: VecDeque<TransferReceiverEvent>,
     counters: TransferReceiverCounters,
     contract: Contract,
-    /// Where ranges are put together on their way to the connection.
+    /// Memory in which ranges for a message are built.
     scratch: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The sender has not taken this receiver in.
+    /// No sender has admitted this receiver.
     Joining,
-    /// The owner is to say whether the manifest is wanted, and where to.
+    /// The owner has to say whether it wants the manifest, and into which store.
     Offered,
-    /// The manifest comes in.
+    /// The receiver takes the manifest.
     Manifest,
     /// The store makes room.
     Preparing,
-    /// Content and seals come in, slabs are verified.
+    /// The receiver takes content and seals, and verifies slabs.
     Receiving,
     /// The store syncs and renames.
     Committing,
-    /// The sender is told until it acknowledges.
+    /// The receiver sends the proof until the sender acknowledges it.
     Delivered,
     /// Nothing is left to do.
     Over { since: Instant, is_delivered: bool },
 }
 
 impl<S: Store> TransferReceiver<S> {
-    /// A receiver into `store` that has not been told whom to dial; it takes the first manifest
-    /// that it is offered.
+    /// Makes a receiver into `store` that has not been told whom to dial. It takes the first
+    /// manifest that a sender offers.
     #[must_use]
     pub fn new(config: TransferReceiverConfig, store: S, now: Instant) -> Self {
         Self {
@@ -117,8 +116,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// A receiver that has not been told whom to dial. Its owner looks at the manifest it is
-    /// offered, [`TransferReceiver::offer`], before anything is kept for it.
+    /// Makes a receiver that has not been told whom to dial. Its owner looks at the manifest that a
+    /// sender offers, [`TransferReceiver::offer`], before anything is kept for it.
     #[must_use]
     pub fn prospect(config: TransferReceiverConfig, now: Instant) -> Self {
         let identity = Identity {
@@ -165,13 +164,13 @@ impl<S: Store> TransferReceiver<S> {
         verdict
     }
 
-    /// Takes what the packet stream tells. Cheap; to be called once a turn, and a last time before
-    /// [`TransferReceiver::session_over`].
+    /// Takes the state of the packet stream. This is cheap; call it once a turn, and a last time
+    /// before [`TransferReceiver::session_over`].
     pub fn observe(&mut self, now: Instant, stream: &StreamState) {
         self.contract.tell_time(now);
         self.stream.observe(stream);
-        // The sender waits for a receiver that does not move: what the disk cannot take now would
-        // have to be sent again.
+        // A receiver whose disk is behind keeps its position, so that the sender waits: otherwise
+        // it would have to send again what the disk cannot take.
         let is_behind = self.store.as_ref().is_some_and(Store::is_behind);
         self.counters.holds += u64::from(is_behind);
         self.feedback.observe(now, stream, is_behind);
@@ -180,29 +179,29 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Takes a mark of the sender. Later reports repeat when the mark left, and tell how long it
-    /// was under way. So the sender learns the round trip, and what its rate does.
+    /// was under way: from this the sender learns the round trip, and the effect of its rate.
     pub fn mark(&mut self, now: Instant, mark: &Mark) {
         self.feedback.mark(now, mark);
     }
 
-    /// The packet stream is over: ended, expired or reset. What is lacking comes by the control
-    /// connection.
+    /// Notes that the packet stream is over: it ended, expired or was reset. Missing content then
+    /// comes over the control connection.
     pub fn session_over(&mut self, now: Instant) {
         self.stream.end();
         self.try_answer(now);
     }
 
-    /// The packet stream was found again: a pass waits for it once more.
+    /// Notes that the packet stream was found again: the answer to a pass waits for it once more.
     pub const fn session_back(&mut self) {
         self.stream.begin();
     }
 
-    /// The transfer is given up from this end: the sender is told.
+    /// Gives the transfer up at this end, and tells the sender.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.fail(now, ErrorCode::Cancelled, text);
     }
 
-    /// Takes what the store has finished. To be called when the store says so, or once a turn.
+    /// Takes what the store has finished. Call it when the store says so, or once a turn.
     pub fn handle_store(&mut self, now: Instant) {
         self.ask_store();
         while let Some(event) = self.store.as_mut().and_then(Store::poll_event) {
@@ -240,34 +239,34 @@ impl<S: Store> TransferReceiver<S> {
         self.check_report(now);
     }
 
-    /// The next thing to do on a control connection.
+    /// Returns the next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         self.caller.links.poll()
     }
 
-    /// True for a connection of this receiver's.
+    /// Returns true for a connection of this receiver.
     #[must_use]
     pub fn has_link(&self, link: LinkId) -> bool {
         self.caller.links.contains(link)
     }
 
-    /// True when [`TransferReceiver::poll_link`] has something to give.
+    /// Returns true when [`TransferReceiver::poll_link`] has something to give.
     #[must_use]
     pub fn has_link_command(&self) -> bool {
         self.caller.links.has_command()
     }
 
-    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.caller.links.sent(link, taken);
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<TransferReceiverEvent> {
         self.events.pop_front()
     }
 
-    /// When [`TransferReceiver::handle_timeout`] is due.
+    /// Says when [`TransferReceiver::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.is_over() {
@@ -278,39 +277,39 @@ impl<S: Store> TransferReceiver<S> {
         earliest(self.call_due(), earliest(own, reports))
     }
 
-    /// True when nothing is left to do, in success or failure. [`TransferReceiver::is_idle`] says
-    /// when the last words are out.
+    /// Returns true when the transfer has succeeded or failed for good.
+    /// [`TransferReceiver::is_idle`] says when the last messages have left.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.step, Step::Over { .. })
     }
 
-    /// True when nothing is left to be sent on any connection.
+    /// Returns true when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.caller.links.is_idle()
     }
 
-    /// The proof that was given to the sender, once everything is in place.
+    /// Returns the proof that the sender was given, once everything is in place.
     #[must_use]
     pub const fn proof(&self) -> Option<&Done> {
         self.done.as_ref()
     }
 
-    /// The manifest, once its manifest is known.
+    /// Returns the manifest, once it has arrived and is acceptable.
     #[must_use]
     pub fn manifest(&self) -> Option<&Arc<Manifest>> {
         self.contents.as_ref().map(|contents| &contents.manifest)
     }
 
-    /// The root of each file in the manifest's order, once all content and its seals are here; not
-    /// of those that the sender has withdrawn.
+    /// Returns the root of each file in the manifest's order, without withdrawn files, once all
+    /// content and its seals are here.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
         let contents = self.contents.as_ref().filter(|it| it.is_whole())?;
         Some(contents.manifest.file_roots(contents.seals.bytes()))
     }
 
-    /// How far this receiver is.
+    /// Returns how far this receiver is.
     #[must_use]
     pub fn progress(&self) -> ReceiverProgress {
         let report = self.report();
@@ -323,19 +322,19 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Where the bytes go, once a manifest was accepted.
+    /// Returns the store, once a manifest was accepted.
     #[must_use]
     pub const fn store(&self) -> Option<&S> {
         self.store.as_ref()
     }
 
-    /// Where the bytes go, once a manifest was accepted.
+    /// Returns the store, once a manifest was accepted.
     pub const fn store_mut(&mut self) -> Option<&mut S> {
         self.store.as_mut()
     }
 
-    /// The whole slabs that are held, as ranges of content: what a journal may promise to a later
-    /// attempt.
+    /// Returns the whole slabs that are held, as ranges of content: a journal may promise these to
+    /// a later attempt.
     pub fn held_slabs(&self) -> impl Iterator<Item = Range<u64>> {
         let contents = self.contents.iter();
         contents.flat_map(|contents| {
@@ -345,9 +344,9 @@ impl<S: Store> TransferReceiver<S> {
         })
     }
 
-    /// Bytes of memory for what it knows of the manifest: the manifest, the state of each slab, and
-    /// ranges; at most [`TransferReceiverConfig::memory_bytes_max`]. The content is the store's,
-    /// and the connection has a queue of its own, of 1 MiB at most.
+    /// Returns the bytes of memory for the manifest, the state of each slab, and ranges; at most
+    /// [`TransferReceiverConfig::memory_bytes_max`]. The store has memory of its own for content,
+    /// and the connection has a queue of at most 1 MiB.
     #[must_use]
     pub fn held_memory_bytes(&self) -> usize {
         let manifest = self.manifest.as_ref().map_or(0, Bytes::memory_bytes);
@@ -355,14 +354,14 @@ impl<S: Store> TransferReceiver<S> {
         manifest + contents
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &TransferReceiverCounters {
         &self.counters
     }
 
-    /// Nothing that was known of the packet stream holds: it was another sender's. What it has
-    /// counted was the transfer's all the same.
+    /// Forgets the packet stream, which was another sender's. What was counted in it stays, as part
+    /// of the transfer.
     fn forget_stream(&mut self, now: Instant) {
         self.stream.end();
         self.stream.begin();
@@ -370,7 +369,7 @@ impl<S: Store> TransferReceiver<S> {
         self.feedback = Feedback::new(now, Habit::Objects);
     }
 
-    /// When a sender that does not read the last words is not waited for any longer.
+    /// Says until when to wait for a sender that does not read the last messages.
     fn links_due(&self) -> Option<Instant> {
         let Step::Over { since, .. } = self.step else {
             return None;
@@ -378,7 +377,7 @@ impl<S: Store> TransferReceiver<S> {
         (!self.caller.links.is_idle()).then(|| since + TRANSFER_LINGER)
     }
 
-    /// The transfer has failed at this end; the sender is told.
+    /// Ends the transfer because this end has failed, and tells the sender.
     fn fail(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
             return;
@@ -387,7 +386,7 @@ impl<S: Store> TransferReceiver<S> {
         self.failed(now, code, text);
     }
 
-    /// The transfer has failed.
+    /// Notes that the transfer has failed.
     fn failed(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
             return self.over(now);

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use crate::{HASH_LEN, Hash, Manifest, RangeSet, WITHDRAWN, hash_bytes};
 
-/// Bytes of an object that is kept in memory.
+/// Bytes of an object that is held in memory.
 #[derive(Debug)]
 pub(super) struct Bytes {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Room for `len` bytes; the caller has checked `len` against its limits.
+    /// Makes room for `len` bytes; the caller has checked `len` against its limits.
     pub(super) fn new(len: usize, ranges_max: usize) -> Self {
         Self {
             bytes: vec![0; len],
@@ -29,14 +29,14 @@ impl Bytes {
         }
     }
 
-    /// Keeps a piece. `None` when it lies beyond the object; false when it was there already, or
-    /// cannot be noted.
+    /// Keeps a piece. `None` when it lies beyond the object; `Some(false)` when it was held
+    /// already, or the set of ranges has no room for it.
     pub(super) fn put(&mut self, offset: u64, piece: &[u8]) -> Option<bool> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(piece.len())?;
         let place = self.bytes.get_mut(start..end)?;
         let range = offset..offset + piece.len() as u64;
-        // Complete bytes have been checked, so late blocks must not change them.
+        // Complete bytes have been checked, so blocks that come late must not change them.
         if self.held.contains(&range) {
             return Some(false);
         }
@@ -95,7 +95,7 @@ pub(super) struct Contents {
     asked: u32,
     /// How often the hash of each slab was wrong.
     bad: BTreeMap<u32, u8>,
-    /// Withdrawn slabs for which the set of ranges had no room yet.
+    /// Withdrawn slabs for which the set of ranges has had no room.
     unnoted: Vec<u32>,
 }
 
@@ -119,13 +119,13 @@ pub(super) enum Compared {
     /// The slab's hash or its seal is not known yet.
     Open,
     Good,
-    /// The slab must be fetched again; its hash was wrong this many times.
+    /// The hash was wrong this many times, so the slab must be fetched again.
     Bad(u8),
 }
 
 impl Contents {
-    /// A receiver that holds nothing of `manifest`, whose number of slabs was checked against the
-    /// limits.
+    /// Makes the objects of a receiver that holds nothing of `manifest`, whose number of slabs was
+    /// checked against the limits.
     pub(super) fn new(manifest: Arc<Manifest>, ranges_max: usize) -> Self {
         let slabs = (0..manifest.slab_count()).map(|index| SlabState {
             lacking: manifest.slab(index).len,
@@ -149,15 +149,15 @@ impl Contents {
         }
     }
 
-    /// Bytes of memory for slabs and ranges, without the store's.
+    /// Returns the bytes of memory for slabs and ranges, without the store's.
     pub(super) fn memory_bytes(&self) -> usize {
         let slabs = self.slabs.len() * size_of::<SlabState>() + self.computed.len();
         let manifest = self.manifest.bytes().len();
         manifest + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
 
-    /// Notes that a range was written. False when the set has no room for it: then the range counts
-    /// as lacking.
+    /// Notes that a range was written. Returns false when the set has no room for it: the range
+    /// then counts as lacking.
     pub(super) fn note(&mut self, range: Range<u64>) -> bool {
         let Self {
             held,
@@ -183,7 +183,7 @@ impl Contents {
         noted.is_ok()
     }
 
-    /// A complete slab that the store should hash next.
+    /// Returns a complete slab that the store should hash next.
     pub(super) fn next_unasked(&self) -> Option<u32> {
         self.unasked.last().copied()
     }
@@ -196,7 +196,7 @@ impl Contents {
         }
     }
 
-    /// Takes the hash that the store computed of a slab.
+    /// Takes the hash of a slab that the store computed.
     pub(super) fn computed(&mut self, slab: u32, seal: &Hash) -> Compared {
         let Some(state) = self.slabs.get_mut(slab as usize) else {
             return Compared::Open;
@@ -232,8 +232,8 @@ impl Contents {
         let times = self.bad.entry(slab).or_default();
         *times = times.saturating_add(1);
         let times = *times;
-        // This also works with a full set: each slab adds at most one range, and their number is
-        // bounded.
+        // This works with a full set, too: each slab adds at most one range, and there are only so
+        // many.
         self.held.remove_always(slab_at.range());
         state.step = Step::Lacking;
         state.lacking = slab_at.len;
@@ -253,7 +253,7 @@ impl Contents {
                 }
                 state.lacking = 0;
             }
-            // The store has the slab, or will be asked for its hash: that comes first.
+            // The store has the slab, or will be asked for its hash: its answer comes first.
             Step::Lacking | Step::Asked | Step::Good => return Compared::Open,
         }
         state.step = Step::Good;
@@ -262,14 +262,15 @@ impl Contents {
         Compared::Good
     }
 
-    /// Notes withdrawn slabs for which there was no room before.
+    /// Notes withdrawn slabs for which the set had no room before.
     pub(super) fn note_withdrawn(&mut self) {
         for slab in std::mem::take(&mut self.unnoted) {
             self.compare(slab);
         }
     }
 
-    /// Sets the length and hash that the seals must have. False when they contradict the manifest.
+    /// Sets the length and hash that the seals must have. Returns false when they contradict the
+    /// manifest.
     pub(super) fn expect_seals(&mut self, bytes: u64, hash: &Hash) -> bool {
         if bytes != self.manifest.seals_bytes() {
             return false;
@@ -281,8 +282,8 @@ impl Contents {
         true
     }
 
-    /// Forgets the seals, as a restarted sender has found other content: everything is compared
-    /// again.
+    /// Forgets the seals, because a restarted sender has found other content: every slab is
+    /// compared again.
     fn forget_seals(&mut self) {
         self.seals.discard();
         self.are_seals_good = self.seals.len() == 0;
@@ -296,7 +297,7 @@ impl Contents {
         }
     }
 
-    /// Checks the seals once they are complete. `Some(false)` when they were wrong and were
+    /// Checks the seals once they are complete. Returns `Some(false)` when they were wrong and were
     /// discarded.
     pub(super) fn check_seals(&mut self) -> Option<bool> {
         let hash = self.seals_hash?;
@@ -314,17 +315,17 @@ impl Contents {
         self.are_seals_good
     }
 
-    /// True when every byte and every seal is here.
+    /// Returns true when every byte and every seal is here.
     pub(super) fn is_whole(&self) -> bool {
         self.held.bytes() == self.manifest.content_bytes() && self.are_seals_good
     }
 
-    /// True when every slab is verified.
+    /// Returns true when every slab is verified.
     pub(super) fn is_verified(&self) -> bool {
         self.are_seals_good && self.good == self.manifest.slab_count()
     }
 
-    /// True when the store has answered all requests for hashes.
+    /// Returns true when the store has answered all requests for hashes.
     pub(super) fn is_quiet(&self) -> bool {
         self.asked == 0 && self.unasked.is_empty()
     }

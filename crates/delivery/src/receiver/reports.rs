@@ -66,8 +66,8 @@ impl<S: Store> TransferReceiver<S> {
         Progress { phase, numbers }
     }
 
-    /// The time between two PROGRESS messages, and the time over which receivers spread those that
-    /// are due at once. `None` without a connection.
+    /// Returns the time between two PROGRESS messages, and the time over which receivers spread
+    /// those that are due at once. `None` without a connection.
     fn report_after(&self) -> Option<(Duration, Duration)> {
         self.link()?;
         let interval = interval(self.welcome.as_ref()?);

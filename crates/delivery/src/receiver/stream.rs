@@ -6,8 +6,8 @@ use crate::{StreamCounts, StreamState};
 /// continues in a new stream.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// The next position of the stream, by its own numbering; only the low 32 bits are compared.
-    /// `None` before the first.
+    /// The next position of the stream, as the stream numbers positions; only the low 32 bits are
+    /// compared. `None` before the first.
     settled: Option<u32>,
     is_over: bool,
     counts: StreamCounts,
@@ -32,14 +32,14 @@ impl Stream {
         self.settled = None;
     }
 
-    /// True when no packet up to position `last` can arrive any more.
+    /// Returns true when no packet up to position `last` can arrive any more.
     pub(super) fn is_past(&self, last: u32) -> bool {
         // Serial arithmetic: both ends agree on the low 32 bits only.
         let is_past = |next: u32| next.wrapping_sub(last) as i32 > 0;
         self.is_over || self.settled.is_some_and(is_past)
     }
 
-    /// Totals over all streams.
+    /// Returns the totals over all streams.
     pub(super) fn totals(&self) -> StreamCounts {
         let mut sum = self.past;
         sum += self.counts;

@@ -24,21 +24,20 @@ base::counters! {
 /// All settings of a reporter, with their defaults.
 #[derive(Clone, Debug)]
 pub struct ReporterConfig {
-    /// What this receiver is called; unique among the receivers of a session. Cut to 255 bytes.
+    /// The receiver's name; unique among the receivers of a session. Cut to 255 bytes.
     pub name: String,
-    /// Tells two runs of this receiver apart: random.
+    /// A random number that tells two runs of this receiver apart.
     pub instance: u64,
-    /// Seed of the jitter, and with the instance of what makes the keys of a connection its own:
-    /// random.
+    /// A random seed of the jitter and, with `instance`, of the nonces of connections.
     pub seed: u64,
-    /// With a key, only a sender that has it is believed and reported to. Default: none.
+    /// The key. With one, only a sender that has it is believed and reported to. Default: none.
     pub key: Option<Key>,
-    /// The most sessions reported on at once.
+    /// The most sessions that are reported on at once.
     pub sessions_max: usize,
 }
 
 impl ReporterConfig {
-    /// The defaults, for a receiver called `name`.
+    /// Makes the default settings for a receiver called `name`.
     #[must_use]
     pub fn new(name: impl Into<String>, instance: u64) -> Self {
         Self {
@@ -56,41 +55,41 @@ impl ReporterConfig {
 pub enum ReporterEvent {
     /// The sender tracks this receiver.
     Joined {
-        /// In which session.
+        /// The owner's index of the session.
         session: u32,
-        /// Under which number.
+        /// This receiver's number there.
         slot: u32,
     },
-    /// The sender already has a receiver of this name. It may have died while the sender still
-    /// counts it as live, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
+    /// The sender already has a receiver of this name. That one may be dead while the sender still
+    /// takes it for alive, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
     /// [`ReporterEvent::Refused`] says how that ends. Given once.
     NameTaken {
-        /// In which session.
+        /// The owner's index of the session.
         session: u32,
     },
     /// The sender refuses this receiver, or has not shown that it has the key.
     Refused {
-        /// In which session.
+        /// The owner's index of the session.
         session: u32,
-        /// For the program.
+        /// The reason, for the program.
         reason: Refusal,
-        /// For a person.
+        /// The reason in words, for a person.
         text: String,
-        /// The refusal came from the sender itself: it has shown the key, or there is none.
+        /// The refusal came from the sender itself: it has shown the key, or no key is in use.
         is_proven: bool,
     },
     /// The sender gave this receiver up.
     Dropped {
-        /// In which session.
+        /// The owner's index of the session.
         session: u32,
-        /// For the program.
+        /// The kind of error, for the program.
         code: ErrorCode,
-        /// For a person.
+        /// The error in words, for a person.
         text: String,
     },
     /// The sender has ended the session after this receiver reported that it has everything.
     Closed {
-        /// Which.
+        /// The owner's index of the session.
         session: u32,
     },
 }

@@ -1,8 +1,8 @@
-//! The receiver's side of reports on message sessions: calls senders that ask for reports, and
+//! The receiver's side of reports on message sessions: it calls senders that ask for reports, and
 //! reports this receiver's position.
 //!
-//! It does not receive packets; its owner tells it which marks were heard, and how far each session
-//! has come. It calls only the unicast address from which a mark came.
+//! A reporter does not receive packets: its owner tells it which marks were heard, and how far each
+//! session has come. It calls only the unicast address from which a mark came.
 //!
 //! ```text
 //!   mark --> call ... HELLO --> WELCOME --> POS, POS, ... --session over--> POS, BYE
@@ -64,16 +64,16 @@ struct Session {
 /// What the sender's answers have shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// None has come.
+    /// No answer has come.
     New,
-    /// One came that did not show the key; the owner knows.
+    /// An answer came that did not show the key; the owner was told.
     Doubted,
     /// The sender has admitted this receiver.
     Known,
 }
 
-/// The last messages to a sender whose session has ended here. The sender may wait for this
-/// receiver's final position: a good-bye alone would mean that the receiver left without anything.
+/// The last messages to a sender whose session has ended at this end. The sender may wait for this
+/// receiver's final position: with a good-bye alone, the receiver would count as having nothing.
 #[derive(Debug)]
 struct Parting {
     call: Call,
@@ -82,7 +82,7 @@ struct Parting {
 }
 
 impl Reporter {
-    /// A reporter without sessions.
+    /// Makes a reporter without sessions.
     #[must_use]
     pub fn new(config: ReporterConfig) -> Self {
         let identity = Identity {
@@ -104,7 +104,8 @@ impl Reporter {
         }
     }
 
-    /// A mark was heard on `session` from `source`, the address that is also the SPM's path NLA.
+    /// Takes a mark on `session` that was heard from `source`, the address that is also the SPM's
+    /// path NLA.
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
         if let Some(known) = self.sessions.get_mut(&session) {
             if known.call.session_id == mark.session_id {
@@ -128,7 +129,7 @@ impl Reporter {
         self.sessions.insert(session, fresh);
     }
 
-    /// Takes the state of the packet stream of `session`. It is cheap; call it once a turn.
+    /// Takes the state of the packet stream of `session`. This is cheap; call it once a turn.
     pub fn observe(&mut self, now: Instant, session: u32, stream: &StreamState) {
         self.contract.tell_time(now);
         if let Some(known) = self.sessions.get_mut(&session) {
@@ -139,7 +140,7 @@ impl Reporter {
         }
     }
 
-    /// The session ended, expired or was reset: sends a last report and a good-bye.
+    /// Sends a last report and a good-bye, because the session ended, expired or was reset.
     pub fn session_over(&mut self, now: Instant, session: u32) {
         let Some(mut known) = self.sessions.remove(&session) else {
             return;
@@ -208,7 +209,7 @@ impl Reporter {
             }
             !is_due
         });
-        // One session after the other by its key, because the body changes the map. Every timer
+        // This looks each session up by its key, because the body changes the map. Every timer
         // comes here.
         let mut after = Bound::Unbounded;
         while let Some((&session, known)) =
@@ -223,17 +224,17 @@ impl Reporter {
         }
     }
 
-    /// The next thing to do on a control connection.
+    /// Returns the next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         self.caller.links.poll()
     }
 
-    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.caller.links.sent(link, taken);
     }
 
-    /// The back end gave the connection asked for with `key` this number.
+    /// Notes the number that the back end gave to the connection that was opened with `key`.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
         self.caller.links.opened();
         let call = self.sessions.get_mut(&key).map(|known| &mut known.call);
@@ -242,12 +243,12 @@ impl Reporter {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<ReporterEvent> {
         self.events.pop()
     }
 
-    /// When [`Reporter::handle_timeout`] is due.
+    /// Says when [`Reporter::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let all = self.sessions.values();
@@ -256,20 +257,20 @@ impl Reporter {
         due.chain(parting).min()
     }
 
-    /// True when the sender of `session` has admitted this receiver.
+    /// Returns true when the sender of `session` has admitted this receiver.
     #[must_use]
     pub fn is_reporting(&self, session: u32) -> bool {
         let known = self.sessions.get(&session);
         known.is_some_and(|known| known.call.link().is_some())
     }
 
-    /// True when nothing is left to be sent on any connection.
+    /// Returns true when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.parting.is_empty() && self.caller.links.is_idle()
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &ReporterCounters {
         &self.counters
@@ -303,7 +304,8 @@ impl Reporter {
             Message::Bye if self.is_reporting(session) => {
                 self.silence(link, session, ReporterEvent::Closed { session });
             }
-            // The sender has not taken this receiver in, so the end of its session is not for us.
+            // The sender has not admitted this receiver, so its good-bye closes nothing for the
+            // owner.
             Message::Bye => {
                 self.by_link.remove(&link);
                 if let Some(known) = self.sessions.get_mut(&session) {
@@ -346,8 +348,9 @@ impl Reporter {
         self.silence(link, session, event);
     }
 
-    /// The other end has not shown that it has the key. The sender has, in its SPMs or before: so
-    /// another host stands between, and the sender is dialled again. The owner learns it once.
+    /// Handles another end that has not shown the key. The sender has shown it, in its SPMs or
+    /// before: so another host stands in between, and the sender is dialled again. The owner is
+    /// told once.
     fn unproven(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
         self.counters.not_believed += 1;
         let known = self.sessions.get_mut(&session);
@@ -365,7 +368,8 @@ impl Reporter {
         self.lost(now, link);
     }
 
-    /// The sender is done with this receiver, which does not dial it again in this session.
+    /// Leaves a sender alone that is done with this receiver: it is not dialled again in this
+    /// session.
     fn silence(&mut self, link: LinkId, session: u32, event: ReporterEvent) {
         self.by_link.remove(&link);
         if let Some(known) = self.sessions.get_mut(&session) {
@@ -381,7 +385,7 @@ impl Reporter {
         self.lost(now, link);
     }
 
-    /// The connection is over without a word: dials again after a while.
+    /// Handles a connection that ended without a good-bye: dials again after a while.
     fn lost(&mut self, now: Instant, link: LinkId) {
         self.parting.remove(&link);
         let session = self.by_link.remove(&link);
@@ -391,7 +395,7 @@ impl Reporter {
         }
     }
 
-    /// Sends a report if one is due. With many receivers each waits for a random moment.
+    /// Sends a report if one is due. When there are many receivers, each waits for a random time.
     fn check_report(&mut self, now: Instant, session: u32) {
         let Some(known) = self.sessions.get_mut(&session) else {
             return;
@@ -414,7 +418,7 @@ impl Reporter {
         }
     }
 
-    /// Handles the answer of a sender whose session has ended here.
+    /// Handles the answer of a sender whose session has ended at this end.
     fn part(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
         let Some(mut parting) = self.parting.remove(&link) else {
             return false;
@@ -470,7 +474,7 @@ impl Talks for Reporter {
     }
 }
 
-/// True when a control connection may be opened to `address`.
+/// Returns true when a control connection may be opened to `address`.
 fn is_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast

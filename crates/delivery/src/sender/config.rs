@@ -36,59 +36,59 @@ base::counters! {
 pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// With a key, only receivers that have it are admitted and believed. Default: none.
+    /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
-    /// How many receivers are expected. With 0, all that have joined by the join deadline; see also
+    /// How many receivers are expected. 0: all that have joined by the join deadline; see also
     /// [`TransferSenderConfig::settle`].
     pub expected: u32,
     /// With 0 receivers expected: content starts when no new receiver has joined for this time
-    /// after the first, or at the join deadline. Receivers that join before the outcome is final
-    /// are expected as well. `None`: only the join deadline counts. Default: none.
+    /// after the first, or at the join deadline. Receivers that join later, before the outcome is
+    /// final, are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
     /// Names of expected receivers. When there are any, only these are expected, and their number
     /// counts; others are guests. Default: none, so the first receivers that join are expected.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done, guests
-    /// that make progress are served for as long again as the transfer has taken so far, but at
-    /// least for 1 s and at most for the progress timeout.
+    /// that make progress are served for as long as the transfer has taken so far, but at least for
+    /// 1 s and at most for the progress timeout.
     pub expected_names: Vec<String>,
-    /// True to withdraw a file that cannot be read or has changed: the rest is sent and proven
-    /// without it. With false, such a file ends the transfer. Default: false.
+    /// Whether a file that cannot be read or has changed is withdrawn: the rest is sent and proven
+    /// without it. When false, such a file ends the transfer. Default: false.
     pub withdraws: bool,
     /// What to do about an expected receiver that holds all others back. Default: wait.
     pub slow: SlowPolicy,
-    /// How long a receiver may hold the others back before that is done.
+    /// How long a receiver may hold the others back before [`TransferSenderConfig::slow`] applies.
     pub slow_after: Duration,
-    /// Adapts the rate to the receivers' reports about the packet stream; `None` sets no limit.
-    /// Default: none.
+    /// The settings of the rate control, which adapts the rate to the receivers' reports about the
+    /// packet stream; `None` sets no limit. Default: none.
     pub rate: Option<RateConfig>,
     /// How long to wait for expected receivers before content starts.
     pub join_timeout: Duration,
-    /// A receiver without progress for this time is given up. While its store prepares or commits,
-    /// [`TransferSenderConfig::commit_timeout`] counts instead.
+    /// How long a receiver may be without progress before it is given up. While its store prepares
+    /// or commits, [`TransferSenderConfig::commit_timeout`] counts instead.
     pub progress_timeout: Duration,
-    /// How long a receiver whose connection broke has to come back; never longer than the progress
-    /// timeout.
+    /// How long a receiver may take to come back after its connection broke; never longer than the
+    /// progress timeout.
     pub reconnect_timeout: Duration,
-    /// How long a pass waits for the last answers of receivers.
+    /// How long a pass waits for the receivers' last answers.
     pub answer_timeout: Duration,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
     /// How long connections stay open at the end, to say good-bye.
     pub linger: Duration,
-    /// The shortest interval of PROGRESS that the sender asks receivers for.
+    /// The shortest PROGRESS interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver reports its position at the latest after this many positions. It is a share of
-    /// the transmit window. Default 0: only with the progress interval.
+    /// The number of positions after which a receiver reports at the latest, a share of the
+    /// transmit window. Default 0: only with the progress interval.
     pub report_sqns: u32,
-    /// The most receivers admitted.
+    /// The most receivers that are admitted.
     pub receivers_max: u32,
-    /// The most ranges that are kept of one receiver's needs; each takes 16 bytes.
+    /// The most ranges that are kept of what one receiver lacks; each takes 16 bytes.
     pub ranges_max: usize,
 }
 
 impl TransferSenderConfig {
-    /// The defaults, for session `session` and `expected` receivers.
+    /// Makes the default settings for session `session_id` and `expected` receivers.
     #[must_use]
     pub const fn new(session_id: u64, expected: u32) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl TransferSenderConfig {
         }
     }
 
-    /// How many receivers are expected, by number or by name; 0 for all that join in time.
+    /// Returns how many receivers are expected, by number or by name; 0 for all that join in time.
     #[must_use]
     pub fn expected_count(&self) -> u32 {
         match self.expected_names.len() {
@@ -123,19 +123,20 @@ impl TransferSenderConfig {
         }
     }
 
-    /// How long a receiver's store may prepare or commit: [`COMMIT_FACTOR`] times the progress
-    /// timeout. In this time its reports show that the receiver is alive, but not that its disk is.
+    /// Returns how long a receiver's store may prepare or commit: [`COMMIT_FACTOR`] times the
+    /// progress timeout. In this time its reports show that the receiver is alive, but not that its
+    /// disk works.
     #[must_use]
     pub const fn commit_timeout(&self) -> Duration {
         self.progress_timeout.saturating_mul(COMMIT_FACTOR)
     }
 }
 
-/// What to do about a receiver that holds all others back.
+/// What happens to a receiver that holds all others back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SlowPolicy {
-    /// The packet stream goes at the receiver's pace.
+    /// The packet stream goes at that receiver's pace.
     #[default]
     Wait,
     /// The receiver gets the rest over its connection, at its own pace.
@@ -166,12 +167,12 @@ impl fmt::Display for Demotion {
 /// What limits a receiver, as far as its reports show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Packets are lost on the way to it.
+    /// Packets to the receiver are lost.
     Network,
-    /// Its store is behind.
+    /// The receiver's store is behind.
     Disk,
-    /// Its host drops packets that its program does not take: the processor is busy, or the buffer
-    /// small.
+    /// The receiver's host drops packets that its program does not take in time: the processor is
+    /// busy, or the buffer small.
     Host,
     /// Nothing at this receiver: the rate limit, or the sender's own speed.
     Rate,
@@ -191,13 +192,13 @@ impl fmt::Display for Limit {
 /// The next block to send, and how many blocks of the same length follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPlan {
-    /// Which object.
+    /// The object that the blocks belong to.
     pub object: wire::object::ObjectId,
     /// Position of the first block's first byte.
     pub offset: u64,
-    /// Bytes of each block, header included.
+    /// Bytes of each block, with its header.
     pub len: usize,
-    /// How many blocks of exactly this length follow each other, this one included; at least 1.
+    /// How many blocks of this length follow each other, this one included; at least 1.
     pub count: usize,
 }
 
@@ -207,60 +208,60 @@ pub struct BlockPlan {
 pub enum TransferSenderEvent {
     /// A receiver was admitted.
     Joined {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Its name.
+        /// The receiver's name.
         name: String,
-        /// Its address.
+        /// The receiver's address.
         peer: SocketAddr,
     },
     /// A receiver's connection broke; it may come back.
     Disconnected {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
     },
     /// A receiver came back.
     Reconnected {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
     },
     /// A connection was refused.
     Refused {
-        /// Whose.
+        /// The peer's address.
         peer: SocketAddr,
-        /// Why.
+        /// Why the sender refused it.
         reason: Refusal,
     },
     /// A pass starts.
     PassStarted {
-        /// The pass's number: 0 is that of the manifest, 1 the first over the content.
+        /// The pass's number: 0 for the manifest, 1 for the first pass over the content.
         pass: u32,
         /// Bytes for the packet stream, to all receivers.
         bytes: u64,
         /// Bytes for single receivers, over their connections.
         fill_bytes: u64,
     },
-    /// From now on a receiver gets everything over its connection.
+    /// A receiver gets everything over its connection from now on.
     Demoted {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// Why.
+        /// Why the receiver was demoted.
         reason: Demotion,
     },
     /// A file is not sent any more, because it cannot be read or has changed.
     Withdrawn(Unsent),
     /// A receiver has proved delivery.
     Done {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
     },
     /// A receiver was given up, or gave up.
     Failed {
-        /// Its number.
+        /// The receiver's number.
         slot: u32,
-        /// For the program.
+        /// The kind of error, for the program.
         code: ErrorCode,
-        /// For a person.
+        /// The error in words, for a person.
         text: String,
     },
     /// The outcome is final.
@@ -273,12 +274,12 @@ pub enum TransferSenderEvent {
 pub struct Unsent {
     /// The path under which it would have been delivered.
     pub path: Vec<u8>,
-    /// For a person: operation, file, cause.
+    /// Operation, file and cause, for a person.
     pub text: String,
 }
 
 impl Unsent {
-    /// A file at `path` that is not sent, and why.
+    /// Names a file at `path` that is not sent, and why.
     #[must_use]
     pub fn new(path: impl Into<Vec<u8>>, text: impl Into<String>) -> Self {
         Self {
@@ -291,25 +292,25 @@ impl Unsent {
 /// The state of one receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverState {
-    /// The transfer to it is under way.
+    /// The transfer to the receiver is under way.
     Active {
         /// What the receiver is doing.
         phase: Phase,
-        /// Its connection is up.
+        /// The receiver is connected.
         is_connected: bool,
     },
-    /// It has proved delivery.
+    /// The receiver has proved delivery.
     Done {
         /// The receiver's hash over all files, equal to the sender's.
         root: Hash,
-        /// Its numbers.
+        /// The receiver's numbers of bytes and slabs.
         numbers: DoneNumbers,
     },
-    /// It has failed or was given up.
+    /// The receiver has failed, or was given up.
     Failed {
-        /// For the program.
+        /// The kind of error, for the program.
         code: ErrorCode,
-        /// For a person.
+        /// The error in words, for a person.
         text: String,
     },
 }
@@ -318,11 +319,11 @@ pub enum ReceiverState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverReport {
-    /// Its number.
+    /// The receiver's number.
     pub slot: u32,
-    /// Its name.
+    /// The receiver's name.
     pub name: String,
-    /// Its address.
+    /// The receiver's address.
     pub peer: SocketAddr,
     /// The transfer succeeds only if this receiver is done.
     pub is_expected: bool,
@@ -332,11 +333,11 @@ pub struct ReceiverReport {
     pub limited_by: Limit,
     /// Bytes of content that the receiver held when it joined, or came back after a restart.
     pub held_at_join: u64,
-    /// Bytes of content sent since then, to all and to it alone. At most what it lacked, plus
-    /// repairs.
+    /// Bytes of content sent since then, to all receivers and to this one alone. At most what it
+    /// lacked, plus repairs.
     pub sent_since_join: u64,
-    /// The time from the start of the transfer, or from its joining if that was later, to its
-    /// proof; `None` without a proof.
+    /// The time to the receiver's proof, from the start of the transfer or, if that was later, from
+    /// its joining; `None` without a proof.
     pub took: Option<Duration>,
     /// The receiver's state.
     pub state: ReceiverState,
@@ -356,7 +357,7 @@ pub struct TransferOutcome {
     pub root: Option<Hash>,
     /// Bytes of content, without withdrawn files.
     pub content_bytes: u64,
-    /// Withdrawn files. A receiver that had proved delivery before may hold them.
+    /// Withdrawn files. A receiver that had already proved delivery may hold them.
     pub unsent: Vec<Unsent>,
     /// Every receiver that joined.
     pub receivers: Vec<ReceiverReport>,
@@ -369,7 +370,7 @@ pub struct TransferOutcome {
     /// Bytes of content sent to single receivers over their connections.
     pub unicast_bytes: u64,
     /// The number of the expected receiver that is furthest behind, or was done last;
-    /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two.
+    /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two expected receivers.
     pub slowest: Option<u32>,
     /// Why the sender itself gave up.
     pub failure: Option<(ErrorCode, String)>,
@@ -378,8 +379,8 @@ pub struct TransferOutcome {
 }
 
 impl TransferOutcome {
-    /// True when every expected receiver, and at least one, has proved delivery. Anything else is
-    /// "not proven": exit status 1.
+    /// Returns true when every expected receiver, and at least one, has proved delivery. Anything
+    /// else is "not proven": exit status 1.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self

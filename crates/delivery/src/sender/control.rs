@@ -1,4 +1,5 @@
-//! The control connections of a transfer sender: who may join, and what their messages mean.
+//! The control connections of a transfer sender: which receivers may join, and what their messages
+//! mean.
 
 use std::net::SocketAddr;
 
@@ -29,7 +30,7 @@ impl<C: Content> TransferSender<C> {
         self.link_event(now, link, event, data);
     }
 
-    /// Finds the receiver's place: a new one, or its old one when it comes back.
+    /// Finds the place of a receiver that greets: a new one, or its old one when it comes back.
     fn admit(
         &mut self,
         now: Instant,
@@ -115,7 +116,8 @@ impl<C: Content> TransferSender<C> {
         Ok(slot)
     }
 
-    /// The receiver holds the manifest, has made room, and says which content it already holds.
+    /// Takes a receiver's HAVE: it holds the manifest, has made room, and says which content it
+    /// holds.
     fn have(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.manifest.content_bytes();
         let member = &mut self.members[slot];
@@ -126,7 +128,8 @@ impl<C: Content> TransferSender<C> {
             member.lists.have.clear();
         }
         for range in list.ranges.iter() {
-            // A list longer than the bound is cut: ranges that are not noted are sent again.
+            // A list longer than the bound is cut: content of ranges that are left out is sent
+            // again.
             let _is_noted = member.lists.have.insert(range, |_| {}).is_ok();
         }
         if !list.is_last || member.is_final() {
@@ -171,9 +174,10 @@ impl<C: Content> TransferSender<C> {
         let Some(set) = member.lists.need.of_mut(list.object).filter(|_| !has_end) else {
             return self.violate(now, slot, "NEED names bytes that do not exist");
         };
-        // Seals that do not exist yet are announced later, and requested then.
+        // Seals that do not exist yet are announced later; the receiver requests them then.
         for range in list.ranges.iter().filter(|_| !is_early) {
-            // A list longer than the bound is cut: the rest is requested after the next pass.
+            // A list longer than the bound is cut: the receiver requests the rest after the next
+            // pass.
             let _is_noted = set.insert(range, |_| {}).is_ok();
         }
         if !list.is_last || member.is_final() {
@@ -231,8 +235,8 @@ impl<C: Content> TransferSender<C> {
             return self.violate(now, slot, "DONE, but this receiver holds nothing yet");
         }
         if self.proofs.is_empty() {
-            // The receiver had everything before this sender restarted, and the sender is still
-            // reading the content.
+            // The receiver had everything before this sender restarted; the sender is still reading
+            // the content.
             self.members[slot].early = Some(Box::new(*done));
             return;
         }
@@ -270,7 +274,7 @@ impl<C: Content> TransferSender<C> {
         );
     }
 
-    /// The receiver's connection ended without a good-bye.
+    /// Handles a receiver's connection that ended without a good-bye.
     fn gone(&mut self, now: Instant, slot: usize) {
         let member = &mut self.members[slot];
         member.disconnect(now);
@@ -296,7 +300,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// A receiver that was admitted broke the protocol.
+    /// Gives up an admitted receiver that broke the protocol.
     fn violate(&mut self, now: Instant, slot: usize, text: &str) {
         self.counters.violations += 1;
         self.fail(now, slot, ErrorCode::Protocol, text);

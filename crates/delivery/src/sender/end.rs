@@ -57,7 +57,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Gives a receiver up, and tells it.
+    /// Gives a receiver up, and tells the receiver.
     pub(super) fn fail(&mut self, now: Instant, slot: usize, code: ErrorCode, text: &str) {
         if self.members[slot].is_final() {
             return;
@@ -66,7 +66,7 @@ impl<C: Content> TransferSender<C> {
         self.failed(now, slot, code, text);
     }
 
-    /// A receiver has failed.
+    /// Notes that a receiver has failed.
     pub(super) fn failed(&mut self, now: Instant, slot: usize, code: ErrorCode, text: &str) {
         let member = &mut self.members[slot];
         if member.is_final() {
@@ -94,7 +94,7 @@ impl<C: Content> TransferSender<C> {
         self.cancel(now, error.code, &error.text);
     }
 
-    /// True when the expected number of receivers has joined.
+    /// Returns true when the expected number of receivers has joined.
     pub(super) fn has_expected(&self) -> bool {
         let joined = self
             .members
@@ -121,7 +121,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// True while guests are served although all expected receivers are done.
+    /// Returns true while guests are served although all expected receivers are done.
     fn serves_guests(&mut self, now: Instant) -> bool {
         let took = now.since(self.clock.began_at);
         let time = took.min(self.config.progress_timeout).max(GUEST_TIME_MIN);

@@ -6,8 +6,7 @@ use super::{TransferSender, pass::Place};
 use crate::Content;
 
 impl<C: Content> TransferSender<C> {
-    /// Queues blocks on the connections that have room, and after the last block the end of the
-    /// pass.
+    /// Queues blocks on connections that have room, and after the last block the end of the pass.
     pub(super) fn top_up(&mut self) {
         let mut from = 0;
         while let Some(&slot) = self.filling.range(from..).next() {
@@ -51,7 +50,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Queues one block; false when that ended the receiver's part or the whole transfer.
+    /// Queues one block; returns false when that ended the receiver's part or the whole transfer.
     fn send_block(&mut self, slot: usize, object: ObjectId, offset: u64, len: u64) -> bool {
         let now = self.clock.now;
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -88,12 +87,12 @@ impl<C: Content> TransferSender<C> {
         };
         self.scratch = scratch;
         if self.note_withdrawn() {
-            // The current pass may have nothing else left.
+            // Perhaps nothing else is left of the current pass.
             self.advance(now);
         }
         is_read && self.filling.contains(&slot)
     }
 }
 
-/// When this many bytes are queued on a connection, no more are added.
+/// The number of bytes queued on a connection from which on no blocks are added.
 const QUEUED_MAX: usize = 2 * BLOCK_DATA_MAX;

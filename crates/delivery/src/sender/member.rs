@@ -27,7 +27,7 @@ pub(super) struct Member {
     pub(super) lists: Lists,
     pub(super) fills: Fills,
     pub(super) part: Part,
-    /// It gets everything over its connection.
+    /// Set when the receiver gets everything over its connection.
     pub(super) demoted: Option<Demotion>,
     /// A proof that came before the sender had read all content itself.
     pub(super) early: Option<Box<Done>>,
@@ -50,20 +50,20 @@ pub(super) struct Lists {
     /// The receiver's last answer, while it arrives and until it is served.
     pub(super) need: Needs,
     pub(super) is_need_whole: bool,
-    /// Bytes that the receiver requested in the answer before. They show whether a pass brought so
-    /// little that it must be demoted.
+    /// Bytes that the receiver requested in the answer before. If the pass then brought too little
+    /// of them, the receiver must be demoted.
     pub(super) need_before: u64,
 }
 
-/// What goes over the receiver's own connection, and how much of it has been sent.
+/// The blocks for the receiver's own connection, and how far they are sent.
 #[derive(Debug)]
 pub(super) struct Fills {
     pub(super) needs: Needs,
     pub(super) at: Place,
     /// The message that follows the last block.
     pub(super) after: Option<PassEnd>,
-    /// The receiver has all that it requested, but the end of the pass must wait until all content
-    /// is hashed.
+    /// The receiver was sent all that it requested, but the end of the pass must wait until all
+    /// content is hashed.
     pub(super) waits_for_seals: bool,
     /// Bytes of content sent to this receiver alone since it joined.
     pub(super) bytes: u64,
@@ -76,7 +76,7 @@ pub(super) struct Part {
     pub(super) is_awaited: bool,
     /// The receiver was told that a pass ended, and has not answered.
     pub(super) owes_answer: bool,
-    /// The current pass has something that the receiver lacks.
+    /// The current pass has something for the receiver.
     pub(super) is_in_pass: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Told {
 pub(super) struct Standing {
     pub(super) pos: Pos,
     pub(super) round_trip: RoundTrip,
-    /// Why the rate is, or was, limited to what this receiver takes.
+    /// Why this receiver sets the rate, or last did.
     pub(super) sets_rate: Option<RateCause>,
     /// When the position last moved; `None` before the first report.
     pub(super) moved_at: Option<Instant>,
@@ -106,13 +106,13 @@ pub(super) struct Standing {
 /// How far a receiver is.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// The receiver lacks the manifest, or has not made room.
+    /// The receiver lacks the manifest, or has not yet made room.
     Joining,
-    /// It takes content.
+    /// The receiver takes content.
     Ready,
-    /// It has all content.
+    /// The receiver has all content.
     Complete,
-    /// It has proved delivery.
+    /// The receiver has proved delivery.
     Done(Box<Done>),
     /// The receiver has failed, or was given up.
     Failed { code: ErrorCode, text: String },
@@ -165,7 +165,7 @@ impl Member {
         }
     }
 
-    /// The connection is gone, and with it all requests and promises made over it.
+    /// Forgets the connection, with all requests and promises that were made over it.
     pub(super) fn disconnect(&mut self, now: Instant) {
         self.link = None;
         self.gone_at = now;
@@ -183,13 +183,14 @@ impl Member {
         self.demoted.is_some()
     }
 
-    /// The time from `began_at`, or from its joining if that was later, to its proof.
+    /// Returns the time to the receiver's proof, from `began_at` or, if that was later, from its
+    /// joining.
     pub(super) fn took(&self, began_at: Instant) -> Option<Duration> {
         let is_done = matches!(self.state, State::Done(_));
         is_done.then(|| self.done_at.since(began_at.max(self.joined_at)))
     }
 
-    /// True when nothing about the receiver will change any more.
+    /// Returns true when nothing about the receiver will change any more.
     pub(super) const fn is_final(&self) -> bool {
         matches!(self.state, State::Done(_) | State::Failed { .. })
     }
@@ -198,7 +199,7 @@ impl Member {
         self.link.is_some() && !self.is_final()
     }
 
-    /// True when the receiver takes content and is connected.
+    /// Returns true when the receiver takes content and is connected.
     pub(super) const fn is_ready(&self) -> bool {
         self.link.is_some() && matches!(self.state, State::Ready)
     }
@@ -217,13 +218,13 @@ impl Member {
         )
     }
 
-    /// True when the receiver takes the packet stream, which then waits for it.
+    /// Returns true when the receiver takes the packet stream, so that the stream waits for it.
     pub(super) const fn is_followed(&self) -> bool {
         self.is_active() && self.part.is_in_pass && self.is_expected
     }
 
-    /// Notes a report, and its time if it shows progress. A working store shows none for a while;
-    /// as long as reports come, this counts as progress for `work_max`.
+    /// Notes a report, and its time if it shows progress. A store that prepares or commits shows
+    /// none for a while; reports then count as progress for `work_max`.
     pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
         let has_more = report.numbers.held > self.told.progress.held
@@ -242,10 +243,10 @@ impl Member {
         self.told.phase = report.phase;
     }
 
-    /// What limits the receiver: the cause that its reports count most.
+    /// Returns what limits the receiver: the cause with the highest count in its reports.
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
-        // Packets that the kernel dropped count as missed, too.
+        // Packets that the kernel dropped are among the missed ones, too.
         let network = self
             .told
             .progress
@@ -268,7 +269,7 @@ impl Member {
         }
     }
 
-    /// The report on this receiver, for a transfer that began at `began_at`.
+    /// Returns the report on this receiver, for a transfer that began at `began_at`.
     pub(super) fn report(
         &self,
         slot: usize,

@@ -1,8 +1,8 @@
 //! The sender of a manifest: gathers receivers, sends what they lack in passes, and collects their
 //! proofs.
 //!
-//! It hands blocks to the owner of the packet stream, and knows only one number of that stream: the
-//! position of a pass's last packet. It reads content through [`Content`].
+//! It hands blocks to the owner of the packet stream, and of that stream knows only the position of
+//! a pass's last packet. It reads content through [`Content`].
 //!
 //! ```text
 //!   Joining   --expected joined, or join deadline--> pass 0: manifest
@@ -14,7 +14,8 @@
 //!   Closing <-- every expected receiver is done or has failed <--------- Idle
 //! ```
 //!
-//! What only a few receivers lack goes to them alone, over their connections, beside all this.
+//! Beside all this, blocks that only a few receivers lack go to these alone, over their
+//! connections.
 //!
 //! Invariants: content is sent only to receivers that hold the manifest; a pass waits only for
 //! connected receivers that were told it ended, and not longer than the answer timeout; a receiver
@@ -74,23 +75,23 @@ pub struct TransferSender<C> {
     manifest: Arc<Manifest>,
     window: Window<C>,
     listener: Listener,
-    /// By slot.
+    /// The receivers by slot.
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
     by_name: BTreeMap<String, usize>,
-    /// Receivers that are to be sent something over their connections.
+    /// Slots of the receivers that still get blocks over their connections.
     filling: BTreeSet<usize>,
     stage: Stage,
     pass: Pass,
-    /// What receivers may prove, oldest first: empty until all content is hashed, and one more
-    /// with every withdrawal after that.
+    /// What receivers may prove, oldest first: empty until all content is hashed; from then on,
+    /// each withdrawal adds one.
     proofs: Vec<Proof>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
     /// No expected receiver is connected, so nothing is sent.
     is_paused: bool,
     clock: Clock,
-    /// The longest of the receivers' round trips, renewed with every tick.
+    /// The longest of the receivers' round trips; every tick renews it.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
     /// Memory in which a block for a connection is built.
@@ -110,9 +111,9 @@ struct Clock {
     join_deadline: Instant,
     /// When the last new receiver joined.
     joined_at: Instant,
-    /// When the manifest's pass began; before that, when the sender was made.
+    /// When the manifest's pass began; before that, when this sender was made.
     began_at: Instant,
-    /// When guests stop being served; `None` until every expected receiver is done.
+    /// Until when guests are served; `None` until every expected receiver is done.
     guests_until: Option<Instant>,
     /// When blocks were last committed to the packet stream.
     committed_at: Instant,
@@ -122,11 +123,12 @@ struct Clock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Waiting for receivers.
+    /// The sender waits for receivers.
     Joining,
     /// Blocks of the pass go into the packet stream.
     Sending,
-    /// All content of the pass was given to the packet stream; content that no pass sent is hashed.
+    /// All content of the pass was given to the packet stream; the sender hashes content that no
+    /// pass sent.
     Hashing,
     /// The packet stream sends the blocks that it was given.
     Draining,
@@ -134,7 +136,7 @@ enum Stage {
     Answering { deadline: Instant },
     /// No receiver is known to lack anything.
     Idle,
-    /// The outcome is final, and the receivers are told.
+    /// The outcome is final, and the receivers are being told.
     Closing { deadline: Instant },
     /// Everything is over.
     Closed,
@@ -151,7 +153,7 @@ struct Pass {
 }
 
 impl<C: Content> TransferSender<C> {
-    /// A sender of `manifest`; the join deadline counts from `now`.
+    /// Makes a sender of `manifest`; the join deadline counts from `now`.
     #[must_use]
     pub fn new(
         config: TransferSenderConfig,
@@ -211,10 +213,10 @@ impl<C: Content> TransferSender<C> {
         sender
     }
 
-    /// The next block for the packet stream, whose payloads take at most `payload_max` bytes.
-    /// Asking for it changes nothing.
+    /// Returns the next block for the packet stream, whose payloads take at most `payload_max`
+    /// bytes. The call changes nothing.
     ///
-    /// `None` when there is nothing to send now; a control message or a timeout changes that.
+    /// `None` when there is nothing to send until a control message or a timeout changes that.
     #[must_use]
     pub fn next_block(&self, payload_max: usize) -> Option<BlockPlan> {
         if self.stage != Stage::Sending || self.is_paused {
@@ -242,7 +244,8 @@ impl<C: Content> TransferSender<C> {
     /// Writes the `nth` block that [`TransferSender::next_block`] announced into `out`, header
     /// first.
     ///
-    /// False when the content cannot be read: the block must not be sent, and the transfer ends.
+    /// Returns false when the content cannot be read: the block must not be sent, and the transfer
+    /// ends.
     pub fn fill(&mut self, now: Instant, block: &BlockPlan, nth: usize, out: &mut [u8]) -> bool {
         let data = (block.len - BlockHeader::LEN) as u64;
         let offset = block.offset + nth as u64 * data;
@@ -250,7 +253,7 @@ impl<C: Content> TransferSender<C> {
         header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
         match self.window.copy(block.object, offset, bytes) {
             Ok(()) => {
-                // The current block is still sent; the pass continues behind it.
+                // The current block is still sent; the pass goes on after it.
                 let _is_news = self.note_withdrawn();
                 true
             }
@@ -261,8 +264,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that the first `count` blocks which [`TransferSender::next_block`] announced were
-    /// committed to the packet stream; the last one has position `last_position`.
+    /// Notes that the first `count` of the blocks that [`TransferSender::next_block`] announced
+    /// were committed to the packet stream; the last of them has position `last_position`.
     pub fn blocks_committed(
         &mut self,
         now: Instant,
@@ -287,7 +290,7 @@ impl<C: Content> TransferSender<C> {
         self.advance(now);
     }
 
-    /// True when all blocks of the pass were committed. The owner then calls
+    /// Returns true when all blocks of the pass were committed. The owner then calls
     /// [`TransferSender::pass_drained`] when the packet stream has sent them.
     #[must_use]
     pub fn is_draining(&self) -> bool {
@@ -301,7 +304,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// True while the pass sends content in the packet stream.
+    /// Returns true while the pass sends content in the packet stream.
     #[must_use]
     pub fn may_send_content(&self) -> bool {
         self.stage == Stage::Sending && self.pass.number > 0
@@ -321,12 +324,12 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The position from which on the packet stream should keep everything, for the slowest
+    /// Returns the position from which on the packet stream should keep everything for the slowest
     /// receiver; `lead` is the stream's highest position.
     ///
-    /// A receiver whose position has not moved for a second is not waited for: it gets what it
-    /// misses in the next pass. But a receiver that keeps reporting while it waits for its disk is
-    /// waited for as long as the policy for slow receivers allows.
+    /// The stream does not wait for a receiver whose position has not moved for 1 s, which gets
+    /// what it misses in the next pass. But for a receiver that keeps reporting while it waits for
+    /// its disk, the stream waits as long as the policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -380,7 +383,7 @@ impl<C: Content> TransferSender<C> {
                 if now >= deadline || self.listener.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
-                // The program that sends waits for this, so look again soon.
+                // The sending program waits for this stage to end, so the next look comes soon.
                 self.clock.tick_at = now + SENDER_TICK / 10;
                 return;
             }
@@ -413,13 +416,13 @@ impl<C: Content> TransferSender<C> {
         wanted
     }
 
-    /// The receiver that sets the rate, and why; `None` while none does.
+    /// Returns the receiver that sets the rate, and why; `None` while none does.
     #[must_use]
     pub fn rate_limit(&self) -> Option<RateLimit> {
         self.rate.as_ref().and_then(RateControl::limit)
     }
 
-    /// A receiver that no longer follows the packet stream does not affect its rate.
+    /// Forgets receivers that no longer follow the packet stream: they must not affect its rate.
     fn forget_unfollowed(&mut self) {
         let Some(control) = &mut self.rate else {
             return;
@@ -431,35 +434,35 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The next thing to do on a control connection.
+    /// Returns the next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         self.top_up();
         self.listener.links.poll()
     }
 
-    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.listener.links.sent(link, taken);
     }
 
-    /// A sender dials nobody.
+    /// Drops the connection, because a sender dials nobody.
     pub fn link_opened(&mut self, _key: u32, link: LinkId) {
         self.listener.links.insert(link);
         self.listener.links.abort(link);
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<TransferSenderEvent> {
         self.events.pop()
     }
 
-    /// When [`TransferSender::handle_timeout`] is due.
+    /// Says when [`TransferSender::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.stage {
             Stage::Closed => None,
             Stage::Hashing => Some(Instant::ZERO),
-            // A deadline that passed without effect is checked again at the next tick.
+            // A deadline that passed without effect counts again at the next tick.
             _ => earliest(
                 Some(self.clock.tick_at),
                 self.stage_deadline().filter(|&at| at > self.clock.now),
@@ -467,7 +470,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// When the stage ends if nothing ends it earlier.
+    /// Says when the stage ends if nothing ends it earlier.
     fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Joining => Some(self.joining_until()),
@@ -476,19 +479,19 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// True once the outcome is final.
+    /// Returns true once the outcome is final.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         matches!(self.stage, Stage::Closing { .. } | Stage::Closed)
     }
 
-    /// True once the connections are closed too: nothing is left to do.
+    /// Returns true once the connections are closed, too, and nothing is left to do.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closed)
     }
 
-    /// The outcome so far.
+    /// Returns the outcome so far.
     #[must_use]
     pub fn outcome(&self) -> TransferOutcome {
         let reports = self.members.iter().enumerate().map(|(slot, member)| {
@@ -522,26 +525,26 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     #[must_use]
     pub const fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// The root of each file in the manifest's order, without withdrawn files, once all content was
-    /// read.
+    /// Returns the root of each file in the manifest's order, without withdrawn files, once all
+    /// content was read.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
         let seals = self.window.seals()?;
         Some(self.manifest.file_roots(seals))
     }
 
-    /// The files that were withdrawn so far.
+    /// Returns the files that were withdrawn so far.
     #[must_use]
     pub fn unsent(&self) -> &[Unsent] {
         &self.unsent
     }
 
-    /// How many receivers are connected.
+    /// Returns how many receivers are connected.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
         let active = self
@@ -552,21 +555,21 @@ impl<C: Content> TransferSender<C> {
         u32::try_from(active).unwrap_or(u32::MAX)
     }
 
-    /// The number of receivers for the session's mark: the connected ones, or those expected if
-    /// these are more.
+    /// Returns the number of receivers for the session's mark: those connected, or those expected
+    /// if these are more.
     #[must_use]
     pub fn announced_count(&self) -> u32 {
         self.receiver_count().max(self.config.expected_count())
     }
 
-    /// For each connected receiver the shortest recent round trip, and of these the longest; `None`
-    /// before the first report. It rises with any report, and falls within a tenth of a second.
+    /// Returns the longest of the connected receivers' shortest recent round trips; `None` before
+    /// the first report. It rises with any report, and falls within a tenth of a second.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
-    /// Where content comes from.
+    /// Returns the source of the content.
     #[must_use]
     pub const fn content(&self) -> &C {
         self.window.content()
@@ -577,7 +580,7 @@ impl<C: Content> TransferSender<C> {
         self.window.content_mut()
     }
 
-    /// What has been counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &TransferSenderCounters {
         &self.counters

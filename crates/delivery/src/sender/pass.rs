@@ -1,4 +1,4 @@
-//! Decides what a pass sends to everybody, and what goes to single receivers over their
+//! Decides which ranges a pass sends to everybody, and which go to single receivers over their
 //! connections.
 //!
 //! ```text
@@ -13,11 +13,11 @@ use wire::object::ObjectId;
 
 use crate::RangeSet;
 
-/// For each object a set of ranges.
+/// A set of ranges for each object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs([RangeSet; OBJECTS]);
 
-/// Objects of a manifest: manifest, content, seals.
+/// Number of a manifest's objects: manifest, content, seals.
 pub(super) const OBJECTS: usize = 3;
 
 impl Needs {
@@ -26,7 +26,7 @@ impl Needs {
         Self([empty(), empty(), empty()])
     }
 
-    /// The ranges of an object; `None` for an object that no manifest has.
+    /// Returns the ranges of an object; `None` for an object that manifests do not have.
     pub(super) fn of_mut(&mut self, object: ObjectId) -> Option<&mut RangeSet> {
         self.0.get_mut(object.0 as usize)
     }
@@ -49,7 +49,7 @@ impl Needs {
         self.0[object.0 as usize].remove_always(range);
     }
 
-    /// True when a position is in both.
+    /// Returns true when a position is in both sets.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| {
             a.iter().any(|range| {
@@ -67,7 +67,7 @@ impl Needs {
         self.0.iter().map(RangeSet::bytes).sum()
     }
 
-    /// The first range behind a place; objects come in order.
+    /// Returns the first range behind a place; objects come in order.
     pub(super) fn next_after(&self, place: Place) -> Option<(ObjectId, Range<u64>)> {
         let objects = (0..).zip(&self.0).skip(place.object.0 as usize);
         objects
@@ -99,7 +99,7 @@ impl Place {
     };
 }
 
-/// Divides what receivers want: into what all are sent, and what each is sent alone.
+/// Divides what receivers want into what all are sent, and what each is sent alone.
 ///
 /// **Shape**: `wanted` has one set for each receiver; the second result has one in the same order.
 /// **Cost**: sorts all ends of all ranges.
@@ -134,8 +134,8 @@ pub(super) fn split(
     (common, lone)
 }
 
-/// The positions in `set` that are not in `other`, as at most `ranges_max` ranges; further ranges
-/// are left out.
+/// Returns the positions in `set` that are not in `other`, as at most `ranges_max` ranges; leaves
+/// out what needs more.
 fn without(set: &RangeSet, other: &RangeSet, ranges_max: usize) -> RangeSet {
     let mut left = RangeSet::new(ranges_max);
     for range in set.iter() {

@@ -1,6 +1,6 @@
 //! Finds receivers that hold the others back or are missing, and acts on them.
 //!
-//! The packet stream waits for the slowest receiver that takes it. This is right as long as all are
+//! The packet stream waits for the slowest receiver that takes it. That is right as long as all are
 //! about equally far; [`holds_back`] says which receiver is slow.
 
 use base::Instant;
@@ -36,7 +36,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// The receiver that the others wait for.
+    /// Returns the receiver that the others wait for.
     fn awaited(&self, lead: u64) -> Option<usize> {
         let followed = self.members.iter().enumerate().filter(|(_, member)| {
             let has_place = member.stream.moved_at.is_some();
@@ -62,7 +62,7 @@ impl<C: Content> TransferSender<C> {
         member.stream.slow_since = None;
         member.part.is_in_pass = false;
         member.part.is_awaited = false;
-        // The receiver tells at once what it lacks, and gets this beside the pass.
+        // The receiver then tells at once what it lacks, and gets that beside the pass.
         let end = PassEnd {
             pass: self.pass.number,
             position: None,
@@ -82,7 +82,7 @@ impl<C: Content> TransferSender<C> {
         self.is_paused = is_paused;
     }
 
-    /// The expected receiver that is furthest behind, or was done last.
+    /// Returns the expected receiver that is furthest behind, or was done last.
     pub(super) fn slowest(&self) -> Option<u32> {
         let expected = self.members.iter().enumerate();
         let expected = expected.filter(|(_, member)| member.is_expected);

@@ -28,7 +28,7 @@ impl<C: Content> TransferSender<C> {
             return;
         }
         if joined == 0 {
-            // A receiver that was there a moment ago may come back.
+            // A receiver that was connected a moment ago may come back.
             if now >= self.clock.join_deadline {
                 self.finish(now);
             }
@@ -40,8 +40,8 @@ impl<C: Content> TransferSender<C> {
             member.part.is_awaited = true;
             member.part.is_in_pass = true;
         }
-        // A single receiver gets the manifest over its connection: it asks for it after an empty
-        // pass.
+        // A single receiver asks for the manifest after an empty pass, and gets it over its
+        // connection.
         if joined == 1 {
             self.pass.needs.clear();
         }
@@ -49,14 +49,14 @@ impl<C: Content> TransferSender<C> {
         self.start_pass(now, 0);
     }
 
-    /// When the wait for receivers ends, however many have joined.
+    /// Says when the wait for receivers ends, however many have joined.
     pub(super) fn joining_until(&self) -> Instant {
         let settled = self.settle_time().filter(|_| !self.members.is_empty());
         let settled = settled.map_or(Instant::NEVER, |settle| self.clock.joined_at + settle);
         settled.min(self.clock.join_deadline)
     }
 
-    /// For how long no new receiver must have joined before the transfer starts; `None` when
+    /// Returns how long no new receiver must have joined before the transfer starts; `None` when
     /// certain receivers are expected.
     pub(super) fn settle_time(&self) -> Option<Duration> {
         self.config
@@ -101,8 +101,8 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Hashes some of the content that no pass has sent. When all is hashed, the seals join the
-    /// pass.
+    /// Hashes some of the content that no pass has sent. When all content is hashed, the seals join
+    /// the pass.
     pub(super) fn hash(&mut self, now: Instant) {
         match self.window.hash_ahead() {
             Ok(is_whole) => {
@@ -117,7 +117,7 @@ impl<C: Content> TransferSender<C> {
             self.note_proof();
         }
         let whole = RangeSet::whole(self.manifest.seals_bytes(), self.config.ranges_max);
-        // When they are alone in the pass, the seals for a single receiver go over its connection.
+        // Seals that are alone in the pass go to a single receiver over its connection.
         if self.pass.last_position.is_some() {
             self.pass.needs.set(ObjectId::SEALS, whole);
         }
@@ -134,7 +134,7 @@ impl<C: Content> TransferSender<C> {
         self.advance(now);
     }
 
-    /// Tells the receivers of the pass that it is over.
+    /// Tells the pass's receivers that it is over.
     pub(super) fn end_pass(&mut self, now: Instant) {
         let end = PassEnd {
             pass: self.pass.number,
@@ -167,7 +167,7 @@ impl<C: Content> TransferSender<C> {
         member.told.progress_at = now;
     }
 
-    /// Stops waiting for answers; those that are still missing are taken when they come.
+    /// Stops waiting for answers; answers that come late are still taken.
     pub(super) fn stop_waiting(&mut self, now: Instant) {
         for member in &mut self.members {
             if member.part.is_awaited {
@@ -202,11 +202,11 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Starts the first pass over the content: everybody is sent what anybody lacks.
+    /// Starts the first pass over the content: it sends everybody what anybody lacks.
     pub(super) fn start_content(&mut self, now: Instant) {
         let len = self.manifest.content_bytes();
         let max = self.config.ranges_max;
-        // Guests get what is sent to all, and the rest over their connections.
+        // Guests get what all are sent, and the rest over their connections.
         let has_expected = self.members.iter().any(|m| m.is_ready() && m.is_expected);
         let ready = self.members.iter().filter(|member| member.is_ready());
         let ready = ready.filter(|member| member.is_expected || !has_expected);
@@ -277,13 +277,13 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// When the last pass brought a receiver less than a quarter of what it lacked, the packet
-    /// stream does not reach it: from now on it gets everything over its connection.
+    /// Demotes each receiver that got less than a quarter of what it lacked from the last pass: the
+    /// packet stream does not reach it, so from now on it gets everything over its connection.
     pub(super) fn demote(&mut self, wanting: &[usize]) {
         for &slot in wanting {
             let member = &mut self.members[slot];
             let bytes = member.lists.need.bytes();
-            // A receiver that lacked nothing was sent nothing, so the pass tells nothing about it.
+            // A receiver that lacked nothing was sent nothing, so the pass says nothing about it.
             let had_need = member.lists.need_before > 0 && !member.is_alone();
             let is_unreached = had_need && bytes / 3 > member.lists.need_before / 4;
             member.lists.need_before = bytes;
@@ -300,8 +300,8 @@ impl<C: Content> TransferSender<C> {
         self.event(TransferSenderEvent::Demoted { slot, reason });
     }
 
-    /// Adds a receiver's needs to the pass: decides what goes over its connection, and whether the
-    /// pass waits for it. Returns the bytes that go over its connection.
+    /// Adds a receiver's needs to the pass: decides which ranges go over its connection, and
+    /// whether the pass waits for it. Returns the bytes that go over its connection.
     pub(super) fn serve(&mut self, slot: usize) -> u64 {
         let pass = self.pass.number;
         let member = &mut self.members[slot];

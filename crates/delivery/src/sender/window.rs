@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A file that cannot be read is withdrawn, if the sender may do that: from then on it reads as
-//! zeros, and its seals say so. If receivers were told the seals before, the seals change.
+//! zeros, and its seals say so. Seals that receivers were told before then change.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,15 +27,15 @@ pub(super) struct Window<C> {
     content: C,
     buffer: Vec<u8>,
     start: u64,
-    /// All content before this position is hashed, in `seals` or in `slab`.
+    /// All content before this position is hashed: in `seals`, or so far in `slab`.
     cursor: u64,
     slab: Option<(u32, SlabHasher)>,
     seals: Vec<u8>,
     seals_hash: Option<Hash>,
-    /// A file that cannot be read is withdrawn instead of ending the transfer.
+    /// A file that cannot be read is withdrawn, and does not end the transfer.
     may_withdraw: bool,
     withdrawn: BTreeSet<usize>,
-    /// Why files were withdrawn, as far as nobody was told yet.
+    /// Withdrawals that [`Window::take_news`] has not given yet, with their reasons.
     news: Vec<ContentError>,
 }
 
@@ -89,7 +89,8 @@ impl<C: Content> Window<C> {
         Ok(())
     }
 
-    /// Like [`Window::copy`], without moving the window: for one receiver's needs beside a pass.
+    /// Copies bytes as [`Window::copy`] does, without moving the window: for what one receiver
+    /// lacks beside a pass.
     pub(super) fn copy_apart(
         &mut self,
         object: ObjectId,
@@ -104,17 +105,18 @@ impl<C: Content> Window<C> {
         self.read(offset, out)
     }
 
-    /// Why files were withdrawn since the last call.
+    /// Takes the files withdrawn since the last call, with the reasons.
     pub(super) fn take_news(&mut self) -> Vec<ContentError> {
         std::mem::take(&mut self.news)
     }
 
-    /// The files that are not sent any more.
+    /// Returns the files that are not sent any more.
     pub(super) const fn withdrawn(&self) -> &BTreeSet<usize> {
         &self.withdrawn
     }
 
-    /// Hashes up to one window of content that no pass has sent; true when all content is hashed.
+    /// Hashes up to one window of content that no pass has sent; returns true when all content is
+    /// hashed.
     pub(super) fn hash_ahead(&mut self) -> Result<bool, ContentError> {
         if self.seals_hash.is_none() {
             self.load(self.cursor)?;
@@ -122,12 +124,12 @@ impl<C: Content> Window<C> {
         Ok(self.seals_hash.is_some())
     }
 
-    /// Length and hash of the seals object, once all content is hashed.
+    /// Returns the hash of the seals object, once all content is hashed.
     pub(super) const fn seals_hash(&self) -> Option<Hash> {
         self.seals_hash
     }
 
-    /// The seals object, once all content is hashed.
+    /// Returns the seals object, once all content is hashed.
     pub(super) fn seals(&self) -> Option<&[u8]> {
         self.seals_hash.is_some().then_some(&self.seals[..])
     }
@@ -141,7 +143,7 @@ impl<C: Content> Window<C> {
         &mut self.content
     }
 
-    /// Makes the buffer hold the content at `position`.
+    /// Fills the buffer with the content at `position`, unless it is there.
     fn load(&mut self, position: u64) -> Result<(), ContentError> {
         let end = self.start + self.buffer.len() as u64;
         if (self.start..end).contains(&position) {
@@ -176,7 +178,8 @@ impl<C: Content> Window<C> {
         }
     }
 
-    /// Completes the seals when all content is hashed: those of withdrawn files say so.
+    /// Completes the seals when all content is hashed; the seals of withdrawn files say that they
+    /// are.
     fn complete_seals(&mut self) {
         for &file in &self.withdrawn {
             let place = self.manifest.seals_of(&self.manifest.files()[file]);
@@ -218,7 +221,7 @@ impl<C: Content> Window<C> {
     }
 }
 
-/// Bytes read at a time.
+/// Bytes of content that are read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
 
 const _: () = assert!(WINDOW_BYTES.is_multiple_of(HASH_LEN as u64));

@@ -14,18 +14,18 @@ use wire::object::{Done, ObjectId, PassEnd};
 use super::{TransferSender, TransferSenderEvent, Unsent};
 use crate::{Content, Hash};
 
-/// What a receiver proves that holds everything: by the seals as they are, or as they were before
-/// a file was withdrawn.
+/// What a receiver that holds everything proves: by the present seals, or by those from before a
+/// withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
     pub(super) root: Hash,
-    /// Content without the files that were withdrawn by then.
+    /// Bytes of content without the files that were withdrawn by then.
     bytes: u64,
 }
 
 impl<C: Content> TransferSender<C> {
-    /// Removes newly withdrawn content from everything that is still to be sent. True when there
-    /// was any.
+    /// Removes newly withdrawn content from everything that is still to be sent. Returns true when
+    /// there was any.
     pub(super) fn note_withdrawn(&mut self) -> bool {
         let news = self.window.take_news();
         if news.is_empty() {
@@ -52,7 +52,8 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// All content is hashed, or its seals have changed: from now on receivers prove this.
+    /// Notes what receivers prove from now on, because all content is hashed or its seals have
+    /// changed.
     pub(super) fn note_proof(&mut self) {
         let seals = self.window.seals().expect("everything is hashed");
         let root = self.manifest.tree_root(seals);
@@ -60,8 +61,8 @@ impl<C: Content> TransferSender<C> {
         self.proofs.push(Proof { root, bytes });
     }
 
-    /// A receiver that asks for withdrawn content does not know that it is withdrawn. When it needs
-    /// nothing else, it is told the seals again; true then.
+    /// Tells a receiver the seals again when it needs nothing but withdrawn content, which it does
+    /// not know to be withdrawn. Returns true then.
     pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
         let need = &mut self.members[slot].lists.need;
         let had_bytes = need.bytes();
@@ -80,19 +81,20 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// True when a receiver has what was sent, by the present seals or by those told earlier.
+    /// Returns true when a receiver has what was sent, by the present seals or by those told
+    /// earlier.
     pub(super) fn is_proof(&self, done: &Done) -> bool {
         let (root, bytes) = (done.root, done.numbers.bytes);
         self.proofs.contains(&Proof { root, bytes })
     }
 
-    /// Bytes of content without withdrawn files.
+    /// Returns the bytes of the content without withdrawn files.
     pub(super) fn delivered_bytes(&self) -> u64 {
         let files = self.unsent_files();
         self.manifest.content_bytes() - files.map(|file| file.size).sum::<u64>()
     }
 
-    /// True for content of a withdrawn file, which is not sent to anybody.
+    /// Returns true for content of a withdrawn file, which nobody is sent.
     pub(super) fn is_withdrawn(&self, object: ObjectId, offset: u64) -> bool {
         let withdrawn = self.window.withdrawn();
         object == ObjectId::CONTENT
