@@ -1,8 +1,8 @@
 //! Publishers and subscribers for asynchronous programs, of any runtime.
 //!
 //! Each session runs on its own thread, so that a busy executor delays no repair. The futures wait
-//! until this thread wakes them. They are cancel-safe: a future that is dropped early has taken
-//! nothing and lost nothing.
+//! until this thread wakes them. They are cancel-safe: a future that is dropped early has taken no
+//! message and lost none.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ use crate::{
     Snapshot, Subscriber, SubscriberThread,
 };
 
-/// A publisher whose calls are awaited.
+/// A publisher for asynchronous programs, which await its calls.
 ///
 /// ```no_run
 /// # async fn publish() -> Result<(), towline::Error> {
@@ -36,14 +36,15 @@ use crate::{
 /// # }
 /// ```
 ///
-/// When it is dropped without [`AsyncPublisher::close`], its thread breaks the session off and
-/// tells receivers at once; the drop does not block.
+/// Dropped without [`AsyncPublisher::close`], it does not block: its thread breaks the session off,
+/// and tells receivers at once.
 pub struct AsyncPublisher {
     thread: PublisherThread,
 }
 
 impl AsyncPublisher {
-    /// Moves `publisher` to its own thread. Closing waits at most `close_timeout`.
+    /// Moves `publisher` to its own thread. [`AsyncPublisher::close`] waits at most
+    /// `close_timeout`.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -60,11 +61,11 @@ impl AsyncPublisher {
         self.thread.try_send(message)
     }
 
-    /// For hand-written futures: ready when [`AsyncPublisher::try_send`] has room; otherwise the
+    /// Polls, for hand-written futures, whether [`AsyncPublisher::try_send`] has room; if not, the
     /// task is woken later.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.thread.poll_ready(cx)
     }
@@ -84,18 +85,18 @@ impl AsyncPublisher {
     /// come.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let asked = self.thread.ask_flush();
         poll_fn(|cx| self.thread.poll_flushed(cx, asked)).await
     }
 
-    /// The next event about a receiver; `None` when the session is over.
+    /// Waits for the next event about a receiver; `None` when the session is over.
     pub async fn next_event(&mut self) -> Option<AudienceEvent> {
         poll_fn(|cx| self.thread.poll_event(cx)).await
     }
 
-    /// The next event about a receiver, if there is one.
+    /// Returns the next event about a receiver, if there is one.
     pub fn pop_event(&mut self) -> Option<AudienceEvent> {
         self.thread.pop_event()
     }
@@ -105,7 +106,7 @@ impl AsyncPublisher {
         self.thread.snapshot(snapshot);
     }
 
-    /// The receivers that report, as they were a moment ago.
+    /// Returns the receivers that report, as they were a moment ago.
     #[must_use]
     pub fn receivers(&self) -> Vec<ReceiverStatus> {
         self.thread.receivers()
@@ -114,7 +115,7 @@ impl AsyncPublisher {
     /// Sends everything and ends the session in good order.
     ///
     /// # Errors
-    /// What went wrong on the thread.
+    /// The error of the thread.
     pub async fn close(mut self) -> Result<Closed, Error> {
         self.thread.begin_close();
         poll_fn(|cx| self.thread.poll_gone(cx)).await;
@@ -125,7 +126,7 @@ impl AsyncPublisher {
     /// [`AsyncPublisher::close`]; then receivers are told that the session is broken off.
     ///
     /// # Errors
-    /// What went wrong on the thread.
+    /// The error of the thread.
     pub async fn break_off(mut self) -> Result<Closed, Error> {
         self.thread.begin_break_off();
         poll_fn(|cx| self.thread.poll_gone(cx)).await;
@@ -151,7 +152,7 @@ impl fmt::Debug for AsyncPublisher {
 pub struct Message {
     /// The session that the message belongs to.
     pub session: u32,
-    /// Position of the message's last packet in the session.
+    /// Position of the packet with the message's end, in its session.
     pub position: u64,
     /// The application's bytes.
     pub data: Vec<u8>,
@@ -162,7 +163,7 @@ pub struct Message {
 pub enum Incoming {
     /// A whole message.
     Message(Message),
-    /// Something other than data, in its place between the messages.
+    /// An event other than data, in its place between the messages.
     Event(SessionEvent),
 }
 
@@ -183,15 +184,14 @@ impl From<Received<'_>> for Incoming {
     }
 }
 
-/// A subscriber whose messages are awaited: each in a loop of [`AsyncSubscriber::next`], or many at
-/// a time with [`AsyncSubscriber::ready`] and [`AsyncSubscriber::pop`]. With the feature `futures`
-/// it is a `Stream` of [`Incoming`].
+/// A subscriber for asynchronous programs. They await messages one by one with
+/// [`AsyncSubscriber::next`], or many at a time with [`AsyncSubscriber::ready`] and
+/// [`AsyncSubscriber::pop`]. With the feature `futures` it is a `Stream` of [`Incoming`].
 ///
-/// When it is dropped without [`AsyncSubscriber::close`], its thread leaves the session, and the
-/// drop does not block.
+/// Dropped without [`AsyncSubscriber::close`], it does not block: its thread leaves the session.
 pub struct AsyncSubscriber {
     thread: SubscriberThread,
-    /// The application was told why the session ended.
+    /// The application was told the error that ended the session.
     #[cfg(feature = "futures")]
     is_over: bool,
 }
@@ -210,10 +210,10 @@ impl AsyncSubscriber {
         })
     }
 
-    /// The next message or event.
+    /// Waits for the next message or event.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub async fn next(&mut self) -> Result<Received<'_>, Error> {
         self.ready().await?;
         self.pop().ok_or(Error::Closed)
@@ -222,33 +222,33 @@ impl AsyncSubscriber {
     /// Waits until [`AsyncSubscriber::pop`] has something to give.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub async fn ready(&mut self) -> Result<(), Error> {
         self.thread.ready().await
     }
 
-    /// Like [`AsyncSubscriber::ready`], for hand-written futures: when not ready, the task is woken
-    /// later.
+    /// Polls, for hand-written futures, as [`AsyncSubscriber::ready`] waits; if nothing is there,
+    /// the task is woken later.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.thread.poll_ready(cx)
     }
 
-    /// The next message or event that [`AsyncSubscriber::ready`] waited for; `None` when it must be
-    /// awaited again.
+    /// Returns the next message or event that [`AsyncSubscriber::ready`] waited for; `None` when
+    /// the caller must await that again.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         self.thread.pop()
     }
 
-    /// The sender of a message's or event's session, while the sender is there.
+    /// Returns the sender of the session that a message or event names, while that sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         self.thread.session(session)
     }
 
-    /// Why nothing could be received a moment ago.
+    /// Says why nothing could be received a moment ago.
     #[must_use]
     pub fn status(&self) -> Status {
         self.thread.status()
@@ -262,7 +262,7 @@ impl AsyncSubscriber {
     /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
     ///
     /// # Errors
-    /// What went wrong on the thread.
+    /// The error of the thread.
     pub async fn close(mut self) -> Result<(), Error> {
         self.thread.begin_close();
         poll_fn(|cx| self.thread.poll_gone(cx)).await;
@@ -287,7 +287,7 @@ impl fmt::Debug for AsyncSubscriber {
 impl futures_core::Stream for AsyncSubscriber {
     type Item = Result<Incoming, Error>;
 
-    /// The next message or event, copied. An error is the last item.
+    /// Returns the next message or event, copied. An error is the last item.
     fn poll_next(
         mut self: std::pin::Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -21,12 +21,12 @@ pub enum Received<'a> {
     Message {
         /// The session that the message belongs to.
         session: u32,
-        /// Position of the message's last packet in the session.
+        /// Position of the packet with the message's end, in its session.
         position: u64,
         /// The application's bytes.
         data: &'a [u8],
     },
-    /// Something other than data, in its place between the messages.
+    /// An event other than data, in its place between the messages.
     Event(SessionEvent),
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Received<'_> {
     }
 }
 
-/// The first bytes of a message, shown as text where they are text.
+/// The first bytes of a message; `Debug` shows them as text where they are text.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Debug for Beginning<'_> {
@@ -83,7 +83,7 @@ enum Entry {
 }
 
 impl Batch {
-    /// The next message or event.
+    /// Returns the next message or event.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         let entry = self.entries.get(self.next)?;
         self.next += 1;
@@ -101,13 +101,13 @@ impl Batch {
         })
     }
 
-    /// True when everything was popped.
+    /// Returns true when everything was popped.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.next == self.entries.len()
     }
 
-    /// Messages and events not yet popped.
+    /// Returns the number of messages and events not yet popped.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len() - self.next
@@ -143,7 +143,8 @@ impl MessageSink for Batch {
 
 /// How many bytes of a message `Debug` shows.
 const SHOWN_BYTES: usize = 64;
-/// A batch this large takes no further receive batch until the application has emptied it.
+/// Bytes from which on a batch takes no further receive batch, until the application has emptied
+/// it.
 const FULL_BYTES: usize = 1 << 20;
 const FULL_ENTRIES: usize = 1 << 15;
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! **Where**: `$XDG_RUNTIME_DIR/towline`, else `/tmp/towline-UID`; a directory that another user
-//! owns or may enter is refused. Publishing never waits: while a reader copies, it is skipped.
+//! owns or may enter is refused. Publishing never waits: a session skips it while a reader copies.
 
 mod client;
 pub use client::{processes, read};

@@ -1,4 +1,4 @@
-//! Why the library could not do what it was asked.
+//! The errors of the library.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use base::IoFault;
 use net::{InterfaceError, Remedy, SystemError};
 use pgm::ConfigError;
 
-/// Every way in which opening or using a session can fail. The text names the operation, the
-/// target, the cause and, where one is known, the remedy. [`Error::kind`] is for programs.
+/// An error of opening or using a session. The text names the operation, the target, the cause and,
+/// where one is known, the remedy. Programs decide by [`Error::kind`].
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -23,11 +23,11 @@ pub enum Error {
     /// The sockets cannot be used any more.
     #[error("{0}")]
     Io(#[from] IoFault),
-    /// The message is longer than the protocol parameters allow. It was not taken; the session goes
-    /// on.
+    /// The message is longer than the protocol parameters allow. It was not taken, and the session
+    /// goes on.
     #[error("the message is longer than the {max} bytes that can be sent; raise {parameter}")]
     TooLong {
-        /// The length of the longest possible message.
+        /// The length of the longest possible message, in bytes.
         max: usize,
         /// The protocol parameter that sets this limit.
         parameter: &'static str,
@@ -45,7 +45,8 @@ pub enum Error {
         joined: u32,
         /// How many expected receivers have not joined.
         missing: u32,
-        /// How often a receiver was refused for its name or its key; the events say which and why.
+        /// How often receivers were refused for their name or their key; the events say which and
+        /// why.
         refused: u64,
     },
     /// The session's thread panicked.
@@ -82,7 +83,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// The kind of this error.
+    /// Returns the kind of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -107,7 +108,7 @@ impl Error {
         }
     }
 
-    /// What failed and why: the text without its remedy.
+    /// Says what failed and why: the text without its remedy.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {
@@ -117,7 +118,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it, where that is known.
+    /// Says what the user can do about it, where that is known.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         match self {

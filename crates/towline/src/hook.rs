@@ -1,4 +1,4 @@
-//! A program that runs after each transfer that has been delivered.
+//! A program that runs after each delivered transfer.
 //!
 //! ```text
 //!   Delivered --push--> waiting --turn--> the program, one at a time --turn--> pop_failure
@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a program is told about its transfer, in environment variables.
+/// What a program learns about its transfer, in environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The transfer's directory, or the only thing that it brought there: `TOWLINE_PATH`.
+    /// The transfer's directory, or the only entry that the transfer brought there: `TOWLINE_PATH`.
     pub path: PathBuf,
     /// The transfer's manifest: `TOWLINE_MANIFEST`.
     pub manifest: String,
@@ -33,8 +33,8 @@ pub struct Completed {
 
 /// Runs a program after each transfer.
 ///
-/// [`Hook::push`] and [`Hook::turn`] never wait. Dropping it asks a running program to end
-/// (SIGTERM), and kills it after two seconds.
+/// [`Hook::push`] and [`Hook::turn`] never wait. Dropping the hook asks a running program to end
+/// (SIGTERM), and kills it after 2 s.
 #[derive(Debug)]
 pub struct Hook {
     words: Vec<String>,
@@ -49,15 +49,15 @@ pub struct Hook {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HookFailure {
-    /// It ended with another status than 0, or by a signal.
+    /// The program ended with another status than 0, or by a signal.
     Ended(ExitStatus),
-    /// The system does not tell how it ended.
+    /// The system does not tell how the program ended.
     Lost(io::Error),
-    /// It was not run for the transfer that brought `path`.
+    /// The program was not run for the transfer that brought `path`.
     NotRun {
-        /// What the transfer brought.
+        /// The file or directory that the transfer brought.
         path: PathBuf,
-        /// Why.
+        /// Why it was not run.
         cause: String,
     },
 }
@@ -77,8 +77,8 @@ pub enum HookError {
 }
 
 impl Hook {
-    /// Runs the program that the first of `words` names, with the other words as its arguments.
-    /// Without words it runs nothing.
+    /// Makes a hook for the program that the first of `words` names, with the other words as its
+    /// arguments. Without words it runs nothing.
     #[must_use]
     pub const fn new(words: Vec<String>) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Hook {
         }
     }
 
-    /// Checks that `program` can be run, before waiting for anybody.
+    /// Checks that `program` can be run, before any transfer is waited for.
     ///
     /// # Errors
     /// When there is no such program, or when it may not be executed.
@@ -121,8 +121,8 @@ impl Hook {
         })
     }
 
-    /// Runs the program for one more transfer, after those before. At most [`Hook::WAITING_MAX`]
-    /// transfers wait; for a further one the program is not run, which is a failure.
+    /// Runs the program for one more transfer, after those that wait. At most [`Hook::WAITING_MAX`]
+    /// transfers wait. For a further one the program is not run, which is a failure.
     pub fn push(&mut self, completed: Completed) {
         if self.words.is_empty() {
             return;
@@ -135,7 +135,7 @@ impl Hook {
         self.waiting.push_back(completed);
     }
 
-    /// Checks on the running program, and starts the next one. True when none is left.
+    /// Checks on the running program, and starts the next one. Returns true when none is left.
     pub fn turn(&mut self) -> bool {
         if let Some(child) = &mut self.running {
             let ended = match child.try_wait() {
@@ -165,24 +165,24 @@ impl Hook {
         true
     }
 
-    /// The next failure that was not taken yet; the last 1,024 are kept.
+    /// Returns the next failure that was not taken yet; the last 1,024 are kept.
     pub fn pop_failure(&mut self) -> Option<HookFailure> {
         self.untold.pop_front()
     }
 
-    /// How often the program was started.
+    /// Returns how often the program was started.
     #[must_use]
     pub const fn started(&self) -> u64 {
         self.started
     }
 
-    /// How often it failed or was not run.
+    /// Returns how often the program failed or was not run.
     #[must_use]
     pub const fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// The program and its arguments.
+    /// Returns the program and its arguments.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
@@ -222,7 +222,7 @@ impl Drop for Hook {
             return;
         };
         let until = Instant::now() + FAREWELL;
-        // A program that has ended meanwhile cannot be asked to, and need not be.
+        // A program that has ended meanwhile cannot be asked to end, and need not be.
         drop(sys::request_end(&child));
         while let Ok(None) = child.try_wait() {
             if Instant::now() >= until {

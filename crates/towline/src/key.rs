@@ -8,13 +8,13 @@ use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
 use crate::Error;
 
-/// A secret that all ends of a session share, and which protects the session.
+/// A secret that all ends of a session share; it protects the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key(delivery::Key);
 
 impl Key {
-    /// The key that follows from a secret of any length. The secret should be random, as from
-    /// `head -c 32 /dev/urandom`: a host that hears one packet can try the words of a dictionary.
+    /// Derives the key from a secret of any length. The secret should be random, as from
+    /// `head -c 32 /dev/urandom`: a host that hears one packet can try all words of a dictionary.
     ///
     /// **Spec**: BLAKE3 in its mode for deriving keys; packets are encrypted with AES-128-GCM.
     #[must_use]
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// AES-128-GCM with the processor's instructions for it.
+/// Makes AES-128-GCM, with the processor's instructions for it.
 fn cipher(key: &[u8; 32]) -> Box<dyn Aead> {
     let key = UnboundKey::new(&AES_128_GCM, &key[..16]).expect("AES-128 takes keys of 16 bytes");
     Box::new(Cipher(LessSafeKey::new(key)))
@@ -69,13 +69,13 @@ impl Aead for Cipher {
     }
 }
 
-/// Reads the key of `path`: a file of 32 to 4096 bytes, random ones, as from
-/// `head -c 32 /dev/urandom`. A secret that is a text has at least 43 characters, as many as 32
-/// random bytes take in base64. A line end behind the first 32 bytes does not count.
+/// Reads the key in the file `path`: 32 to 4096 random bytes, as from `head -c 32 /dev/urandom`. A
+/// secret that is text has at least 43 characters, as many as 32 random bytes take in base64. A
+/// line end after the first 32 bytes does not count.
 ///
 /// # Errors
-/// A file that cannot be read, that another user owns or may read or change, that is too short, or
-/// that repeats a few bytes: a host that hears one packet could guess it.
+/// When the file cannot be read, when another user owns it or may read or change it, when it is too
+/// short, or when it repeats a few bytes: a host that hears one packet could then guess the key.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
     let failed = |error: &std::io::Error| SystemError::system("read the key of", &shown, error);
@@ -137,12 +137,12 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     Ok(Key::derive(&secret))
 }
 
-/// What the group and all others may do.
+/// The permission bits of the group and all others.
 const OTHERS: u32 = 0o077;
 const SECRET_BYTES_MIN: usize = 32;
-/// Characters of a secret that is a text: as many as 32 random bytes take in base64.
+/// The fewest characters of a secret that is text: as many as 32 random bytes take in base64.
 const TEXT_BYTES_MIN: usize = 43;
-/// Different bytes that a secret has at least. Random ones hardly ever have fewer: 64 random
+/// The fewest different bytes of a secret. Random secrets hardly ever have fewer: 64 random
 /// hexadecimal digits do once in a billion times.
 const DISTINCT_BYTES_MIN: usize = 10;
 const SECRET_BYTES_MAX: usize = 4096;

@@ -35,18 +35,18 @@
 //! | files, thread | itself | is cancelled, and the peers are told |
 //!
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
-//! for the next. Who does not come back for long takes a thread.
+//! for the next call. A program that makes no call for long takes a face with a thread.
 //!
 //! # What is told besides
 //!
-//! What happens to a session is told by `tracing` events too, for programs that install a
-//! subscriber: sessions, receivers, losses and transfers at the level info, control connections at
-//! debug. Packets and messages have none.
+//! The library also emits `tracing` events, for programs that install a subscriber: about sessions,
+//! receivers, losses and transfers at the level info, about control connections at debug. There are
+//! none about packets and messages.
 //!
 //! # Features
 //!
-//! All but `schema` are on by default; messages need none of them. `files` is the transfers of
-//! files, `counters` shows counters to other processes and to Prometheus, `tracing` tells events,
+//! All but `schema` are on by default; messages need none of them. `files` adds transfers of files,
+//! `counters` shows counters to other processes and to Prometheus, `tracing` emits events,
 //! `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the counters' JSON.
 //!
 //! The faces stand in `examples/` as a program of one page that runs on one machine: `publish` and
@@ -144,14 +144,14 @@ pub use wire::{
     pgm::{Gsi, Tsi},
 };
 
-/// Timers and limits that no single session configures: some are set when a sender or receiver is
+/// Timers and limits that are not settings of a session: some are set when a sender or receiver is
 /// opened, the others are fixed.
 pub const LIMITS: [&[Parameter]; 2] = [
     delivery::parameters::PARAMETERS,
     driver::parameters::PARAMETERS,
 ];
 
-/// The example of the README, compiled with the others.
+/// The example of the README, compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

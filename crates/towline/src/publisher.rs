@@ -1,4 +1,4 @@
-//! The sending face of the library: messages to everyone in a group.
+//! The sending face of the library: messages to all receivers of a group.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub struct PublisherBuilder {
 }
 
 impl PublisherBuilder {
-    /// A publisher on `session` with the defaults: a slow receiver holds the others back, and no
-    /// receiver is waited for.
+    /// Makes a publisher on `session` with the defaults: a slow receiver holds the others back, and
+    /// no receiver is waited for.
     #[must_use]
     pub const fn new(session: SessionBuilder) -> Self {
         Self {
@@ -41,15 +41,15 @@ impl PublisherBuilder {
         }
     }
 
-    /// What happens when a receiver is too slow.
+    /// Sets what happens when a receiver is too slow.
     #[must_use]
     pub const fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Keeps all messages until this many receivers have joined: none leaves before. Default 0: a
-    /// receiver that joins later misses what was sent before.
+    /// Sends no message before this many receivers have joined. Default 0: a receiver that joins
+    /// later misses what was sent before.
     #[must_use]
     pub const fn expect_receivers(mut self, count: u32) -> Self {
         self.expected = count;
@@ -95,33 +95,34 @@ impl PublisherBuilder {
 
 /// Sends messages.
 ///
-/// When little is sent, a message leaves in the call that takes it. In a long row of messages
-/// without pauses several share a system call, so the last ones leave with the next call, at the
+/// When little is sent, a message leaves in the call that takes it. In a long stream of messages
+/// without pauses, several share a system call: the last ones leave with the next call, at the
 /// latest with [`Publisher::flush`].
 ///
-/// Receivers that ask for repairs, or join, are also served by the next call. So a program that has
-/// nothing to send must call [`Publisher::turn`] when its descriptor is readable. When it makes no
-/// call for long, it should move the publisher to its own thread, [`crate::PublisherThread`].
+/// Receivers that ask for repairs, or join, also wait for the next call. So a program that has
+/// nothing to send must call [`Publisher::turn`] when the publisher's descriptor is readable. A
+/// program that makes no call for long should move the publisher to its own thread,
+/// [`crate::PublisherThread`].
 ///
-/// When it is dropped without [`Publisher::close`], it breaks the session off: messages that have
-/// not left are never sent, and receivers are told at once.
+/// A publisher that is dropped without [`Publisher::close`] breaks the session off: it never sends
+/// the messages that have not left, and tells receivers at once.
 pub struct Publisher {
     end: End<driver::Publisher>,
     pace: Pace,
-    /// Set once the end has begun: the position after the last packet, and the deadline.
+    /// The position after the last packet, and the deadline, once the end has begun.
     closing: Option<(u64, Instant)>,
 }
 
-/// Decides when a publisher that takes messages also looks at the network.
+/// When a publisher that takes messages also looks at the network.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// How many messages were taken since the network was given the last ones.
+    /// How many messages were taken and not yet given to the network.
     waiting: u32,
     /// When the publisher last looked at NAKs and reports.
     turned_at: Instant,
-    /// When the last message was sent, or left waiting for the next ones.
+    /// When the last message was sent, or was left waiting for further ones.
     left_at: Instant,
-    /// How many messages came without a pause.
+    /// How many messages in a row came without a pause.
     row: u32,
 }
 
@@ -135,14 +136,15 @@ pub struct RateSetter<'a> {
     pub cause: RateCause,
 }
 
-/// Whether a message was taken. A message that was not taken is not lost: offer it again later.
+/// Whether a message was taken. A message that was not taken is still the caller's: offer it again
+/// later.
 #[must_use = "a message that was not taken is to be offered again"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendStatus {
     /// The message was taken and will be sent.
     Taken,
-    /// The rate limit allows nothing more until this time.
+    /// The rate limit allows no message before this time.
     RateLimited {
         /// When to try again.
         until: Instant,
@@ -170,16 +172,16 @@ impl Publisher {
         })
     }
 
-    /// The longest message that can be sent, in bytes, and the protocol parameter to raise for
-    /// longer ones.
+    /// Returns the length of the longest message that can be sent, in bytes, and the protocol
+    /// parameter to raise for longer ones.
     #[must_use]
     pub const fn message_limit(&self) -> (usize, &'static str) {
         let source = self.end.driver.endpoint.source();
         (source.max_apdu(), source.apdu_limit())
     }
 
-    /// Takes a message of `len` bytes, which must fit one packet. `fill` writes it into the place
-    /// that it is sent from, so that it is copied once less than by [`Publisher::try_send`].
+    /// Takes a message of `len` bytes, which must fit one packet. `fill` writes it where it is sent
+    /// from, which saves one copy compared with [`Publisher::try_send`].
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -191,8 +193,8 @@ impl Publisher {
         self.take(len, "mtu", |endpoint| endpoint.offer_with(len, &mut fill))
     }
 
-    /// Takes a message by `offer`; without room it makes a turn first. `parameter` bounds the
-    /// length.
+    /// Takes a message by `offer`; when there is no room, makes a turn first. `parameter` bounds
+    /// the length.
     fn take(
         &mut self,
         len: usize,
@@ -206,7 +208,7 @@ impl Publisher {
                     if self.end.driver.endpoint.has_full_run(len) {
                         self.turn()?;
                     } else if self.pace.waiting <= LOOKS_AT_ONCE {
-                        // In a stream of messages runs fill up sooner than a clock would tell.
+                        // In a stream of messages, a run fills up sooner than the clock would tell.
                         self.send_due()?;
                     }
                     return Ok(SendStatus::Taken);
@@ -227,14 +229,14 @@ impl Publisher {
         }
     }
 
-    /// Sends messages that need not wait for further ones; now and then also looks at NAKs and
+    /// Sends messages that need not wait for further ones. Now and then it also looks at NAKs and
     /// reports.
     fn send_due(&mut self) -> Result<(), Error> {
         let now = self.end.now();
         if !self.end.driver.endpoint.has_due(now) {
             return Ok(());
         }
-        // This comes first, so that packets that arrived meanwhile do not delay it.
+        // Sending comes first, so that packets that arrived meanwhile do not delay it.
         self.pace.waiting = 0;
         self.end.driver.send_ready();
         if now.since(self.pace.turned_at) >= TURN_AFTER {
@@ -244,7 +246,7 @@ impl Publisher {
     }
 
     /// Takes a message, and waits for room as long as necessary. The message leaves at once, except
-    /// in a row of more than 32 messages that are less than 10 us apart.
+    /// after more than 32 messages in a row that came less than 10 us apart.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -258,7 +260,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Sends waiting messages, because the owner may make no call for long; in a stream without
+    /// Sends waiting messages, because the owner may make no call for long. In a stream without
     /// pauses they wait for further ones.
     fn see_off(&mut self) {
         let now = self.end.now();
@@ -298,8 +300,8 @@ impl Publisher {
         Ok(turn)
     }
 
-    /// Sends messages without looking at NAKs and reports, which wait for the next turn, due soon.
-    /// This is the fastest way out for a single message.
+    /// Sends messages without looking at NAKs and reports, which wait for the next turn. This is
+    /// the fastest way out for a single message.
     pub fn send_ready(&mut self) {
         self.pace.waiting = 0;
         self.end.driver.endpoint.uncork();
@@ -333,13 +335,12 @@ impl Publisher {
     }
 
     /// Ends the session in good order: sends everything, waits until all expected and all reporting
-    /// receivers have been given it or are gone, and announces the end. When this is not done
-    /// within `timeout`, the session is broken off, and receivers are told.
+    /// receivers have been given it or are gone, and announces the end. When this takes longer than
+    /// `timeout`, breaks the session off and tells receivers.
     ///
-    /// **Blocks** at most for `timeout`, and at a low rate for a second more to break off. When
-    /// receivers can report and none does, the end is announced for half a second, or for the
-    /// parameter `linger` if a receiver ever sent a NAK. A session without reports announces it for
-    /// `linger`.
+    /// **Blocks** at most for `timeout`, and at a low rate for 1 s more to break off. When
+    /// receivers can report and none does, it announces the end for 0.5 s, or for the parameter
+    /// `linger` if a receiver ever sent a NAK. A session without reports announces it for `linger`.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -347,9 +348,9 @@ impl Publisher {
         self.close_while(timeout, || true)
     }
 
-    /// Like [`Publisher::close`], but waits only while `may_wait` gives true, which is asked at
-    /// least ten times a second. When it gives false, the session is broken off: messages that have
-    /// not left are never sent, and receivers are told.
+    /// Ends the session as [`Publisher::close`] does, but waits only while `may_wait` returns true;
+    /// it is asked at least ten times a second. When it returns false, breaks the session off:
+    /// messages that have not left are never sent, and receivers are told.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -362,8 +363,8 @@ impl Publisher {
         self.end_while(may_wait)
     }
 
-    /// Ends a session that should have sent more. The messages taken so far are delivered as by
-    /// [`Publisher::close_while`]; then receivers are told that the session is broken off. So no
+    /// Ends a session that should have sent more. Delivers the messages taken so far as
+    /// [`Publisher::close_while`] does, then tells receivers that the session is broken off. No
     /// receiver takes this for a good end, and the result is never complete.
     ///
     /// # Errors
@@ -380,7 +381,7 @@ impl Publisher {
         self.end_while(may_wait)
     }
 
-    /// Like [`Publisher::break_off_while`], for at most `timeout`.
+    /// Ends the session as [`Publisher::break_off_while`] does, within `timeout`.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -388,7 +389,7 @@ impl Publisher {
         self.break_off_while(timeout, || true)
     }
 
-    /// Breaks the session off at once, although messages have not left: no receiver has everything.
+    /// Breaks the session off at once, although messages have not left. No receiver has everything.
     pub(crate) fn cut_short(&mut self) -> Result<Closed, Error> {
         self.closing = Some((u64::MAX, self.now()));
         self.break_off(Duration::ZERO)
@@ -411,8 +412,8 @@ impl Publisher {
     }
 
     /// Begins what [`Publisher::close`] does, without waiting. Further turns carry it out, and
-    /// [`Publisher::closed`] says when it is done. Another call can bring the deadline nearer; with
-    /// zero it breaks the session off.
+    /// [`Publisher::closed`] says when it is done. A second call can bring the deadline nearer;
+    /// with a `timeout` of zero it breaks the session off.
     pub fn begin_close(&mut self, timeout: Duration) {
         let now = self.now();
         let lead = self.lead();
@@ -421,62 +422,63 @@ impl Publisher {
         self.end.driver.endpoint.close(now, now + timeout);
     }
 
-    /// How the session has ended; `None` before its end.
+    /// Says how the session ended; `None` before its end.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let ended = self.end.driver.endpoint.ended()?;
         let (end, _) = self.closing?;
-        // When a deadline cuts the announcement short, every known receiver still has everything.
+        // A deadline that cuts the announcement short changes nothing: every known receiver has
+        // everything.
         let is_complete = matches!(ended, Ended::Confirmed | Ended::Hurried);
         let audience = self.end.driver.endpoint.audience();
         Some(Closed::new(is_complete, audience, end))
     }
 
-    /// True when the session has ended.
+    /// Returns true when the session has ended.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.end.driver.endpoint.ended().is_some()
     }
 
-    /// The next event about a receiver.
+    /// Returns the next event about a receiver.
     pub fn pop_event(&mut self) -> Option<AudienceEvent> {
         let event = self.end.driver.endpoint.pop_event()?;
         trace::receiver(&event);
         Some(event)
     }
 
-    /// True when all messages have left, and no repair waits.
+    /// Returns true when all messages have left, and no repair waits.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.end.driver.endpoint.source().is_drained()
     }
 
-    /// Bytes of the longest message that one packet holds, and that [`Publisher::try_send_with`]
-    /// takes.
+    /// Returns the bytes of the longest message that one packet holds; [`Publisher::try_send_with`]
+    /// takes no longer one.
     #[must_use]
     pub const fn packet_limit(&self) -> usize {
         self.end.driver.endpoint.source().max_tsdu()
     }
 
-    /// One past the position of the newest packet that the source has taken, sent or not.
+    /// Returns one past the position of the newest packet that the source has taken, sent or not.
     #[must_use]
     pub const fn lead(&self) -> u64 {
         self.end.driver.endpoint.source().lead()
     }
 
-    /// Bytes of packets taken and not yet sent.
+    /// Returns the bytes of packets that were taken and not yet sent.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.end.driver.endpoint.source().backlog_bytes()
     }
 
-    /// The rate limit in bytes a second, with headers; `None` without one.
+    /// Returns the rate limit in bytes a second, with headers; `None` without one.
     #[must_use]
     pub const fn bytes_per_s_max(&self) -> Option<u64> {
         self.end.driver.endpoint.source().pace().bytes_per_s()
     }
 
-    /// The receiver that sets the rate; `None` while none does.
+    /// Returns the receiver that sets the rate; `None` while none does.
     #[must_use]
     pub fn rate_setter(&self) -> Option<RateSetter<'_>> {
         let audience = self.end.driver.endpoint.audience();
@@ -489,19 +491,19 @@ impl Publisher {
         })
     }
 
-    /// How long the end of the session is announced when no receiver reports.
+    /// Returns how long the publisher announces the end of the session when no receiver reports.
     #[must_use]
     pub const fn linger(&self) -> Duration {
         self.end.driver.endpoint.source().config().linger()
     }
 
-    /// The receivers that report, and how far they are.
+    /// Returns the receivers that report, and how far they are.
     pub fn receivers(&self) -> impl Iterator<Item = ReceiverStatus> {
         let audience = self.end.driver.endpoint.audience();
         audience.receivers().map(ReceiverStatus::of)
     }
 
-    /// How many receivers report.
+    /// Returns how many receivers report.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
         self.end.driver.endpoint.audience().receiver_count()
@@ -532,8 +534,8 @@ impl Count for driver::Publisher {
 }
 
 impl Pace {
-    /// True when it is time to look at the clock: at every message while few wait, and at every few
-    /// messages in a stream, whose runs fill up by themselves.
+    /// Returns true when it is time to look at the clock: at every message while few wait, and at
+    /// every eighth in a stream, whose runs fill up by themselves.
     #[inline]
     const fn is_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE || self.waiting.is_multiple_of(LOOKS_APART)
@@ -541,8 +543,8 @@ impl Pace {
 }
 
 impl Drop for Publisher {
-    /// Tells receivers that the session is broken off, unless it was closed. An end that has begun
-    /// is cut short.
+    /// Tells receivers that the session is broken off, unless it was closed. Cuts an end that has
+    /// begun short.
     fn drop(&mut self) {
         if self.is_closed() {
             return;
@@ -556,7 +558,8 @@ impl Drop for Publisher {
                 self.end.driver.endpoint.break_off(now, now);
             }
         }
-        // A receiver that misses the announcement forgets the session when nothing more comes.
+        // Receivers are told once: one that misses this forgets the session when nothing more
+        // comes.
         while let Ok(_) = self.turn()
             && !self.is_closed()
             && self.end.driver.now() < until
@@ -566,16 +569,17 @@ impl Drop for Publisher {
     }
 }
 
-/// With more waiting messages than this, the clock is read only at some of them.
+/// Number of waiting messages up to which every message looks at the clock; below, of how many
+/// further messages one does.
 const LOOKS_AT_ONCE: u32 = 8;
 const LOOKS_APART: u32 = 8;
-/// This many messages in a row, with shorter gaps than the time below, are a stream: they wait for
-/// further ones.
+/// After this many messages in a row with shorter gaps than the time below, messages are a stream:
+/// they wait for further ones.
 const ROW_MAX: u32 = 32;
 const ROW_GAP: Duration = Duration::from_micros(10);
 /// How long NAKs and reports may wait while messages leave.
 const TURN_AFTER: Duration = Duration::from_micros(200);
 /// How long a dropped publisher tells receivers that the session is broken off.
 const FAREWELL_MAX: Duration = Duration::from_millis(100);
-/// How often to check whether to keep waiting for the end.
+/// How often to ask whether to keep waiting for the end.
 const CLOSE_POLL: Duration = Duration::from_millis(100);

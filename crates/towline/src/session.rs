@@ -19,7 +19,7 @@ use protection::PacketProtection;
 
 use crate::{Error, Snapshot, trace::Open};
 
-/// The settings that all kinds of session have. Chained setters build them, and opening a session
+/// The settings that all kinds of session have. Build them with chained setters; opening a session
 /// checks them together.
 #[derive(Clone)]
 pub struct SessionBuilder {
@@ -47,7 +47,7 @@ impl fmt::Debug for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// A session on `group` with the defaults.
+    /// Makes a session on `group` with the defaults.
     #[must_use]
     pub fn new(group: Group) -> Self {
         Self {
@@ -94,27 +94,27 @@ impl SessionBuilder {
         Ok(self)
     }
 
-    /// Injects faults between the sockets and the protocol, such as `loss=5%,seed=7`, to show how a
-    /// program works over a bad network.
+    /// Injects faults between the sockets and the protocol, such as `loss=5%,seed=7`. With them, a
+    /// program shows how it works over a bad network.
     #[must_use]
     pub const fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// The name of this end in the other end's reports. No two receivers of a session may have the
-    /// same name. Default: the host's name and the process number; further receivers of a process
-    /// get a number, too. The default of a receiver of files is made from its directory, so that it
-    /// takes its own place when it is started there again.
+    /// Sets the name of this end in the other end's reports. No two receivers of a session may have
+    /// the same name. Default: the host's name and the process number; further receivers of a
+    /// process also get a number. A receiver of files takes its default from its directory, so that
+    /// it keeps its name when it is started there again.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Protects the session with this key: packets and reports are encrypted or tagged, so that
-    /// only holders of the key can read, forge or alter them, be counted among the receivers, or
-    /// slow the sender down. All ends need the same key. A key needs reports. Default none.
+    /// Protects the session with this key: packets and reports are encrypted or tagged. Only
+    /// holders of the key can then read, forge or alter them, count as receivers, or slow the
+    /// sender down. All ends need the same key, and a key needs reports. Default none.
     #[cfg(feature = "keys")]
     #[must_use]
     pub fn key(mut self, key: impl Into<Option<crate::Key>>) -> Self {
@@ -122,7 +122,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Whether receivers report to the sender. Without reports, receivers cannot hold a sender
+    /// Sets whether receivers report to the sender. Without reports, receivers cannot hold a sender
     /// back, and cannot prove what they hold. Default true.
     #[must_use]
     pub const fn reports(mut self, reports: bool) -> Self {
@@ -137,7 +137,7 @@ impl SessionBuilder {
         self
     }
 
-    /// The TCP port on which a sender takes reports. Default 0: the system chooses.
+    /// Sets the TCP port on which a sender takes reports. Default 0: the system chooses.
     #[must_use]
     pub const fn control_port(mut self, port: u16) -> Self {
         self.control_port = port;
@@ -253,7 +253,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Puts `endpoint` on the sockets.
+    /// Puts `endpoint` on these sockets.
     pub(crate) fn end<E: Endpoint>(
         self,
         endpoint: E,
@@ -275,13 +275,13 @@ pub(crate) struct End<E> {
     pub(crate) warnings: Vec<String>,
     interface: String,
     local: IpAddr,
-    /// When the session is dropped, this reports it as closed.
+    /// Emits the event that the session is closed when it is dropped.
     open: Open,
 }
 
-/// The counters that only one kind of endpoint has.
+/// The counters that only some kinds of endpoint have.
 pub(crate) trait Count {
-    /// Packets that the endpoint has thrown away.
+    /// Returns the counts of packets that the endpoint has thrown away.
     fn drops(&self) -> &DropCounters;
 
     fn count(&self, snapshot: &mut Snapshot);
@@ -307,7 +307,7 @@ impl<E: Endpoint> End<E> {
         self.driver.next_timeout()
     }
 
-    /// True when every control connection has sent its queue, or is gone.
+    /// Returns true when every control connection has sent its queue, or is gone.
     pub(crate) fn is_told(&self) -> bool {
         self.driver.io.inner().links_unfinished() == 0
     }
@@ -374,19 +374,19 @@ impl<E: Endpoint + Count> End<E> {
 macro_rules! face {
     ($face:ty) => {
         impl $face {
-            /// The session's clock.
+            /// Reads the session's clock.
             pub fn now(&mut self) -> ::base::Instant {
                 self.end.now()
             }
 
-            /// The interface in use and our address on it.
+            /// Returns the name of the interface in use, and this end's address on it.
             #[must_use]
             pub fn interface(&self) -> (&str, ::std::net::IpAddr) {
                 self.end.interface()
             }
 
-            /// Why nothing has left: the kernel has refused every datagram so far. `None` when it
-            /// took one, or none was sent.
+            /// Says why nothing has left: the kernel has refused every datagram so far. `None` when
+            /// the kernel has taken one, or none was sent.
             #[must_use]
             pub fn send_error(&self) -> Option<::net::SystemError> {
                 self.end.send_error()
@@ -397,7 +397,7 @@ macro_rules! face {
                 self.end.take_warnings()
             }
 
-            /// A handle with which another thread ends a wait.
+            /// Makes a handle with which another thread ends a wait.
             ///
             /// # Errors
             /// When the process is out of descriptors.
@@ -418,8 +418,8 @@ macro_rules! face {
         }
 
         impl ::std::os::fd::AsFd for $face {
-            /// One descriptor for everything. Readable means that a turn is due; call `arm` after
-            /// each turn.
+            /// Returns the one descriptor of the session. When it is readable, a turn is due; call
+            /// `arm` after each turn.
             fn as_fd(&self) -> ::std::os::fd::BorrowedFd<'_> {
                 self.end.descriptor()
             }
@@ -437,22 +437,22 @@ pub(crate) use face;
 /// The back end of every session of the library: real sockets, behind the interceptor.
 pub(crate) type Backend = net::Intercept<UdpIo>;
 
-/// 64 bits from the system's generator: hosts that are not on the path must not be able to guess
-/// identifiers.
+/// Draws 64 bits from the system's generator, because hosts off the packets' path must not be able
+/// to guess identifiers.
 pub(crate) fn random_u64() -> Result<u64, Error> {
     sys::random_u64()
         .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
-/// The name of an end that was given none: the host's name, and what distinguishes the end from
+/// Makes the name of an end that was given none: the host's name, and what tells the end apart from
 /// others on the host.
 pub(crate) fn default_name(told_apart_by: &str) -> String {
     let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
     format!("{host}:{told_apart_by}")
 }
 
-/// The name of an end that is made from its process. It is taken until this is dropped. Then the
-/// next end may have it, and counts as the same receiver that comes back.
+/// The name of an end that is made from its process's number, taken until this is dropped. The next
+/// end may then have it, and counts as the same receiver that comes back.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     number: u32,
@@ -486,5 +486,5 @@ impl Drop for OwnName {
     }
 }
 
-/// The numbers of this process's ends that have such names.
+/// The numbers in the names of this process's ends.
 static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

@@ -26,7 +26,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// Sets how many receivers a sending session has. It is no counter, because it may fall.
+    /// Sets how many receivers a sending session has. This is no counter, because it may fall.
     pub const fn set_receivers(&mut self, receivers: u32) {
         self.receivers = Some(receivers);
     }
@@ -55,7 +55,7 @@ impl Snapshot {
         self.behind = self.behind.or(other.behind);
     }
 
-    /// The value of the counter `name` of the set `set`.
+    /// Returns the value of the counter `name` of the set `set`.
     #[must_use]
     pub fn value_of(&self, set: &str, name: &str) -> Option<u64> {
         let mut all = self.iter();
@@ -63,7 +63,7 @@ impl Snapshot {
         found.map(|(_, _, value)| value)
     }
 
-    /// Every counter that was added: the name of its set, its declaration, its value.
+    /// Returns every counter that was added: the name of its set, its declaration, its value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static CounterInfo, u64)> {
         self.values.iter().copied()
     }

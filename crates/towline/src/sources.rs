@@ -3,8 +3,8 @@
 //!
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
 //! other machines can reach must name the senders that it takes files from, or share a key with
-//! them; a group with a source names the sender already. Loopback and link-local addresses can be
-//! reached only from this machine or its link, and need neither.
+//! them; a group with a source names the sender already. On loopback and link-local addresses,
+//! which only this machine or its link can reach, a receiver needs neither.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -27,7 +27,7 @@ pub enum Allowed {
 }
 
 impl Allowed {
-    /// True for a packet from `ip` that this allows.
+    /// Returns true when files from `ip` are allowed.
     #[must_use]
     pub fn admits(&self, ip: IpAddr) -> bool {
         match (self, ip.to_canonical()) {
@@ -101,7 +101,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// The rule for a session of `group` on `interface`, whose local address is `local`.
+    /// Makes the rule for a session of `group` on `interface`, whose local address is `local`.
     pub(crate) fn new(
         allowed: &[Allowed],
         has_key: bool,
@@ -131,7 +131,7 @@ impl Sources {
         Ok(Self { allowed, has_key })
     }
 
-    /// An error unless a sender at `ip` may be dialled.
+    /// Returns an error unless a sender at `ip` may be dialled.
     pub(crate) fn admit(&self, ip: IpAddr) -> Result<(), String> {
         // With a key and no list, every holder of the key is allowed.
         if self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed.admits(ip)) {

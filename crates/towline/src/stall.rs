@@ -1,4 +1,4 @@
-//! Detects that the transfer of a receiver of files does not move any more.
+//! Detects that the transfer of a receiver of files no longer moves.
 
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,13 @@ impl StallWatch {
         }
     }
 
-    /// Notes a movement that the progress does not show: an event, or a sender that is back.
+    /// Notes a movement that the numbers do not show: an event, or a sender that is back.
     pub const fn stir(&mut self, now: Instant) {
         self.moved_at = now;
     }
 
-    /// Compares the progress with the last one. A transfer that prepares its files or renames them
-    /// counts as moving, because only the disk knows how long this takes.
+    /// Compares the progress with that of the last call. A transfer that prepares or renames its
+    /// files counts as moving, because only the disk knows how long this takes.
     pub fn note(&mut self, now: Instant, progress: &ReceiverProgress) {
         let moved = progress.numbers.held + progress.numbers.verified;
         let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);
@@ -51,7 +51,7 @@ impl StallWatch {
         }
     }
 
-    /// True when nothing has moved for `timeout`.
+    /// Returns true when nothing has moved for `timeout`.
     #[must_use]
     pub fn is_stalled(&self, now: Instant, timeout: Duration) -> bool {
         now.saturating_duration_since(self.moved_at) >= timeout

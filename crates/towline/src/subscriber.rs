@@ -1,4 +1,4 @@
-//! The receiving face of the library: messages from everybody who sends to a group.
+//! The receiving face of the library: messages from all senders to a group.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::{
 
 /// Receives messages, in order from each sender.
 ///
-/// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`] with the caller's
-/// own sink does not copy messages that arrive in order.
+/// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`] with a sink of the
+/// caller's does not copy messages that arrive in order.
 pub struct Subscriber {
     end: End<driver::Subscriber>,
     batch: Batch,
-    /// Set once leaving has begun: the time by which it ends in any case.
+    /// The latest time at which leaving ends, once it has begun.
     leave_by: Option<Instant>,
-    /// The name that the subscriber took because it was given none.
+    /// The name that the subscriber made, because it was given none.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
 }
@@ -59,7 +59,7 @@ impl Subscriber {
         })
     }
 
-    /// The next message or event, without waiting; if there is none, the reason.
+    /// Returns the next message or event, without waiting; if there is none, the reason.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -74,7 +74,7 @@ impl Subscriber {
         Ok(self.batch.pop().ok_or(Status::NoSender))
     }
 
-    /// The next message or event; waits at most `timeout`, and gives `None` after that.
+    /// Waits for the next message or event, at most `timeout`; `None` after that.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -111,13 +111,13 @@ impl Subscriber {
         self.end.wait(until);
     }
 
-    /// Why nothing can be received just now.
+    /// Says why nothing can be received just now.
     #[must_use]
     pub fn status(&self) -> Status {
         self.end.driver.endpoint.receiver().status()
     }
 
-    /// The sender of a message's or event's session, while the sender is there.
+    /// Returns the sender of the session that a message or event names, while that sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         let at = self.end.driver.endpoint.receiver().position(session)?;
@@ -129,7 +129,7 @@ impl Subscriber {
 
     /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
     ///
-    /// **Blocks** for at most a second, while a sender does not take the last messages.
+    /// **Blocks** for at most 1 s, when a sender does not take the last messages.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -157,7 +157,7 @@ impl Subscriber {
         self.end.driver.endpoint.close(now, until);
     }
 
-    /// True when this end has left, and every sender was told or did not listen in time.
+    /// Returns true when this end has left, and every sender was told or did not listen in time.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match self.end.driver.endpoint.left() {
@@ -167,7 +167,7 @@ impl Subscriber {
         }
     }
 
-    /// When the next turn is due even if nothing arrives.
+    /// Says when the next turn is due even if nothing arrives.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.end.next_timeout()
@@ -185,15 +185,15 @@ impl Subscriber {
 pub struct SessionInfo {
     /// The transport session identifier.
     pub tsi: Tsi,
-    /// The address that the session's packets come from.
+    /// The address from which the session's packets come.
     pub source: IpAddr,
 }
 
-/// The sessions that the application has been told of.
+/// The sessions of which the application was told.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     known: BTreeMap<u32, SessionInfo>,
-    /// The session whose end was the last event. It stays known until the next event.
+    /// The session whose end was the last event; it stays known until the next event.
     gone: Option<u32>,
 }
 
@@ -223,7 +223,7 @@ impl Sessions {
     }
 }
 
-/// One turn. It also reports the kernel's drops, because the sender should adapt to them.
+/// Makes one turn, and reports the kernel's drops, because the sender should adapt to them.
 fn turn<S: MessageSink + ?Sized>(
     end: &mut End<driver::Subscriber>,
     sink: &mut S,

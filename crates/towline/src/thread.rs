@@ -1,5 +1,5 @@
 //! Sessions on their own threads. The application puts messages into bounded queues, or takes them
-//! from there, and the protocol's timers never wait for it.
+//! out, and the protocol's timers never wait for the application.
 //!
 //! ```text
 //!   application --message--> Outgoing --> thread: Publisher  --> network
@@ -7,8 +7,8 @@
 //!                --emptied batches return by a second queue-->
 //! ```
 //!
-//! When a queue is full, a publisher's `send` waits. A subscriber's thread then leaves packets in
-//! the socket, and its reports show the sender that it does not move.
+//! When a queue is full, a publisher's `send` waits. A subscriber's thread leaves packets in the
+//! socket, and its reports show the sender that the position does not move.
 
 use std::{
     thread::{self, JoinHandle},
@@ -39,13 +39,13 @@ fn finish<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Result<T, Err
     thread.join().unwrap_or(Err(Error::Panicked))
 }
 
-/// The error with which a thread ended.
+/// Returns the error with which a thread ended.
 fn reason<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Error {
     finish(thread).err().unwrap_or(Error::Closed)
 }
 
-/// Decides when a thread shows the application the state of its session: soon after something has
-/// happened, and at most 20 times a second.
+/// When a thread shows the application the state of its session: soon after something has happened,
+/// and at most 20 times a second.
 #[derive(Debug, Default)]
 struct Posted {
     at: Option<Instant>,
@@ -53,7 +53,7 @@ struct Posted {
 }
 
 impl Posted {
-    /// Notes a turn; true when it is time to show the state.
+    /// Notes a turn; returns true when it is time to show the state.
     fn is_due(&mut self, turn: &Turn) -> bool {
         self.has_news |= !turn.is_idle() || self.at.is_none();
         let is_due = self.due_after().is_some_and(|after| after.is_zero());
@@ -66,7 +66,7 @@ impl Posted {
         is_due
     }
 
-    /// How long until the state must be shown; `None` when nothing has happened.
+    /// Returns how long it is until the state must be shown; `None` when nothing has happened.
     fn due_after(&self) -> Option<Duration> {
         let elapsed = self.at.map_or(POSTED_AGE_MAX, |at| at.elapsed());
         self.has_news

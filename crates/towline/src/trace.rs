@@ -1,5 +1,5 @@
-//! Emits `tracing` events about sessions. They are rare: there is none for a packet or a message. A
-//! program without a `tracing` subscriber pays one load and one comparison for each.
+//! Emits `tracing` events about sessions. They are rare: no packet and no message has one. A
+//! program without a `tracing` subscriber pays one load and one comparison for each event.
 //!
 //! | level | events |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | info | session opened, closed; receivers and senders that come and go; transfers |
 //! | debug | control connections (in `net`), passes |
 //!
-//! An event about a peer is emitted when the application takes it, so that both have the same
-//! order.
+//! An event about a peer is emitted when the application takes the event, so that both have the
+//! same order.
 
 #![cfg_attr(
     not(feature = "tracing"),
@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 #[cfg(not(feature = "tracing"))]
 mod silent {
-    //! The same words, said to nobody.
+    //! The macros of `tracing`, without effect.
     macro_rules! silent {
         ($($words:tt)*) => {
             ()
@@ -43,7 +43,7 @@ use silent::debug;
 #[cfg(not(feature = "tracing"))]
 use silent::{info, warn};
 
-/// A session while it is open.
+/// An open session: making one emits that the session is opened, dropping it that it is closed.
 #[derive(Debug)]
 pub(crate) struct Open {
     group: SocketAddr,
@@ -87,7 +87,7 @@ impl<S: MessageSink + ?Sized> MessageSink for Traced<'_, S> {
     }
 }
 
-/// An event of a subscriber about a sender.
+/// Emits an event of a subscriber about a sender.
 fn session(event: &SessionEvent) {
     match *event {
         SessionEvent::Found {
@@ -114,7 +114,7 @@ fn session(event: &SessionEvent) {
     }
 }
 
-/// An event of a publisher about a receiver.
+/// Emits an event of a publisher about a receiver.
 pub(crate) fn receiver(event: &AudienceEvent) {
     match event {
         AudienceEvent::Joined { name, peer, .. } => info!(name, %peer, "receiver joined"),
@@ -132,7 +132,7 @@ pub(crate) fn receiver(event: &AudienceEvent) {
     }
 }
 
-/// An event of a sender of files.
+/// Emits an event of a sender of files.
 #[cfg(feature = "files")]
 pub(crate) fn sending(event: &TransferSenderEvent) {
     match event {
@@ -152,7 +152,7 @@ pub(crate) fn sending(event: &TransferSenderEvent) {
     }
 }
 
-/// An event of a receiver of files.
+/// Emits an event of a receiver of files.
 #[cfg(feature = "files")]
 pub(crate) fn receiving(event: &ObjectReceiverEvent) {
     match event {

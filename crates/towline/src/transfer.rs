@@ -7,8 +7,8 @@
 //!               ---cancel--->
 //! ```
 //!
-//! A full queue does not delay the transfer, because its timers and its peers must not wait for the
-//! application. Further events wait in the transfer, which bounds them.
+//! A full queue does not delay the transfer, because timers and peers must not wait for the
+//! application. Further events wait in the transfer, which bounds their number.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +27,7 @@ pub trait Transfer: Send + 'static {
     /// The transfer's state.
     type State: Clone + Send;
 
-    /// Does what is due, without waiting. False when everything is over.
+    /// Does what is due, without waiting. Returns false when everything is over.
     ///
     /// # Errors
     /// The error that ended the session.
@@ -36,25 +36,25 @@ pub trait Transfer: Send + 'static {
     /// Waits until something is due.
     fn wait(&mut self);
 
-    /// The next event.
+    /// Returns the next event.
     fn pop_event(&mut self) -> Option<Self::Event>;
 
-    /// The present state.
+    /// Returns the state at this moment.
     fn state(&self) -> Self::State;
 
     /// Gives the transfer up, and tells the peers why.
     fn cancel(&mut self, text: &str);
 
-    /// A handle with which another thread ends a wait.
+    /// Makes a handle with which another thread ends a wait.
     ///
     /// # Errors
     /// When the process is out of descriptors.
     fn waker(&self) -> Result<net::Waker, Error>;
 }
 
-/// Gives a transfer what all transfers have in common: its waits, from its session's `end` and
-/// `is_idle`, and the trait [`Transfer`], from its `turn`, `pop_event`, `cancel` and the method
-/// that gives its state.
+/// Gives a transfer what all transfers have in common: the waiting methods, made from the `end` and
+/// `is_idle` of its session, and the trait [`Transfer`], made from its `turn`, `pop_event`,
+/// `cancel` and the method that gives its state.
 macro_rules! transfer {
     ($transfer:ty, $event:ty, $state:ty, $stands:ident) => {
         impl $transfer {
@@ -66,7 +66,7 @@ macro_rules! transfer {
                 }
             }
 
-            /// When the next turn is due even if nothing arrives.
+            /// Says when the next turn is due even if nothing arrives.
             #[must_use]
             pub fn next_timeout(&self) -> Option<::base::Instant> {
                 self.end.next_timeout()
@@ -140,7 +140,8 @@ impl<T: Transfer> TransferThread<T> {
         })
     }
 
-    /// The next event; waits at most `timeout`. `None` after that, or when the transfer is over.
+    /// Waits for the next event, at most `timeout`. `None` after that, or when the transfer is
+    /// over.
     pub fn recv(&mut self, timeout: Option<Duration>) -> Option<T::Event> {
         let is_waiting = |board: &mut Board<T>| board.events.is_empty() && !board.is_over;
         let board = self.shared.lock();
@@ -159,13 +160,13 @@ impl<T: Transfer> TransferThread<T> {
     }
 
     /// Waits, as a future, until [`TransferThread::pop`] has an event, or until there will be no
-    /// more.
+    /// more events.
     pub async fn ready(&mut self) {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await;
     }
 
-    /// Like [`TransferThread::ready`], for hand-written futures: when not ready, the task is woken
-    /// later.
+    /// Polls, for hand-written futures, as [`TransferThread::ready`] waits; if nothing is there,
+    /// the task is woken later.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut board = self.shared.lock();
         if board.is_over || !board.events.is_empty() {
@@ -175,24 +176,25 @@ impl<T: Transfer> TransferThread<T> {
         Poll::Pending
     }
 
-    /// The next event, without waiting.
+    /// Returns the next event, without waiting.
     pub fn pop(&mut self) -> Option<T::Event> {
         self.shared.lock().events.pop_front()
     }
 
-    /// The transfer's state a moment ago; final once the transfer is over.
+    /// Returns the transfer's state a moment ago; final once the transfer is over.
     #[must_use]
     pub fn state(&self) -> T::State {
         self.shared.lock().state.clone()
     }
 
-    /// True when the thread has ended.
+    /// Returns true when the thread has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.shared.lock().is_over
     }
 
-    /// Gives the transfer up, and tells the peers why. The caller must still wait for its end.
+    /// Gives the transfer up, and tells the peers why. The caller must still wait for the
+    /// transfer's end.
     pub fn cancel(&self, text: &str) {
         self.shared.lock().cancel = Some(text.to_owned());
         self.waker.wake();
@@ -271,7 +273,7 @@ impl<T: Transfer> Shared<T> {
     }
 }
 
-/// Tells the application that the thread has ended, for whatever reason.
+/// A guard that tells the application that the thread has ended, for whatever reason.
 struct Farewell<T: Transfer>(Arc<Shared<T>>);
 
 impl<T: Transfer> Drop for Farewell<T> {
@@ -300,7 +302,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
             shown = Instant::now();
         }
         if !is_on {
-            // At the end events are kept even beyond the bound.
+            // Once the transfer has ended, events are kept even beyond the bound.
             board
                 .events
                 .extend(std::iter::from_fn(|| transfer.pop_event()));

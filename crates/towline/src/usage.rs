@@ -1,14 +1,15 @@
-//! Processor time of this process, and of the whole machine. The second includes the kernel's work
-//! for the traffic, which is billed to whatever happens to run (softirq).
+//! Processor time of this process, and of the whole machine. The machine's time includes the
+//! kernel's work for the traffic (softirq), which the kernel bills to whatever process happens to
+//! run.
 //!
-//! It reads `/proc`; where there is none, the readings are absent.
+//! The meter reads `/proc`; where there is none, the readings are absent.
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-/// Measures from its creation on.
+/// A meter of processor time, from its start on.
 #[derive(Clone, Debug)]
 pub struct UsageMeter {
     started: Instant,
@@ -19,13 +20,13 @@ pub struct UsageMeter {
 /// The processor time that a stretch of time took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// How long the stretch was.
+    /// How long that time was.
     pub wall: Duration,
-    /// Processor seconds of this process, all threads, user and kernel.
+    /// Processor seconds of this process: all threads, user and kernel.
     pub process_cpu_s: Option<f64>,
     /// Processor seconds that the machine was busy with anything.
     pub machine_busy_s: Option<f64>,
-    /// Processor seconds that a hypervisor took during the run; over 1 % voids a measurement.
+    /// Processor seconds that a hypervisor took during that time; over 1 % voids a measurement.
     pub machine_steal_s: Option<f64>,
     /// Processors of the machine.
     pub cpu_count: u32,
@@ -42,7 +43,7 @@ impl UsageMeter {
         }
     }
 
-    /// What it has cost since [`UsageMeter::start`].
+    /// Returns the processor time since [`UsageMeter::start`].
     #[must_use]
     pub fn read(&self) -> Usage {
         let process = self.process.zip(process_ticks());
@@ -73,7 +74,7 @@ fn machine_ticks() -> Option<Machine> {
     parse_machine(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// utime and stime, fields 14 and 15; the name in field 2 may hold spaces and parentheses.
+/// Reads utime and stime, fields 14 and 15. The name in field 2 may hold spaces and parentheses.
 fn parse_process(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -82,7 +83,8 @@ fn parse_process(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// The first line's user, nice, system, idle, iowait, irq, softirq, steal. Guest time is in user.
+/// Reads the first line: user, nice, system, idle, iowait, irq, softirq, steal. Guest time is in
+/// user.
 fn parse_machine(text: &str) -> Option<Machine> {
     let mut lines = text.lines();
     let fields = lines.next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
@@ -102,7 +104,8 @@ fn seconds(ticks: u64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND
 }
 
-/// USER_HZ, which Linux has fixed at 100 for everything in `/proc` on the processors we build for.
+/// The kernel's `USER_HZ`: Linux has fixed it at 100 for everything in `/proc` on the processors
+/// that Towline is built for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The reading side.
+//! The reading side: finds processes and asks them for their counters.
 
 use std::{fs, io, io::Read as _, os::unix::net::UnixStream, path::Path, time::Duration};
 
 use super::{ProcessCounters, directory};
 
-/// Process identifiers of this user's processes that serve their counters, ascending. Sockets of
-/// dead processes are removed.
+/// Lists the identifiers of this user's processes that serve their counters, ascending. Removes
+/// sockets of dead processes.
 ///
 /// # Errors
 /// When the directory exists and cannot be read.
@@ -13,7 +13,7 @@ pub fn processes() -> io::Result<Vec<u32>> {
     processes_in(&directory::path()?)
 }
 
-/// The counters of one process.
+/// Reads the counters of one process.
 ///
 /// # Errors
 /// `NotFound` when no process of this user with that identifier serves its counters; `InvalidData`

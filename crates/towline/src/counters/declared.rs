@@ -10,7 +10,7 @@ use net::{UdpCounters, intercept::InterceptCounters};
 use pgm::{ReceiverCounters, SourceCounters};
 use protection::ProtectionCounters;
 
-/// The sets that a process may show, by name, in the order of the reference.
+/// Returns the sets that a process may show, by name, in the order of the reference.
 #[must_use]
 pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
     const fn of<S: CounterSet>() -> (&'static str, &'static [CounterInfo]) {

@@ -1,4 +1,4 @@
-//! The directory of the sockets. Nobody else may put a socket there.
+//! The directory of the sockets. No other user may put a socket there.
 
 use std::{
     fs, io,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The directory of the caller's user; it may not exist.
+/// Returns the directory of the caller's user; it may not exist.
 pub(super) fn path() -> io::Result<PathBuf> {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
         Some(runtime) => Ok(PathBuf::from(runtime).join("towline")),
@@ -23,7 +23,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     }
 }
 
-/// An error unless `path` is a directory (not a link to one) that only this user may enter.
+/// Returns an error unless `path` is a directory (not a link to one) that only this user may enter.
 pub(super) fn check(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     if !found.is_dir() || found.uid() != user()? {
@@ -39,12 +39,12 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket of one process.
+/// Returns the path of one process's socket.
 pub(super) fn socket(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// The effective user, found without a system call of our own.
+/// Finds the effective user without a system call of our own.
 fn user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }

@@ -66,8 +66,8 @@ impl ProcessCounters {
 }
 
 impl SessionCounters {
-    /// The value of the counter called `name`, plain or as `set.name`; plain names take the first
-    /// set that has one.
+    /// Returns the value of the counter called `name`, plain or as `set.name`; plain names take the
+    /// first set that has one.
     #[must_use]
     pub fn value_of(&self, name: &str) -> Option<u64> {
         self.counters
@@ -78,7 +78,7 @@ impl SessionCounters {
 }
 
 impl CounterReading {
-    /// True when `name` is this counter's name, plain or as `set.name`.
+    /// Returns true when `name` is this counter's name, plain or as `set.name`.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         match name.split_once('.') {

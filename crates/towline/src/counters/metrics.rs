@@ -1,11 +1,12 @@
 //! A scrape endpoint: `GET /metrics` over HTTP/1.1 on a TCP port, answered by one thread with the
 //! counters as [`ProcessCounters::prometheus`](super::ProcessCounters::prometheus) writes them.
 //!
-//! It is no web server. A connection has one request, with a head of at most 8 KiB and no body,
-//! within a second, and is then closed. Any other request gets a status and is closed, too.
-//! Connections are served one after the other, so a hostile client can only make others wait.
+//! It is no web server. A connection may send one request within 1 s, with a head of at most 8 KiB
+//! and no body, and is then closed. Any other request gets an error status, and its connection is
+//! closed, too. Connections are served one after the other, so a hostile client can only make
+//! others wait.
 //!
-//! There is no HTTP library, because the small ones read requests without a time limit, or start a
+//! It uses no HTTP library, because the small ones read requests without a time limit, or start a
 //! thread for each connection.
 
 use std::{
@@ -27,7 +28,7 @@ use super::server::write_until;
 pub struct MetricsServer {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
-    /// The listener; shutting it down ends the thread's wait.
+    /// The listener. Shutting it down ends the thread's wait.
     listening: TcpStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,7 +56,7 @@ impl MetricsServer {
         })
     }
 
-    /// Where it answers.
+    /// Returns the address at which it answers.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -80,7 +81,7 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool, text: &impl Fn() -> Strin
             return;
         }
         match stream {
-            // A client that left or does not read affects only itself.
+            // A client that has left or does not read affects only itself.
             Ok(stream) => drop(answer(stream, text)),
             // The process probably has no free descriptor: try again later.
             Err(_) => thread::sleep(REQUEST_TIME_MAX),
@@ -110,7 +111,8 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     write_until(&mut stream, response.as_bytes(), until, |stream, left| {
         stream.set_write_timeout(Some(left))
     })?;
-    // Unread bytes of the request would turn the close into a reset, and lose the answer.
+    // Unread bytes of the request would turn the close into a reset, which would destroy the
+    // answer.
     stream.shutdown(Shutdown::Write)?;
     let mut rest = [0; 1024];
     for _ in 0..HEAD_BYTES_MAX / rest.len() {
@@ -121,7 +123,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything up to the empty line, or as much as came within the limits.
+/// Reads everything up to the empty line, or as much as comes within the limits.
 fn read_head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
@@ -179,10 +181,10 @@ impl Request {
     }
 }
 
-/// The most time for a request from its first byte to its last, and for a client to take the
+/// The longest time from the first byte of a request to its last, and for a client to take the
 /// answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
-/// Browsers send a tenth of this.
+/// The most bytes of a request's head; browsers send a tenth of this.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! The counters of a process in the text format that Prometheus scrapes (version 0.0.4).
 //!
-//! Every counter is a metric `towline_SET_NAME_total` whose help is its declaration, with a sample
-//! for each session that has it. The labels distinguish the sessions: `session` (its number),
-//! `role` and `name`.
+//! Every counter is a metric `towline_SET_NAME_total` with a sample for each session that has the
+//! counter. The metric's help is the counter's declaration. The labels distinguish the sessions:
+//! `session` (its number), `role` and `name`.
 
 use std::fmt::{self, Write as _};
 
 use super::{CounterReading, ProcessCounters, SessionCounters};
 
 impl ProcessCounters {
-    /// Every counter of every session, as Prometheus reads it.
+    /// Writes every counter of every session as Prometheus reads it.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let mut text = String::new();
@@ -109,7 +109,7 @@ impl fmt::Display for Labels<'_> {
     }
 }
 
-/// A label's value with escapes, as command lines and names may hold anything.
+/// A label's value with escapes: command lines and names may hold anything.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

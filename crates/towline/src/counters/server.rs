@@ -1,4 +1,4 @@
-//! The serving side: slots that sessions publish into, and the thread that answers.
+//! The serving side: slots into which sessions publish, and the thread that answers readers.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use crate::Snapshot;
 pub struct CounterServer {
     shared: Arc<Shared>,
     path: PathBuf,
-    /// The listener; shutting it down ends the thread's wait.
+    /// The listener. Shutting it down ends the thread's wait.
     listening: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ impl CounterServer {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves; or when the
-    /// socket cannot be made. The process can go on without it.
+    /// socket cannot be made. The process can go on without a server.
     pub fn start(command: &str) -> io::Result<Self> {
         Self::start_in(&directory::path()?, command)
     }
@@ -48,9 +48,9 @@ impl CounterServer {
     pub(super) fn start_in(directory: &Path, command: &str) -> io::Result<Self> {
         directory::create(directory)?;
         let path = directory::socket(directory, std::process::id());
-        // When two servers start at once, only one may find that there is none yet.
+        // When two threads start servers at once, only one may find that there is none yet.
         let _starting = lock(&STARTING);
-        // A socket left by a dead process with this number takes no connection.
+        // Nothing accepts on a socket that a dead process with this number left.
         if UnixStream::connect(&path).is_ok() {
             let text = "this process serves its counters already: use that server's slots";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
@@ -123,7 +123,7 @@ impl Drop for CounterServer {
     }
 }
 
-/// Where one session publishes its counters.
+/// The place where one session publishes its counters.
 #[derive(Clone, Debug)]
 pub struct CounterSlot {
     session: Arc<Session>,
@@ -177,10 +177,10 @@ impl Shared {
                 return;
             }
             match stream {
-                // A reader that left or does not read affects only itself.
+                // A reader that has left or does not read affects only itself.
                 Ok(stream) => drop(self.answer(stream)),
-                // The process probably has no free descriptor, which is a worse trouble than this
-                // one.
+                // The process probably has no free descriptor, which troubles it more than a late
+                // answer.
                 Err(_) => thread::sleep(ANSWER_TIME_MAX),
             }
         }
@@ -239,8 +239,8 @@ impl Session {
     }
 }
 
-/// Writes all of `bytes`, or gives up at `until`, so that a reader that takes a little now and then
-/// is also given up. `limit` sets how long the next write may take.
+/// Writes all of `bytes`, or gives up at `until`: so a reader that takes a little now and then is
+/// given up, too. `limit` sets how long the next write may take.
 pub(super) fn write_until<W: Write>(
     stream: &mut W,
     mut bytes: &[u8],
@@ -263,7 +263,8 @@ pub(super) fn write_until<W: Write>(
     Ok(())
 }
 
-/// Locks; the data behind these locks is valid even when a thread panicked while holding one.
+/// Locks `mutex`, even when a thread panicked while holding it: the data behind these locks stays
+/// valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The decisions of a receiver of files: which senders it takes files from, and where they go.
+//! The decisions of a receiver of files: from which senders it takes files, and where it puts them.
 
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
@@ -17,14 +17,14 @@ pub type OwnStores =
 /// Where received files go.
 #[non_exhaustive]
 pub enum Target {
-    /// Beneath a directory, which is made when it is not there.
+    /// Beneath a directory; the receiver makes it when it does not exist.
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
         /// What happens to files that exist already.
         existing: Existing,
     },
-    /// A single file, into a stream, when all of it is verified. A tree is refused.
+    /// Into a stream, when all of it is verified: a single file. A tree is refused.
     Stream(Box<dyn Write + Send>),
     /// Into memory, when all of a transfer is verified.
     Memory(MemoryFiles),
@@ -43,14 +43,14 @@ impl fmt::Debug for Target {
     }
 }
 
-/// The store of one transfer.
+/// The kinds of store for one transfer.
 #[non_exhaustive]
 pub enum ReceiverStore {
     /// Beneath a directory.
     Files(Box<FileStore>),
-    /// To a stream.
+    /// Into a stream.
     Stream(Box<StreamStore>),
-    /// Into memory, or to a store of the caller's own.
+    /// Into memory, or into the caller's own store.
     Own(Box<dyn Store + Send>),
 }
 

@@ -14,8 +14,8 @@ use wire::object::ErrorCode;
 
 /// Keeps a receiver's files in memory. Clones share the same files.
 ///
-/// The files of a transfer appear together, when all of them are verified. Of a tree only the files
-/// are kept, with their paths, but no directories and links. Nothing is kept for a later attempt.
+/// The files of a transfer appear together, when all of them are verified. Only a tree's files are
+/// kept, with their paths, but not its directories and links. Nothing is kept for a later attempt.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -43,14 +43,15 @@ pub struct MemoryFiles {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryFile {
-    /// Its path, as the sender gave it.
+    /// The file's path, as the sender gave it.
     pub path: PathBuf,
-    /// Its bytes.
+    /// The file's bytes.
     pub content: Vec<u8>,
 }
 
 impl MemoryFiles {
-    /// An empty place for transfers of at most `bytes_max` bytes each; larger ones are refused.
+    /// Makes an empty place for transfers of at most `bytes_max` bytes each; larger ones are
+    /// refused.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self {
@@ -59,7 +60,7 @@ impl MemoryFiles {
         }
     }
 
-    /// Takes what has arrived so far.
+    /// Takes the files that have arrived so far.
     #[must_use]
     pub fn take(&self) -> Vec<MemoryFile> {
         std::mem::take(&mut *self.lock())

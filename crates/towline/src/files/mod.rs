@@ -33,61 +33,61 @@ pub use stream::StreamStore;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Expectation {
-    /// How many receivers must prove delivery, the first that join; 0 for all that join.
+    /// How many receivers must prove delivery: the first that join. 0: all that join.
     pub receivers: u32,
-    /// The names of expected receivers. When there are any, only these are waited for, and their
-    /// number counts.
+    /// The names of expected receivers. When there are any, the sender waits only for these, and
+    /// their number counts.
     pub names: Vec<String>,
-    /// How long to wait for them to join.
+    /// How long to wait for the expected receivers to join.
     pub join_timeout: Duration,
-    /// When all that join are expected: begin when no new receiver has joined for this long, and
-    /// also expect those that join later. With `None`: begin after [`Expectation::join_timeout`]
-    /// with those that are there.
+    /// When all receivers that join are expected: how long no new one must have joined before the
+    /// transfer begins; those that join later are expected, too. With `None`, it begins after
+    /// [`Expectation::join_timeout`] with those that have joined.
     pub settle: Option<Duration>,
-    /// A receiver without progress for this long is given up.
+    /// How long a receiver may be without progress before it is given up.
     pub progress_timeout: Duration,
-    /// What to do about a receiver that holds all others back.
+    /// What happens to a receiver that holds all others back.
     pub slow: SlowPolicy,
 }
 
 impl Expectation {
-    /// The first `receivers` that join must prove delivery; 0 for all that join.
+    /// Expects the first `receivers` that join; 0 for all that join.
     #[must_use]
     pub const fn receivers(mut self, receivers: u32) -> Self {
         self.receivers = receivers;
         self
     }
 
-    /// Only receivers with these names are waited for, and their number counts.
+    /// Expects only receivers with these names; their number counts.
     #[must_use]
     pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// How long to wait for them to join.
+    /// Sets how long to wait for the expected receivers to join.
     #[must_use]
     pub const fn join_timeout(mut self, timeout: Duration) -> Self {
         self.join_timeout = timeout;
         self
     }
 
-    /// When all that join are expected: begin when no new receiver has joined for this long; with
-    /// `None` after [`Expectation::join_timeout`].
+    /// Sets, when all receivers that join are expected, how long no new one must have joined before
+    /// the transfer begins. With `None`, it begins after [`Expectation::join_timeout`].
     #[must_use]
     pub fn settle(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.settle = time.into();
         self
     }
 
-    /// A receiver without progress for this long is given up.
+    /// Sets how long a receiver may be without progress before it is given up.
     #[must_use]
     pub const fn progress_timeout(mut self, timeout: Duration) -> Self {
         self.progress_timeout = timeout;
         self
     }
 
-    /// What to do about a receiver that holds all others back.
+    /// Sets what happens to a receiver that holds all others back.
     #[must_use]
     pub const fn slow(mut self, policy: SlowPolicy) -> Self {
         self.slow = policy;
@@ -96,9 +96,9 @@ impl Expectation {
 }
 
 impl Default for Expectation {
-    /// Expects all receivers that are there, at least one: waits 10 s for the first and 300 ms
-    /// after each further one, gives a receiver up after 30 s without progress, and goes at the
-    /// pace of the slowest.
+    /// Expects all receivers that join, at least one: waits 10 s for the first and 300 ms after
+    /// each further one, gives a receiver up after 30 s without progress, and sends at the pace of
+    /// the slowest.
     fn default() -> Self {
         Self {
             receivers: 0,

@@ -1,4 +1,4 @@
-//! The receiver of files: of one transfer, or of all transfers that come.
+//! The receiver of files: of one transfer, or of all transfers of a group.
 
 use std::{
     ffi::OsStr,
@@ -47,24 +47,24 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Goes on after the first transfer, and takes several at a time, until it is cancelled. By
-    /// default the receiver ends with its first transfer.
+    /// Takes any number of transfers, several at a time, until it is cancelled. By default the
+    /// receiver ends with its first transfer.
     #[must_use]
     pub const fn serve(mut self, is_serving: bool) -> Self {
         self.is_serving = is_serving;
         self
     }
 
-    /// How long a transfer waits for its sender to come back, after its connection was lost or the
-    /// sender has given this receiver up. At least 30 s, the default. When a sender sends the same
-    /// files again, even after a restart, the transfer continues with what it holds.
+    /// Sets how long a transfer waits for its sender to come back, after its connection was lost or
+    /// the sender has given this receiver up. At least 30 s, the default. When a sender sends the
+    /// same files again, even after a restart, the transfer continues with what it holds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = self.patience.max(patience);
         self
     }
 
-    /// The directory that keeps a stream until all of it is verified. Default: the system's
+    /// Sets the directory that keeps a stream until all of it is verified. Default: the system's
     /// directory for temporary files (`$TMPDIR`).
     #[must_use]
     pub fn spool(mut self, directory: Option<PathBuf>) -> Self {
@@ -72,17 +72,16 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// What happens to files that are in the directories of a transfer but not in the transfer,
-    /// when all of it is in place. `TransferReceiverEvent::Surplus` names them. By default they
-    /// stay.
+    /// Sets what happens, once all of a transfer is in place, to files that are in its directories
+    /// but not in the transfer. `TransferReceiverEvent::Surplus` names them. By default they stay.
     #[must_use]
     pub const fn delete(mut self, delete: Delete) -> Self {
         self.delete = delete;
         self
     }
 
-    /// Opens the session and then the directory, which is made when it does not exist. When the
-    /// session cannot be opened, nothing is made.
+    /// Opens the session and then the directory, and makes the directory when it does not exist.
+    /// When the session cannot be opened, it makes nothing.
     ///
     /// # Errors
     /// When the directory cannot be used, when parameters contradict each other, when the interface
@@ -137,25 +136,25 @@ impl FileReceiverBuilder {
     }
 }
 
-/// The last component of a directory's path, and four digits made from the whole path: the same
-/// name at every start.
+/// Makes a receiver's name from the last component of its directory's path, and four digits of the
+/// whole path: the same name at every start.
 fn name_of(directory: &Path) -> String {
     let whole = directory
         .canonicalize()
         .unwrap_or_else(|_| directory.to_path_buf());
     let hash = delivery::hash_bytes(whole.as_os_str().as_encoded_bytes());
     let last = whole.file_name().unwrap_or(whole.as_os_str());
-    // Commas separate the names in a sender's list, so a name must have none.
+    // Commas separate the names in a sender's list, so a name must not have one.
     let last = last.display().to_string().replace(',', "-");
     format!("{last}-{:02x}{:02x}", hash[0], hash[1])
 }
 
-/// Receives transfers into a directory, or one file to a stream.
+/// Receives transfers into a [`Target`].
 pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// The name that the receiver took, when neither its owner nor its directory gave it one.
+    /// The name that the receiver made, when neither its owner nor its directory gave it one.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
 }
@@ -190,7 +189,8 @@ impl FileReceiver {
         Self::builder(session.clone(), target).open()
     }
 
-    /// Does what is due, without waiting. False when everything is over and the senders know it.
+    /// Does what is due, without waiting. Returns false when everything is over and the senders
+    /// know it.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -203,14 +203,14 @@ impl FileReceiver {
         Ok(!(transfers.is_over() && transfers.is_idle() && self.end.is_told()))
     }
 
-    /// What happened.
+    /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
         let event = self.end.driver.endpoint.transfers_mut().pop_event()?;
         trace::receiving(&event);
         Some(event)
     }
 
-    /// How far each transfer is.
+    /// Returns how far each transfer is.
     #[must_use]
     pub fn progress(&self) -> FileReceiverState {
         let transfers = self.end.driver.endpoint.transfers().iter();
@@ -219,8 +219,8 @@ impl FileReceiver {
             .collect()
     }
 
-    /// The only file or directory that a transfer brings into its directory; `None` while that is
-    /// unknown, or when the transfer brings several.
+    /// Returns the only file or directory that a transfer brings into its directory; `None` while
+    /// that is unknown, or when the transfer brings several.
     #[must_use]
     pub fn only_entry(&self, transfer: u32) -> Option<&OsStr> {
         let mut transfers = self.end.driver.endpoint.transfers().iter();
@@ -233,15 +233,15 @@ impl FileReceiver {
         }
     }
 
-    /// Every file, directory and link that a transfer brings, by path; `None` while they are
-    /// unknown, and after [`ObjectReceiverEvent::Left`].
+    /// Returns every file, directory and link that a transfer brings, by path; `None` while they
+    /// are unknown, and after [`ObjectReceiverEvent::Left`].
     pub fn entries(&self, transfer: u32) -> Option<impl Iterator<Item = FileSetEntry<'_>>> {
         let manifest = self.receiver(transfer)?.manifest()?;
         Some(manifest.entries().map(FileSetEntry::of))
     }
 
-    /// The checksums of a transfer's files, by path; `None` until all of it is there, and after
-    /// [`ObjectReceiverEvent::Left`].
+    /// Returns the checksums of a transfer's files, by path; `None` until all of it is there, and
+    /// after [`ObjectReceiverEvent::Left`].
     #[must_use]
     pub fn sums(&self, transfer: u32) -> Option<FileSums> {
         self.receiver(transfer)?.file_roots().map(FileSums::new)
@@ -289,8 +289,8 @@ impl Count for ObjectReceiver<FileIntake> {
     }
 }
 
-/// Waking up for each run of a sender would take time from receiving, and only the whole file
-/// matters.
+/// The longest sleep while packets stream in: a wake-up for each run of a sender would take time
+/// from receiving, and only the whole file matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 
 /// Checks that `path` is a directory or can become one, without making anything.
@@ -310,13 +310,13 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
     }
 }
 
-/// Makes the directory and checks that it can be written, before waiting for anybody.
+/// Makes the directory and checks that it can be written, before any sender is waited for.
 fn make_directory(path: &Path) -> Result<(), Error> {
     let remedy = "receive into a directory that this user may write";
     let failed =
         |error: &io::Error| SystemError::system("write into", path.display(), error).advise(remedy);
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
-    // In the store's staging directory a file that a killed process leaves is not mistaken for a
+    // In the store's staging directory, nobody takes a file that a killed process leaves for a
     // received one.
     let staging = path.join(".towline");
     let made = fs::DirBuilder::new().mode(0o700).create(&staging);
@@ -327,7 +327,7 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         }
         made => made,
     };
-    // The directory stays while a transfer is staged in it, now or for a later attempt.
+    // This fails while a transfer is staged in the directory, which then stays.
     drop(fs::remove_dir(&staging));
     match proven {
         // Another transfer has just removed the directory, so it was writable.

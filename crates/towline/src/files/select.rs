@@ -1,5 +1,5 @@
 //! Ordered rules, like those of rsync, which decide what in a tree is sent. A path that the user
-//! named is sent in any case; the rules apply to what is in it.
+//! named is always sent; the rules apply to its content.
 //!
 //! The rules do not look at the disk. The first rule that matches a path decides, and a path
 //! without a matching rule is sent. The walk does not enter an excluded directory. So when `*` is
@@ -37,7 +37,7 @@ impl Selection {
     /// Adds a rule that takes what matches `pattern`.
     ///
     /// # Errors
-    /// A pattern that cannot be read.
+    /// When `pattern` cannot be read.
     pub fn include(&mut self, pattern: &str) -> Result<(), Error> {
         self.add(true, pattern)
     }
@@ -45,12 +45,12 @@ impl Selection {
     /// Adds a rule that leaves out what matches `pattern`.
     ///
     /// # Errors
-    /// A pattern that cannot be read.
+    /// When `pattern` cannot be read.
     pub fn exclude(&mut self, pattern: &str) -> Result<(), Error> {
         self.add(false, pattern)
     }
 
-    /// True when the first matching rule includes `path`, or when no rule matches.
+    /// Returns true when the first matching rule includes `path`, or when no rule matches.
     #[must_use]
     pub fn takes(&self, path: &Path, is_directory: bool) -> bool {
         let decisive = self
@@ -60,7 +60,7 @@ impl Selection {
         decisive.is_none_or(|rule| rule.is_included)
     }
 
-    /// True when there are rules, and none of them leaves anything out.
+    /// Returns true when there are rules, and none of them leaves anything out.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.rules.is_empty() && self.rules.iter().all(|rule| rule.is_included)

@@ -17,12 +17,12 @@ use crate::{
     transfer::transfer,
 };
 
-/// Sends files and trees to everyone in a group.
+/// Sends files and trees to all receivers of a group.
 pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// What could not be read when it was looked for, and is not in the manifest.
+    /// Files that could not be read when they were found, and are not in the manifest.
     unsent: Vec<Unsent>,
 }
 
@@ -81,7 +81,8 @@ impl FileSender {
         })
     }
 
-    /// Does what is due, without waiting. False when everything is over and the receivers know it.
+    /// Does what is due, without waiting. Returns false when everything is over and the receivers
+    /// know it.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -90,14 +91,14 @@ impl FileSender {
         Ok(!(self.end.driver.endpoint.is_over() && self.end.is_told()))
     }
 
-    /// The next event about a receiver or the transfer.
+    /// Returns the next event about a receiver or the transfer.
     pub fn pop_event(&mut self) -> Option<TransferSenderEvent> {
         let event = self.end.driver.endpoint.transfer_mut().pop_event()?;
         trace::sending(&event);
         Some(event)
     }
 
-    /// Gives the transfer up; the receivers are told why.
+    /// Gives the transfer up, and tells the receivers why.
     pub fn cancel(&mut self, text: &str) {
         let now = self.now();
         self.end
@@ -107,21 +108,21 @@ impl FileSender {
             .cancel(now, ErrorCode::Cancelled, text);
     }
 
-    /// The checksums of all files, once every byte was read.
+    /// Returns the checksums of all files, once every byte was read.
     #[must_use]
     pub fn sums(&self) -> Option<FileSums> {
         let manifest = self.end.driver.endpoint.transfer();
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// How many files are sent, without withdrawn ones.
+    /// Returns how many files are sent, without withdrawn ones.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let transfer = self.end.driver.endpoint.transfer();
         transfer.manifest().files().len() - transfer.unsent().len()
     }
 
-    /// The state of every receiver; final after [`TransferSenderEvent::Finished`].
+    /// Returns the state of every receiver; final after [`TransferSenderEvent::Finished`].
     /// [`TransferOutcome::unsent`] also names files that were skipped when the tree was walked.
     #[must_use]
     pub fn outcome(&self) -> TransferOutcome {

@@ -1,4 +1,4 @@
-//! What a sender sends: paths, spooled streams, and the rules that select among them.
+//! The files that a sender sends: paths, spooled streams, and the rules that select among them.
 
 use std::{
     collections::BTreeSet,
@@ -34,8 +34,8 @@ impl fmt::Debug for FileSetBuilder {
 }
 
 impl FileSetBuilder {
-    /// Adds a file or directory, delivered under its last component. With a slash at the end, what
-    /// is in the directory is delivered instead, each entry under its own name.
+    /// Adds a file or directory, delivered under its last component. With a slash at its end,
+    /// everything in the directory is delivered instead, each entry under its own name.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.sources.push(TreeSource::Path(path.into()));
@@ -58,9 +58,9 @@ impl FileSetBuilder {
         self
     }
 
-    /// Skips files that cannot be read, unless they were named, and later those that change or
+    /// Skips files that cannot be read, unless the user named them, and later those that change or
     /// vanish before they are sent. [`FileSet::unsent`] and `TransferOutcome::unsent` name them.
-    /// Default false: they are errors.
+    /// Default false: such files are errors.
     #[must_use]
     pub const fn skip_changed(mut self, may_skip: bool) -> Self {
         self.may_skip = may_skip;
@@ -101,7 +101,8 @@ impl FileSetBuilder {
     }
 }
 
-/// Files, directories and links, found and readable: what a [`crate::FileSender`] sends.
+/// Files, directories and links that were found and are readable: what a [`crate::FileSender`]
+/// sends.
 pub struct FileSet {
     tree: Tree,
     may_skip: bool,
@@ -110,7 +111,7 @@ pub struct FileSet {
 /// A file, directory or link of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSetEntry<'a> {
-    /// File, directory or link.
+    /// Whether it is a file, directory or link.
     pub kind: EntryKind,
     /// Bytes of a file; 0 for directories and links.
     pub bytes: u64,
@@ -144,7 +145,7 @@ impl FileSet {
         FileSetBuilder::default()
     }
 
-    /// Everything in it but [`FileSet::unsent`], in depth-first order.
+    /// Returns everything in the set but [`FileSet::unsent`], in depth-first order.
     pub fn entries(&self) -> impl Iterator<Item = FileSetEntry<'_>> {
         let unsent: BTreeSet<_> = self.unsent().iter().map(|it| &it.path[..]).collect();
         let entries = self.tree.manifest.entries();
@@ -152,13 +153,13 @@ impl FileSet {
         sent.map(FileSetEntry::of)
     }
 
-    /// Bytes of all files in [`FileSet::entries`].
+    /// Returns the number of bytes of all files in [`FileSet::entries`].
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.entries().map(|entry| entry.bytes).sum()
     }
 
-    /// How many regular files are in [`FileSet::entries`].
+    /// Returns how many regular files are in [`FileSet::entries`].
     #[must_use]
     pub fn file_count(&self) -> usize {
         let entries = self.entries();
@@ -167,7 +168,7 @@ impl FileSet {
             .count()
     }
 
-    /// What could not be read and is skipped: see [`FileSetBuilder::skip_changed`].
+    /// Returns what could not be read and is skipped: see [`FileSetBuilder::skip_changed`].
     #[must_use]
     pub fn unsent(&self) -> &[Unsent] {
         &self.tree.unsent
@@ -212,7 +213,7 @@ impl FileSet {
         Ok(FileSums::new(manifest.file_roots(&seals)))
     }
 
-    /// True when files that change are skipped.
+    /// Returns true when files that change are skipped.
     pub(super) const fn may_skip(&self) -> bool {
         self.may_skip
     }
@@ -222,7 +223,7 @@ impl FileSet {
     }
 }
 
-/// The BLAKE3 of each file, ordered by the bytes of the paths.
+/// The BLAKE3 hash of each file, ordered by the bytes of the paths.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileSums(Vec<(Vec<u8>, Hash)>);
 
@@ -247,7 +248,7 @@ impl FileSums {
         sums.map(|(path, root)| (Path::new(OsStr::from_bytes(path)), root))
     }
 
-    /// The lines that `b3sum` prints for the files, when it runs where they are delivered.
+    /// Returns the lines that `b3sum` prints for the files when it runs where they are delivered.
     #[must_use]
     pub fn lines(&self) -> Vec<u8> {
         let mut lines = Vec::new();
@@ -259,7 +260,7 @@ impl FileSums {
 }
 
 /// A stream that was written to a file without a name, so that its length is known before it is
-/// sent. Its space is freed when it is dropped, or when the process ends in any way.
+/// sent. Its space is freed when the spool is dropped, or the process ends in any way.
 #[derive(Debug)]
 pub struct Spool(fs::File);
 
@@ -293,7 +294,7 @@ impl Spool {
         Ok(Self(file))
     }
 
-    /// The file itself.
+    /// Returns the file itself.
     pub(super) fn into_file(self) -> fs::File {
         self.0
     }

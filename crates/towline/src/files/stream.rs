@@ -4,7 +4,7 @@
 //!   blocks --> file without a name --all verified--> a thread writes it to the stream, in order
 //! ```
 //!
-//! The transfer is proved when the stream has taken every byte. A manifest that is not exactly one
+//! The transfer is proved when the stream has taken every byte. Any manifest but that of a single
 //! file is refused. Nothing is kept for a later attempt.
 
 use std::{
@@ -39,8 +39,8 @@ impl fmt::Debug for StreamStore {
 }
 
 impl StreamStore {
-    /// A store that writes to `out`. Its thread calls `notify` when there is an event. Until the
-    /// file is verified it lies in `place`.
+    /// Makes a store that writes to `out`. Its thread calls `notify` when there is an event. Until
+    /// the file is verified, it lies in the directory `place`.
     pub(super) fn new(
         out: Box<dyn Write + Send>,
         place: Option<PathBuf>,
@@ -155,7 +155,7 @@ impl Store for StreamStore {
                     text: format!("cannot write the file to the output: {error}"),
                 },
             };
-            // When the transfer was given up, nobody listens any more.
+            // Nobody listens any more when the transfer was given up.
             drop(sender.send(event));
             notify();
         };

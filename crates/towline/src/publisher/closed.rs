@@ -1,8 +1,8 @@
-//! How a publisher's session has ended, and which receivers lack something.
+//! How a publisher's session ended, and which receivers lack something.
 
 use delivery::Audience;
 
-/// How a publisher's session has ended.
+/// How a publisher's session ended.
 ///
 /// ```
 /// # fn report(closed: towline::Closed) {
@@ -19,7 +19,8 @@ pub struct Closed {
     pub confirmed: u32,
     /// Receivers that were expected and never joined.
     pub missing: u32,
-    /// Receivers that joined and had not been given everything when they left or the session ended.
+    /// Receivers that joined, and had not been given everything when they left or the session
+    /// ended.
     pub unconfirmed: Vec<String>,
     /// The session was not broken off, and no expected receiver was missing.
     is_complete: bool,
@@ -43,9 +44,9 @@ impl Closed {
         closed
     }
 
-    /// True when the session ended in good order: everything was sent, every expected receiver
-    /// came, and all receivers present at the end have been given everything. Receivers that left
-    /// earlier do not count; [`Closed::unconfirmed`] names them.
+    /// Returns true when the session ended in good order: everything was sent, every expected
+    /// receiver joined, and all receivers present at the end have been given everything. Receivers
+    /// that left earlier do not count; [`Closed::unconfirmed`] names them.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete

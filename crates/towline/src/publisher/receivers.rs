@@ -6,13 +6,13 @@ use std::{net::SocketAddr, time::Duration};
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverStatus {
-    /// Its number, as in the events.
+    /// The receiver's number, as in the events.
     pub slot: u32,
-    /// Its name.
+    /// The receiver's name.
     pub name: String,
-    /// Its address.
+    /// The receiver's address.
     pub peer: SocketAddr,
-    /// How many packets were sent that the receiver's application has not been given.
+    /// How many packets were sent whose messages the receiver's application has not been given.
     pub behind: u64,
     /// The shortest of its recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,

@@ -15,12 +15,12 @@ use delivery::AudienceEvent;
 use super::{Posted, finish, reason, spawn};
 use crate::{Closed, Error, Publisher, ReceiverStatus, SendStatus, Snapshot};
 
-/// A publisher on its own thread.
+/// A publisher with a thread of its own.
 pub struct PublisherThread {
     queue: Arc<Queue>,
     waker: net::Waker,
     thread: Option<JoinHandle<Result<Closed, Error>>>,
-    /// The length of the longest message, and the parameter that sets it.
+    /// The length of the longest message in bytes, and the parameter that sets it.
     limit: (usize, &'static str),
 }
 
@@ -46,27 +46,27 @@ struct QueueState {
     /// The counters a moment ago.
     snapshot: Snapshot,
     receivers: Vec<ReceiverStatus>,
-    /// The task that waits for a change of any of this.
+    /// The task that waits for a change of this state.
     task: Option<Waker>,
 }
 
 /// How the application ends a session.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// In good order, after all messages.
+    /// In good order, after all messages were sent.
     Close,
-    /// After the messages taken so far; then receivers are told that more should have come.
+    /// After the messages taken so far, receivers are told that more should have come.
     BreakOff,
-    /// At once, without anybody waiting for it.
+    /// At once; nobody waits for the end.
     Drop,
 }
 
 /// The result of adding a message to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushed {
-    /// The message is the only one, so the thread may be asleep.
+    /// The message is the only one in the queue, so the thread may be asleep.
     First,
-    /// Other messages are before it.
+    /// Other messages are before it, so the thread is awake or was woken.
     Behind,
     /// There was no room for it.
     Full,
@@ -108,7 +108,7 @@ impl Outgoing {
         self.ends.is_empty()
     }
 
-    /// True when there is no room. Empty messages take room, too.
+    /// Returns true when there is no room. Empty messages take room, too.
     const fn is_full(&self) -> bool {
         self.bytes.len() >= OUTGOING_BYTES_MAX || self.ends.len() >= OUTGOING_MESSAGES_MAX
     }
@@ -149,7 +149,7 @@ impl Queue {
         self.lock().push(message)
     }
 
-    /// Wakes those that wait for a change.
+    /// Wakes the thread and the task that wait for a change.
     fn tell(&self, mut state: MutexGuard<'_, QueueState>) {
         let task = state.task.take();
         drop(state);
@@ -159,7 +159,7 @@ impl Queue {
         }
     }
 
-    /// The flush that was asked for and is done once all messages have left.
+    /// Returns the number of the flush that was asked for and is done once all messages have left.
     fn flush_asked(&self) -> Option<u64> {
         let state = self.lock();
         let is_asked = state.flushes_asked > state.flushes_done && state.waiting.is_empty();
@@ -186,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// Shows the state of the session.
+    /// Shows the application the state of the session.
     fn post(&self, publisher: &Publisher) {
         let mut state = self.lock();
         state.snapshot.clear();
@@ -194,7 +194,7 @@ impl Queue {
         state.receivers = publisher.receivers().collect();
     }
 
-    /// Exchanges `emptied` for the gathered messages.
+    /// Takes the gathered messages, and gives `emptied` for the next ones.
     fn take(&self, emptied: &mut Outgoing) {
         let mut state = self.lock();
         std::mem::swap(&mut state.waiting, emptied);
@@ -203,7 +203,7 @@ impl Queue {
         }
     }
 
-    /// How the application wants the session to end; `None` until it says so.
+    /// Says how the application wants the session to end; `None` until it wants that.
     fn end(&self) -> Option<End> {
         self.lock().end
     }
@@ -213,7 +213,7 @@ impl Queue {
     }
 }
 
-/// Tells the application that the thread has ended, for whatever reason.
+/// A guard that tells the application that the thread has ended, for whatever reason.
 struct Farewell(Arc<Queue>);
 
 impl Drop for Farewell {
@@ -232,8 +232,8 @@ impl fmt::Debug for PublisherThread {
 
 impl PublisherThread {
     /// Moves `publisher` to its own thread. [`PublisherThread::close`] waits at most
-    /// `close_timeout`. Dropping it without closing breaks the session off and tells receivers at
-    /// once.
+    /// `close_timeout`. Dropping the handle without closing breaks the session off and tells
+    /// receivers at once.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -254,8 +254,8 @@ impl PublisherThread {
     }
 
     /// Takes a message, after waiting for room if the queue is full. While the thread keeps up, a
-    /// message leaves at once, or together with those of the next moments (the parameter `cork`).
-    /// When it does not keep up, many messages leave together.
+    /// message leaves at once, or with those that come within the time of the parameter `cork`.
+    /// When the thread does not keep up, many messages leave together.
     ///
     /// # Errors
     /// [`Error::TooLong`], after which the session goes on, or the error that ended the session.
@@ -310,7 +310,7 @@ impl PublisherThread {
         }
     }
 
-    /// The next event about a receiver, if there is one.
+    /// Returns the next event about a receiver, if there is one.
     pub fn pop_event(&mut self) -> Option<AudienceEvent> {
         self.queue.lock().events.pop_front()
     }
@@ -320,7 +320,7 @@ impl PublisherThread {
         snapshot.append(&self.queue.lock().snapshot);
     }
 
-    /// The receivers that report, as they were a moment ago.
+    /// Returns the receivers that report, as they were a moment ago.
     #[must_use]
     pub fn receivers(&self) -> Vec<ReceiverStatus> {
         self.queue.lock().receivers.clone()
@@ -330,7 +330,7 @@ impl PublisherThread {
     /// [`PublisherThread::spawn`] was given.
     ///
     /// # Errors
-    /// What went wrong on the thread.
+    /// The error of the thread.
     pub fn close(mut self) -> Result<Closed, Error> {
         self.begin_close();
         self.finish()
@@ -340,7 +340,7 @@ impl PublisherThread {
     /// [`PublisherThread::close`]; then receivers are told that the session is broken off.
     ///
     /// # Errors
-    /// What went wrong on the thread.
+    /// The error of the thread.
     pub fn break_off(mut self) -> Result<Closed, Error> {
         self.begin_break_off();
         self.finish()
@@ -351,7 +351,8 @@ impl PublisherThread {
         self.end(End::Close);
     }
 
-    /// As [`PublisherThread::break_off`], without waiting for it.
+    /// Tells the thread to end the session as [`PublisherThread::break_off`] does, without waiting
+    /// for it.
     pub(crate) fn begin_break_off(&mut self) {
         self.end(End::BreakOff);
     }
@@ -367,7 +368,7 @@ impl PublisherThread {
         self.waker.wake();
     }
 
-    /// Waits for the thread, which was told to end.
+    /// Waits for the end of the thread, which was told to end.
     pub(crate) fn finish(&mut self) -> Result<Closed, Error> {
         finish(&mut self.thread)
     }
@@ -382,7 +383,7 @@ impl PublisherThread {
         asked
     }
 
-    /// Ready when there is room for a message.
+    /// Polls for room; ready when a message has room.
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.poll(cx, |state| match state.is_gone {
             true => Some(false),
@@ -390,7 +391,7 @@ impl PublisherThread {
         })
     }
 
-    /// Ready when all messages have left that came before flush number `asked`.
+    /// Polls a flush; ready when all messages have left that came before flush number `asked`.
     pub(crate) fn poll_flushed(
         &mut self,
         cx: &mut Context<'_>,
@@ -402,7 +403,7 @@ impl PublisherThread {
         })
     }
 
-    /// Ready with an event, or with `None` when there will be no more.
+    /// Polls for an event; ready with `None` when there will be no more.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<AudienceEvent>> {
         let event = |state: &mut QueueState| match state.events.pop_front() {
             None if state.is_gone => Some(None),
@@ -412,13 +413,13 @@ impl PublisherThread {
         self.poll_state(cx, event)
     }
 
-    /// Ready when the thread is about to end.
+    /// Polls for the thread's end; ready when the thread is about to end.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_state(cx, |state| state.is_gone.then_some(()))
     }
 
-    /// Waits for `look`. When it gives true, the awaited thing is there: `Ok`. When it gives false,
-    /// the thing will never come: the error that ended the session.
+    /// Polls until `look` gives an answer. True: the awaited thing is there, `Ok`. False: it will
+    /// never come; the result is the error that ended the session.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -450,7 +451,7 @@ impl PublisherThread {
 impl Drop for PublisherThread {
     fn drop(&mut self) {
         self.end(End::Drop);
-        // A caller that wants to know how the session ends calls `close`.
+        // The error is dropped: a caller that wants to know how the session ends calls `close`.
         drop(self.finish());
     }
 }
@@ -470,7 +471,7 @@ fn publish(
             }
             current.next += 1;
         }
-        // The end is read before the queue, because no message comes after an end.
+        // The thread reads the end before the queue, because no message comes after an end.
         let end = queue.end();
         if end.is_some() && deadline.is_none() {
             deadline = Some(publisher.now() + close_timeout);
@@ -508,8 +509,8 @@ fn publish(
     closed
 }
 
-/// Ends the session as the application wants; `None` while one of its messages has found no room
-/// yet and may still find some.
+/// Ends the session as the application wants; `None` while a message has had no room yet and may
+/// still get some.
 fn end_session(
     publisher: &mut Publisher,
     end: End,

@@ -17,8 +17,8 @@ use pgm::Status;
 use super::{Posted, finish, reason, spawn};
 use crate::{Batch, Error, Received, SessionInfo, Snapshot, Subscriber, subscriber::Sessions};
 
-/// A subscriber on its own thread. [`SubscriberThread::recv`] blocks. Asynchronous programs of any
-/// runtime await [`SubscriberThread::ready`], and then call [`SubscriberThread::pop`].
+/// A subscriber with a thread of its own. [`SubscriberThread::recv`] blocks. Asynchronous programs
+/// of any runtime await [`SubscriberThread::ready`], and then call [`SubscriberThread::pop`].
 pub struct SubscriberThread {
     batches: Receiver<Batch>,
     spare: SyncSender<Batch>,
@@ -36,7 +36,7 @@ struct Shared {
     board: Mutex<Board>,
 }
 
-/// The state that the thread shows of its session, at most 20 times a second.
+/// The state of its session that the thread shows, at most 20 times a second.
 #[derive(Debug)]
 struct Board {
     snapshot: Snapshot,
@@ -57,7 +57,7 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task that waits for the thread, if one does.
+    /// Returns the task that waits for the thread, if one does.
     fn task(&self) -> MutexGuard<'_, Option<Waker>> {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl SubscriberThread {
         })
     }
 
-    /// The next message or event; waits at most `timeout`, and gives `None` after that.
+    /// Waits for the next message or event, at most `timeout`; `None` after that.
     ///
     /// # Errors
     /// The error that ended the session.
@@ -132,13 +132,13 @@ impl SubscriberThread {
     /// Waits, as a future, until [`SubscriberThread::pop`] has something to give.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub async fn ready(&mut self) -> Result<(), Error> {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await
     }
 
-    /// The next message or event that [`SubscriberThread::ready`] waited for; `None` when it must
-    /// be awaited again.
+    /// Returns the next message or event that [`SubscriberThread::ready`] waited for; `None` when
+    /// the caller must await that again.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         let received = self.current.pop();
         if let Some(Received::Event(event)) = received {
@@ -147,13 +147,13 @@ impl SubscriberThread {
         received
     }
 
-    /// The sender of a message's or event's session, while the sender is there.
+    /// Returns the sender of the session that a message or event names, while that sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         self.sessions.of(session)
     }
 
-    /// Why nothing could be received a moment ago.
+    /// Says why nothing could be received a moment ago.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.board().status
@@ -166,10 +166,10 @@ impl SubscriberThread {
 
     /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
     ///
-    /// **Blocks** for at most a second, while a sender does not take the last messages.
+    /// **Blocks** for at most 1 s, when a sender does not take the last messages.
     ///
     /// # Errors
-    /// What went wrong on the thread.
+    /// The error of the thread.
     pub fn close(mut self) -> Result<(), Error> {
         self.begin_close();
         self.finish()
@@ -186,12 +186,12 @@ impl SubscriberThread {
         finish(&mut self.thread)
     }
 
-    /// Does not wait for the thread's end.
+    /// Lets the thread go: nobody waits for its end.
     pub(crate) fn detach(&mut self) {
         self.thread = None;
     }
 
-    /// Ready when the thread is about to end.
+    /// Polls for the thread's end; ready when the thread is about to end.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(is_on) = self.poll_batch(cx) {
             if !is_on {
@@ -201,11 +201,11 @@ impl SubscriberThread {
         Poll::Pending
     }
 
-    /// Like [`SubscriberThread::ready`], for hand-written futures: when not ready, the task is
-    /// woken later.
+    /// Polls, for hand-written futures, as [`SubscriberThread::ready`] waits; if nothing is there,
+    /// the task is woken later.
     ///
     /// # Errors
-    /// What ended the session.
+    /// The error that ended the session.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if !self.current.is_empty() {
             return Poll::Ready(Ok(()));
@@ -217,7 +217,7 @@ impl SubscriberThread {
         }
     }
 
-    /// Ready with a batch; false when the thread has ended.
+    /// Polls for a batch; ready with true when there is one, with false when the thread has ended.
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         *self.shared.task() = Some(cx.waker().clone());
         match self.batches.try_recv() {
@@ -249,7 +249,7 @@ impl SubscriberThread {
 impl Drop for SubscriberThread {
     fn drop(&mut self) {
         self.begin_close();
-        // A caller that wants to know how the session ends calls `close`.
+        // The error is dropped: a caller that wants to know how the session ends calls `close`.
         drop(self.finish());
     }
 }
@@ -262,7 +262,7 @@ struct Worker {
 }
 
 /// The queue to the application. When the thread ends, even by a panic, the queue must close before
-/// the waiting task is woken, which would otherwise sleep for ever.
+/// the waiting task is woken, or the task would sleep for ever.
 struct Line {
     to_app: Option<SyncSender<Batch>>,
     shared: Arc<Shared>,
@@ -293,7 +293,7 @@ impl Drop for Line {
 impl Worker {
     fn run(mut self) -> Result<(), Error> {
         let result = self.serve();
-        // The error that ended the session matters more than one that closing makes.
+        // The error that ended the session matters more than one from closing it.
         let closed = self.subscriber.close();
         result.and(closed)
     }
@@ -314,7 +314,8 @@ impl Worker {
                 }
             }
             if driver::MessageSink::is_full(&batch) {
-                // The socket stays readable, so the thread waits for the application instead.
+                // The socket stays readable here, so the thread waits for the application, not for
+                // the socket.
                 let due = self.subscriber.next_timeout();
                 let now = self.subscriber.now();
                 thread::park_timeout(due.map_or(FULL_WAIT, |due| due.since(now)).min(FULL_WAIT));
@@ -328,7 +329,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Shows the state of the session.
+    /// Shows the application the state of the session.
     fn post(&self) {
         let mut board = self.line.shared.board();
         board.snapshot.clear();
@@ -337,7 +338,7 @@ impl Worker {
     }
 }
 
-/// The most batches that wait for the other side.
+/// The most batches that wait in each direction.
 const QUEUE_BATCHES: usize = 4;
 /// The longest sleep of a thread whose application takes nothing.
 const FULL_WAIT: Duration = Duration::from_millis(5);
