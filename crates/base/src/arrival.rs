@@ -2,28 +2,28 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Which network path a packet used: an index that the driver's owner gave to an interface.
+/// The network path that a packet used: an index that the driver's owner gave to an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
-/// Which of a session's sockets received a packet.
+/// The socket of a session that received a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Socket {
-    /// Bound to the multicast group: it receives downstream data and control, and what peers
-    /// multicast.
+    /// A socket bound to the multicast group. It receives downstream data and control, and what
+    /// peers multicast.
     #[default]
     Group,
-    /// Bound to a local address: it receives what receivers send upstream to a source, and unicast
-    /// data.
+    /// A socket bound to a local address. It receives what receivers send upstream to a source, and
+    /// unicast data.
     Upstream,
 }
 
-/// Where and how one datagram arrived. All segments of one GRO buffer share it.
+/// The path, socket and addresses of one datagram. All segments of one GRO buffer share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The path (interface) it came through; replies leave through the same path.
+    /// The path (interface) that the datagram came through; replies leave through the same path.
     pub path: PathId,
-    /// Which socket took it.
+    /// The socket that received the datagram.
     pub socket: Socket,
     /// Network source address and UDP source port.
     pub source: SocketAddr,
@@ -32,7 +32,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// An arrival from `source` by path 0 on `socket`, destination unknown.
+    /// Makes an arrival from `source` by path 0 on `socket`, destination unknown.
     #[must_use]
     pub const fn from(source: SocketAddr, socket: Socket) -> Self {
         Self {
@@ -50,9 +50,9 @@ impl Arrival {
 pub struct Datagram {
     /// Bytes received.
     pub len: usize,
-    /// Bytes of each datagram in the buffer; `len` when it holds one.
+    /// Bytes of each datagram in the buffer; equal to `len` when the buffer holds one datagram.
     pub segment: usize,
-    /// Where it came from.
+    /// Where the datagrams came from.
     pub arrival: Arrival,
 }
 
@@ -69,8 +69,8 @@ pub struct RecvBatch {
 }
 
 impl RecvBatch {
-    /// A batch of `slots` buffers of `slot_bytes` bytes. Sensible sizes: with GRO, 2 to 4 buffers
-    /// of 65,535 bytes; without it, 32 to 64 buffers for the largest datagram.
+    /// Makes a batch of `slots` buffers of `slot_bytes` bytes. Sensible sizes: with GRO, 2 to 4
+    /// buffers of 65,535 bytes; without it, 32 to 64 buffers for the largest datagram.
     #[must_use]
     pub fn new(slots: usize, slot_bytes: usize) -> Self {
         Self {
@@ -81,19 +81,19 @@ impl RecvBatch {
         }
     }
 
-    /// Number of buffers.
+    /// Returns the number of buffers.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Bytes of each buffer.
+    /// Returns the length of each buffer in bytes.
     #[must_use]
     pub const fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Number of buffers that hold received data.
+    /// Returns the number of buffers that hold received data.
     #[must_use]
     pub const fn filled(&self) -> usize {
         self.filled.len()
@@ -104,7 +104,7 @@ impl RecvBatch {
         self.filled.clear();
     }
 
-    /// The buffers not yet filled, for a receive call to write into, in order.
+    /// Returns the buffers not yet filled, for a receive call to write into, in order.
     pub fn free_slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.slab
             .chunks_exact_mut(self.slot_bytes)
@@ -128,7 +128,8 @@ impl RecvBatch {
 
     /// Copies one datagram into the next free buffer: for relays, simulations and tests.
     ///
-    /// False when no buffer is free or the datagram is too long for one; nothing is copied then.
+    /// Returns false, and copies nothing, when no buffer is free or the datagram does not fit into
+    /// one.
     pub fn push_copy(&mut self, arrival: Arrival, bytes: &[u8]) -> bool {
         if self.filled.len() == self.slots || bytes.len() > self.slot_bytes {
             return false;
@@ -143,7 +144,7 @@ impl RecvBatch {
         true
     }
 
-    /// As [`RecvBatch::datagrams`], for a stage that changes the data in place.
+    /// Returns what [`RecvBatch::datagrams`] returns, for a stage that changes the data in place.
     pub fn datagrams_mut(&mut self) -> impl Iterator<Item = (&Datagram, &mut [u8])> {
         self.filled
             .iter()
@@ -151,7 +152,7 @@ impl RecvBatch {
             .map(|(datagram, slot)| (datagram, &mut slot[..datagram.len]))
     }
 
-    /// The filled buffers with their data, in order of arrival.
+    /// Returns the filled buffers with their data, in order of arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = (&Datagram, &[u8])> {
         self.filled
             .iter()
@@ -161,15 +162,15 @@ impl RecvBatch {
 }
 
 impl Datagram {
-    /// The datagrams of the buffer, whose contents are `bytes`, for a stage that changes them in
-    /// place. An empty buffer is one empty datagram: it was received, so it is counted.
+    /// Splits the buffer's contents `bytes` into datagrams, for a stage that changes them in place.
+    /// An empty buffer is one empty datagram: it was received, so it is counted.
     pub fn split<'b>(&self, bytes: &'b mut [u8]) -> impl Iterator<Item = &'b mut [u8]> + use<'b> {
         let empty: Option<&'b mut [u8]> = bytes.is_empty().then(<&mut [u8]>::default);
         bytes.chunks_mut(self.segment.max(1)).chain(empty)
     }
 }
 
-/// Splits one received buffer into the datagrams that were on the wire.
+/// An iterator over the datagrams that one received buffer holds.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
     rest: &'a [u8],
@@ -178,8 +179,8 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// The datagrams in `bytes`, each `segment` long except the last. An empty buffer is one empty
-    /// datagram: it was received, so it is counted.
+    /// Splits `bytes` into datagrams of `segment` bytes each; the last may be shorter. An empty
+    /// buffer is one empty datagram: it was received, so it is counted.
     #[must_use]
     pub const fn new(bytes: &'a [u8], segment: usize) -> Self {
         Self {

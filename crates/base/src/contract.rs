@@ -1,9 +1,9 @@
-//! Checks in debug builds what the owner of a sans-IO type has promised.
+//! Checks, in debug builds, that the owner of a sans-IO type calls it as it has promised.
 
 use crate::Instant;
 
-/// Panics when a sans-IO type is misused, and says how. In release builds it is empty and does
-/// nothing.
+/// A check that panics when the owner misuses a sans-IO type, and says how. In release builds it is
+/// empty and does nothing.
 #[derive(Debug, Default)]
 pub struct Contract {
     #[cfg(debug_assertions)]
@@ -38,10 +38,10 @@ impl Contract {
         let _unwatched = now;
     }
 
-    /// Notes that the owner asks for the next run; the last one must have been answered.
+    /// Notes that the owner asks for the next run. It must have answered for the last one.
     ///
     /// # Panics
-    /// In debug builds, when it was not answered.
+    /// In debug builds, when the owner has not answered for the last run.
     #[inline]
     #[track_caller]
     pub fn poll_run(is_answered: bool) {
@@ -54,7 +54,7 @@ impl Contract {
     /// Notes that the owner answers for a run, which must have been given out.
     ///
     /// # Panics
-    /// In debug builds, when none was given out.
+    /// In debug builds, when no run was given out.
     #[inline]
     #[track_caller]
     pub fn run_done(was_given: bool) {

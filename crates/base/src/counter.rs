@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What one count stands for.
+/// The unit of a counter: what one count stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Packets on the wire (datagrams after GRO split), not kernel buffers.
@@ -11,7 +11,7 @@ pub enum Unit {
     Bytes,
     /// Messages that the application hands over or takes.
     Messages,
-    /// Happenings that are none of the above.
+    /// Events that are none of the above.
     Events,
     /// Nanoseconds of the monotonic clock.
     Nanoseconds,
@@ -22,7 +22,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit's name in tables and JSON.
+    /// Returns the unit's name in tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,11 +46,11 @@ impl fmt::Display for Unit {
 /// The declaration of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterInfo {
-    /// Name within its set, `snake_case`; unique there.
+    /// Name in `snake_case`, unique within its set.
     pub name: &'static str,
-    /// What one count stands for.
+    /// The unit of one count.
     pub unit: Unit,
-    /// One sentence for the person reading it.
+    /// One sentence for the person who reads the counter.
     pub help: &'static str,
 }
 
@@ -63,10 +63,10 @@ pub trait CounterSet {
     /// Every counter in declaration order.
     const DECLARED: &'static [CounterInfo];
 
-    /// The value at `index`, or `None` past the end.
+    /// Returns the value at `index`, or `None` past the end.
     fn value(&self, index: usize) -> Option<u64>;
 
-    /// The value of the counter called `name`.
+    /// Returns the value of the counter called `name`.
     fn value_of(&self, name: &str) -> Option<u64> {
         let index = Self::DECLARED.iter().position(|info| info.name == name)?;
         self.value(index)

@@ -1,4 +1,4 @@
-//! The seam between the run loop and the world: real sockets, or a simulated network.
+//! The boundary between the run loop and the world: real sockets, or a simulated network.
 
 use std::{fmt, net::SocketAddr};
 
@@ -9,15 +9,15 @@ use crate::{Instant, Outcome, RecvBatch, Run};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// What happened on a control connection.
+/// An event on a control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// A peer dialled us.
+    /// A peer dialled this host.
     Accepted {
         /// The peer's address.
         peer: SocketAddr,
     },
-    /// A connection we dialled is open.
+    /// A connection that this host dialled is open.
     Opened,
     /// Bytes arrived; they are in the buffer given to [`Io::link_event`].
     Data,
@@ -28,7 +28,7 @@ pub enum LinkEvent {
     Closed,
 }
 
-/// The largest run that a back end sends in one call. Changes at run time when the kernel refuses.
+/// The largest run that a back end sends in one call. It changes when the kernel refuses a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunLimit {
     /// Bytes, all datagrams together.
@@ -39,8 +39,8 @@ pub struct RunLimit {
 
 impl RunLimit {
     /// The most bytes of any run. The kernel segments longer runs in software even where the
-    /// interface could do it (measured at 65,504 bytes), and GRO at the receiver keeps within
-    /// 65,535 bytes with headers.
+    /// interface could do it (measured at 65,504 bytes), and GRO at the receiver builds at most
+    /// 65,535 bytes, headers included.
     pub const BYTES_MAX: usize = 65_000;
 }
 
@@ -59,43 +59,45 @@ impl fmt::Display for IoFault {
 
 impl std::error::Error for IoFault {}
 
-/// What the run loop needs from the world. Only [`Io::wait`] blocks.
+/// The services that the run loop needs from the world. Only [`Io::wait`] blocks.
 pub trait Io {
-    /// The monotonic clock.
+    /// Returns the time of the monotonic clock.
     fn now(&mut self) -> Instant;
 
     /// Receives what has arrived into the batch's free buffers. Returns the number of buffers
-    /// filled, 0 when nothing has arrived. The back end counts transient errors (EINTR, those
+    /// filled, 0 when nothing has arrived. The back end counts transient errors (EINTR, errors
     /// caused by ICMP) and does not return them.
     ///
     /// # Errors
-    /// When the sockets are beyond use.
+    /// When the sockets can no longer be used.
     fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault>;
 
     /// Sends one run; never blocks.
     fn send(&mut self, run: &Run<'_>) -> Outcome;
 
-    /// The largest run that [`Io::send`] passes on in one piece.
+    /// Returns the largest run that [`Io::send`] passes on in one piece.
     fn run_limit(&self) -> RunLimit;
 
     /// Dials a control connection; [`LinkEvent::Opened`] or [`LinkEvent::Closed`] follows.
     fn link_open(&mut self, peer: SocketAddr) -> LinkId;
 
-    /// The next control-connection event; for [`LinkEvent::Data`] the bytes replace the contents of
-    /// `data` (at most 64 KiB a call).
+    /// Returns the next control-connection event. For [`LinkEvent::Data`] the bytes that arrived
+    /// (at most 64 KiB a call) replace the contents of `data`.
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)>;
 
-    /// Queues bytes on a control connection. Returns the number taken: fewer than given when its
-    /// bounded queue is full ([`LinkEvent::Writable`] follows), 0 when the connection is closed.
+    /// Queues bytes on a control connection. Returns the number of bytes taken: fewer than given
+    /// when the connection's bounded queue is full ([`LinkEvent::Writable`] follows), 0 when the
+    /// connection is closed.
     fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize;
 
-    /// Pauses reading a control connection, or resumes it. While it is paused, the buffers fill and
-    /// the peer must wait. The back end still reports a connection that breaks.
+    /// Pauses reading a control connection, or resumes it. During a pause the buffers fill and the
+    /// peer must wait. The back end still reports a connection that breaks.
     fn link_pause(&mut self, link: LinkId, is_paused: bool);
 
-    /// Closes a control connection after what is queued has been sent.
+    /// Closes a control connection after the back end has sent what is queued on it.
     fn link_close(&mut self, link: LinkId);
 
-    /// Waits until a packet, a control event, room to send after `Blocked`, or `until`.
+    /// Waits for a packet, a control event or, after `Blocked`, room to send; at most until
+    /// `until`.
     fn wait(&mut self, until: Option<Instant>);
 }

@@ -1,10 +1,11 @@
-//! How fast may be sent.
+//! The limit of a sending rate.
 
 use std::num::NonZeroU64;
 
 /// The limit of a rate.
 ///
-/// On the wire and in texts 0 stands for no limit; here nobody can divide by it.
+/// On the wire and in texts, 0 stands for no limit. Here no limit is a value of its own, so that no
+/// code divides by 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As fast as the host can.
@@ -14,7 +15,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pace that a number stands for: bytes a second, or 0 for no limit.
+    /// Returns the pace that a number stands for: bytes a second, or 0 for no limit.
     #[must_use]
     pub const fn of(bytes_per_s: u64) -> Self {
         match NonZeroU64::new(bytes_per_s) {
@@ -23,7 +24,8 @@ impl Pace {
         }
     }
 
-    /// A limit that was computed: at least a byte a second, however small the share.
+    /// Makes the limit for a computed rate: at least a byte a second, so that 0 does not mean no
+    /// limit.
     #[must_use]
     pub const fn at_most(bytes_per_s: u64) -> Self {
         match NonZeroU64::new(bytes_per_s) {
@@ -32,7 +34,7 @@ impl Pace {
         }
     }
 
-    /// The limit in bytes a second; `None` without one.
+    /// Returns the limit in bytes a second; `None` when there is no limit.
     #[must_use]
     pub const fn bytes_per_s(self) -> Option<u64> {
         match self {
@@ -41,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// The number that stands for it: see [`Pace::of`].
+    /// Returns the limit in bytes a second, 0 for no limit: the reverse of [`Pace::of`].
     #[must_use]
     pub const fn to_number(self) -> u64 {
         match self {

@@ -1,5 +1,6 @@
-//! Parameters, declared once: each row says what a number is for, its default, its range, how it is
-//! set and where it comes from. Reference pages and command line flags follow from these rows.
+//! Parameters, declared once. Each row of the table says what a number is for, its default, its
+//! range, how it is set and where the default comes from. Reference pages and command line flags
+//! follow from these rows.
 //!
 //! `pgm` builds its configuration from rows of its own macro; all other crates declare constants
 //! with [`parameters!`](crate::parameters!). Both kinds of row are a [`Parameter`].
@@ -8,23 +9,23 @@ use std::time::Duration;
 
 use crate::quantity::{self, BYTE_RATE_FORM, DURATION_FORM, SIZE_FORM};
 
-/// One row of the table.
+/// One row of the table of parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// The name in `snake_case`; flags and TOML keys may use `-` for `_`. For a constant, its own
     /// name.
     pub name: &'static str,
-    /// The text form that it is read from, in words.
+    /// The form of text that the value is read from, in words.
     pub form: &'static str,
     /// What the value counts.
     pub unit: &'static str,
-    /// Which end uses it.
+    /// Which end of a session uses the parameter.
     pub role: Role,
-    /// Who can set it.
+    /// Who can set the parameter.
     pub setting: Setting,
     /// Where the default comes from.
     pub source: &'static str,
-    /// One line for the person who sets it.
+    /// One line for the person who sets the parameter.
     pub help: &'static str,
     /// The default as text.
     pub default: fn() -> String,
@@ -32,7 +33,7 @@ pub struct Parameter {
     pub range: fn() -> String,
 }
 
-/// Which end of a session uses a parameter.
+/// The end of a session that uses a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The sender.
@@ -43,7 +44,7 @@ pub enum Role {
     Both,
 }
 
-/// Who can set a parameter.
+/// The person who can set a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// The owner of a session, by the parameter's name.
@@ -55,7 +56,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Set by the flag in `flags`; fixed when that is empty.
+    /// Makes the setting for the flag in `flags`; [`Setting::Fixed`] when `flags` is empty.
     #[must_use]
     pub const fn by_flag(flags: &[&'static str]) -> Self {
         match flags {
@@ -65,20 +66,20 @@ impl Setting {
     }
 }
 
-/// One kind of value.
+/// A kind of value that a parameter can have.
 pub trait Value: Copy {
     /// The type of a range's two ends.
     type Bound: Copy;
-    /// The text form, in words that complete "is not ...".
+    /// The form of the text, in words that complete "is not ...".
     const FORM: &'static str;
 
-    /// The value a text stands for.
+    /// Returns the value that a text stands for.
     fn parse(text: &str) -> Option<Self>;
-    /// The shortest text that [`Value::parse`] turns into this value.
+    /// Returns the shortest text that [`Value::parse`] turns into this value.
     fn print(self) -> String;
-    /// True when every part of the value is in `low..=high`.
+    /// Returns true when every part of the value is in `low..=high`.
     fn is_within(self, low: Self::Bound, high: Self::Bound) -> bool;
-    /// The range as text.
+    /// Returns the range as text.
     fn range(low: Self::Bound, high: Self::Bound) -> String;
 }
 
@@ -118,7 +119,7 @@ macro_rules! parameters {
     };
 }
 
-/// The range of a kind whose values are in order.
+/// Implements the range of a kind whose values are in order.
 macro_rules! ordered {
     () => {
         fn is_within(self, low: Self, high: Self) -> bool {
@@ -221,22 +222,22 @@ impl Value for bool {
 pub mod fixed {
     use std::time::Duration;
 
-    /// No time.
+    /// A duration of zero.
     pub const ZERO: Duration = Duration::ZERO;
 
-    /// `n` microseconds.
+    /// Returns a duration of `n` microseconds.
     #[must_use]
     pub const fn us(n: u64) -> Duration {
         Duration::from_micros(n)
     }
 
-    /// `n` milliseconds.
+    /// Returns a duration of `n` milliseconds.
     #[must_use]
     pub const fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
-    /// `n` seconds.
+    /// Returns a duration of `n` seconds.
     #[must_use]
     pub const fn s(n: u64) -> Duration {
         Duration::from_secs(n)

@@ -1,8 +1,8 @@
 //! Bugs planted on purpose, to prove that the simulation finds such bugs. They exist only with the
 //! feature `planted-bugs`, which only that proof turns on.
 //!
-//! One bug at a time, chosen for the calling thread with [`plant`]; the places that misbehave ask
-//! [`is_planted`]. State machines otherwise have no such hidden input.
+//! [`plant`] chooses one bug at a time for the calling thread. The places that can misbehave ask
+//! [`is_planted`]. State machines have no other hidden input.
 
 use std::cell::Cell;
 
@@ -11,29 +11,30 @@ use std::cell::Cell;
 pub enum Bug {
     /// A receiver whose NAK was not confirmed never asks again.
     NakNotRepeated,
-    /// A sequence number is put into the lap of its neighbour, as plain comparison would.
+    /// A receiver puts a sequence number into the wrong lap of 2^32, as plain comparison would.
     PlainComparison,
     /// A source evicts packets that reporting receivers still need.
     HeldEvicted,
-    /// A receiver takes a repair of data that it has as new data.
+    /// A receiver takes a repair as new data although it already has that data.
     RepairTakenTwice,
     /// A loss report leaves out the pieces of the broken message that had arrived.
     LossMiscounted,
-    /// A source repairs each packet once in its life.
+    /// A source repairs each packet only once.
     RepairedOnce,
-    /// A sender of messages ends when everything was sent, as if every receiver had been given it.
+    /// A sender of messages ends when it has sent everything, whether receivers were given it or
+    /// not.
     ConfirmedTooEarly,
     /// An end with a key takes data whose tag is wrong.
     ForgedTaken,
-    /// A receiver with a key greets senders without showing it, and asks for nothing.
+    /// A receiver with a key greets senders without the key, and does not ask them to prove theirs.
     SenderNotAsked,
-    /// A source repairs in one order for all receivers, however much each asks for.
+    /// A source repairs in one order for all receivers, even when one of them asks for much more.
     RepairsInOneLine,
 }
 
 impl Bug {
-    /// The bugs that the swarm must find. [`Bug::RepairsInOneLine`] breaks no promise of a single
-    /// run: it costs time, which a test of its own measures.
+    /// The bugs that the simulator's swarm must find. [`Bug::RepairsInOneLine`] is not among them:
+    /// it breaks no promise of a single run but costs time, and a separate test measures that.
     pub const ALL: [Self; 9] = [
         Self::NakNotRepeated,
         Self::PlainComparison,
@@ -55,12 +56,12 @@ thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Plants a bug in everything that this thread runs from here on; `None` removes it.
+/// Plants a bug in everything that this thread runs from now on; `None` removes it.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// True when this thread is to behave as `bug` says.
+/// Returns true when this thread must behave as `bug` says.
 #[must_use]
 pub fn is_planted(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)

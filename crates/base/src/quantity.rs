@@ -37,7 +37,7 @@ pub fn duration(text: &str) -> Result<Duration, QuantityError> {
     time.ok_or_else(|| QuantityError::new(text, DURATION_FORM))
 }
 
-/// The shortest text that [`duration`] reads as `time`, in no unit above the second.
+/// Returns the shortest text that [`duration`] reads as `time`, in no unit above the second.
 #[must_use]
 pub fn duration_text(time: Duration) -> String {
     let units = [
@@ -61,7 +61,7 @@ pub fn size(text: &str) -> Result<u64, QuantityError> {
     bytes.ok_or_else(|| QuantityError::new(text, SIZE_FORM))
 }
 
-/// The shortest text that [`size`] reads as `bytes`, with binary units.
+/// Returns the shortest text that [`size`] reads as `bytes`, with binary units.
 #[must_use]
 pub fn size_text(bytes: u64) -> String {
     let units = [
@@ -91,7 +91,7 @@ pub fn byte_rate(text: &str) -> Result<u64, QuantityError> {
     rate.ok_or_else(|| QuantityError::new(text, BYTE_RATE_FORM))
 }
 
-/// The shortest text that [`byte_rate`] reads as this many bytes a second.
+/// Returns the shortest text that [`byte_rate`] reads as this many bytes a second.
 #[must_use]
 pub fn byte_rate_text(bytes_per_second: u64) -> String {
     let units = [
@@ -103,8 +103,8 @@ pub fn byte_rate_text(bytes_per_second: u64) -> String {
     written(bytes_per_second.into(), &units).unwrap_or_else(|| "0".to_owned())
 }
 
-/// Reads a rate as bits a second: the same texts as [`byte_rate`], and a plain number, which is
-/// bits a second.
+/// Reads a rate as bits a second: the same texts as [`byte_rate`], and a plain number of bits a
+/// second.
 ///
 /// # Errors
 /// Any other text, or a fraction of a bit a second.
@@ -133,7 +133,7 @@ pub fn count(text: &str) -> Result<u64, QuantityError> {
 
 /// A probability: a fraction of two whole numbers, in its lowest terms.
 ///
-/// It reads `5%`, `0.1%`, `1/1000` and `0.05`, and prints a percentage where that is exact.
+/// [`Chance`] reads `5%`, `0.1%`, `1/1000` and `0.05`, and prints a percentage where that is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance {
     numerator: u64,
@@ -141,15 +141,15 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// Never.
+    /// The chance of what never happens.
     pub const NEVER: Self = Self {
         numerator: 0,
         denominator: 1,
     };
 
-    /// `numerator` in `denominator`.
+    /// Returns the chance of `numerator` in `denominator`.
     ///
-    /// **Panics** (bug): when that is more than one, or `denominator` is 0.
+    /// **Panics** (bug): when the chance is more than one, or `denominator` is 0.
     #[must_use]
     pub const fn new(numerator: u64, denominator: u64) -> Self {
         assert!(
@@ -163,14 +163,14 @@ impl Chance {
         }
     }
 
-    /// True when it can never happen.
+    /// Returns true when the chance is 0.
     #[must_use]
     pub const fn is_never(self) -> bool {
         self.numerator == 0
     }
 
-    /// Draws once. A chance of 0 draws nothing from `rng`, so that a fault with chance 0 does not
-    /// shift the draws of other faults.
+    /// Draws once: true with this chance. A chance of 0 draws nothing from `rng`, so that a fault
+    /// with chance 0 does not shift the draws of other faults.
     pub const fn draw(self, rng: &mut Rng) -> bool {
         !self.is_never() && rng.chance(self.numerator, self.denominator)
     }
@@ -266,14 +266,14 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The number that `text` begins with, and the rest without the blanks between.
+    /// Splits off the number that `text` begins with; the rest comes without the blanks between.
     fn split(text: &str) -> Option<(Self, &str)> {
         let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
         let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
         let (number, mut rest) = text.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let (whole, fraction) = (whole.replace('_', ""), fraction.replace('_', ""));
-        // At most 36 digits and an exponent of 36 keep the products below within 128 bits.
+        // At most 36 digits and an exponent of at most 36 keep the products below within 128 bits.
         if whole.len() + fraction.len() > DIGITS_MAX {
             return None;
         }
@@ -289,13 +289,13 @@ impl Decimal {
         Some((Self { digits, exponent }, rest.trim_start()))
     }
 
-    /// The number that `text` is, without a unit.
+    /// Returns the number when `text` is a number without a unit.
     fn alone(text: &str) -> Option<Self> {
         let (number, rest) = Self::split(text.trim())?;
         rest.is_empty().then_some(number)
     }
 
-    /// Returns the product, if it is a whole number of at most 64 bits.
+    /// Multiplies by `factor`; returns the product when it is a whole number of at most 64 bits.
     fn times(self, factor: u128) -> Option<u64> {
         let product = self.digits.checked_mul(factor)?;
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs())?;
@@ -307,7 +307,7 @@ impl Decimal {
         u64::try_from(whole?).ok()
     }
 
-    /// Returns the quotient, if it is a probability.
+    /// Divides by `denominator`; returns the quotient when it is a probability.
     fn over(self, denominator: u64) -> Option<Chance> {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs())?;
         let denominator = u128::from(denominator);
@@ -393,14 +393,14 @@ fn prefix_factor(prefix: &str) -> Option<u128> {
     })
 }
 
-/// What one `Mbit/s`, `Mbit`, `Mbps`, `Mb/s` or `M` is, in bits a second.
+/// Returns the number of bits a second in one `Mbit/s`, `Mbit`, `Mbps`, `Mb/s` or `M`.
 fn bits_factor(unit: &str) -> Option<u128> {
     let suffixes = ["bit/s", "bit", "bps", "b/s"];
     let prefix = suffixes.iter().find_map(|suffix| unit.strip_suffix(suffix));
     prefix_factor(prefix.unwrap_or(unit))
 }
 
-/// `value` in the largest of `units` (ascending) that divides it; `None` for 0.
+/// Writes `value` in the largest of `units` (ascending) that divides it; `None` for 0.
 fn written(value: u128, units: &[(&str, u128)]) -> Option<String> {
     let fits = |(_, factor): &&(&str, u128)| value.is_multiple_of(*factor);
     let (name, factor) = units.iter().rev().find(fits)?;
@@ -417,7 +417,7 @@ const fn common_divisor(a: u64, b: u64) -> u64 {
 
 const SECOND_NS: u128 = 1_000_000_000;
 const DIGITS_MAX: usize = 36;
-/// Enough for a millionth of a per cent.
+/// The most decimals of a printed percentage: enough for a millionth of a per cent.
 const PERCENT_PLACES_MAX: u32 = 6;
 
 #[cfg(test)]

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 /// A small fast generator (xoshiro256**, Blackman and Vigna 2018), seeded by SplitMix64.
 ///
-/// It is not for secrets: the owner draws identifiers that must be unpredictable from the operating
-/// system, and passes them in. It uses no floating-point numbers, so that a run repeats exactly on
-/// every machine.
+/// The generator is not for secrets: the owner draws identifiers that must be unpredictable from
+/// the operating system, and passes them in. It uses no floating-point numbers, so that a run
+/// repeats exactly on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// A generator whose whole output is determined by `seed`.
+    /// Makes a generator whose whole output is determined by `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let mut state = [0; 4];
@@ -30,7 +30,7 @@ impl Rng {
         Self { state }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         let result = self.state[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let t = self.state[1] << 17;
@@ -43,17 +43,18 @@ impl Rng {
         result
     }
 
-    /// The next 32 random bits.
+    /// Returns the next 32 random bits.
     pub const fn next_u32(&mut self) -> u32 {
         (self.next_u64() >> 32) as u32
     }
 
-    /// A value in `0..bound`, without modulo bias worth noticing (multiply-shift); 0 for bound 0.
+    /// Returns a value in `0..bound`, and 0 for bound 0. The modulo bias (multiply-shift) is
+    /// negligible.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// A value in `low..=high`.
+    /// Returns a value in `low..=high`.
     ///
     /// **Panics**: never; `low > high` gives `low`.
     pub const fn between(&mut self, low: u64, high: u64) -> u64 {
@@ -64,12 +65,12 @@ impl Rng {
         }
     }
 
-    /// True in `numerator` of `denominator` draws on average.
+    /// Draws once; returns true in `numerator` of `denominator` draws on average.
     pub const fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
 
-    /// A duration in `Duration::ZERO..=ceiling`, to the nanosecond.
+    /// Returns a duration in `Duration::ZERO..=ceiling`, in steps of a nanosecond.
     pub fn duration_up_to(&mut self, ceiling: Duration) -> Duration {
         let ns = u64::try_from(ceiling.as_nanos()).unwrap_or(u64::MAX - 1);
         Duration::from_nanos(self.between(0, ns.min(u64::MAX - 1)))
@@ -83,7 +84,7 @@ impl Rng {
         }
     }
 
-    /// A generator for a part of the whole, so that one part's draws do not shift another's.
+    /// Makes a generator for one part of the owner, so that its draws do not shift another part's.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self::new(self.next_u64())

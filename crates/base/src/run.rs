@@ -6,14 +6,14 @@ use crate::PathId;
 
 /// Consecutive datagrams to one destination, borrowed from their owner's memory.
 ///
-/// **Shape**: `ranges` are byte ranges of `memory`; their concatenation is cut into datagrams of
+/// **Shape**: `ranges` are byte ranges of `memory`. Their concatenation is cut into datagrams of
 /// `segment` bytes, of which only the last may be shorter. No datagram spans two ranges: the length
-/// of every range except the last is a multiple of `segment`. A back-to-back log gives one range;
-/// repairs gather several. The bytes are complete: a back end copies or sends them and changes
-/// nothing.
+/// of every range except the last is a multiple of `segment`. A log that holds packets back to back
+/// gives one range; repairs gather several. The bytes are complete: a back end copies or sends them
+/// and changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The interface to leave by.
+    /// The interface that the run leaves by.
     pub path: PathId,
     /// Group or unicast destination.
     pub to: SocketAddr,
@@ -21,38 +21,38 @@ pub struct Run<'a> {
     pub hops: Option<u8>,
     /// Bytes of each datagram except the last.
     pub segment: usize,
-    /// What `ranges` point into.
+    /// The bytes that `ranges` point into.
     pub memory: &'a [u8],
     /// Where the datagrams lie; never empty.
     pub ranges: &'a [Range<usize>],
 }
 
 impl<'a> Run<'a> {
-    /// Bytes of all datagrams together.
+    /// Returns the length of all datagrams together, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// True for a run without a byte; a well-formed run is never empty.
+    /// Returns true for a run without bytes; a well-formed run is never empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of datagrams.
+    /// Returns the number of datagrams.
     #[must_use]
     pub fn datagram_count(&self) -> usize {
         self.len().div_ceil(self.segment.max(1))
     }
 
-    /// The pieces to gather, in order.
+    /// Returns the ranges' bytes, in order, for a back end that gathers them.
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let memory = self.memory;
         self.ranges.iter().map(move |range| &memory[range.clone()])
     }
 
-    /// The single datagrams, in order: for back ends without segmentation.
+    /// Returns the datagrams one by one, in order: for back ends without segmentation.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let segment = self.segment.max(1);
         self.pieces().flat_map(move |piece| piece.chunks(segment))
@@ -68,7 +68,7 @@ pub struct Budget {
     pub datagrams: usize,
 }
 
-/// What became of a run.
+/// The result of sending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The first `datagrams` of the run left; fewer than all when the socket became full.
@@ -80,8 +80,8 @@ pub enum Outcome {
     Blocked,
     /// Nothing left: a datagram is longer than the path allows.
     TooBig,
-    /// Nothing left, and the back end refuses the run and counts it. The owner treats it as lost on
-    /// the way.
+    /// Nothing left: the back end refused the run and counted it. The owner treats the run as lost
+    /// on the way.
     Failed,
 }
 

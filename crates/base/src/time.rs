@@ -19,19 +19,19 @@ impl Instant {
     /// A time that never comes: "no deadline" in comparisons.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The instant `ns` nanoseconds after the clock's origin.
+    /// Returns the instant `ns` nanoseconds after the clock's origin.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time from `earlier` to `self`; zero when `earlier` is later.
+    /// Returns the time from `earlier` to `self`; zero when `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -41,7 +41,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates at [`Instant::NEVER`].
+    /// Adds a duration; the result is at most [`Instant::NEVER`].
     fn add(self, rhs: Duration) -> Self {
         let ns = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(ns))
@@ -57,7 +57,7 @@ impl AddAssign<Duration> for Instant {
 impl Sub<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates at the clock's origin.
+    /// Subtracts a duration; the result is not before the clock's origin.
     fn sub(self, rhs: Duration) -> Self {
         let ns = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_sub(ns))
@@ -75,7 +75,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// The earlier of two optional deadlines; `None` means "no deadline".
+/// Returns the earlier of two optional deadlines; `None` means "no deadline".
 #[must_use]
 pub fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

@@ -1,20 +1,21 @@
-//! What became of one packet, and why a packet was thrown away.
+//! What a state machine did with one packet, and why it dropped a packet.
 
 use std::ops::Range;
 
-/// What a state machine made of one packet.
+/// The result of handling one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// New data to hand to the application at once: `range` is the payload within the packet.
     Payload {
-        /// The session (sender) that it belongs to, as an index.
+        /// The index of the session (sender) that the data belongs to.
         session: u32,
         /// 64-bit position of the packet in its session; the low 32 bits were on the wire.
         position: u64,
         /// Where the payload lies within the packet that was handled.
         range: Range<usize>,
     },
-    /// New data that was copied away until earlier data arrives; `pop_ready` will give it.
+    /// New data that the machine copied and keeps until earlier data arrives; `pop_ready` then
+    /// gives it.
     Held,
     /// A control packet that was understood; it carries no data for the application.
     Control,
@@ -24,7 +25,8 @@ pub enum Verdict {
 
 macro_rules! drop_reasons {
     ($($variant:ident $field:ident $help:literal;)+) => {
-        /// Why a packet was thrown away. Each reason has a counter of its own in [`DropCounters`].
+        /// The reason why a packet was thrown away. [`DropCounters`] has one counter for each
+        /// reason.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum DropReason { $(#[doc = $help] $variant,)+ }
 
@@ -34,7 +36,7 @@ macro_rules! drop_reasons {
         }
 
         impl DropReason {
-            /// The counter's name for this reason.
+            /// Returns the name of this reason's counter.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($field),)+ }
@@ -47,7 +49,7 @@ macro_rules! drop_reasons {
                 match reason { $(DropReason::$variant => self.$field += 1,)+ }
             }
 
-            /// All packets thrown away, whatever the reason.
+            /// Returns the number of packets thrown away for any reason.
             #[must_use]
             pub const fn total(&self) -> u64 {
                 0 $(+ self.$field)+
