@@ -1,14 +1,16 @@
-//! The cipher that a session is given: authenticated encryption with associated data (RFC 5116).
+//! The cipher that the owner gives to a session: authenticated encryption with associated data (RFC
+//! 5116).
 
 use std::fmt::Debug;
 
-/// One key of an AEAD cipher with nonces of 12 bytes and tags of 16, such as AES-128-GCM.
+/// One key of an AEAD cipher with nonces of 12 bytes and tags of 16 bytes, such as AES-128-GCM.
 pub trait Aead: Debug + Send + Sync {
-    /// Encrypts `data` in place and returns the tag over it and `associated`. No two calls with one
-    /// key may have the same nonce, except with the same data and the same associated data.
+    /// Encrypts `data` in place and returns the tag over `data` and `associated`. No two calls with
+    /// one key may have the same nonce, unless data and associated data are the same, too.
     fn seal(&self, nonce: &[u8; NONCE_LEN], associated: &[u8], data: &mut [u8]) -> [u8; TAG_LEN];
 
-    /// Decrypts `data` in place. False when the tag does not match; `data` is then worthless.
+    /// Decrypts `data` in place. Returns false when the tag does not match; `data` is then
+    /// worthless.
     #[must_use]
     fn open(
         &self,
@@ -19,12 +21,12 @@ pub trait Aead: Debug + Send + Sync {
     ) -> bool;
 }
 
-/// Makes an AES-128-GCM cipher; its key is the first 16 bytes.
+/// A function that makes an AES-128-GCM cipher from the first 16 bytes of its argument.
 pub type Suite = fn(&[u8; 32]) -> Box<dyn Aead>;
 
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 pub const NONCE_LEN: usize = 12;
-/// Bytes of a tag.
+/// Length of a tag in bytes.
 pub const TAG_LEN: usize = 16;
 
 #[cfg(feature = "portable")]
@@ -33,7 +35,8 @@ mod software {
 
     use super::{Aead, NONCE_LEN, TAG_LEN};
 
-    /// AES-128-GCM in portable Rust: a [`super::Suite`] for the simulator, fuzzers and tests.
+    /// Makes an AES-128-GCM cipher in portable Rust: a [`super::Suite`] for the simulator, fuzzers
+    /// and tests.
     #[must_use]
     pub fn portable(key: &[u8; 32]) -> Box<dyn Aead> {
         let (key, _) = key.split_at(16);

@@ -12,7 +12,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key that follows from a secret of any length, used with the cipher of `suite`. The
+    /// Derives the key from a secret of any length, to be used with the cipher of `suite`. The
     /// secret should be random, as from `head -c 32 /dev/urandom`: a host that hears a protected
     /// packet can try the words of a dictionary.
     ///
@@ -25,8 +25,8 @@ impl Key {
         }
     }
 
-    /// The key for one purpose, which `label` names, of what `parts` identify. Each label has parts
-    /// of fixed lengths.
+    /// Derives the key for one purpose. `label` names the purpose; `parts` name what the key is
+    /// for. Under one label, all parts have fixed lengths.
     #[must_use]
     pub fn subkey(&self, label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
@@ -37,7 +37,7 @@ impl Key {
         *hasher.finalize().as_bytes()
     }
 
-    /// The cipher with a key for one purpose, as of [`Key::subkey`].
+    /// Returns the cipher with a key for one purpose, derived as by [`Key::subkey`].
     #[must_use]
     pub fn cipher(&self, label: &[u8], parts: &[&[u8]]) -> Box<dyn Aead> {
         (self.suite)(&self.subkey(label, parts))
@@ -46,7 +46,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        // The comparison of BLAKE3 hashes takes the same time wherever they differ.
+        // This comparison takes the same time wherever the hashes differ.
         blake3::Hash::from_bytes(self.secret) == blake3::Hash::from_bytes(other.secret)
     }
 }
@@ -59,7 +59,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Separates these keys from those that other programs derive from the same secret.
+/// The context that separates these keys from keys which other programs derive from the same
+/// secret.
 const CONTEXT: &str = "towline 2026-11-23 protected session version 2";
 
 #[cfg(all(test, feature = "portable"))]

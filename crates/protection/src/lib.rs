@@ -1,7 +1,7 @@
-//! Keys, and what they do to packets: encrypted, authenticated, each taken once.
+//! Keys, and what they do to packets: each packet is encrypted or authenticated, and taken once.
 //!
-//! Between the state machines and the network stands [`PacketProtection`]. On the way out it
-//! encrypts data and parity and tags everything else; on the way in it hands on what another holder
+//! [`PacketProtection`] stands between the state machines and the network. On the way out it
+//! encrypts data and parity and tags everything else. On the way in it hands on what another holder
 //! of the key sent, and nothing else. So the machines see plain PGM packets and know nothing of
 //! keys.
 //!
@@ -11,13 +11,13 @@
 //!                            '--> dropped: counted by reason, told once a host
 //! ```
 //!
-//! The cipher is injected ([`Suite`]), because a fast one is made of machine instructions, which a
-//! pure crate does not call.
+//! The owner passes the cipher in ([`Suite`]): a fast cipher needs special machine instructions,
+//! which a pure crate does not call.
 //!
-//! It does not protect: who talks to whom, how much and when; headers of packets, which name
-//! sequence numbers; against members of the group, who all hold the same key. Packets of old
-//! sessions are genuine too. A receiver therefore takes data only after the sender has shown, on
-//! the control connection, that it has the key now.
+//! Protection has limits. It does not hide who talks to whom, how much and when. It does not hide
+//! the headers of packets, which name sequence numbers. It does not protect against members of the
+//! group, who all hold the same key. Packets of old sessions are genuine, too: a receiver therefore
+//! takes data only after the sender has shown, on the control connection, that it has the key now.
 #![forbid(unsafe_code)]
 
 mod aead;

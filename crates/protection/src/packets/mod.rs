@@ -3,21 +3,24 @@
 //! ```text
 //!   ODATA, RDATA   header, options | encrypted payload | position 8 | tag 16
 //!   parity         header, options | encrypted payload | number 8   | tag 16
-//!   SPM            ... our option, whose last fields are number 8, edge 8, tag 16
+//!   SPM            ... the mark, whose last fields are number 8, edge 8, tag 16
 //!   the rest       the packet | instance 8 | number 8 | tag 16
 //! ```
 //!
-//! - The headers stay as they are, and count only what was there before: a PGM end without the key
-//!   reads SPMs, which name the session as protected, and finds everything else malformed.
-//! - The checksums of data and parity are 0: a sum of the payload would say something about it.
-//! - What follows from the position alone is the same in ODATA and RDATA, so that a repair equals
-//!   the original. The tag covers header and options, except type, checksum and trail, which a
-//!   repair changes. The trail that a receiver sees is that of the last SPM.
-//! - A receiver's packets are numbered by the receiver; `instance` tells receivers apart.
+//! Numbers in the drawing are lengths in bytes.
 //!
-//! Invariants: what [`PacketProtection::unprotect`] hands on was made by a holder of the key for
-//! this session, and is handed on once, except that data may come again: its position says so. No
-//! nonce is used twice for different payloads.
+//! - The headers stay as they are, and their lengths do not count the added bytes. So a PGM end
+//!   without the key reads SPMs, which name the session as protected, and finds everything else
+//!   malformed.
+//! - The checksums of data and parity are 0: a sum of the payload would reveal something about it.
+//! - Whatever depends on the position alone is the same in ODATA and RDATA, so that a repair equals
+//!   the original. The tag covers header and options, except type, checksum and trail, which a
+//!   repair changes. The trail that a receiver sees is the trail of the last SPM.
+//! - A receiver numbers its own packets; `instance` tells receivers apart.
+//!
+//! Invariants: a holder of the key made, for this session, whatever [`PacketProtection::unprotect`]
+//! hands on. Each packet is handed on once, except data: the same data may be handed on again, and
+//! its position shows that. No nonce is used twice for different payloads.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, ops::Range};
 
@@ -35,7 +38,7 @@ mod session;
 use session::{From, Kind, Session};
 
 base::counters! {
-    /// What the protection of packets has done.
+    /// The counters of the protection of packets.
     pub struct ProtectionCounters: "protection" {
         protected: Packets, "packets encrypted or tagged with the key";
         unprotected: Packets, "packets that showed the key and were handed on";
@@ -45,18 +48,18 @@ base::counters! {
     }
 }
 
-/// Protects what one end sends, and lets in what others protected with the same key.
+/// A stage that protects what one end sends, and lets in what others protected with the same key.
 #[derive(Debug)]
 pub struct PacketProtection {
     key: Key,
     role: Role,
     sessions: BTreeMap<Tsi, Session>,
-    /// Packets looked at, as a clock for what was heard when.
+    /// Number of packets received so far: the clock that says when a session was last heard.
     seen: u64,
-    /// Datagrams of the run that is being sent.
+    /// Protected datagrams of the run that is being sent.
     sealed: Vec<u8>,
     range: Range<usize>,
-    /// What the tag of a payload covers besides it.
+    /// What the tag of a payload covers besides the payload.
     associated: Vec<u8>,
     notices: Vec<Notice>,
     noticed: Vec<Notice>,
@@ -64,10 +67,10 @@ pub struct PacketProtection {
     drops: DropCounters,
 }
 
-/// Which end this is.
+/// The end of a session that this stage protects.
 #[derive(Clone, Copy, Debug)]
 enum Role {
-    /// `number` counts its SPMs, NCFs and parity packets.
+    /// A source; `number` counts its SPMs, NCFs and parity packets.
     Source {
         tsi: Tsi,
         number: u64,
@@ -78,21 +81,21 @@ enum Role {
     },
 }
 
-/// What the owner may tell a person: once for each host and kind, for the first few hosts.
+/// A notice for a person. The owner gets one for each host and kind, for the first few hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Whose SPMs are dropped.
+    /// The host whose SPMs are dropped.
     pub host: IpAddr,
-    /// Why.
+    /// Why this end drops them.
     pub kind: NoticeKind,
 }
 
-/// Why the SPMs of a host are dropped.
+/// The reason why the SPMs of a host are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
-    /// Its session is not protected.
+    /// The host's session is not protected.
     Bare,
-    /// It has another key, or its packets are forged.
+    /// The host has another key, or its packets are forged.
     OtherKey,
 }
 
@@ -115,7 +118,7 @@ impl fmt::Display for Notice {
 }
 
 impl PacketProtection {
-    /// The protection of a source whose first packet will have the sequence number `first`.
+    /// Makes the protection of a source whose first packet will have the sequence number `first`.
     #[must_use]
     pub fn source(key: Key, tsi: Tsi, session_id: u64, nla: IpAddr, first: Sqn) -> Self {
         let mut own = Session::new(&key, tsi, session_id, nla);
@@ -125,8 +128,8 @@ impl PacketProtection {
         source
     }
 
-    /// The protection of a receiver. `instance` is random: no two receivers of a group have the
-    /// same.
+    /// Makes the protection of a receiver. The owner draws `instance` at random, so that no two
+    /// receivers of a group have the same.
     #[must_use]
     pub fn receiver(key: Key, instance: u64) -> Self {
         let number = 0;
@@ -149,26 +152,26 @@ impl PacketProtection {
         }
     }
 
-    /// What was done.
+    /// Returns the counters of what the stage has done.
     #[must_use]
     pub const fn counters(&self) -> &ProtectionCounters {
         &self.counters
     }
 
-    /// Packets thrown away, by reason.
+    /// Returns the number of packets thrown away, by reason.
     #[must_use]
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
     }
 
-    /// What a person should know and was not told.
+    /// Returns the notices that a person has not been given yet.
     pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + use<> {
         std::mem::take(&mut self.notices).into_iter()
     }
 
-    /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer: those
-    /// whose protection takes another length wait for the next one. `None` when the first datagram
-    /// cannot be protected; it must not leave.
+    /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer: it ends
+    /// before the first datagram that grows by another length, which waits for the next run.
+    /// Returns `None` when the first datagram cannot be protected; that datagram must not leave.
     ///
     /// **Cost**: one pass over the payloads, which copies and encrypts them; no allocation once the
     /// longest run was seen.
@@ -197,8 +200,8 @@ impl PacketProtection {
         })
     }
 
-    /// Appends the datagram in its protected form; by how many bytes it grew, or `None` for a
-    /// packet that has no such form here.
+    /// Appends the datagram in its protected form to `sealed`. Returns by how many bytes it grew,
+    /// or `None` for a packet that this end cannot protect.
     fn protect_one(&mut self, tpdu: &[u8]) -> Option<usize> {
         let packet = Packet::parse(tpdu).ok()?;
         let header = packet.header();
@@ -239,7 +242,7 @@ impl PacketProtection {
                 let tag = session.tag(From::Source, spm);
                 let tag_at = spm.len() - TAG_LEN;
                 spm[tag_at..].copy_from_slice(&tag);
-                // Ends without the key read it too, and must notice damage.
+                // Ends without the key read the SPM, too, and must notice damage.
                 let sum = checksum::finish(checksum::sum(spm));
                 spm[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
             }
@@ -251,7 +254,7 @@ impl PacketProtection {
         Some(self.sealed.len() - start - tpdu.len())
     }
 
-    /// Appends who made the packet from `start` on, its number and its tag.
+    /// Appends `instance`, the next number and the tag to the packet that begins at `start`.
     fn append_tag(&mut self, start: usize, tsi: Tsi, from: From, instance: u64) -> Option<()> {
         let session = self.sessions.get(&tsi)?;
         let number = next_number(&mut self.role);
@@ -262,11 +265,11 @@ impl PacketProtection {
         Some(())
     }
 
-    /// Takes the protection off one datagram, in place. Returns the PGM packet; its data has no
-    /// checksum and needs none.
+    /// Takes the protection off one datagram, in place. Returns the PGM packet; when it carries
+    /// data, it has no checksum and needs none.
     ///
     /// # Errors
-    /// Why it is thrown away; it is counted.
+    /// The reason why the datagram is thrown away; the stage has counted it.
     #[inline]
     pub fn unprotect<'t>(
         &mut self,
@@ -286,7 +289,7 @@ impl PacketProtection {
         }
     }
 
-    /// Returns how much of the datagram is the PGM packet.
+    /// Checks a datagram and decrypts its data; returns the length of the PGM packet in bytes.
     fn look(&mut self, source: IpAddr, tpdu: &mut [u8]) -> Result<usize, DropReason> {
         let header = Header::parse(tpdu).map_err(|_| DropReason::Malformed)?;
         match header.kind {
@@ -345,7 +348,7 @@ impl PacketProtection {
             Kind::Parity => return Err(DropReason::Replayed),
         }
         session.heard = self.seen;
-        // A packet may be a repair from below the trail that the last SPM told.
+        // A repair may lie below the last SPM's trail: its own number is then the trail.
         let trail = match session.trail.distance_from(data.sqn) {
             ahead if ahead > 0 => data.sqn,
             _ => session.trail,
@@ -362,7 +365,7 @@ impl PacketProtection {
         };
         let tsi = packet.header().tsi();
         let Some((mark, told)) = mark_tag(&packet) else {
-            // Sessions of other PGM programs are no concern of a person with a key.
+            // A person with a key need not hear of sessions of other PGM programs.
             if packet
                 .options()
                 .any(|option| matches!(option, PgmOption::Mark(_)))
@@ -397,8 +400,8 @@ impl PacketProtection {
         session.edge = session.edge.max(told.edge);
         session.trail = spm.trail;
         if let Some(fresh) = fresh {
-            // A session identifier is random: two of one TSI are not made by honest senders, except
-            // after a silence that both ends have forgotten.
+            // A session identifier is random. Honest senders do not make two of them for one TSI,
+            // except after a silence so long that both ends have forgotten the session.
             if self.sessions.contains_key(&tsi) {
                 return Err(DropReason::UnknownSession);
             }
@@ -409,7 +412,8 @@ impl PacketProtection {
         Ok(tpdu.len())
     }
 
-    /// Checks a packet without data; `source` is given for packets of the session's source.
+    /// Checks the tag of a packet without data; `source` is set for packets from the session's
+    /// source.
     fn check_tag(
         &mut self,
         tsi: Tsi,
@@ -448,7 +452,7 @@ impl PacketProtection {
         }
     }
 
-    /// Forgets the session that was silent for longest, if there is no place for another.
+    /// Forgets the session that was silent for longest, when the table is full.
     fn make_room(&mut self) {
         if self.sessions.len() < SESSIONS_MAX {
             return;
@@ -472,14 +476,14 @@ impl PacketProtection {
     }
 }
 
-/// The mark of a protected session and its tag, which end the packet.
+/// Returns the mark of a protected session and its tag, which must be the end of the packet.
 fn mark_tag(packet: &Packet<'_>) -> Option<(Mark, MarkTag)> {
     let PgmOption::Mark(mark) = packet.options().last()? else {
         return None;
     };
     let tag = mark.tag?;
     let (_, end) = packet.bytes().split_last_chunk::<TAG_LEN>()?;
-    // A longer option of a later version does not end with its tag.
+    // In a later version the option may be longer, and then does not end with its tag.
     (*end == tag.tag).then_some((mark, tag))
 }
 
@@ -489,7 +493,7 @@ fn next_number(role: &mut Role) -> u64 {
     *number
 }
 
-/// Sets to 0 what a repair, a relay or this stage may change in the header of a data packet.
+/// Sets to 0 the fields of a data packet's header that a repair, a relay or this stage may change.
 fn neutralise(head: &mut [u8]) {
     head[Header::TYPE_AT] = PacketType::Odata.code();
     clear_checksum(head);
@@ -512,22 +516,22 @@ fn split_instance(tail: &[u8; 16]) -> (u64, u64) {
     (u64::from_be_bytes(*instance), u64::from_be_bytes(*number))
 }
 
-/// By how many bytes protection makes a packet longer at most.
+/// The most bytes by which protection makes a packet longer.
 pub const OVERHEAD_MAX: usize = MarkTag::PACKET_BYTES_MAX;
 
-/// Where the checksum of every packet lies.
+/// Place of the checksum in every packet.
 const CHECKSUM: Range<usize> = Header::CHECKSUM_AT..Header::CHECKSUM_AT + 2;
 
-/// Where the trail of a data packet lies.
+/// Place of the trail in a data packet.
 const TRAIL: Range<usize> = Header::LEN + 4..Header::LEN + 8;
 
-/// Positions of a source begin one lap (2^32) up, so that subtraction never goes below zero.
+/// Start of a source's positions: one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 const LAP_HALF: u64 = 1 << 31;
 
-/// Sessions that a receiver keeps apart. Each was announced with the key.
+/// The most sessions that a receiver keeps. A holder of the key announced each of them.
 const SESSIONS_MAX: usize = 1024;
-/// Hosts that a person is told of.
+/// The most notices that a person is given.
 const NOTICES_MAX: usize = 16;
 
 #[cfg(all(test, feature = "portable"))]

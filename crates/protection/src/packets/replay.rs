@@ -1,16 +1,17 @@
-//! Which numbered packets were taken before: a window that slides with the highest number.
+//! The window of packet numbers taken before; it slides with the highest number.
 
-/// Numbers below the highest that are still told apart. Packets overtake each other by less.
+/// How far below the highest number a number may be and still be told from one taken before.
+/// Packets overtake each other by less.
 pub(super) const SPAN: u64 = 1024;
 
 /// The numbers that one end has used, as far as another end has taken them.
 ///
-/// **Spec**: as the anti-replay window of RFC 4303 section 3.4.3, with [`SPAN`] places.
+/// **Spec**: the anti-replay window of RFC 4303 section 3.4.3, with [`SPAN`] places.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayWindow {
     /// One past the highest number taken.
     next: u64,
-    /// A bit for each of the [`SPAN`] numbers below `next`, at the number modulo `SPAN`.
+    /// A bit for each of the [`SPAN`] numbers below `next`, at the place `number % SPAN`.
     taken: [u64; WORDS],
 }
 
@@ -24,7 +25,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Takes a number. False when it was taken before, or is too old to tell.
+    /// Takes a number. Returns false when it was taken before, or is too old to tell.
     pub(super) fn take(&mut self, number: u64) -> bool {
         if number == u64::MAX || self.next.saturating_sub(number) > SPAN {
             return false;

@@ -1,4 +1,4 @@
-//! The keys of one session, and what an end has seen of it.
+//! The keys of one session, and what an end has seen of the session.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -7,38 +7,38 @@ use wire::{Sqn, pgm::Tsi};
 use super::replay::ReplayWindow;
 use crate::{Aead, Key, NONCE_LEN, TAG_LEN};
 
-/// One session, at any of its ends.
+/// One session, at either of its ends.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) session_id: u64,
-    /// The only network address that its source sends from; its SPMs say so.
+    /// The only network address that the session's source sends from; the source's SPMs name it.
     pub(super) nla: IpAddr,
-    /// For data and parity.
+    /// The cipher for data and parity.
     cipher: Box<dyn Aead>,
     from_source: [u8; 32],
     from_receivers: [u8; 32],
     /// The highest position of data so far.
     pub(super) edge: u64,
-    /// What the last SPM said: data packets themselves are not believed about it.
+    /// The trail that the last SPM announced; a data packet's own word on it is not believed.
     pub(super) trail: Sqn,
     /// The numbers of the source's SPMs, NCFs and parity packets.
     pub(super) numbers: ReplayWindow,
-    /// The numbers of each receiver's packets, by instance, and when it was last heard.
+    /// The numbers of each receiver's packets, by instance, and when the receiver was last heard.
     receivers: BTreeMap<u64, (u64, ReplayWindow)>,
-    /// When it was last heard, on the owner's count of packets.
+    /// When the session was last heard, on the owner's count of packets.
     pub(super) heard: u64,
 }
 
-/// What a packet is to the cipher: no two kinds share a nonce.
+/// The kind of a packet in the nonce: packets of different kinds never share a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// ODATA and RDATA, whose number is their position: a repair equals the original.
+    /// ODATA and RDATA, numbered by their position: a repair equals the original.
     Data = 0,
     /// Parity, numbered by the source.
     Parity = 1,
 }
 
-/// Who made a packet that carries no data.
+/// The end that made a packet without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     Source,
@@ -89,7 +89,7 @@ impl Session {
         self.cipher.open(&nonce, associated, data, tag)
     }
 
-    /// The tag of a packet without data.
+    /// Returns the tag of a packet without data.
     pub(super) fn tag(&self, from: From, packet: &[u8]) -> [u8; TAG_LEN] {
         let key = match from {
             From::Source => &self.from_source,
@@ -101,15 +101,15 @@ impl Session {
         tag
     }
 
-    /// True when this is the tag of `packet`; takes the same time wherever the two differ.
+    /// Returns true when `tag` is the tag of `packet`. Takes the same time wherever the two differ.
     pub(super) fn is_tag(&self, from: From, packet: &[u8], tag: &[u8; TAG_LEN]) -> bool {
         let own = self.tag(from, packet);
         let differing = own.iter().zip(tag).fold(0, |sum, (a, b)| sum | (a ^ b));
         std::hint::black_box(differing) == 0
     }
 
-    /// Takes the number of a receiver's packet. Only holders of the key get here, so the table is
-    /// filled by members alone: the one that was silent for longest makes room.
+    /// Takes the number of a receiver's packet. The packet's tag was right, so only members fill
+    /// the table; when it is full, the receiver that was silent for longest makes room.
     pub(super) fn take_number(&mut self, instance: u64, number: u64, now: u64) -> bool {
         if self.receivers.len() >= RECEIVERS_MAX && !self.receivers.contains_key(&instance) {
             let oldest = self.receivers.iter().min_by_key(|(_, (heard, _))| *heard);
@@ -129,5 +129,5 @@ const fn nonce(kind: Kind, number: u64) -> [u8; NONCE_LEN] {
     [kind as u8, 0, 0, 0, a, b, c, d, e, f, g, h]
 }
 
-/// Receivers of one session whose packets are told from their repetitions.
+/// The most receivers of one session whose numbers are kept.
 const RECEIVERS_MAX: usize = 4096;
