@@ -1,9 +1,9 @@
 //! The Internet checksum: 16-bit one's complement sum, fast enough to add no time to a copy.
 //!
 //! Sums are kept as 64-bit *partials* of words in the host's byte order. Only [`fold`] turns a
-//! partial into the 16-bit value, which is the same on every host. Partials of byte strings that
-//! begin at even offsets of a packet add up to the partial of the whole packet; [`join`] handles
-//! odd offsets.
+//! partial into the 16-bit value, which is the same on every host. When parts of a packet begin at
+//! even offsets, their partials add up to the partial of the whole packet; [`join`] handles odd
+//! offsets.
 //!
 //! ```text
 //! bytes --sum--> partial --(+ partial)--> fold --> u16 --!--> checksum field (0 is sent as 0xFFFF)
@@ -11,14 +11,15 @@
 //!
 //! **Spec**: RFC 1071, RFC 1624; RFC 3208 section 8 (zero means "no checksum").
 
-/// The partial sum of `bytes`; an odd last byte counts as if a zero followed.
+/// Returns the partial sum of `bytes`; an odd last byte counts as if a zero followed it.
 ///
 /// **Cost**: about 48 bytes a nanosecond; no allocation. Partials of 16 GiB cannot overflow.
 #[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
     // Adds up the whole words (which loses carries) and their high halves; the sum of the low
-    // halves follows from both. The compiler turns a loop as plain as this into vectors by itself.
+    // halves follows from both. The compiler makes vector instructions of so plain a loop by
+    // itself.
     let (words, rest) = bytes.as_chunks::<8>();
     let (mut whole, mut high) = (0_u64, 0_u64);
     for word in words {
@@ -31,7 +32,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
 
 /// Copies `src` into `dst` and returns the partial sum of the bytes.
 ///
-/// It goes block by block, so that each byte is fetched from memory once.
+/// Works block by block, so that each byte is fetched from memory once.
 ///
 /// **Panics** (bug): when the lengths differ.
 #[inline]
@@ -45,14 +46,14 @@ pub fn copy_and_sum(dst: &mut [u8], src: &[u8]) -> u64 {
     total
 }
 
-/// The partial of bytes whose 16-bit big-endian words add up to `words`.
+/// Returns the partial of bytes whose 16-bit big-endian words add up to `words`.
 #[inline]
 #[must_use]
 pub const fn of_words(words: u32) -> u64 {
     fold_u32(words).to_be() as u64
 }
 
-/// The partial of a first part of `first_len` bytes followed by a second part.
+/// Joins the partials of two adjacent parts, the first of `first_len` bytes.
 ///
 /// Needed only where `first_len` may be odd; otherwise the two partials simply add up.
 #[inline]
@@ -65,14 +66,15 @@ pub const fn join(first: u64, first_len: usize, second: u64) -> u64 {
     }
 }
 
-/// The 16-bit one's complement sum of a partial: the same on every host.
+/// Returns the 16-bit one's complement sum of a partial: the same on every host.
 #[inline]
 #[must_use]
 pub const fn fold(partial: u64) -> u16 {
     u16::from_be(fold_native(partial))
 }
 
-/// The checksum field's value for a packet whose bytes (with that field zero) have this partial.
+/// Returns the value of the checksum field for a packet with this partial. The partial must count
+/// the field itself as zero.
 ///
 /// Zero is reserved for "no checksum", so a computed zero becomes 0xFFFF.
 #[inline]
@@ -81,9 +83,9 @@ pub const fn finish(partial: u64) -> u16 {
     never_zero(!fold(partial))
 }
 
-/// The checksum after one 16-bit word of the packet changed from `old` to `new`.
+/// Returns the checksum after one 16-bit word of the packet changed from `old` to `new`.
 ///
-/// The result is that of computing the sum anew. **Spec**: RFC 1624 equation 3.
+/// The result equals a sum computed anew. **Spec**: RFC 1624 equation 3.
 #[inline]
 #[must_use]
 pub const fn adjust(check: u16, old: u16, new: u16) -> u16 {
@@ -91,7 +93,7 @@ pub const fn adjust(check: u16, old: u16, new: u16) -> u16 {
     never_zero(!fold_u32(sum))
 }
 
-/// The checksum after one 32-bit field at an even offset changed from `old` to `new`.
+/// Returns the checksum after one 32-bit field at an even offset changed from `old` to `new`.
 #[inline]
 #[must_use]
 pub const fn adjust_u32(check: u16, old: u32, new: u32) -> u16 {
@@ -99,7 +101,7 @@ pub const fn adjust_u32(check: u16, old: u32, new: u32) -> u16 {
     adjust(check, old as u16, new as u16)
 }
 
-/// The partial of fewer than eight bytes.
+/// Returns the partial of fewer than eight bytes.
 #[inline]
 fn sum_rest(bytes: &[u8]) -> u64 {
     let (word, rest) = match bytes.split_first_chunk::<4>() {
@@ -135,8 +137,8 @@ const fn never_zero(check: u16) -> u16 {
     if check == 0 { 0xFFFF } else { check }
 }
 
-/// Bytes that are copied before they are summed: so few that they stay in the first-level cache,
-/// and that the C library does not yet copy with string instructions, which are slow to start.
+/// Bytes that are copied before they are summed. So few stay in the first-level cache, and the C
+/// library does not yet copy them with string instructions, which are slow to start.
 const BLOCK: usize = 2048;
 
 #[cfg(test)]

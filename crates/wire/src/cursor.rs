@@ -1,10 +1,10 @@
-//! Bounds-checked reading and writing of big-endian fields: the only places that touch offsets.
+//! Bounds-checked reading and writing of big-endian fields: no other code computes offsets.
 
 use std::net::IpAddr;
 
 use crate::{Fault, ParseError, Sqn};
 
-/// Reads fields one after the other; when the bytes end, the error names what is missing.
+/// A reader of consecutive fields; when the bytes end, its error names what is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -15,7 +15,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which begin `base` bytes into the packet and end because of `limited_by`.
+    /// Makes a reader of `bytes`, which begin `base` bytes into the packet and end because of
+    /// `limited_by`.
     #[inline]
     pub(crate) const fn new(
         bytes: &'a [u8],
@@ -68,7 +69,7 @@ impl<'a> Reader<'a> {
         self.u32().map(Sqn)
     }
 
-    /// Reads an address without family; its length follows from `afi`.
+    /// Reads an address without its family; the address's length follows from `afi`.
     pub(crate) fn address(&mut self, afi: u16) -> Result<IpAddr, ParseError> {
         match afi {
             AFI_IPV4 => self.take::<4>().map(IpAddr::from),
@@ -77,7 +78,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A network-layer address: family, 16 reserved bits (ignored), address.
+    /// Reads a network-layer address: family, 16 reserved bits (ignored), address.
     pub(crate) fn nla(&mut self) -> Result<IpAddr, ParseError> {
         let start = *self;
         let afi = self.u16()?;
@@ -88,22 +89,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(crate) const fn position(&self) -> usize {
         self.at
     }
 
-    /// What has not been read.
+    /// Returns the bytes that have not been read.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Skips all that has not been read.
+    /// Skips the bytes that have not been read.
     pub(crate) const fn skip_all(&mut self) {
         self.at = self.bytes.len();
     }
 
-    /// An error at the current position.
+    /// Makes an error at the current position.
     pub(crate) const fn fault(&self, what: Fault) -> ParseError {
         ParseError {
             layer: self.layer,
@@ -115,7 +116,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An error that says that `needed` bytes must follow the current position.
+    /// Makes the error that `needed` bytes must follow the current position.
     #[cold]
     pub(crate) const fn too_short(&self, needed: usize) -> ParseError {
         let mut error = self.fault(Fault::Truncated);
@@ -124,7 +125,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes fields one after the other into room that its maker measured beforehand.
+/// A writer of consecutive fields into room that its maker measured beforehand.
 ///
 /// **Panics** (bug): when the room is too small.
 #[derive(Debug)]
@@ -170,7 +171,7 @@ impl<'a> Writer<'a> {
         self.u32(value.0);
     }
 
-    /// An address without family.
+    /// Writes an address without its family.
     pub(crate) fn address(&mut self, address: IpAddr) {
         match address {
             IpAddr::V4(v4) => self.put(&v4.octets()),
@@ -178,20 +179,20 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A network-layer address: family, 16 reserved bits (zero), address.
+    /// Writes a network-layer address: family, 16 reserved bits (zero), address.
     pub(crate) fn nla(&mut self, address: IpAddr) {
         self.u16(afi(address));
         self.u16(0);
         self.address(address);
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) const fn position(&self) -> usize {
         self.at
     }
 }
 
-/// The address family number of an address.
+/// Returns the address family number of an address.
 pub(crate) const fn afi(address: IpAddr) -> u16 {
     match address {
         IpAddr::V4(_) => AFI_IPV4,
@@ -199,7 +200,7 @@ pub(crate) const fn afi(address: IpAddr) -> u16 {
     }
 }
 
-/// Bytes of an address without family.
+/// Returns the length of an address without its family, in bytes.
 pub(crate) const fn address_len(address: IpAddr) -> usize {
     match address {
         IpAddr::V4(_) => 4,
@@ -207,7 +208,7 @@ pub(crate) const fn address_len(address: IpAddr) -> usize {
     }
 }
 
-/// Bytes of a network-layer address with its family.
+/// Returns the length of a network-layer address with its family, in bytes.
 pub(crate) const fn nla_len(address: IpAddr) -> usize {
     4 + address_len(address)
 }

@@ -1,22 +1,22 @@
-//! Why bytes from outside could not be read: where they end or fail, how many were needed, how many
-//! there were, and what set the limit.
+//! Errors of bytes from outside: where the bytes end or fail, how many were needed, how many there
+//! were, and what set the limit.
 
 use std::fmt;
 
 use base::DropReason;
 
-/// Why some bytes are not what they should be.
+/// An error that says why some bytes are not what they should be.
 ///
-/// Small and `Copy`: hostile input must not make the reader allocate.
+/// The type is small and `Copy`: hostile input must not make the reader allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The header, body or option that was being read, in the words of its specification.
     pub layer: &'static str,
-    /// Where in the packet, in bytes from its start.
+    /// Offset of the fault from the packet's start, in bytes.
     pub offset: usize,
-    /// Bytes needed from `offset` on; for a wrong length, the value that it must have.
+    /// Bytes needed from `offset` on; for a wrong length, the value that the length must have.
     pub needed: usize,
-    /// Bytes there from `offset` on; for a wrong length, the value found.
+    /// Bytes present from `offset` on; for a wrong length, the value found.
     pub available: usize,
     /// What set the limit: the packet's end, or a length field of an outer layer.
     pub limited_by: &'static str,
@@ -24,14 +24,14 @@ pub struct ParseError {
     pub what: Fault,
 }
 
-/// What is wrong with the bytes.
+/// A kind of fault in the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The bytes end before the field does.
     Truncated,
     /// Bytes are left over that no field accounts for.
     Surplus,
-    /// A length field holds what its layer does not allow.
+    /// A length field holds a value that its layer does not allow.
     Length,
     /// An unknown version, or reserved bits that are set.
     Version(u8),
@@ -50,7 +50,7 @@ pub enum Fault {
 }
 
 impl ParseError {
-    /// The drop reason under which such a packet is counted.
+    /// Returns the drop reason under which a packet with this error is counted.
     #[must_use]
     pub const fn reason(&self) -> DropReason {
         match self.what {
@@ -66,7 +66,7 @@ impl ParseError {
         }
     }
 
-    /// The same error when the bytes that were read began `base` bytes into the packet.
+    /// Returns the same error for bytes that began `base` bytes into the packet.
     #[must_use]
     pub const fn within(mut self, base: usize) -> Self {
         self.offset += base;

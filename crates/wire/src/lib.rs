@@ -1,8 +1,8 @@
 //! Bytes to typed headers and back: PGM packets and options, object blocks, control messages.
 //!
-//! This crate has no state, clock, socket or allocation on the receive path, and no bytes from
-//! outside make it panic: reading gives a value or a [`ParseError`]. In: a datagram. Out: borrowed
-//! views and small `Copy` values; and the other way round.
+//! This crate has no state, clock or socket, and allocates nothing on the receive path. No bytes
+//! from outside make it panic: reading gives a value or a [`ParseError`]. In: a datagram. Out:
+//! borrowed views and small `Copy` values. Writing goes the other way round.
 //!
 //! ```text
 //! datagram --pgm::Packet::parse--> header, body, options, TSDU --pgm::emit--> the same datagram
@@ -11,8 +11,8 @@
 //! Invariants, each held by property tests:
 //! - `parse(emit(x)) == x` for every packet that can be described;
 //! - `emit(parse(b)) == b` for every accepted `b`, except for bits that the format reserves
-//!   (ignored on receipt, sent as zero) and the checksum (always made);
-//! - every accepted length was checked once, in `parse`; getters afterwards cannot fail.
+//!   (ignored on receipt, sent as zero) and the checksum (computed anew);
+//! - `parse` checks every length once; the getters of what it accepted cannot fail.
 
 #![forbid(unsafe_code)]
 

@@ -14,36 +14,36 @@ use crate::{
     trace_file::{Damage, RECORD_LEN_MAX, Record, Step},
 };
 
-/// Reads a classic file.
+/// A reader of classic files.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     header: Option<Header>,
 }
 
-/// What the file's header says.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Most significant byte first.
+    /// True when the most significant byte comes first.
     pub is_big_endian: bool,
-    /// Nanoseconds in a unit of the stamps' fraction: 1 or 1,000.
+    /// Nanoseconds in one unit of a stamp's fraction: 1 or 1,000.
     pub nanos_per_unit: u32,
     /// Bytes of a record's header: 16, or 24 in Kuznetzov's variant.
     pub record_header_len: u8,
-    /// `LINKTYPE_*`.
+    /// The link type (`LINKTYPE_*`) of all packets.
     pub link_type: u16,
-    /// Most bytes kept of a packet.
+    /// The most bytes that the file keeps of a packet.
     pub snap_len: u32,
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a file.
+    /// Makes a decoder at the beginning of a file.
     #[must_use]
     pub const fn new() -> Self {
         Self { header: None }
     }
 
-    /// See [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step). The header comes as the
-    /// block [`Block::Pcap`].
+    /// Reads the next part, as [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step). The
+    /// header comes as the block [`Block::Pcap`].
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         let Some(header) = &self.header else {
@@ -61,7 +61,7 @@ impl Decoder {
         self.header.as_ref()?.record(bytes).ok()
     }
 
-    /// What the header said, once it was read.
+    /// Returns the file's header, once a step has read it.
     #[must_use]
     pub const fn header(&self) -> Option<&Header> {
         self.header.as_ref()
@@ -82,7 +82,7 @@ impl Decoder {
 }
 
 impl Header {
-    /// A header for files with stamps in nanoseconds.
+    /// Makes a header for files with stamps in nanoseconds.
     #[must_use]
     pub const fn new(link_type: u16, snap_len: u32) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Header {
         }
     }
 
-    /// Reads the record that `bytes` begin with, and its length; or says why there is none.
+    /// Reads the record that `bytes` begin with, and its length; or says why there is no record.
     #[inline]
     fn record<'a>(&self, bytes: &'a [u8]) -> Result<(usize, Record<'a>), Step<'a>> {
         let header_len = usize::from(self.record_header_len);
@@ -154,7 +154,7 @@ impl Header {
             is_big_endian,
             nanos_per_unit,
             record_header_len,
-            // The upper half says whether packets have a frame check sequence at their end.
+            // The upper half says whether packets end with a frame check sequence.
             link_type: word(20) as u16,
             snap_len: word(16),
         })
@@ -174,7 +174,7 @@ impl Header {
     }
 }
 
-/// Appends one record to a file whose header was made by [`Header::new`].
+/// Appends one record to a file whose header [`Header::new`] made.
 #[inline]
 pub fn emit_record(out: &mut Vec<u8>, stamp_ns: u64, wire_len: u32, data: &[u8]) {
     let mut head = [0; 16];
@@ -189,7 +189,7 @@ pub fn emit_record(out: &mut Vec<u8>, stamp_ns: u64, wire_len: u32, data: &[u8])
     out.extend_from_slice(data);
 }
 
-/// True when a classic file begins with these bytes.
+/// Returns true when a classic file begins with these bytes.
 #[must_use]
 pub const fn is_magic(first: [u8; 4]) -> bool {
     is_little_endian_magic(first) || matches!(u32::from_be_bytes(first), MICROS | NANOS | KUZNETZOV)

@@ -1,7 +1,7 @@
 //! Sequence numbers: 32 bits on the wire, which wrap; 64 bits inside the program, which never do.
 //!
-//! It does not know any window. In: a [`Sqn`] read from a packet. Out: a comparison with another,
-//! or the 64-bit position that it stands for near a known one.
+//! The module knows no window. In: a [`Sqn`] read from a packet. Out: a comparison with another, or
+//! the 64-bit position that it stands for near a known position.
 //!
 //! ```text
 //!  64-bit positions   ...  near - 2^31 ............ near ............ near + 2^31 - 1  ...
@@ -23,28 +23,28 @@ use std::{
 pub struct Sqn(pub u32);
 
 impl Sqn {
-    /// The sequence number of a 64-bit position: its low 32 bits.
+    /// Returns the sequence number of a 64-bit position: its low 32 bits.
     #[inline]
     #[must_use]
     pub const fn of(position: u64) -> Self {
         Self(position as u32)
     }
 
-    /// The number after this one.
+    /// Returns the number after this one.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
-    /// The number before this one.
+    /// Returns the number before this one.
     #[inline]
     #[must_use]
     pub const fn previous(self) -> Self {
         Self(self.0.wrapping_sub(1))
     }
 
-    /// Steps from `other` up to `self`; negative when `self` comes first.
+    /// Returns the number of steps from `other` up to `self`; negative when `self` comes first.
     ///
     /// Numbers exactly 2^31 apart give `i32::MIN` both ways.
     #[inline]
@@ -53,24 +53,24 @@ impl Sqn {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// True when `self` comes before `other`; false at a distance of exactly 2^31.
+    /// Returns true when `self` comes before `other`; false at a distance of exactly 2^31.
     #[inline]
     #[must_use]
     pub const fn is_before(self, other: Self) -> bool {
         other.distance_from(self) > 0
     }
 
-    /// True when `self` comes after `other`; false at a distance of exactly 2^31.
+    /// Returns true when `self` comes after `other`; false at a distance of exactly 2^31.
     #[inline]
     #[must_use]
     pub const fn is_after(self, other: Self) -> bool {
         self.distance_from(other) > 0
     }
 
-    /// The 64-bit position with these low 32 bits that is nearest to `near`.
+    /// Returns the 64-bit position with these low 32 bits that is nearest to `near`.
     ///
     /// **Shape**: the result lies in `near - 2^31 ..= near + 2^31 - 1`. Where that range does not
-    /// fit 64 bits, it is the nearest position that does: the result never wraps.
+    /// fit 64 bits, the result is the nearest position that does: it never wraps.
     #[inline]
     #[must_use]
     pub fn extend(self, near: u64) -> u64 {

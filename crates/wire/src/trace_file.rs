@@ -1,14 +1,14 @@
-//! Files of captured packets, whichever of the two formats they have.
+//! Files of captured packets in either of two formats, pcap and pcapng.
 //!
 //! [`TraceDecoder`] is a pull parser over bytes that its caller reads. The caller shows it the
-//! bytes that follow those already taken; it answers with one [`Step`] and the number of bytes that
-//! it took. It holds no data, and needs only a few words of memory for each interface of the file.
+//! bytes that follow those already taken; the decoder answers with one [`Step`] and the number of
+//! bytes that it took. It keeps no data, only a few words of memory for each interface of the file.
 //!
 //! ```text
 //! read more --> | ... unread bytes ... |  --step--> (taken, Packet | Block | More | Damaged)
 //! ```
 //! Invariants: a step takes at least one byte or asks for more bytes; it never takes more than it
-//! was shown; a file that is cut gives the records before the cut, then asks for more.
+//! was shown; from a file that was cut it gives the records before the cut, then asks for more.
 
 use std::{fmt, ops::ControlFlow};
 
@@ -20,29 +20,30 @@ use crate::{
 /// One captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Number of the interface that saw it, from 0, counted through all sections of the file.
+    /// Number of the interface that saw the packet, from 0, counted through all sections of the
+    /// file.
     pub interface: u32,
-    /// Its link type (`LINKTYPE_*`): 1 is Ethernet.
+    /// The packet's link type (`LINKTYPE_*`): 1 is Ethernet.
     pub link_type: u16,
     /// The time of capture, in nanoseconds since 1970; `None` in a simple packet block.
     pub stamp_ns: Option<u64>,
-    /// Bytes that it had on the wire; more than `data` when it was cut.
+    /// Length that the packet had on the wire, in bytes; more than `data` when the packet was cut.
     pub wire_len: u32,
-    /// The bytes that were kept of it.
+    /// The bytes that the file keeps of the packet.
     pub data: &'a [u8],
-    /// What else the file says of it; empty in classic files.
+    /// What else the file says of the packet; empty in classic files.
     pub options: Options<'a>,
 }
 
-/// What one step of a decoder gave.
+/// The result of one step of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A packet.
     Packet(Record<'a>),
-    /// Something else of a pcapng file, or the header of a classic one.
+    /// Another block of a pcapng file, or the header of a classic file.
     Block(Block<'a>),
-    /// The next step needs at least this many bytes, counted from the first shown. At the end of
-    /// the file this means that a record was cut, and its beginning is what is left.
+    /// The next step needs at least this many bytes, counted from the first byte shown. At the end
+    /// of the file this means that a record was cut: the bytes left are its beginning.
     More(usize),
     /// These bytes are damaged; reading continues after them.
     Damaged(Damage),
@@ -50,27 +51,27 @@ pub enum Step<'a> {
     Lost(Damage),
 }
 
-/// What is wrong with a part of a file.
+/// The damage of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The file does not begin as any known format does.
     Magic(u32),
     /// A record claims more bytes than [`RECORD_LEN_MAX`].
     RecordLength(u32),
-    /// A block's length is too short for its type, not a multiple of 4, or above what is allowed.
+    /// A block's length is too short for its type, not a multiple of 4, or longer than allowed.
     BlockLength(u32),
-    /// A block's length at its end is not the one at its beginning.
+    /// A block's length at its end differs from the length at its beginning.
     BlockEnd {
-        /// The length at its beginning.
+        /// The length at the block's beginning.
         first: u32,
-        /// The length at its end.
+        /// The length at the block's end.
         last: u32,
     },
     /// A block ends before its contents do; offsets count from the block's first byte.
     BlockContents(ParseError),
     /// A packet of an interface that the file has not described.
     Interface(u32),
-    /// More interfaces than a reader keeps.
+    /// The file has more interfaces than a reader keeps.
     TooManyInterfaces,
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Reads either format; the first four bytes tell which.
+/// A reader of both formats; the file's first four bytes tell which it has.
 #[derive(Clone, Debug, Default)]
 pub struct TraceDecoder {
     format: Format,
@@ -120,14 +121,14 @@ enum Format {
 }
 
 impl TraceDecoder {
-    /// A decoder at the beginning of a file.
+    /// Makes a decoder at the beginning of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the next part of the file, which continues with `bytes`, and says how many bytes it
-    /// took.
+    /// Reads the next part of the file, which continues with `bytes`. Returns how many bytes the
+    /// step took, and what it read.
     ///
     /// **Cost**: a few nanoseconds; no allocation except for an interface.
     #[inline]
@@ -140,7 +141,7 @@ impl TraceDecoder {
     }
 
     /// Passes the packets that `bytes` begin with to `visit`, one after the other, until `visit`
-    /// breaks off. Returns how many bytes they were, and whether `visit` broke off.
+    /// breaks off. Returns how many bytes these packets took, and whether `visit` broke off.
     /// [`TraceDecoder::step`] reads what comes next, a packet or anything else.
     ///
     /// **Cost**: half of what as many calls of [`TraceDecoder::step`] cost.
@@ -157,7 +158,7 @@ impl TraceDecoder {
         }
     }
 
-    /// The format's name, once a step has read it.
+    /// Returns the format's name, once a step has read it.
     #[must_use]
     pub const fn format_name(&self) -> Option<&'static str> {
         match self.format {
@@ -182,7 +183,7 @@ impl TraceDecoder {
     }
 }
 
-/// Gives `visit` every packet that `next` finds, one after the other.
+/// Passes every packet that `next` finds to `visit`, one after the other.
 #[inline]
 fn each<'a>(
     bytes: &'a [u8],
@@ -199,7 +200,7 @@ fn each<'a>(
     (at, ControlFlow::Continue(()))
 }
 
-/// A record or block longer than this is damage, so that a reader's memory is bounded.
+/// The longest record or block; a longer one is damage, so that a reader's memory is bounded.
 pub const RECORD_LEN_MAX: usize = 16 << 20;
 
 /// The link type of Ethernet frames.

@@ -1,18 +1,18 @@
-//! Where the headers of a frame begin.
+//! The places where the headers of a frame begin.
 //!
-//! **Spec**: <https://www.tcpdump.org/linktypes.html> for packets that do not begin with an Ethernet
-//! header.
+//! **Spec**: <https://www.tcpdump.org/linktypes.html> for packets that do not begin with an
+//! Ethernet header.
 
 /// The headers of a frame, as offsets into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
-    /// VLAN tags in front of the network header.
+    /// Number of VLAN tags in front of the network header.
     pub tags: u8,
-    /// What follows the tags: 0x0800 IPv4, 0x86DD IPv6.
+    /// The type of what follows the tags: 0x0800 IPv4, 0x86DD IPv6.
     pub ether_type: u16,
     /// Where the network header begins.
     pub network: usize,
-    /// The IP header, when there is a whole one.
+    /// The IP header, when the frame has a whole one.
     pub ip: Option<Ip>,
 }
 
@@ -21,7 +21,7 @@ pub struct Layers {
 pub struct Ip {
     /// 4 or 6.
     pub version: u8,
-    /// What the packet carries, behind extension headers: 6 TCP, 17 UDP.
+    /// The protocol behind the extension headers: 6 TCP, 17 UDP.
     pub protocol: u8,
     /// Where the transport header begins; in a fragment other than the first, where it would begin.
     pub transport: usize,
@@ -66,7 +66,7 @@ impl Layers {
         Some(Self::behind(packet, ether_type, network))
     }
 
-    /// Finds the headers behind `ether_type`, which says what begins at `network`; VLAN tags may
+    /// Finds the headers from `network` on; `ether_type` says what begins there, and VLAN tags may
     /// come first.
     #[inline]
     fn behind(frame: &[u8], ether_type: u16, network: usize) -> Self {
@@ -92,7 +92,7 @@ impl Layers {
     }
 }
 
-/// The type of the IP packet that begins at `at`, by its first four bits.
+/// Returns the type of the IP packet that begins at `at`, by the packet's first four bits.
 fn by_version(packet: &[u8], at: usize) -> u16 {
     match packet.get(at).map(|first| first >> 4) {
         Some(4) => IPV4,
@@ -137,8 +137,8 @@ impl Ip {
                 break;
             };
             let len = match ip.protocol {
-                // Hop-by-hop, routing, destination options: their length counts units of 8 bytes
-                // after the first unit.
+                // Hop-by-hop, routing and destination options: the length field counts units of 8
+                // bytes after the first unit.
                 0 | 43 | 60 => 8 + usize::from(extension[1]) * 8,
                 44 => {
                     let offset = u16::from_be_bytes([extension[2], extension[3]]);
@@ -146,7 +146,7 @@ impl Ip {
                     ip.is_later_fragment |= offset & 0xFFF8 != 0;
                     8
                 }
-                // Authentication: its length counts units of 4 bytes after the first two.
+                // Authentication: the length field counts units of 4 bytes after the first two.
                 51 => 8 + usize::from(extension[1]) * 4,
                 _ => break,
             };
@@ -171,7 +171,7 @@ const EXTENSIONS_MAX: usize = 8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 
-/// `LINKTYPE_*`.
+/// Values of `LINKTYPE_*`.
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
 /// The numbers that BSDs and OpenBSD write for RAW.

@@ -1,8 +1,8 @@
-//! Frames as they stand on a link: where each header begins, and how super-packets are cut.
+//! Frames of the link layer: where each header begins, and how super-packets are cut.
 //!
-//! [`Layers::parse`] finds the headers of an Ethernet frame as far as it goes and never fails: a
+//! [`Layers::parse`] finds the headers of an Ethernet frame as far as it can and never fails: a
 //! frame that is cut short or of an unknown kind has fewer layers. [`segment`](segment()) cuts a
-//! super-packet (GSO) into the packets that the wire would carry, and fills in their checksums;
+//! super-packet (GSO) into the packets that the wire would carry, and fills in their checksums.
 //! [`replace_address`] and its neighbours change a frame in place.
 //!
 //! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 9293, RFC 768.

@@ -1,8 +1,9 @@
-//! Changing a frame's addresses and tags, with checksums that stay right.
+//! Changes of a frame's addresses and tags that keep its checksums right.
 //!
-//! Addresses keep their length, and the checksums of IPv4, TCP, UDP and ICMPv6 follow by RFC 1624,
-//! so the checksum of a frame that was cut, or that was wrong before, stays as right or as wrong as
-//! it was. In a fragment that is not the first there is no transport checksum.
+//! A new address is as long as the old one. The checksums of IPv4, TCP, UDP and ICMPv6 are adjusted
+//! by RFC 1624: in a frame that was cut short, or whose checksum was wrong before, the checksum
+//! stays as right or as wrong as it was. A fragment that is not the first has no transport
+//! checksum.
 //!
 //! **Spec**: RFC 1624, RFC 768 (a UDP checksum of zero means none, and stays).
 
@@ -11,9 +12,9 @@ use std::net::IpAddr;
 use super::{Ip, Layers};
 use crate::checksum;
 
-/// Replaces `from` by `to` where it is the source or destination address of an IP packet, or a
-/// protocol address of an ARP packet; true when this changed the frame. `from` and `to` must be of
-/// one family.
+/// Replaces `from` by `to` where `from` is the source or destination address of an IP packet, or a
+/// protocol address of an ARP packet. Returns true when this changed the frame. `from` and `to`
+/// must be of one family.
 ///
 /// **Cost**: tens of nanoseconds; no allocation.
 pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
@@ -39,7 +40,8 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
     }
 }
 
-/// Takes out all VLAN tags; returns the new length: the bytes of `frame` beyond it are left over.
+/// Removes all VLAN tags; returns the frame's new length. The bytes of `frame` behind it are left
+/// over.
 pub fn remove_tags(frame: &mut [u8]) -> usize {
     let tags = usize::from(Layers::parse(frame).tags) * TAG_LEN;
     let len = frame.len() - tags;
@@ -49,8 +51,8 @@ pub fn remove_tags(frame: &mut [u8]) -> usize {
     len
 }
 
-/// Puts an 802.1Q tag in front of what follows the hardware addresses; a frame without hardware
-/// addresses stays as it is.
+/// Inserts an 802.1Q tag behind the hardware addresses; a frame without hardware addresses stays as
+/// it is.
 pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
     if frame.len() >= MACS_LEN {
         let [a, b] = tag_control.to_be_bytes();

@@ -4,15 +4,16 @@
 //! | Ethernet, tags | IP | TCP or UDP | payload ................................ |
 //! | headers, patched            | payload 0 |   | headers | payload 1 |   ...
 //! ```
-//! Patches headers as the kernel's own segmentation does: lengths, IPv4 identification counting up,
-//! TCP sequence numbers, FIN and PSH only in the last packet, CWR only in the first, all checksums.
+//! The code patches headers as the kernel's own segmentation does: lengths, IPv4 identification
+//! counting up, TCP sequence numbers, FIN and PSH only in the last packet, CWR only in the first,
+//! all checksums.
 //!
 //! **Spec**: Linux net/ipv4/tcp_offload.c, udp_offload.c, af_inet.c (`inet_gso_segment`).
 
 use super::Layers;
 use crate::checksum;
 
-/// What a super-packet consists of.
+/// The kind of packets that a super-packet consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// TCP segments.
@@ -21,9 +22,9 @@ pub enum SegmentKind {
     Udp,
 }
 
-/// Passes to `emit` the packets of `frame`, each with up to `payload_bytes` of payload; `buffer` is
-/// scratch space. Returns false, and passes no packet, when the frame is not what `kind` says or
-/// ends within its headers.
+/// Cuts `frame` into packets of up to `payload_bytes` of payload and passes each to `emit`;
+/// `buffer` is scratch space. Returns false, and passes no packet, when the frame is not what
+/// `kind` says or ends within its headers.
 ///
 /// **Cost**: one copy and one sum of the frame.
 pub fn segment(
@@ -57,9 +58,9 @@ pub fn segment(
     true
 }
 
-/// Fills in a checksum that the sender left to its adapter: the sum of everything from `start` on.
-/// The two bytes `offset` behind `start` hold the sum of the pseudo header, and get the checksum.
-/// False when these two bytes are not in the frame.
+/// Fills in a checksum that the sender left to its network adapter: the sum of everything from
+/// `start` on. The two bytes `offset` bytes behind `start` hold the sum of the pseudo header, and
+/// get the checksum. Returns false when these two bytes are not in the frame.
 pub fn fill_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let at = start + offset;
     if frame.len() < at + 2 {
@@ -70,7 +71,7 @@ pub fn fill_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
     true
 }
 
-/// Where the headers of a super-packet are.
+/// The places of the headers of a super-packet.
 struct Headers {
     network: usize,
     is_ipv4: bool,
@@ -138,7 +139,7 @@ impl Headers {
         put(frame, at + 6, check);
     }
 
-    /// The sum of pseudo header, transport header and payload.
+    /// Returns the partial sum of pseudo header, transport header and payload.
     fn transport_sum(&self, frame: &[u8], protocol: u8) -> u64 {
         let addresses = if self.is_ipv4 {
             self.network + 12..self.network + 20
@@ -163,7 +164,7 @@ const TCP_LEN_MIN: usize = 20;
 const UDP_LEN: usize = 8;
 const FIN: u8 = 0x01;
 const PUSH: u8 = 0x08;
-/// CWR.
+/// The TCP flag CWR.
 const WINDOW_REDUCED: u8 = 0x80;
 
 #[cfg(test)]

@@ -12,26 +12,26 @@ use std::fmt;
 use super::reader::{Reader, forbidden};
 use crate::ParseError;
 
-/// What a block header says about the bytes behind it.
+/// A block header: it describes the bytes behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// What the bytes are.
     pub kind: BlockKind,
-    /// Reserved; sent as 0 and ignored when received. `parse` and `to_bytes` keep them.
+    /// Reserved: sent as 0 and ignored when received. `parse` and `to_bytes` keep the bits.
     pub flags: u8,
     /// Number of the key that protects the bytes; 0 for no key.
     pub key_epoch: u16,
-    /// Which object they belong to.
+    /// The object that the bytes belong to.
     pub object: ObjectId,
     /// Position of the first byte within the object.
     pub offset: u64,
 }
 
 impl BlockHeader {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LEN: usize = 16;
 
-    /// A plain data block.
+    /// Makes the header of a plain data block.
     #[must_use]
     pub const fn data(object: ObjectId, offset: u64) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl BlockHeader {
         Ok((header, &payload[Self::LEN..]))
     }
 
-    /// The header as it goes on the wire.
+    /// Returns the header as it goes on the wire.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
@@ -88,7 +88,7 @@ impl fmt::Display for BlockHeader {
     }
 }
 
-/// What a block carries.
+/// The kind of bytes that a block carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Bytes of an object, from the offset on.

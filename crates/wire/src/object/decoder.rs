@@ -1,8 +1,8 @@
-//! Finds messages in the byte stream of a control connection.
+//! The search for messages in the byte stream of a control connection.
 //!
 //! In: pieces of the stream, of any size. Out: whole messages. The buffer holds at most one
-//! unfinished frame and the last piece; the decoder refuses a frame that claims to be longer than
-//! the limit as soon as it reads the length.
+//! unfinished frame and the last piece. When a frame claims to be longer than the limit, the
+//! decoder refuses it as soon as it reads the length.
 
 use std::{fmt, ops::Range};
 
@@ -11,7 +11,7 @@ use crate::ParseError;
 
 /// An incremental reader of messages.
 ///
-/// **Cost**: one copy of the bytes; allocates only what has arrived.
+/// **Cost**: one copy of the bytes; allocates room only for bytes that have arrived.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that refuses bodies longer than `body_len_max`.
+    /// Makes a decoder that refuses bodies longer than `body_len_max` bytes.
     #[must_use]
     pub const fn new(body_len_max: usize) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Decoder {
         }
     }
 
-    /// Sets the longest body accepted from here on.
+    /// Sets the longest body accepted from now on, in bytes.
     pub const fn set_body_len_max(&mut self, body_len_max: usize) {
         self.body_len_max = body_len_max;
     }
@@ -43,7 +43,7 @@ impl Decoder {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next whole message, or `None` until more bytes arrive.
+    /// Returns the next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
     /// When the stream cannot be read any further: the caller must close the connection.
@@ -55,9 +55,9 @@ impl Decoder {
         }
     }
 
-    /// The next whole message of a stream that is protected with a key, or `None` until more bytes
-    /// arrive. `open` gets the header, the encrypted body and its tag; it decrypts the body and
-    /// says whether the tag is right.
+    /// Returns the next whole message of a stream that is protected with a key, or `None` until
+    /// more bytes arrive. `open` gets the header, the encrypted body and its tag; it decrypts the
+    /// body and says whether the tag is right.
     ///
     /// # Errors
     /// When the stream cannot be read any further: the caller must close the connection.
@@ -108,7 +108,7 @@ impl Decoder {
     }
 }
 
-/// Where one frame lies in the buffer, and what its header says.
+/// The place of one frame in the buffer, and what the frame's header says.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     at: usize,
@@ -142,10 +142,10 @@ fn read(body: &[u8], frame: Frame) -> Result<Message<'_>, StreamError> {
     }
 }
 
-/// Protects the last frame of `out`, which begins at `start`: `seal` encrypts the body (its second
-/// argument) and returns the tag over the header (its first) and the body.
+/// Protects the last frame of `out`, which begins at `start`. `seal` gets the header and the body;
+/// it encrypts the body and returns the tag over both.
 ///
-/// **Panics** (bug): when no whole frame begins there.
+/// **Panics** (bug): when no whole frame begins at `start`.
 pub fn protect_frame(
     out: &mut Vec<u8>,
     start: usize,
@@ -161,29 +161,29 @@ pub fn protect_frame(
     out.extend_from_slice(&tag);
 }
 
-/// The body is encrypted, and a tag stands behind it.
+/// A frame flag: the body is encrypted, and a tag stands behind it.
 const PROTECTED: u16 = 0x0002;
 
-/// Why a stream cannot be read any further.
+/// The reason why a stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
     /// A frame claims more bytes than are allowed at this point.
     TooLong {
-        /// Claimed.
+        /// The length that the frame claims, in bytes.
         len: usize,
-        /// Allowed.
+        /// The longest length allowed, in bytes.
         max: usize,
     },
-    /// A message of unknown kind that must not be skipped: the peer speaks a newer protocol.
+    /// A message of unknown kind that the reader must not skip: the peer speaks a newer protocol.
     Unknown {
-        /// Its kind.
+        /// The message's kind.
         kind: u16,
     },
-    /// A message that is protected with a key, at an end that has none.
+    /// A message protected with a key, at an end that has no key.
     Protected,
-    /// A message that was not made with the key for this place in the stream.
+    /// A message whose maker did not have the key, or made it for another place in the stream.
     Forged,
-    /// A message with a field that the format does not allow.
+    /// A message with a field value that the format does not allow.
     Message(ParseError),
 }
 

@@ -1,6 +1,6 @@
 //! The manifest: what a transfer delivers, as the bytes of object 0.
 //!
-//! This file knows the layout only. The code that makes and accepts manifests decides whether
+//! This file knows only the layout. The code that makes and accepts manifests decides whether
 //! entries are safe to create on a disk (`..`, links out of the tree, a file used as a directory).
 //!
 //! ```text
@@ -18,7 +18,7 @@ use std::iter::FusedIterator;
 use super::reader::{Reader, forbidden};
 use crate::{Fault, ParseError};
 
-/// The manifest's bytes, checked.
+/// The checked bytes of a manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestRef<'a> {
     header: ManifestHeader,
@@ -52,13 +52,13 @@ impl<'a> ManifestRef<'a> {
         Ok(Self { header, entries })
     }
 
-    /// The header.
+    /// Returns the header.
     #[must_use]
     pub const fn header(&self) -> &ManifestHeader {
         &self.header
     }
 
-    /// The entries in the order of the bytes.
+    /// Returns the entries in the order of the bytes.
     #[must_use]
     pub const fn entries(&self) -> ManifestEntries<'a> {
         ManifestEntries {
@@ -67,11 +67,11 @@ impl<'a> ManifestRef<'a> {
         }
     }
 
-    /// The entry that begins `at` bytes into a manifest, for callers that remember where entries
-    /// begin.
+    /// Reads the entry that begins `at` bytes into a manifest, for callers that remember where
+    /// entries begin.
     ///
     /// # Errors
-    /// When no whole entry is there.
+    /// When no whole entry begins there.
     pub fn entry_at(bytes: &'a [u8], at: usize) -> Result<EntryRef<'a>, ParseError> {
         EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default(), LIMIT))
     }
@@ -98,32 +98,32 @@ impl<'a> ManifestRef<'a> {
     }
 }
 
-/// What precedes the entries.
+/// The header of a manifest, which precedes the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestHeader {
-    /// A slab, the unit of hashing, has 2^`slab_shift` bytes; the shift is 20 to 30.
+    /// Shift of the slab size, 20 to 30: a slab, the unit of hashing, has 2^`slab_shift` bytes.
     pub slab_shift: u8,
-    /// Whether what a receiver has besides is surplus: [`ManifestHeader::INCOMPLETE`] and others.
-    /// Bits that are not known are ignored.
+    /// Bits that say whether other files of a receiver are surplus: [`ManifestHeader::INCOMPLETE`]
+    /// and others. Unknown bits are ignored.
     pub flags: u16,
-    /// How many entries follow.
+    /// Number of entries that follow.
     pub entry_count: u32,
     /// Bytes of all regular files together.
     pub content_bytes: u64,
-    /// The sender's identity: it stays the same over restarts, so that an unchanged tree keeps its
+    /// The sender's identity. It stays the same over restarts, so that an unchanged tree keeps its
     /// manifest.
     pub identity: [u8; 16],
 }
 
-/// Bytes of the manifest header.
+/// Length of the manifest header in bytes.
 pub const MANIFEST_HEADER_LEN: usize = 40;
 
 impl ManifestHeader {
-    /// A flag: the sender could not read all that was to be in the manifest.
+    /// A flag: the sender could not read everything that should have been in the manifest.
     pub const INCOMPLETE: u16 = 1;
     /// A flag: the sender's rules have left something out.
     pub const SELECTED: u16 = 2;
-    /// A flag: it is all that is in one directory, whose own name is not in it.
+    /// A flag: the manifest is all that is in one directory, without the directory's own name.
     pub const CONTENTS: u16 = 4;
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
@@ -211,7 +211,7 @@ impl<'a> EntryRef<'a> {
         })
     }
 
-    /// Bytes of the entry in a manifest.
+    /// Returns the length of the entry in a manifest, in bytes.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         ENTRY_LEN + self.path.len() + self.target.len()
@@ -236,7 +236,7 @@ impl<'a> EntryRef<'a> {
     }
 }
 
-/// What an entry creates.
+/// The kind of file that an entry creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A regular file.
@@ -252,11 +252,11 @@ pub enum EntryKind {
 pub struct Mtime {
     /// Whole seconds.
     pub seconds: i64,
-    /// 0 to 999,999,999.
+    /// Nanoseconds on top, 0 to 999,999,999.
     pub nanoseconds: u32,
 }
 
-/// Iterates over the entries of a checked manifest.
+/// An iterator over the entries of a checked manifest.
 #[derive(Clone, Debug)]
 pub struct ManifestEntries<'a> {
     reader: Reader<'a>,
@@ -274,7 +274,7 @@ impl<'a> Iterator for ManifestEntries<'a> {
 
 impl FusedIterator for ManifestEntries<'_> {}
 
-/// What limits the fields of a manifest.
+/// The limit of a manifest's fields, in an error's words.
 const LIMIT: &str = "the manifest's end";
 const MAGIC: [u8; 4] = *b"TWLM";
 const MANIFEST_VERSION: u8 = 1;

@@ -1,6 +1,6 @@
 //! The bytes of the object protocol and of the control connection.
 //!
-//! Three formats, none of which knows what a file system or a socket is:
+//! Three formats, which know nothing of file systems and sockets:
 //!
 //! * [`BlockHeader`]: 16 bytes in front of each piece of an object, in PGM data packets.
 //! * [`Message`]: what the two ends say on the control connection (TCP), framed by length;
@@ -8,7 +8,7 @@
 //! * [`ManifestRef`]: the contents of object 0, the sorted list of what a transfer delivers.
 //!
 //! All numbers are big-endian. Every parser checks bounds and gives a
-//! [`ParseError`](crate::ParseError); no parser panics, and none allocates more bytes than it was
+//! [`ParseError`](crate::ParseError). No parser panics, and none allocates more bytes than it was
 //! given.
 //!
 //! **Spec**: `docs/src/protocol.md`; version [`VERSION`].
@@ -35,19 +35,19 @@ mod reader;
 /// The version of the control protocol and of the block header that this code speaks.
 pub const VERSION: u8 = 1;
 
-/// Bytes in front of every message on a control connection.
+/// Length of the header in front of every message on a control connection, in bytes.
 pub const FRAME_HEADER_LEN: usize = 8;
 
-/// Bytes of the tag behind the body of a protected frame.
+/// Length of the tag behind the body of a protected frame, in bytes.
 pub const TAG_LEN: usize = 16;
 
-/// Bytes of a nonce of the greeting.
+/// Length of a nonce in the greeting, in bytes.
 pub const NONCE_LEN: usize = 16;
 
-/// The longest message body that is ever sent or accepted.
+/// The longest message body that an end ever sends or accepts, in bytes.
 pub const BODY_LEN_MAX: usize = 65_536;
 
-/// The longest body accepted before the peer has said who it is.
+/// The longest body that an end accepts before the peer has said who it is, in bytes.
 pub const HELLO_LEN_MAX: usize = 512;
 
 /// The longest receiver name, in bytes.

@@ -2,7 +2,7 @@
 
 use crate::{Fault, ParseError};
 
-/// Reads big-endian fields one after the other.
+/// A reader of consecutive big-endian fields.
 #[derive(Clone, Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -11,7 +11,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which end because of `limited_by`.
+    /// Makes a reader of `bytes`, which end because of `limited_by`.
     pub(super) const fn new(bytes: &'a [u8], limited_by: &'static str) -> Self {
         Self {
             bytes,
@@ -20,12 +20,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Offset of the next field.
+    /// Returns the offset of the next field.
     pub(super) const fn offset(&self) -> usize {
         self.at
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     pub(super) const fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array(what)?))
     }
 
-    /// A byte that is 0 or 1.
+    /// Reads a byte that must be 0 or 1.
     pub(super) fn flag(&mut self, what: &'static str) -> Result<bool, ParseError> {
         match self.u8(what)? {
             0 => Ok(false),
@@ -74,8 +74,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text of at most `max` bytes with its length in front: UTF-8, without control characters,
-    /// because names and explanations end up on terminals.
+    /// Reads a text of at most `max` bytes with its length in front. The text must be UTF-8 without
+    /// control characters, because names and explanations end up on terminals.
     pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, ParseError> {
         let start = self.at;
         let len = usize::from(self.u16(what)?);
@@ -108,7 +108,7 @@ pub(super) fn emit_text(out: &mut Vec<u8>, text: &str, max: usize) {
     out[at..at + 2].copy_from_slice(&len.to_be_bytes());
 }
 
-/// The error for bytes that end before the field does.
+/// Makes the error for bytes that end before the field does.
 #[cold]
 pub(super) const fn short(
     layer: &'static str,
@@ -127,7 +127,7 @@ pub(super) const fn short(
     }
 }
 
-/// The error for a field that is whole but holds a value that the format forbids.
+/// Makes the error for a field that is whole but holds a value that the format forbids.
 #[cold]
 pub(super) const fn forbidden(layer: &'static str, offset: usize, value: u64) -> ParseError {
     ParseError {

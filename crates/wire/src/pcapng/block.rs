@@ -1,4 +1,4 @@
-//! What a file holds besides packets.
+//! The blocks of a file besides packets.
 
 use super::Options;
 use crate::pcap;
@@ -12,27 +12,27 @@ pub enum Block<'a> {
     Section(Section<'a>),
     /// An interface is described.
     Interface(Interface<'a>),
-    /// What an interface counted.
+    /// The counters of an interface.
     Statistics(Statistics<'a>),
     /// Any other block: names, secrets, journal entries, custom blocks, and unknown types.
     Other {
-        /// Its type.
+        /// The block's type.
         kind: u32,
-        /// Its body, in the section's byte order.
+        /// The block's body, in the section's byte order.
         body: &'a [u8],
-        /// The section's byte order.
+        /// The section's byte order: true when the most significant byte comes first.
         is_big_endian: bool,
     },
 }
 
-/// Where and by what a section was made.
+/// The description of a section: where it was made, and by what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// Most significant byte first.
+    /// True when the most significant byte comes first.
     pub is_big_endian: bool,
     /// Version of the format.
     pub version: (u16, u16),
-    /// Bytes of the section; `None` when its writer did not know.
+    /// Length of the section in bytes; `None` when its writer did not know.
     pub len: Option<u64>,
     /// Hardware, operating system, application, comments.
     pub options: Options<'a>,
@@ -41,11 +41,11 @@ pub struct Section<'a> {
 /// One interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface<'a> {
-    /// Its number in the file, from 0, counted through all sections.
+    /// The interface's number in the file, from 0, counted through all sections.
     pub index: u32,
-    /// `LINKTYPE_*`.
+    /// The link type (`LINKTYPE_*`) of the interface.
     pub link_type: u16,
-    /// Packets are cut to this many bytes; 0 for no limit.
+    /// The most bytes kept of a packet; 0 for no limit.
     pub snap_len: u32,
     /// Name, description, filter, comments.
     pub options: Options<'a>,

@@ -1,4 +1,4 @@
-//! Reading pcapng.
+//! The reader of pcapng files.
 
 use super::{
     Block, CUSTOM, INTERFACE, INTERFACES_MAX, Interface, ORDER, Options, PACKET, PACKET_OBSOLETE,
@@ -9,7 +9,7 @@ use crate::{
     trace_file::{Damage, RECORD_LEN_MAX, Record, Step},
 };
 
-/// Reads a pcapng file.
+/// A reader of pcapng files.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     is_big_endian: bool,
@@ -19,7 +19,7 @@ pub struct Decoder {
     interfaces: Vec<Described>,
 }
 
-/// What is kept of an interface.
+/// What the decoder keeps of an interface.
 #[derive(Clone, Copy, Debug)]
 struct Described {
     link_type: u16,
@@ -28,7 +28,7 @@ struct Described {
     offset_seconds: i64,
 }
 
-/// How stamps become nanoseconds.
+/// The conversion of stamps to nanoseconds.
 #[derive(Clone, Copy, Debug)]
 enum Scale {
     Multiply(u64),
@@ -38,7 +38,7 @@ enum Scale {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a file.
+    /// Makes a decoder at the beginning of a file.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Decoder {
         }
     }
 
-    /// See [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step).
+    /// Reads the next part, as [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step).
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         let Some(head) = bytes.first_chunk::<8>() else {
@@ -90,8 +90,8 @@ impl Decoder {
         (size, step.unwrap_or_else(Step::Damaged))
     }
 
-    /// The packet that `bytes` begin with, and the length of its block; `None` unless they begin
-    /// with a whole, undamaged enhanced packet block, the common kind.
+    /// Returns the packet that `bytes` begin with, and the length of its block. `None` unless
+    /// `bytes` begin with a whole, undamaged enhanced packet block, the common kind.
     #[inline]
     pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
         let head = bytes.first_chunk::<8>()?;
@@ -112,7 +112,7 @@ impl Decoder {
         }
     }
 
-    /// An enhanced packet: interface, stamp in two halves, lengths, data, options.
+    /// Reads an enhanced packet: interface, stamp in two halves, lengths, data, options.
     #[inline]
     fn packet<'a>(&self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
         let (fixed, rest) = split("enhanced packet block", body, 20)?;
@@ -120,7 +120,7 @@ impl Decoder {
         self.record(id, fixed, 4, rest)
     }
 
-    /// A packet whose stamp and lengths stand at `at`.
+    /// Reads a packet whose stamp and lengths stand at `at`.
     #[inline]
     fn record<'a>(
         &self,
@@ -229,8 +229,8 @@ impl Decoder {
         })))
     }
 
-    /// Reads a simple packet block: a packet of the first interface, without stamp, cut to the snap
-    /// length.
+    /// Reads a simple packet block: a packet of the first interface, without a stamp, cut to the
+    /// snap length.
     fn simple<'a>(&self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
         let (fixed, rest) = split("simple packet block", body, 4)?;
         let described = self.interface(0)?;
@@ -240,8 +240,8 @@ impl Decoder {
             limit => limit,
         };
         let captured = wire_len.min(limit) as usize;
-        // A writer that cut the packet without a snap length leaves fewer bytes than both lengths
-        // say.
+        // When a writer cut the packet without naming a snap length, both lengths say more bytes
+        // than there are.
         let data = &rest[..captured.min(rest.len())];
         Ok(Step::Packet(Record {
             interface: self.earlier,
@@ -306,7 +306,7 @@ fn split<'a>(
     parts.ok_or_else(|| short(layer, BLOCK_HEAD_LEN, len, body.len()))
 }
 
-/// The damage of a block that ends before its contents do.
+/// Makes the damage of a block that ends before its contents do.
 #[cold]
 const fn short(layer: &'static str, offset: usize, needed: usize, available: usize) -> Damage {
     Damage::BlockContents(ParseError {
@@ -324,7 +324,8 @@ fn is_block_len(size: usize) -> bool {
 }
 
 impl Scale {
-    /// Reads the option's byte: the unit is a power of ten, or of two when the highest bit is set.
+    /// Makes the scale from the option's byte: the unit is a power of ten, or of two when the
+    /// highest bit is set.
     const fn new(resolution: u8) -> Self {
         let exponent = resolution & 0x7F;
         match (resolution & 0x80 != 0, exponent) {
@@ -337,11 +338,11 @@ impl Scale {
     }
 }
 
-/// Bytes of a block's type and its two lengths.
+/// Length of the shortest block in bytes: its type and its two lengths.
 pub(crate) const BLOCK_LEN_MIN: usize = 12;
-/// Bytes of a block before its body.
+/// Length of a block's head, which precedes the body, in bytes.
 const BLOCK_HEAD_LEN: usize = 8;
-/// Resolution of stamps when none is given.
+/// Resolution of stamps when the file names none.
 const MICROSECONDS: u8 = 6;
-/// The bit that marks custom blocks that must not be copied.
+/// The bit of a type that marks custom blocks that must not be copied.
 const UNCOPIED: u32 = 0x4000_0000;

@@ -1,4 +1,4 @@
-//! Writing pcapng: little-endian, stamps in nanoseconds.
+//! The writer of pcapng files: little-endian, stamps in nanoseconds.
 
 use super::{
     IF_DESCRIPTION, IF_FILTER, IF_NAME, IF_RESOLUTION, INTERFACE, OPTION_COMMENT, OPTION_END,
@@ -6,49 +6,49 @@ use super::{
     STATS_DELIVERED, STATS_DROPPED, STATS_RECEIVED, STATS_SYSTEM_DROPPED,
 };
 
-/// Appends blocks to a buffer. It holds no state, because the format needs none.
+/// A writer that appends blocks to a buffer. It holds no state, because the format needs none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder;
 
-/// What a file says of a section.
+/// The description of a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionText<'a> {
-    /// The machine it was written on.
+    /// The hardware of the machine that writes the file.
     pub hardware: &'a str,
-    /// Its operating system.
+    /// The operating system of that machine.
     pub system: &'a str,
-    /// The program that wrote it.
+    /// The program that writes the file.
     pub application: &'a str,
     /// A remark.
     pub comment: &'a str,
 }
 
-/// What a file says of an interface.
+/// The description of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceText<'a> {
-    /// `LINKTYPE_*`.
+    /// The link type (`LINKTYPE_*`) of the interface.
     pub link_type: u16,
-    /// Packets are cut to this many bytes; 0 for no limit.
+    /// The most bytes kept of a packet; 0 for no limit.
     pub snap_len: u32,
-    /// Its name.
+    /// The interface's name.
     pub name: &'a str,
-    /// How packets were captured from it.
+    /// How the program captured packets from the interface.
     pub description: &'a str,
-    /// The filter, in its own language.
+    /// The capture filter, in its own language.
     pub filter: &'a str,
 }
 
-/// What a file says of a packet besides its bytes.
+/// Notes on a packet besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketNotes<'a> {
     /// The flags word: direction in the lower two bits (1 in, 2 out), kind of reception in the next
     /// three.
     pub flags: Option<u32>,
-    /// Packets lost between the packet before and this one.
+    /// Packets lost between the previous packet and this one.
     pub drops: Option<u64>,
     /// A remark.
     pub comment: Option<&'a str>,
-    /// Options of a packet from another file: its remarks are kept with this packet.
+    /// Options that the packet had in another file: only its remarks are kept.
     pub carried: Options<'a>,
 }
 
@@ -61,7 +61,7 @@ pub struct StatisticsValues<'a> {
     pub dropped: Option<u64>,
     /// Packets that the filter accepted.
     pub accepted: Option<u64>,
-    /// Packets that the operating system had no room for.
+    /// Packets lost because the operating system had no room for them.
     pub system_dropped: Option<u64>,
     /// Packets that are in the file.
     pub delivered: Option<u64>,
@@ -70,12 +70,12 @@ pub struct StatisticsValues<'a> {
 }
 
 impl Encoder {
-    /// Begins a section.
+    /// Appends the header of a section.
     pub fn section(self, out: &mut Vec<u8>, section: &SectionText<'_>) {
         block(out, SECTION, |out| {
             out.extend_from_slice(&ORDER.to_le_bytes());
             out.extend_from_slice(&[1, 0, 0, 0]);
-            // The length of a section is unknown while it is written packet by packet.
+            // The section is written packet by packet, so its length is not known yet.
             out.extend_from_slice(&u64::MAX.to_le_bytes());
             let texts = [
                 (OPTION_COMMENT, section.comment),
@@ -90,7 +90,7 @@ impl Encoder {
         });
     }
 
-    /// Describes the next interface.
+    /// Appends the description of the next interface.
     pub fn interface(self, out: &mut Vec<u8>, interface: &InterfaceText<'_>) {
         block(out, INTERFACE, |out| {
             out.extend_from_slice(&interface.link_type.to_le_bytes());
@@ -107,7 +107,7 @@ impl Encoder {
         });
     }
 
-    /// Adds a packet.
+    /// Appends a packet.
     ///
     /// **Cost**: one copy of the packet; allocates only as `out` grows.
     #[inline]
@@ -179,7 +179,7 @@ impl Encoder {
         }
     }
 
-    /// Adds an interface's counters at the moment `stamp_ns`.
+    /// Appends the counters that an interface had at the time `stamp_ns`.
     pub fn statistics(
         self,
         out: &mut Vec<u8>,
@@ -210,7 +210,7 @@ impl Encoder {
         });
     }
 
-    /// Adds a block as it is; its body must be in little-endian order.
+    /// Appends a block as it is; its body must be in little-endian order.
     pub fn other(self, out: &mut Vec<u8>, kind: u32, body: &[u8]) {
         block(out, kind, |out| out.extend_from_slice(body));
     }
@@ -225,7 +225,7 @@ fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     finish(out, start);
 }
 
-/// Fills the block's length in at both its ends.
+/// Writes the block's length at both its ends.
 #[inline]
 fn finish(out: &mut Vec<u8>, start: usize) {
     let len = (out.len() - start + 4) as u32;

@@ -1,10 +1,10 @@
-//! pcapng files: blocks with a type and their length at both ends.
+//! pcapng files: blocks with a type, and their length at both ends.
 //!
 //! ```text
 //! | type u32 | length u32 | body ... | length u32 |     length: whole block, a multiple of 4
 //! | code u16 | length u16 | value, padded to 4 | ... | 0 | 0 |     options, at a body's end
 //! ```
-//! [`Decoder`] reads all block types in both byte orders (a section's first block says which);
+//! [`Decoder`] reads all block types in both byte orders (a section's first block says which).
 //! [`Encoder`] writes little-endian with stamps in nanoseconds. The decoder gives blocks of unknown
 //! types unchanged, so that they can be copied.
 //!
@@ -49,9 +49,9 @@ pub const CUSTOM: u32 = 0x0BAD;
 /// Block type of a custom block that must not be copied.
 pub const CUSTOM_UNCOPIED: u32 = 0x4000_0BAD;
 
-/// Option codes that stand in any block: the end of the options, and a comment.
+/// Option code in any block: the end of the options.
 pub(crate) const OPTION_END: u16 = 0;
-/// A comment, UTF-8.
+/// Option code in any block: a comment, UTF-8.
 pub const OPTION_COMMENT: u16 = 1;
 /// Interface: name.
 pub const IF_NAME: u16 = 2;
@@ -59,13 +59,13 @@ pub const IF_NAME: u16 = 2;
 pub const IF_DESCRIPTION: u16 = 3;
 /// Interface: resolution of its stamps.
 pub const IF_RESOLUTION: u16 = 9;
-/// Interface: filter that was used, after one byte 0.
+/// Interface: the capture filter, after one byte 0.
 pub const IF_FILTER: u16 = 11;
-/// Interface: seconds to be added to its stamps.
+/// Interface: seconds to add to its stamps.
 pub const IF_OFFSET: u16 = 14;
 /// Packet: flags; the lower two bits are the direction.
 pub const PACKET_FLAGS: u16 = 2;
-/// Packet: packets lost between the packet before and this one.
+/// Packet: packets lost between the previous packet and this one.
 pub const PACKET_DROPS: u16 = 4;
 /// Statistics: received by the interface.
 pub const STATS_RECEIVED: u16 = 4;
@@ -78,7 +78,7 @@ pub const STATS_SYSTEM_DROPPED: u16 = 7;
 /// Statistics: given to the user.
 pub const STATS_DELIVERED: u16 = 8;
 
-/// Most interfaces of a file whose descriptions a reader keeps.
+/// The most interfaces of a file whose descriptions a reader keeps.
 pub const INTERFACES_MAX: usize = 65_536;
-/// `byte order magic` of a section header.
+/// The `byte order magic` of a section header.
 const ORDER: u32 = 0x1A2B_3C4D;

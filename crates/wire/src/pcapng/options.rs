@@ -8,7 +8,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// No options.
+    /// Makes an empty list of options.
     #[must_use]
     pub const fn empty() -> Self {
         Self {
@@ -17,7 +17,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The options in `bytes`.
+    /// Makes the list of the options in `bytes`.
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8], is_big_endian: bool) -> Self {
@@ -27,13 +27,13 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The first option of that code.
+    /// Returns the first option with this code.
     #[must_use]
     pub fn find(&self, code: u16) -> Option<OptionField<'a>> {
         self.iter().find(|option| option.code == code)
     }
 
-    /// The options in order; an option that does not fit into the bytes ends them.
+    /// Returns the options in order, up to the first that does not fit into the bytes.
     pub fn iter(&self) -> impl Iterator<Item = OptionField<'a>> + use<'a> {
         let is_big_endian = self.is_big_endian;
         let mut rest = self.bytes;
@@ -60,20 +60,21 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The options' bytes, and whether they are big-endian: the arguments of [`Options::new`].
+    /// Returns the options' bytes, and whether they are big-endian: the arguments of
+    /// [`Options::new`].
     #[must_use]
     pub const fn as_bytes(&self) -> (&'a [u8], bool) {
         (self.bytes, self.is_big_endian)
     }
 
-    /// True when there are no bytes at all, not even the end mark.
+    /// Returns true when there are no bytes at all, not even the end mark.
     #[inline]
     #[must_use]
     pub const fn has_no_bytes(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// True when there is no option.
+    /// Returns true when there is no option.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
@@ -89,21 +90,21 @@ impl Default for Options<'_> {
 /// One option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionField<'a> {
-    /// What it is.
+    /// The option's code.
     pub code: u16,
-    /// Its bytes, without padding.
+    /// The option's bytes, without padding.
     pub value: &'a [u8],
     is_big_endian: bool,
 }
 
 impl OptionField<'_> {
-    /// The value as text; bytes that are not UTF-8 are replaced.
+    /// Returns the value as text; bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.value).into_owned()
     }
 
-    /// The value as a number of 32 bits; `None` when it is too short.
+    /// Returns the value as a number of 32 bits; `None` when it is too short.
     #[must_use]
     pub fn u32(&self) -> Option<u32> {
         let bytes = *self.value.first_chunk()?;
@@ -114,7 +115,7 @@ impl OptionField<'_> {
         })
     }
 
-    /// The value as a number of 64 bits; `None` when it is too short.
+    /// Returns the value as a number of 64 bits; `None` when it is too short.
     #[must_use]
     pub fn u64(&self) -> Option<u64> {
         let bytes = *self.value.first_chunk()?;

@@ -21,16 +21,16 @@ use crate::{
 pub struct Ack {
     /// The highest data sequence number received.
     pub rx_max: Sqn,
-    /// Which of the last 32 packets arrived.
+    /// A bit for each of the last 32 packets, set when the packet arrived.
     pub bitmap: u32,
 }
 
 impl Ack {
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub const LEN: usize = 8;
 
-    /// True when the packet numbered `rx_max - age` has arrived; false from 32 on, where the
-    /// bitmap ends.
+    /// Returns true when the packet numbered `rx_max - age` has arrived. False for ages from 32 on,
+    /// where the bitmap ends.
     #[must_use]
     pub const fn has(&self, age: u32) -> bool {
         age < 32 && self.bitmap >> age & 1 == 1

@@ -1,4 +1,4 @@
-//! What the tests of the packets' bodies share.
+//! Functions that the tests of the packets' bodies share.
 
 use super::{Body, Header, PacketType};
 use crate::{
@@ -6,14 +6,14 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// Reads `bytes` as the body of a packet of that type.
+/// Reads `bytes` as the body of a packet of type `kind`.
 pub(super) fn read(kind: PacketType, bytes: &[u8]) -> Result<Body, ParseError> {
     let mut reader = Reader::new(bytes, Header::LEN, kind.name(), "the packet's end");
     Body::parse(kind, &mut reader)
 }
 
-/// Asserts that `bytes` are read as `body`, that `body` is written as `bytes`, and that every cut
-/// of them is an error.
+/// Asserts that `bytes` are read as `body`, that `body` is written as `bytes`, and that reading
+/// fails wherever `bytes` are cut.
 pub(super) fn assert_bytes(bytes: &[u8], body: Body) {
     let kind = body.kind();
     assert_eq!(read(kind, bytes), Ok(body));

@@ -27,11 +27,12 @@ pub struct Data {
 }
 
 impl Data {
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub const LEN: usize = 8;
-    /// Bytes before the options of a data packet, or before its TSDU when it has none.
+    /// Length of what precedes the options of a data packet, or its TSDU when it has no options, in
+    /// bytes.
     pub const HEAD_LEN: usize = Header::LEN + Self::LEN;
-    /// Where the trail lies in the packet: what a repair brings up to date.
+    /// Offset of the trail in the packet: a repair brings the trail up to date.
     pub const TRAIL_AT: usize = Header::LEN + 4;
 
     #[inline]
@@ -43,7 +44,7 @@ impl Data {
         })
     }
 
-    /// The sum of the body's 16-bit words.
+    /// Returns the sum of the body's 16-bit words.
     #[inline]
     pub(super) const fn word_sum(&self) -> u32 {
         let (sqn, trail) = (self.sqn.0, self.trail.0);

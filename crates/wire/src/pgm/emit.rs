@@ -1,8 +1,8 @@
-//! Turns values into bytes: every packet is made here.
+//! Values to bytes: every packet is made here.
 //!
-//! Fills in what follows from the rest: type, PRESENT and NETWORK flags, OPT_LENGTH, END, TSDU
-//! length, checksum. It does not reorder options: the caller lists network-significant options
-//! first and our own mark last, as RFC 3208 section 9.1 demands.
+//! The code fills in what follows from the rest: type, PRESENT and NETWORK flags, OPT_LENGTH, END,
+//! TSDU length, checksum. It does not reorder options: the caller lists network-significant options
+//! first and the mark last, as RFC 3208 section 9.1 demands.
 //!
 //! ```text
 //! Addressing + Flags + Body + options + TSDU  --emit-->         a whole packet, appended
@@ -18,16 +18,17 @@ use crate::{checksum, cursor::Writer};
 /// The fields of the common header that do not follow from the rest of the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addressing {
-    /// As in [`Header::source_port`].
+    /// The port as in [`Header::source_port`].
     pub source_port: u16,
-    /// As in [`Header::destination_port`].
+    /// The port as in [`Header::destination_port`].
     pub destination_port: u16,
     /// The data source's identifier.
     pub gsi: Gsi,
 }
 
 impl Addressing {
-    /// The addressing of packets from the source of `tsi` to receivers at `data_destination_port`.
+    /// Makes the addressing of packets from the source of `tsi` to receivers at
+    /// `data_destination_port`.
     #[must_use]
     pub const fn downstream(tsi: Tsi, data_destination_port: u16) -> Self {
         Self {
@@ -37,7 +38,8 @@ impl Addressing {
         }
     }
 
-    /// The addressing of packets from a receiver at `data_destination_port` to the source of `tsi`.
+    /// Makes the addressing of packets from a receiver at `data_destination_port` to the source of
+    /// `tsi`.
     #[must_use]
     pub const fn upstream(tsi: Tsi, data_destination_port: u16) -> Self {
         Self {
@@ -64,7 +66,7 @@ pub fn emit(
 /// Appends a complete packet with further `flags` (parity) to `out`.
 ///
 /// **Panics** (bug): with more than 16 options, an option of more than 255 bytes or a TSDU of more
-/// than 65,535.
+/// than 65,535 bytes.
 pub fn emit_flagged(
     out: &mut Vec<u8>,
     addressing: &Addressing,
@@ -82,7 +84,7 @@ pub fn emit_flagged(
     emit_head(head, addressing, flags, body, options, (tsdu_len, tsdu_sum));
 }
 
-/// Bytes of a packet before its TSDU.
+/// Returns the length of a packet's head, which is all before its TSDU, in bytes.
 #[must_use]
 pub fn head_len(body: &Body, options: &[PgmOption<'_>]) -> usize {
     let chain = match options {
@@ -92,10 +94,10 @@ pub fn head_len(body: &Body, options: &[PgmOption<'_>]) -> usize {
     Header::LEN + body.wire_len() + chain
 }
 
-/// Writes what precedes a TSDU of the given length and partial sum (see [`checksum`]).
+/// Writes the head of a packet whose TSDU has the given length and partial sum (see [`checksum`]).
 ///
-/// `head` begins where the packet begins; exactly [`head_len`] bytes of it are written and the
-/// packet is complete when the TSDU follows them.
+/// `head` begins where the packet begins. Exactly [`head_len`] bytes of it are written; with the
+/// TSDU behind them the packet is complete.
 ///
 /// **Panics** (bug): when `head` is too short, and as [`emit_flagged`].
 /// **Cost**: no allocation; one pass over the head.
@@ -142,8 +144,8 @@ fn emit_any_head(
         .copy_from_slice(&checksum::finish(sum).to_be_bytes());
 }
 
-/// The fast path: computes the checksum from the fields, so that it reads back nothing that it
-/// wrote.
+/// Writes a plain data packet on the fast path: the checksum comes from the fields, so that no
+/// written byte is read back.
 #[inline]
 fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u64) {
     let head = head
@@ -157,7 +159,7 @@ fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u6
 }
 
 impl Packet<'_> {
-    /// Makes the packet anew from what was read, and appends it.
+    /// Makes the packet anew from its fields and appends it.
     ///
     /// The bytes are the same, except for reserved bits (sent as zero) and the checksum (computed).
     pub fn emit(&self, out: &mut Vec<u8>) {

@@ -7,8 +7,8 @@
 //! +-------------+----------------+------+-------+----------+--------+-------------+
 //! ```
 //!
-//! **Spec**: RFC 3208 section 8. Deviation: the RFC numbers the flag bits from the left, every
-//! implementation in the field numbers them from the right; [`Flags`] follows the field.
+//! **Spec**: RFC 3208 section 8. Deviation: the RFC numbers the flag bits from the left, but all
+//! implementations number them from the right; [`Flags`] does as they do.
 
 use std::{
     fmt,
@@ -25,24 +25,24 @@ pub struct Header {
     pub source_port: u16,
     /// Data-destination port downstream, data-source port upstream.
     pub destination_port: u16,
-    /// What kind of packet this is.
+    /// The type of the packet.
     pub kind: PacketType,
-    /// Presence and significance of options, parity.
+    /// Flags: presence and significance of options, parity.
     pub flags: Flags,
-    /// The checksum as on the wire; 0 means that the sender made none.
+    /// The checksum as on the wire; 0 when the sender made no checksum.
     pub checksum: u16,
     /// The data source's identifier, in both directions.
     pub gsi: Gsi,
-    /// Bytes of data after header and options.
+    /// Length of the data after header and options, in bytes.
     pub tsdu_len: u16,
 }
 
 impl Header {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LEN: usize = 16;
-    /// Where the checksum lies.
+    /// Offset of the checksum.
     pub const CHECKSUM_AT: usize = 6;
-    /// Where the type lies, which a repair changes from ODATA to RDATA.
+    /// Offset of the type, which a repair changes from ODATA to RDATA.
     pub const TYPE_AT: usize = 4;
 
     /// Reads the header at the beginning of `tpdu`.
@@ -83,7 +83,7 @@ impl Header {
         writer.u16(self.tsdu_len);
     }
 
-    /// The sum of the header's 16-bit words, including the checksum field.
+    /// Returns the sum of the header's 16-bit words, including the checksum field.
     #[inline]
     pub(super) const fn word_sum(&self) -> u32 {
         let [a, b, c, d, e, f] = self.gsi.0;
@@ -97,7 +97,7 @@ impl Header {
             + self.tsdu_len as u32
     }
 
-    /// The session, read as in a packet that travels from the source to the receivers.
+    /// Returns the session of a packet that travels from the source to the receivers.
     #[inline]
     #[must_use]
     pub const fn tsi(&self) -> Tsi {
@@ -107,7 +107,8 @@ impl Header {
         }
     }
 
-    /// The session, read as in a packet that travels from a receiver to the source: ports swapped.
+    /// Returns the session of a packet that travels from a receiver to the source: the ports are
+    /// swapped.
     #[inline]
     #[must_use]
     pub const fn upstream_tsi(&self) -> Tsi {
@@ -117,7 +118,7 @@ impl Header {
         }
     }
 
-    /// The session, read in the direction in which this type of packet travels.
+    /// Returns the session, read in the direction in which packets of this type travel.
     #[inline]
     #[must_use]
     pub const fn session(&self) -> Tsi {
@@ -164,7 +165,7 @@ macro_rules! packet_types {
             /// Every type, in the order of their codes.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The type's name as the RFC writes it.
+            /// Returns the type's name as the RFC writes it.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -192,14 +193,15 @@ packet_types! {
 }
 
 impl PacketType {
-    /// The type's code on the wire.
+    /// Returns the type's code on the wire.
     #[inline]
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// True for packets that travel from receivers towards the source: their ports are swapped.
+    /// Returns true for packets that travel from receivers towards the source. Their ports are
+    /// swapped.
     #[inline]
     #[must_use]
     pub const fn is_upstream(self) -> bool {
@@ -209,7 +211,7 @@ impl PacketType {
         )
     }
 
-    /// True for ODATA and RDATA: the types that carry a TSDU and must carry a checksum.
+    /// Returns true for ODATA and RDATA: the types that carry a TSDU and must carry a checksum.
     #[inline]
     #[must_use]
     pub const fn is_data(self) -> bool {
@@ -244,7 +246,7 @@ impl fmt::Display for PacketType {
     }
 }
 
-/// The flags byte of the common header, with bits numbered as all implementations number them.
+/// The flags byte of the common header. Bits are numbered as all implementations number them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
@@ -260,21 +262,21 @@ impl Flags {
     /// A parity packet, or a NAK or NCF that counts packets of a transmission group.
     pub const PARITY: Self = Self(0x80);
 
-    /// True when every flag of `other` is set.
+    /// Returns true when every flag of `other` is set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These flags and those of `other`.
+    /// Returns these flags and those of `other`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These flags without those of `other`.
+    /// Returns these flags without those of `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -297,7 +299,7 @@ impl BitOrAssign for Flags {
 }
 
 impl fmt::Display for Flags {
-    /// Shows the flags that the options do not: parity, and bits without a meaning.
+    /// Writes the flags that the options do not show: parity, and bits without a meaning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [
             (Self::NETWORK, " network"),

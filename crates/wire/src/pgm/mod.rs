@@ -1,8 +1,9 @@
-//! PGM on the wire: every packet type and option of RFC 3208, PGMCC's, and our own SPM option.
+//! PGM on the wire: every packet type and option of RFC 3208, the options of PGMCC, and
+//! Towline's own options.
 //!
-//! It holds no state and decides nothing: the pgm crate decides what a receiver or source does with
-//! a packet. In: one TPDU (UDP payload or IP payload, the same bytes). Out: [`Packet`], a view that
-//! was checked as a whole; its getters cannot fail. The other way: [`emit()`].
+//! The module holds no state and decides nothing: the pgm crate decides what a receiver or source
+//! does with a packet. In: one TPDU (UDP payload or IP payload, the same bytes). Out: [`Packet`], a
+//! view that was checked as a whole; its getters cannot fail. The other way: [`emit()`].
 //!
 //! ```text
 //! +------------------+-----------------+--------------------------------+--------------+
@@ -12,7 +13,7 @@
 //! ```
 //!
 //! Where implementations differ from the RFC (flag bits, parity flags, option lengths), the file of
-//! that header or option says which it follows. Reserved fields are ignored on receipt and sent as
+//! the header or option says whom it follows. Reserved fields are ignored on receipt and sent as
 //! zero.
 //!
 //! **Spec**: RFC 3208 sections 8, 9, 11.8, 12.7, 14.7, 15.4; draft-ietf-rmt-bb-pgmcc.

@@ -1,9 +1,9 @@
 //! A whole packet: checked once, read as often as wanted.
 //!
-//! It does not look at the checksum unless asked ([`verify_checksum`]). Whether an option belongs
-//! to this type of packet is for the state machines to judge.
+//! The parser does not look at the checksum; [`verify_checksum`] does. Whether an option belongs to
+//! this type of packet is for the state machines to judge.
 //!
-//! **Invariant**: everything a getter needs was checked by [`Packet::parse`].
+//! **Invariant**: [`Packet::parse`] has checked everything that a getter needs.
 
 use std::{fmt, ops::Range};
 
@@ -19,7 +19,7 @@ pub struct Packet<'a> {
     tpdu: &'a [u8],
     header: Header,
     body: Body,
-    /// Where the options after OPT_LENGTH begin; `tsdu_at` when there are none.
+    /// Offset of the options after OPT_LENGTH; equal to `tsdu_at` when there are none.
     options_at: usize,
     tsdu_at: usize,
 }
@@ -27,9 +27,9 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Checks and reads a whole packet. `tpdu` is the whole UDP payload.
     ///
-    /// **Errors**: version or type unknown; too short for its body; the option chain or an option
-    /// malformed; a TSDU length that differs from the bytes that are left; data in a packet type
-    /// that carries none.
+    /// **Errors**: unknown version or type; too few bytes for the body; a malformed option or
+    /// option chain; a TSDU length that differs from the number of bytes left; data in a packet
+    /// type that carries none.
     ///
     /// **Cost**: about 10 ns for a data packet without options; no allocation.
     #[inline]
@@ -91,42 +91,42 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The common header.
+    /// Returns the common header.
     #[inline]
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The fields between header and options.
+    /// Returns the fields between header and options.
     #[inline]
     #[must_use]
     pub const fn body(&self) -> Body {
         self.body
     }
 
-    /// The options, in their order on the wire.
+    /// Returns the options, in their order on the wire.
     #[inline]
     #[must_use]
     pub fn options(&self) -> Options<'a> {
         Options::of(&self.tpdu[self.options_at..self.tsdu_at], &self.header)
     }
 
-    /// The data; empty for types that carry none.
+    /// Returns the data; empty for types that carry none.
     #[inline]
     #[must_use]
     pub fn tsdu(&self) -> &'a [u8] {
         &self.tpdu[self.tsdu_at..]
     }
 
-    /// Where the data lies within the packet.
+    /// Returns the place of the data within the packet.
     #[inline]
     #[must_use]
     pub const fn tsdu_range(&self) -> Range<usize> {
         self.tsdu_at..self.tpdu.len()
     }
 
-    /// The bytes that were parsed.
+    /// Returns the bytes that were parsed.
     #[inline]
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
@@ -135,7 +135,7 @@ impl<'a> Packet<'a> {
 }
 
 impl fmt::Display for Packet<'_> {
-    /// One line with every field: header, body, options, data length, checksum.
+    /// Writes one line with every field: header, body, options, data length, checksum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.header)?;
         match self.body {
@@ -181,7 +181,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// The packet type that this is the body of.
+    /// Returns the packet type that this body belongs to.
     #[must_use]
     pub const fn kind(&self) -> PacketType {
         match self {
@@ -198,7 +198,7 @@ impl Body {
         }
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         match self {
@@ -254,14 +254,14 @@ impl fmt::Display for Body {
     }
 }
 
-/// What the checksum of a packet says.
+/// The result of comparing a packet's checksum with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// It matches.
+    /// The checksum matches.
     Good,
     /// The sender made no checksum, which is allowed except for data.
     Absent,
-    /// It does not match, or the packet is too short to have one.
+    /// The checksum does not match, or the packet is too short to have one.
     Bad,
 }
 

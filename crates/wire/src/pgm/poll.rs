@@ -29,13 +29,13 @@ pub struct Poll {
     pub round: u16,
     /// The kind of nodes that should answer: [`Poll::GENERAL`] or [`Poll::DLR`].
     pub sub_type: u16,
-    /// Where replies go: the interface that the POLL left by.
+    /// The address that replies go to: the interface by which the POLL left.
     pub path_nla: IpAddr,
-    /// Receivers delay their replies at random by up to this many microseconds.
+    /// The longest random delay of a reply, in microseconds.
     pub back_off_us: u32,
-    /// Random bits: receivers whose own random bits match them under `mask` reply.
+    /// Random bits: a receiver replies when its own random bits match them under `mask`.
     pub random: u32,
-    /// Which bits of `random` count.
+    /// The bits of `random` that count.
     pub mask: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct Polr {
 }
 
 impl Polr {
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub const LEN: usize = 8;
 
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {

@@ -25,12 +25,12 @@ pub struct Spm {
     pub trail: Sqn,
     /// The newest data sent; `trail - 1` when the window is empty.
     pub lead: Sqn,
-    /// Where NAKs go: the source, or the last network element on the way.
+    /// The address that NAKs go to: the source, or the last network element on the way.
     pub path_nla: IpAddr,
 }
 
 impl Spm {
-    /// True when the SPM says nothing about the window (trail 0 and lead 0x80000000).
+    /// Returns true when the SPM says nothing about the window (trail 0 and lead 0x80000000).
     #[must_use]
     pub const fn is_without_window(&self) -> bool {
         self.trail.0 == 0 && self.lead.0 == 0x8000_0000

@@ -1,5 +1,5 @@
-//! Numbers that stand for reasons. Unknown numbers are kept, so that a newer peer's reason can be
-//! shown.
+//! Numbers that stand for reasons. The code keeps unknown numbers, so that it can show the reason
+//! of a newer peer.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ macro_rules! codes {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name {
             $(#[doc = $text] $variant,)+
-            /// A number this version has no name for.
+            /// A number that this version has no name for.
             Other($repr),
         }
 
         impl $name {
-            /// The value for a number on the wire.
+            /// Returns the value that `number` stands for on the wire.
             #[must_use]
             pub const fn from_wire(number: $repr) -> Self {
                 match number { $($number => Self::$variant,)+ other => Self::Other(other) }
             }
 
-            /// The number on the wire.
+            /// Returns the number that stands for this value on the wire.
             #[must_use]
             pub const fn to_wire(self) -> $repr {
                 match self { $(Self::$variant => $number,)+ Self::Other(other) => other }
@@ -41,7 +41,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Why an end of a transfer cannot go on.
+    /// The reason why an end of a transfer cannot go on.
     ErrorCode: u16 {
         Protocol = 1, "the peer broke the protocol";
         ManifestRefused = 2, "the manifest holds what this receiver does not accept";
@@ -60,7 +60,7 @@ codes! {
 }
 
 codes! {
-    /// Why a sender refuses a receiver.
+    /// The reason why a sender refuses a receiver.
     Refusal: u16 {
         Version = 1, "no common protocol version";
         DuplicateName = 2, "another live receiver has this name";
@@ -75,7 +75,7 @@ codes! {
 }
 
 codes! {
-    /// What a receiver of a manifest is doing.
+    /// The phase that a receiver of a manifest is in.
     Phase: u8 {
         Joining = 1, "joining";
         Preparing = 2, "preparing its disk";

@@ -1,4 +1,4 @@
-//! What the two ends of a control connection say to each other.
+//! The messages that the two ends of a control connection send each other.
 //!
 //! ```text
 //! frame:  body length u32 | kind u16 | flags u16 | body
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A body is the fields of its struct in order of declaration. A reader skips bytes behind the last
-//! known field, because a later minor version may append fields. The greeting states a range of
-//! versions, so that two ends with no version in common part with a clear reason.
+//! field that it knows, because a later minor version may append fields. The greeting states a
+//! range of versions, so that two ends with no version in common part with a clear reason.
 //!
 //! ```text
 //!   receiver                                   sender
@@ -41,8 +41,8 @@ pub use ranges::{RangeList, Ranges};
 pub enum Message<'a> {
     /// A receiver says who it is; the first message on a connection.
     Hello(Hello<'a>),
-    /// The sender shows that it has the key, and asks the receiver to show the key too, by a tagged
-    /// greeting.
+    /// The sender shows that it has the key, and asks the receiver to show the key, too, by a
+    /// tagged greeting.
     Challenge(Challenge),
     /// The sender admits the receiver.
     Welcome(Welcome),
@@ -58,11 +58,11 @@ pub enum Message<'a> {
     Have(RangeList<'a>),
     /// What the receiver lacks of an object after a pass.
     Need(RangeList<'a>),
-    /// The sender has sent everything of a pass.
+    /// The sender has sent everything that belongs to a pass.
     PassEnd(PassEnd),
     /// The receiver lacks nothing after a pass.
     Complete {
-        /// Which pass.
+        /// The number of the pass.
         pass: u32,
     },
     /// The sender has made the seals object; the message tells its length and hash.
@@ -73,24 +73,24 @@ pub enum Message<'a> {
     Pos(Pos),
     /// How far the receiver is with the objects.
     Progress(Progress),
-    /// Everything is in place, synced and verified.
+    /// All files are in place, synced and verified.
     Done(Done),
     /// The sender has noted the receiver's [`Message::Done`].
     Acknowledged,
     /// This end cannot go on.
     Error {
-        /// For the program.
+        /// The reason for the program.
         code: ErrorCode,
-        /// For a person.
+        /// The reason for a person.
         text: &'a str,
     },
     /// This end leaves in good order.
     Bye,
     /// A kind that this version does not know.
     Unknown {
-        /// Its number.
+        /// The message's kind.
         kind: u16,
-        /// True when a reader must not skip it.
+        /// True when a reader must not skip the message.
         is_critical: bool,
     },
 }
@@ -98,15 +98,15 @@ pub enum Message<'a> {
 /// A receiver's greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The oldest protocol version it speaks.
+    /// The oldest protocol version that the receiver speaks.
     pub version_min: u8,
-    /// The newest protocol version it speaks.
+    /// The newest protocol version that the receiver speaks.
     pub version_max: u8,
-    /// Tells two runs of the same receiver apart.
+    /// A number that tells two runs of the same receiver apart.
     pub instance: u64,
-    /// The session it heard of, from the mark in the sender's SPMs.
+    /// The session that the receiver heard of, from the mark in the sender's SPMs.
     pub session_id: u64,
-    /// What it is called in reports; unique among the receivers of a session.
+    /// The receiver's name in reports; unique among the receivers of a session.
     pub name: &'a str,
     /// With a key: random bytes from which this connection's keys are derived. `None` without a
     /// key.
@@ -116,7 +116,7 @@ pub struct Hello<'a> {
 /// The sender's half of the random bytes from which a connection's keys are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// Never the same twice.
+    /// The sender's random bytes; never the same twice.
     pub nonce: [u8; NONCE_LEN],
 }
 
@@ -127,46 +127,47 @@ pub struct Welcome {
     pub version: u8,
     /// The receiver's number in this session, as in the mark's limiting receiver.
     pub slot: u32,
-    /// What is delivered; all zero in a session of messages.
+    /// The identity of the manifest that is delivered; all zero in a session of messages.
     pub manifest: [u8; 16],
-    /// The session again.
+    /// The session's number, as in the greeting.
     pub session_id: u64,
-    /// How many receivers there are; scales the jitter of answers.
+    /// Number of receivers; it scales the jitter of their answers.
     pub receiver_count: u32,
-    /// The longest time between two position reports.
+    /// The longest time between two position reports, in microseconds.
     pub report_interval_us: u32,
-    /// Report at the latest after this many sequence numbers; 0 for never.
+    /// The most sequence numbers between two position reports; 0 for no such limit.
     pub report_sqns: u32,
-    /// Bytes of the manifest; 0 in a session of messages.
+    /// Length of the manifest in bytes; 0 in a session of messages.
     pub manifest_bytes: u64,
-    /// Content is on its way already, so the receiver must fetch the manifest over this connection.
+    /// True when content is on its way already, so the receiver must fetch the manifest over this
+    /// connection.
     pub is_late: bool,
 }
 
 /// The end of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassEnd {
-    /// Which pass; the answer names it.
+    /// The number of the pass; the answer names it.
     pub pass: u32,
-    /// The last packet position of the pass; `None` when nothing went by the packet stream.
+    /// The last packet position of the pass; `None` when the packet stream carried nothing of it.
     pub position: Option<u64>,
 }
 
 /// The seals object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seals {
-    /// Its length.
+    /// Length of the object in bytes.
     pub bytes: u64,
-    /// BLAKE3 of its bytes.
+    /// BLAKE3 hash of the object's bytes.
     pub hash: [u8; 32],
 }
 
 /// Bytes of an object on the control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// Which object.
+    /// The object that the bytes belong to.
     pub object: ObjectId,
-    /// Position of the first byte within it.
+    /// Position of the first byte within the object.
     pub offset: u64,
     /// The bytes; at least one, at most [`BLOCK_DATA_MAX`].
     pub data: &'a [u8],
@@ -193,10 +194,10 @@ macro_rules! numbers {
 numbers! {
     /// A receiver's position in the packet stream, its losses and its delays.
     Pos {
-        /// The next position that its application has not been given; its low 32 bits are the
-        /// sequence number.
+        /// The next position that the receiver's application has not been given. The low 32 bits
+        /// are the sequence number.
         contiguous: u64,
-        /// The highest position it knows to exist.
+        /// The highest position that the receiver knows to exist.
         lead: u64,
         /// Positions received beyond the first gap.
         held: u64,
@@ -204,15 +205,15 @@ numbers! {
         bytes_per_s: u64,
         /// Time that packets spend in queues beyond the least time seen, in microseconds.
         queue_delay_us: u32,
-        /// Packets that its kernel dropped because a socket buffer was full.
+        /// Packets that the receiver's kernel dropped because a socket buffer was full.
         host_drops: u64,
         /// Positions lost for good.
         lost: u64,
         /// Positions that were missing at first, each counted once.
         naks: u64,
-        /// Transmission time in the last mark received, in the sender's clock.
+        /// Transmission time in the last mark received, in microseconds of the sender's clock.
         echo_us: u64,
-        /// How long ago that mark arrived, in microseconds.
+        /// Time since that mark arrived, in microseconds.
         echo_age_us: u32,
     }
 }
@@ -220,11 +221,11 @@ numbers! {
 numbers! {
     /// The fields of [`Progress`] behind the phase.
     Progressed {
-        /// Bytes of content held.
+        /// Bytes of content that the receiver holds.
         held: u64,
-        /// Bytes of content whose seals were checked.
+        /// Bytes of content that the receiver has checked against their seals.
         verified: u64,
-        /// Packets that had to be repaired or are missing.
+        /// Packets that had to be repaired, or that are missing.
         lost: u64,
         /// Repairs asked for.
         repairs_asked: u64,
@@ -235,12 +236,12 @@ numbers! {
     }
 }
 
-/// How far a receiver is with a manifest.
+/// The progress of a receiver with a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is doing.
+    /// The phase that the receiver is in.
     pub phase: Phase,
-    /// The numbers.
+    /// The numbers that measure its progress.
     pub numbers: Progressed,
 }
 
@@ -249,7 +250,7 @@ pub struct Progress {
 pub struct Done {
     /// One hash over the manifest and all file roots.
     pub root: [u8; 32],
-    /// The numbers.
+    /// The numbers of the finished transfer.
     pub numbers: DoneNumbers,
 }
 
@@ -264,8 +265,8 @@ numbers! {
         repairs_asked: u64,
         /// Repairs received.
         repairs_got: u64,
-        /// Time up to the last rename, in nanoseconds: from the first content that came, or from
-        /// the greeting when no content had to come.
+        /// Time up to the last rename, in nanoseconds. It begins with the first content that
+        /// arrived, or with the greeting when no content had to come.
         time_ns: u64,
     }
 }
@@ -274,7 +275,7 @@ impl<'a> Message<'a> {
     /// Reads the body of a frame.
     ///
     /// # Errors
-    /// When a field is cut short or holds what the format forbids.
+    /// When a field is cut short or holds a value that the format forbids.
     pub fn parse(kind: u16, flags: u16, body: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(body, "the frame's length field");
         let r = &mut reader;
@@ -321,7 +322,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Appends the message as one frame. Texts are cut and cleaned to what `parse` accepts.
+    /// Appends the message as one frame. Texts are cut and cleaned so that `parse` accepts them.
     ///
     /// **Panics** (bug): when a block or list of ranges is longer than one message may be.
     pub fn emit(&self, out: &mut Vec<u8>) {
@@ -401,7 +402,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The message's name in logs.
+    /// Returns the message's name in logs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -6,18 +6,18 @@ use crate::ParseError;
 /// Ranges of one object, at most as many as fit one message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RangeList<'a> {
-    /// The pass that this answers; 0 before the first pass.
+    /// The pass that the list answers; 0 before the first pass.
     pub pass: u32,
     /// The object that the ranges belong to.
     pub object: ObjectId,
-    /// No further list belongs to this answer.
+    /// True when no further list belongs to this answer.
     pub is_last: bool,
     /// The ranges.
     pub ranges: Ranges<'a>,
 }
 
-/// Ranges as they are on the wire: 16 bytes each, first and end, ascending, not empty, not
-/// touching.
+/// Ranges as on the wire: 16 bytes each, first and end. They are ascending, not empty, and do not
+/// touch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranges<'a> {
     bytes: &'a [u8],
@@ -66,8 +66,8 @@ impl<'a> RangeList<'a> {
 impl<'a> Ranges<'a> {
     /// Encodes at most [`RANGES_MAX`] ranges from the front of `ranges` into `scratch`.
     ///
-    /// The ranges must be ascending and must not touch; when the iterator has more, the rest goes
-    /// into further messages.
+    /// The ranges must be ascending and must not touch. When the iterator has more, the caller
+    /// sends the rest in further messages.
     pub fn encode(scratch: &'a mut Vec<u8>, ranges: &mut impl Iterator<Item = Range<u64>>) -> Self {
         scratch.clear();
         for range in ranges.take(RANGES_MAX) {
@@ -77,7 +77,7 @@ impl<'a> Ranges<'a> {
         Self { bytes: scratch }
     }
 
-    /// The ranges in ascending order.
+    /// Returns the ranges in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
         self.bytes.chunks_exact(RANGE_LEN).map(|chunk| {
             let (start, end) = chunk.split_at(8);
@@ -88,20 +88,20 @@ impl<'a> Ranges<'a> {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.bytes.len() / RANGE_LEN
     }
 
-    /// True when there is none.
+    /// Returns true when the list has no range.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
-/// The most bytes a whole list message takes.
+/// Length of the longest list message, in bytes.
 const RANGE_LIST_LEN_MAX: usize = FRAME_HEADER_LEN + 11 + RANGES_MAX * RANGE_LEN;
 
 const RANGE_LEN: usize = 16;

@@ -1,7 +1,7 @@
 //! OPT_NAK_BO_IVL and OPT_NAK_BO_RNG: how long receivers wait before a NAK.
 //!
-//! The RFC puts the maximum of a range first, and so does this code; Wireshark shows the two the
-//! other way round.
+//! The RFC puts the maximum of a range first, and so does this code. Wireshark shows the two in the
+//! other order.
 //!
 //! **Spec**: RFC 3208 sections 15.4.1 and 15.4.2.
 
@@ -18,7 +18,7 @@ use crate::{
 pub struct NakBackOffInterval {
     /// The interval, in microseconds.
     pub interval_us: u32,
-    /// The poll that found the interval; 0 when no poll did, and receivers may use it at once.
+    /// The poll that found the interval; 0 when no poll did, and receivers may then use it at once.
     pub poll_sqn: Sqn,
 }
 

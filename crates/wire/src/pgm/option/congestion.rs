@@ -10,7 +10,7 @@ use crate::{
     cursor::{Reader, Writer, nla_len},
 };
 
-/// Which loads are reported or asked for: L, P and R in the option's fourth byte.
+/// The loads that are reported or asked for: L, P and R in the option's fourth byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loads {
     /// L: the worst link that network elements measure.
@@ -49,7 +49,7 @@ impl fmt::Display for Loads {
     }
 }
 
-/// A congestion report. Only in NAKs.
+/// A congestion report. Only NAKs carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cr {
     /// Which of the loads below are reported.
@@ -122,10 +122,10 @@ impl fmt::Display for Cr {
     }
 }
 
-/// A request for congestion reports. Only in SPMs.
+/// A request for congestion reports. Only SPMs carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crqst {
-    /// Which loads the source wants to hear of.
+    /// The loads that the source asks for.
     pub loads: Loads,
 }
 

@@ -12,25 +12,25 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// Where a fragment belongs.
+/// The place of a fragment in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// The packet that carries the first fragment of the message.
     pub first: Sqn,
-    /// Bytes of the message before this fragment.
+    /// Offset of this fragment in the message, in bytes.
     pub offset: u32,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub apdu_len: u32,
 }
 
 impl Fragment {
-    /// True when `tsdu_len` bytes from `offset` on lie within the message.
+    /// Returns true when `tsdu_len` bytes from `offset` on lie within the message.
     #[must_use]
     pub const fn holds(&self, tsdu_len: usize) -> bool {
         self.offset as u64 + tsdu_len as u64 <= self.apdu_len as u64
     }
 
-    /// True when the fragment of `tsdu_len` bytes is the message's last.
+    /// Returns true when a fragment of `tsdu_len` bytes is the message's last.
     #[must_use]
     pub const fn is_last(&self, tsdu_len: usize) -> bool {
         self.offset as u64 + tsdu_len as u64 == self.apdu_len as u64

@@ -1,11 +1,11 @@
-//! What the tests of single options share.
+//! Functions that the tests of single options share.
 
 use std::fmt::Debug;
 
 use super::{Contents, RawOption};
 use crate::{ParseError, cursor::Writer};
 
-/// Reads what follows an option's first four bytes; `specific` is the fourth.
+/// Reads what follows an option's first four bytes; `specific` is the fourth of them.
 pub(super) fn read<'a, T: Contents<'a>>(value: &'a [u8], specific: u8) -> Result<T, ParseError> {
     let raw = RawOption {
         kind: T::KIND,
@@ -17,7 +17,7 @@ pub(super) fn read<'a, T: Contents<'a>>(value: &'a [u8], specific: u8) -> Result
 }
 
 /// Asserts that `value` is read as `contents`, that `contents` is written as `value` and
-/// `specific`, and that no other length of it is accepted.
+/// `specific`, and that a `value` of another length is refused.
 pub(super) fn assert_bytes<'a, T: Contents<'a> + Debug + PartialEq>(
     value: &'a [u8],
     specific: u8,

@@ -1,7 +1,7 @@
-//! Our own option: says in every SPM what kind of session this is and how to report on it.
+//! Towline's own option: it says in every SPM what kind of session this is and how to report on it.
 //!
 //! A private option, ignored by other implementations (OPX "ignore", not network-significant, last
-//! in its chain). Others may use option type 0x6E too: only the magic makes the option ours.
+//! in its chain). Others may use option type 0x6E, too: only the magic tells whose it is.
 //!
 //! ```text
 //!  0       4         5         6          8          10             12                16
@@ -20,10 +20,11 @@
 //!
 //! Versions: the high half of the byte is the major version. Every version keeps the first eight
 //! bytes as they are, and minor versions only append fields. So a receiver can read a longer option
-//! of its own major version. Of another major version it reads just enough to refuse it by its
-//! number.
-//! Ends that know no meaning for a reserved field write 0 there and read over it: so the upstream
-//! port needs no version of its own.
+//! of its own major version. Of an option of another major version it reads just enough to
+//! name the version when it refuses the session.
+//!
+//! An end that knows no meaning for a reserved field writes 0 there and ignores what it reads: so
+//! the upstream port needs no version of its own.
 
 use std::fmt;
 
@@ -35,19 +36,20 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// What a session of a Towline source says about itself.
+/// The mark: what a session of a Towline source says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Major version in the high four bits, minor in the low; [`Mark::VERSION`] to send.
+    /// Major version in the high four bits, minor version in the low; a sender writes
+    /// [`Mark::VERSION`].
     pub version: u8,
     /// How the data is to be read.
     pub profile: Profile,
-    /// Features without which the session cannot be followed; a receiver refuses a session with an
+    /// Features that a receiver must know to follow the session; it refuses a session with an
     /// unknown bit.
     pub required: u16,
-    /// Features that may be ignored.
+    /// Features that a receiver may ignore.
     pub optional: u16,
-    /// The sender's TCP port for reports; 0 when it takes none.
+    /// The sender's TCP port for reports; 0 when the sender takes no reports.
     pub control_port: u16,
     /// Number of receivers that the sender counts.
     pub receiver_count: u32,
@@ -57,33 +59,34 @@ pub struct Mark {
     pub tx_time_us: u64,
     /// The pace at which the sender sends, headers included.
     pub announced_pace: Pace,
-    /// The receiver that limits the rate, by its slot; [`Mark::NO_RECEIVER`] when none does.
+    /// The slot of the receiver that limits the rate; [`Mark::NO_RECEIVER`] when no receiver does.
     pub limiting_receiver: u32,
-    /// The sender's UDP port for NAKs and SPMRs; 0 when it is the session's, as of all senders that
-    /// say nothing about it.
+    /// The sender's UDP port for NAKs and SPMRs. 0 means the session's port, which is also what
+    /// senders mean that do not know this field.
     pub upstream_port: u16,
-    /// What shows that the SPM is genuine. Present exactly when [`Mark::PROTECTED`] is required.
+    /// The tag that shows that the SPM is genuine. Present exactly when [`Mark::PROTECTED`] is
+    /// required.
     pub tag: Option<MarkTag>,
 }
 
-/// The last bytes of the mark, and so of the SPM, of a session that is protected with a key.
+/// The last bytes of the mark, and so of the SPM, in a session that is protected with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkTag {
-    /// The number of this packet among those that the source numbers: SPMs, NCFs and parity.
+    /// The number of this packet among SPMs, NCFs and parity packets, which the source numbers.
     pub number: u64,
-    /// The 64-bit position of the newest data packet that has left: its low half is a sequence
-    /// number, its high half says how often the sequence numbers have wrapped.
+    /// The 64-bit position of the newest data packet that has left. Its low half is a sequence
+    /// number; its high half says how often the sequence numbers have wrapped.
     pub edge: u64,
-    /// The keyed hash of the packet, whose checksum and tag count as zeros.
+    /// The keyed hash of the packet; in it, the packet's checksum and tag count as zeros.
     pub tag: [u8; Self::TAG_LEN],
 }
 
 impl MarkTag {
-    /// Bytes of the tag.
+    /// Length of the tag in bytes.
     pub const TAG_LEN: usize = 16;
-    /// Bytes of all three fields.
+    /// Length of all three fields in bytes.
     pub const LEN: usize = 16 + Self::TAG_LEN;
-    /// By how many bytes protection makes a packet of the session longer at most.
+    /// The most bytes by which protection makes a packet of the session longer.
     pub const PACKET_BYTES_MAX: usize = 16 + Self::TAG_LEN;
 }
 
@@ -92,14 +95,15 @@ impl Mark {
     pub const PROTECTED: u16 = 1;
     /// The version that this crate writes: 1.0.
     pub const VERSION: u8 = 0x10;
-    /// "TWLN": distinguishes our option from another with the same type.
+    /// The magic "TWLN", which tells the mark from another option of the same type.
     pub const MAGIC: u32 = 0x5457_4C4E;
-    /// `limiting_receiver` when no receiver limits the rate.
+    /// The value of `limiting_receiver` when no receiver limits the rate.
     pub const NO_RECEIVER: u32 = u32::MAX;
-    /// Bytes of the value in the version that this crate writes.
+    /// Length of the value in the version that this crate writes, in bytes.
     pub const LEN: usize = 48;
 
-    /// A mark of `profile` for session `session_id` with nothing else to say.
+    /// Makes a mark of `profile` for the session `session_id`; all other fields have their
+    /// defaults.
     #[must_use]
     pub const fn new(profile: Profile, session_id: u64) -> Self {
         Self {
@@ -118,7 +122,8 @@ impl Mark {
         }
     }
 
-    /// The same mark of a session that is protected with a key. Whoever sends it fills in the tag.
+    /// Returns the same mark for a session that is protected with a key. The sender fills in the
+    /// tag.
     #[must_use]
     pub const fn protected(mut self) -> Self {
         self.required |= Self::PROTECTED;
@@ -130,26 +135,26 @@ impl Mark {
         self
     }
 
-    /// True when the packets of the session are protected with a key.
+    /// Returns true when the packets of the session are protected with a key.
     #[must_use]
     pub const fn is_protected(&self) -> bool {
         self.required & Self::PROTECTED != 0
     }
 
-    /// The major version.
+    /// Returns the major version.
     #[must_use]
     pub const fn major(&self) -> u8 {
         self.version >> 4
     }
 
-    /// The minor version.
+    /// Returns the minor version.
     #[must_use]
     pub const fn minor(&self) -> u8 {
         self.version & 0x0F
     }
 
-    /// True for the major version that this crate reads. In a mark of another major version only
-    /// version, profile and required features have a meaning.
+    /// Returns true for the major version that this crate reads. In a mark of another major
+    /// version, only version, profile and required features have a meaning.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.major() == Self::VERSION >> 4
@@ -172,12 +177,12 @@ impl Mark {
         }
     }
 
-    /// True when the value of an option of our type carries our magic.
+    /// Returns true when the value of an option of the mark's type carries the mark's magic.
     pub(super) fn is_ours(value: &[u8]) -> bool {
         value.len() >= Self::PREFIX_LEN && value.starts_with(&Self::MAGIC.to_be_bytes())
     }
 
-    /// Bytes that every version keeps: magic, version, profile, required features.
+    /// Length in bytes of what every version keeps: magic, version, profile, required features.
     const PREFIX_LEN: usize = 8;
 }
 
@@ -285,7 +290,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// How a session's data is to be read; fixed for the session.
+/// The profile of a session: how its data is to be read. It never changes within a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// Untouched application messages, in order.
@@ -299,7 +304,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -310,7 +315,7 @@ impl Profile {
         }
     }
 
-    /// The profile with this code.
+    /// Returns the profile that `code` stands for.
     #[must_use]
     pub const fn of(code: u8) -> Self {
         match code {
@@ -333,7 +338,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Why a receiver cannot follow a session of a Towline source.
+/// The reason why a receiver cannot follow a session of a Towline source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Another major version; this is the whole version byte.

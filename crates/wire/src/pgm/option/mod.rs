@@ -10,9 +10,9 @@
 //! `total` counts OPT_LENGTH itself; E is set on the last option and on no other; at most 16
 //! options follow OPT_LENGTH. Each option has a file of its own (small relatives share one).
 //!
-//! Deviation: F ("encoded") is 0x04 by the RFC, OpenPGM sets 0x08; both are read as F, but only in
-//! data packets with parity: in options of other packets, OpenPGM leaves old memory in the third
-//! byte.
+//! Deviation: F ("encoded") is 0x04 by the RFC, but OpenPGM sets 0x08; both are read as F. They are
+//! read so only in data packets with parity: in options of other packets, OpenPGM leaves old memory
+//! in the third byte.
 //!
 //! **Spec**: RFC 3208 section 9.
 
@@ -50,24 +50,24 @@ pub use path::{PathNla, Redirect};
 pub use pgmcc::{Feedback, PgmccData};
 pub use reset::Rst;
 
-/// What every option with contents can do; the chain itself is handled here.
+/// The interface of every option with contents; this file handles the chain itself.
 trait Contents<'a>: Sized {
     /// The option's name as the RFC writes it.
     const NAME: &'static str;
     /// The type code.
     const KIND: u8;
 
-    /// Reads the value; `specific` is the fourth byte of the option without U.
+    /// Reads the value; `specific` is the option's fourth byte without U.
     fn parse(reader: &mut Reader<'a>, specific: u8) -> Result<Self, ParseError>;
-    /// Bytes of the value.
+    /// Returns the length of the value in bytes.
     fn value_len(&self) -> usize;
     /// Writes the value.
     fn emit(&self, writer: &mut Writer<'_>);
-    /// The third byte of the option.
+    /// Returns the option's third byte.
     fn bits(&self) -> u8 {
         0
     }
-    /// The fourth byte of the option.
+    /// Returns the option's fourth byte.
     fn specific(&self) -> u8 {
         0
     }
@@ -83,8 +83,8 @@ macro_rules! options {
         pub enum PgmOption<'a> {
             $(#[doc = $help] $variant($($body)+),)+
             $(#[doc = $bare_help] $bare,)+
-            /// An option of a parity packet that encodes this option of the data packets, as its
-            /// payload encodes theirs.
+            /// An option of a parity packet. It encodes the same option of the data packets, as the
+            /// parity packet's payload encodes their payloads.
             Encoded(RawOption<'a>),
             /// An option that a network element neutralised (type 0x7F).
             Invalid(RawOption<'a>),
@@ -112,7 +112,7 @@ macro_rules! options {
                 }
             }
 
-            /// The type code, without the END bit.
+            /// Returns the type code, without the END bit.
             #[must_use]
             pub const fn kind(&self) -> u8 {
                 match self {
@@ -130,7 +130,7 @@ macro_rules! options {
                 }
             }
 
-            /// The third and fourth byte.
+            /// Returns the third and the fourth byte.
             fn bits(&self) -> (u8, u8) {
                 match self {
                     $(Self::$variant(contents) => (contents.bits(), contents.specific()),)+
@@ -194,13 +194,13 @@ options! {
 }
 
 impl PgmOption<'_> {
-    /// Bytes of the option on the wire.
+    /// Returns the length of the option on the wire, in bytes.
     #[must_use]
     pub fn wire_len(&self) -> usize {
         RawOption::HEADER_LEN + self.value_len()
     }
 
-    /// True when network elements must look at this option in a packet of type `packet`.
+    /// Returns true when network elements must look at this option in a packet of type `packet`.
     #[must_use]
     pub const fn is_network_significant(&self, packet: PacketType) -> bool {
         match self.kind() {
@@ -220,7 +220,7 @@ impl PgmOption<'_> {
     }
 }
 
-/// The bytes of an option, whatever it means.
+/// The bytes of an option, whatever they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawOption<'a> {
     /// The type code, without the END bit.
@@ -229,21 +229,21 @@ pub struct RawOption<'a> {
     pub bits: u8,
     /// The fourth byte: U and seven bits that depend on the type.
     pub specific: u8,
-    /// What follows the four bytes.
+    /// The bytes after the first four.
     pub value: &'a [u8],
 }
 
 impl<'a> RawOption<'a> {
-    /// Bytes before the value.
+    /// Length of what precedes the value, in bytes.
     pub const HEADER_LEN: usize = 4;
     /// The bit of the type byte that marks the last option.
     pub const END: u8 = 0x80;
-    /// The type that a network element gives to an option it must neutralise.
+    /// The type that a network element gives to an option that it must neutralise.
     pub const INVALID: u8 = 0x7F;
     /// The U bit of the fourth byte: the data packet had no such option.
     pub const ENCODED_NULL: u8 = 0x80;
 
-    /// True when F is set, at the RFC's place or at OpenPGM's.
+    /// Returns true when F is set, where the RFC puts it or where OpenPGM does.
     #[must_use]
     pub const fn is_encoded(&self) -> bool {
         self.bits & 0x0C != 0
@@ -290,23 +290,24 @@ impl fmt::Display for RawOption<'_> {
 
 /// The options of one packet, in their order on the wire.
 ///
-/// OPT_LENGTH is part of the framing and does not appear.
+/// The iterator does not give OPT_LENGTH, which belongs to the framing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// What is left of the chain, after OPT_LENGTH.
+    /// The rest of the chain, after OPT_LENGTH.
     chain: &'a [u8],
     /// True in a data packet with parity, where F has its meaning.
     parity: bool,
 }
 
 impl<'a> Options<'a> {
-    /// Bytes of the OPT_LENGTH that begins every chain.
+    /// Length of the OPT_LENGTH that begins every chain, in bytes.
     pub(super) const LENGTH_LEN: usize = 4;
 
-    /// Bytes of a chain that holds one OPT_FRAGMENT and nothing else.
+    /// Length of a chain that holds one OPT_FRAGMENT and nothing else, in bytes.
     pub(super) const LONE_FRAGMENT_LEN: usize = 20;
 
-    /// True when `bytes` begin with such a chain: there is nothing more in it to check.
+    /// Returns true when `bytes` begin with a lone OPT_FRAGMENT: nothing more of the chain needs a
+    /// check.
     #[inline]
     pub(super) const fn is_lone_fragment(bytes: &[u8]) -> bool {
         const END_FRAGMENT: u8 = 0x01 | RawOption::END;
@@ -315,7 +316,7 @@ impl<'a> Options<'a> {
 
     /// Checks the whole chain at the start of `bytes`, which begin `base` bytes into the packet.
     ///
-    /// Returns the length of the chain, behind which the data begins.
+    /// Returns the length of the chain in bytes; the data begins behind it.
     pub(super) fn check(bytes: &[u8], header: &Header, base: usize) -> Result<usize, ParseError> {
         let total = chain_len(bytes, base)?;
         let mut walk = Walk {
@@ -330,7 +331,7 @@ impl<'a> Options<'a> {
         Ok(total)
     }
 
-    /// The options of a `chain` that was checked, without its OPT_LENGTH.
+    /// Makes the list of the options in a checked `chain`, skipping its OPT_LENGTH.
     #[inline]
     pub(super) const fn of(chain: &'a [u8], header: &Header) -> Self {
         Self {
@@ -339,13 +340,13 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// True when no option is left.
+    /// Returns true when no option is left.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.chain.is_empty()
     }
 
-    /// The options by their bytes.
+    /// Returns the options as bytes, without reading their values.
     pub fn raw(self) -> impl Iterator<Item = RawOption<'a>> {
         let mut rest = self.chain;
         std::iter::from_fn(move || {
@@ -363,14 +364,14 @@ impl<'a> Iterator for Options<'a> {
     fn next(&mut self) -> Option<PgmOption<'a>> {
         let (raw, rest) = split_option(self.chain)?;
         self.chain = rest;
-        // The chain was checked, so this cannot fail; an option that could not be read would appear
-        // as unknown.
+        // The chain was checked, so reading cannot fail; if it did, the option would appear as
+        // unknown.
         let option = PgmOption::parse(raw, self.parity, RawOption::HEADER_LEN);
         Some(option.unwrap_or(PgmOption::Unknown(raw)))
     }
 }
 
-/// One pass over a chain that checks it.
+/// A pass that checks each option of a chain.
 struct Walk<'a> {
     chain: &'a [u8],
     base: usize,
@@ -378,7 +379,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The next option, or `None` at the proper end of the chain.
+    /// Returns the next option, or `None` at the proper end of the chain.
     fn step(&mut self) -> Result<Option<RawOption<'a>>, ParseError> {
         let mut reader = Reader::new(self.chain, self.base, LAYER, TOTAL_FIELD);
         if self.chain.is_empty() {
@@ -446,7 +447,7 @@ fn split_option(chain: &[u8]) -> Option<(RawOption<'_>, &[u8])> {
     Some((raw, &chain[usize::from(len)..]))
 }
 
-/// Reads OPT_LENGTH and returns the bytes of the whole chain, OPT_LENGTH included.
+/// Reads OPT_LENGTH and returns the length of the whole chain in bytes, OPT_LENGTH included.
 fn chain_len(bytes: &[u8], base: usize) -> Result<usize, ParseError> {
     let mut reader = Reader::new(bytes, base, "OPT_LENGTH", "the packet's end");
     let first = reader;
@@ -479,7 +480,7 @@ fn chain_len(bytes: &[u8], base: usize) -> Result<usize, ParseError> {
     Ok(total)
 }
 
-/// Most options in one packet, not counting OPT_LENGTH.
+/// The most options in one packet, not counting OPT_LENGTH.
 pub const OPTIONS_MAX: usize = 16;
 
 const LAYER: &str = "PGM option";

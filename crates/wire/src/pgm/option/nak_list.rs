@@ -1,4 +1,4 @@
-//! OPT_NAK_LIST: up to 62 sequence numbers besides the one in the body of a NAK, NNAK or NCF.
+//! OPT_NAK_LIST: up to 62 sequence numbers besides the number in the body of a NAK, NNAK or NCF.
 //!
 //! **Spec**: RFC 3208 section 9.3.
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct NakList<'a>(Entries<'a>);
 
-/// The entries as they came off the wire, or as the sender of a list holds them.
+/// The entries as they came from the wire, or as the sender of a list holds them.
 #[derive(Clone, Copy)]
 enum Entries<'a> {
     Wire(&'a [[u8; 4]]),
@@ -22,7 +22,7 @@ enum Entries<'a> {
 }
 
 impl<'a> NakList<'a> {
-    /// Most sequence numbers in one list.
+    /// The most sequence numbers in one list.
     pub const SQNS_MAX: usize = 62;
 
     /// Makes a list to send from ascending numbers, without the one in the packet's body.
@@ -37,7 +37,7 @@ impl<'a> NakList<'a> {
         Self(Entries::Held(sqns))
     }
 
-    /// Number of sequence numbers.
+    /// Returns the number of sequence numbers.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
@@ -46,13 +46,13 @@ impl<'a> NakList<'a> {
         }
     }
 
-    /// True for a list without entries, which is allowed but pointless.
+    /// Returns true for a list without entries, which is allowed but pointless.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The sequence numbers in their order in the packet.
+    /// Returns the sequence numbers in their order in the packet.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Sqn> + use<'a> {
         let entries = self.0;
         (0..self.len()).map(move |index| match entries {

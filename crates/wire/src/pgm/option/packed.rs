@@ -1,7 +1,7 @@
-//! Our own option in data packets: what they carry is not one message but a row of them.
+//! Towline's own option in data packets: they carry a row of messages, not one message.
 //!
 //! A private option, OPX "discard": a receiver that does not know it must not take the row for one
-//! message. Others may use option type 0x6D too: only the magic makes the option ours. A single
+//! message. Others may use option type 0x6D, too: only the magic tells whose it is. A single
 //! message with its length before it, in one packet or several, is a row of one message.
 //!
 //! ```text
@@ -22,27 +22,28 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// Says that a data packet carries several messages, each after its length.
+/// The option of a data packet that carries several messages, each after its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed;
 
 impl Packed {
-    /// "TWPK": distinguishes our option from another with the same type.
+    /// The magic "TWPK", which tells this option from another of the same type.
     pub const MAGIC: u32 = 0x5457_504B;
 
-    /// Stands instead of a length where the rest of the row is padding. No length begins with this
-    /// byte.
+    /// The byte that stands in place of a length where the rest of the row is padding. No length
+    /// begins with this byte.
     pub const PADDING: u8 = 0xFF;
 
-    /// Bytes before a message of `len` bytes in a row.
+    /// Returns the length of the length field of a message of `len` bytes in a row, in bytes.
     #[inline]
     #[must_use]
     pub const fn length_len(len: usize) -> usize {
         if len < SHORT_END { 1 } else { 4 }
     }
 
-    /// Bytes that a message of `len` bytes takes in a row, its length included: at least eight, so
-    /// that a row of tiny messages does not need many times its size in the receiver's memory.
+    /// Returns the number of bytes that a message of `len` bytes takes in a row, with its length
+    /// field. It is at least 8: so the receiver needs no more memory than a few times the row's
+    /// size, however short the messages are.
     #[inline]
     #[must_use]
     pub const fn span(len: usize) -> usize {
@@ -50,7 +51,7 @@ impl Packed {
         if span < SPAN_MIN { SPAN_MIN } else { span }
     }
 
-    /// Writes the length of a message; `out` has [`Packed::length_len`] bytes.
+    /// Writes the length of a message; `out` must have [`Packed::length_len`] bytes.
     ///
     /// # Panics
     /// When `out` has another length, or `len` is 2^30 or more; no message is that long.
@@ -65,8 +66,8 @@ impl Packed {
         out.copy_from_slice(&(len | 1 << 31).to_be_bytes());
     }
 
-    /// Splits a row into its first message and the rest; `None` at the row's end and for a row that
-    /// is cut off. [`Packed::is_end`] tells these two apart.
+    /// Splits a row into its first message and the rest. Returns `None` at the row's end and for a
+    /// row that is cut off; [`Packed::is_end`] tells these two apart.
     #[inline]
     #[must_use]
     pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -82,7 +83,7 @@ impl Packed {
         Some((&message[start..start + len], behind))
     }
 
-    /// True when nothing more is to come in a row.
+    /// Returns true when no message follows in a row.
     #[must_use]
     pub const fn is_end(row: &[u8]) -> bool {
         matches!(row, [] | [Self::PADDING, ..])
@@ -93,9 +94,9 @@ impl Packed {
     }
 }
 
-/// Shorter messages have their length in one byte.
+/// Messages shorter than this have a length field of one byte.
 const SHORT_END: usize = 0x80;
-/// Fewest bytes of a message with its length.
+/// The fewest bytes that a message takes with its length field.
 const SPAN_MIN: usize = 8;
 
 impl<'a> Contents<'a> for Packed {
@@ -120,7 +121,8 @@ impl<'a> Contents<'a> for Packed {
     }
 }
 
-/// A receiver that does not know the option must discard the packet (RFC 3208 section 9).
+/// The OPX value "discard": a receiver that does not know the option must discard the packet (RFC
+/// 3208 section 9).
 const OPX_DISCARD: u8 = 0x02;
 
 impl fmt::Display for Packed {

@@ -14,17 +14,17 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// What parity a source offers. Only in SPMs.
+/// The parity that a source offers. Only SPMs carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityPrm {
     /// The flags as on the wire (seven bits).
     pub flags: u8,
-    /// Data packets of a full transmission group; a power of two.
+    /// Number of data packets in a full transmission group; a power of two.
     pub group_size: u32,
 }
 
 impl ParityPrm {
-    /// An offer, its flags placed as `reading` has them.
+    /// Makes an offer whose flags stand where `reading` puts them.
     #[must_use]
     pub const fn new(
         is_proactive: bool,
@@ -41,28 +41,28 @@ impl ParityPrm {
         }
     }
 
-    /// True when the source sends parity without being asked for it.
+    /// Returns true when the source sends parity without being asked for it.
     #[must_use]
     pub const fn is_proactive(&self, reading: ParityReading) -> bool {
         self.flags & reading.masks().0 != 0
     }
 
-    /// True when the source answers parity NAKs.
+    /// Returns true when the source answers parity NAKs.
     #[must_use]
     pub const fn is_on_demand(&self, reading: ParityReading) -> bool {
         self.flags & reading.masks().1 != 0
     }
 }
 
-/// Which bit of OPT_PARITY_PRM means what.
+/// The meaning of the two flags of OPT_PARITY_PRM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ParityReading {
-    /// The RFC's: pro-active is 0x02, on-demand 0x01.
+    /// The RFC's meaning: pro-active is 0x02, on-demand is 0x01.
     Rfc,
-    /// OpenPGM's: pro-active is 0x01, on-demand 0x02.
+    /// OpenPGM's meaning: pro-active is 0x01, on-demand is 0x02.
     OpenPgm,
-    /// For peers of an unknown implementation: either bit means both, and both bits are set when
-    /// sending either.
+    /// For peers of an unknown implementation: either bit means both when read, and a sender of
+    /// either sets both.
     #[default]
     Lax,
 }
@@ -109,7 +109,8 @@ impl fmt::Display for ParityPrm {
     }
 }
 
-/// Which k parity packets of a group this one belongs to. Only in parity packets.
+/// The set of k parity packets, among all of one group, that this packet belongs to. Only parity
+/// packets carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityGrp {
     /// The parity packet's index divided by k; never 0 (then the option is left out).
@@ -143,7 +144,7 @@ impl fmt::Display for ParityGrp {
 /// The number of data packets in a transmission group that is not full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrTgsize {
-    /// Data packets in this group; at most the full size.
+    /// Number of data packets in this group; at most the full size.
     pub size: u32,
 }
 

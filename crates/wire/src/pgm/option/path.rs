@@ -1,7 +1,8 @@
 //! OPT_REDIRECT and OPT_PATH_NLA: addresses that NAKs may go to.
 //!
-//! Deviation: the RFC's text gives OPT_REDIRECT 4 + NLA bytes; its diagram, which is followed here,
-//! adds the address family. OPT_PATH_NLA has no family field: the family follows from its length.
+//! Deviation: the RFC's text gives OPT_REDIRECT 4 + NLA bytes; its diagram, which this code
+//! follows, adds the address family. OPT_PATH_NLA has no family field: the family follows from its
+//! length.
 //!
 //! **Spec**: RFC 3208 sections 9.5 and 15.4.4.
 
@@ -44,7 +45,7 @@ impl fmt::Display for Redirect {
     }
 }
 
-/// The network element's interface that its SPMs leave by.
+/// The interface of a network element by which its SPMs leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathNla {
     /// The interface's address.

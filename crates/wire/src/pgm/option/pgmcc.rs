@@ -17,7 +17,7 @@ use crate::{
     cursor::{Reader, Writer, afi, nla_len},
 };
 
-/// On ODATA: the receiver that shall acknowledge, and the sender's clock.
+/// The PGMCC option on ODATA: the receiver that shall acknowledge, and the sender's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmccData {
     /// The sender's clock, in milliseconds.
@@ -57,7 +57,7 @@ impl fmt::Display for PgmccData {
     }
 }
 
-/// On ACK: what the elected receiver reports.
+/// The PGMCC option on ACK: the report of the elected receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// The sender's time stamp, sent back; in milliseconds of the sender's clock.

@@ -15,9 +15,9 @@ use crate::{
 /// The source's reset of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rst {
-    /// NAKs for earlier data will not be answered.
+    /// True when the source will not answer NAKs for earlier data.
     pub is_deaf: bool,
-    /// Why, in the application's own numbers; 0 is unknown. Six bits.
+    /// The reason, in the application's own numbers; 0 is unknown. Six bits.
     pub reason: u8,
 }
 
