@@ -2,16 +2,16 @@
 //!
 //! The one table below builds [`Config`] with its getters, [`ConfigBuilder`] with its chained
 //! setters, the text access by name ([`ConfigBuilder::set`], [`Config::value`]) and the list
-//! [`PARAMETERS`] from which command line flags, TOML keys, C setters and the reference manual are
-//! generated. It does not read files or flags.
+//! [`PARAMETERS`]. Command line flags, TOML keys, C setters and the reference manual are generated
+//! from that list. The module does not read files or flags.
 //!
 //! ```text
 //!   defaults -> ConfigBuilder --set(name, text)--> --mtu(1500)--> build() -> Config (always valid)
 //! ```
 //!
-//! Text forms: times, sizes, rates and numbers as [`base::quantity`] has them, a rate of `0` for no
-//! limit; lists with commas, empty for none; switches `true`, `false`; times that follow
-//! measurements `auto`.
+//! Text forms: times, sizes, rates and numbers as [`base::quantity`] has them, where a rate of `0`
+//! means no limit; lists with commas, empty for an empty list; switches `true`, `false`; and `auto`
+//! for times that follow measurements.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 
@@ -43,7 +43,8 @@ macro_rules! parameters {
                 pub const fn $name(&self) -> $kind { self.$name }
             )+
 
-            /// The value of the parameter called `name` as text, or `None` for an unknown name.
+            /// Returns the value of the parameter called `name` as text, or `None` for an unknown
+            /// name.
             #[must_use]
             pub fn value(&self, name: &str) -> Option<String> {
                 match name.replace('-', "_").as_str() {
@@ -298,20 +299,20 @@ parameters! {
 }
 
 impl Config {
-    /// A builder that starts from the defaults.
+    /// Returns a builder that starts from the defaults.
     #[must_use]
     pub fn builder() -> ConfigBuilder {
         Self::default().to_builder()
     }
 
-    /// A builder that starts from these values.
+    /// Returns a builder that starts from these values.
     #[must_use]
     pub const fn to_builder(self) -> ConfigBuilder {
         ConfigBuilder { config: self }
     }
 
     /// Sets one parameter from its text form, then checks the whole configuration. To change
-    /// several that depend on each other, use a [`ConfigBuilder`].
+    /// several parameters that depend on each other, use a [`ConfigBuilder`].
     ///
     /// # Errors
     /// See [`ConfigError`]. The configuration is then unchanged.
@@ -323,7 +324,7 @@ impl Config {
     }
 }
 
-/// Parameters being set; [`ConfigBuilder::build`] checks them together.
+/// A configuration that is being set; [`ConfigBuilder::build`] checks its parameters together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfigBuilder {
     config: Config,
@@ -341,7 +342,7 @@ impl ConfigBuilder {
     }
 }
 
-/// Why a configuration was refused.
+/// The reason why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// No parameter has this name.
@@ -351,7 +352,7 @@ pub enum ConfigError {
     },
     /// The parameter's form does not allow the text.
     NotUnderstood {
-        /// The parameter.
+        /// The parameter's name.
         name: &'static str,
         /// The text as given.
         text: String,
@@ -360,7 +361,7 @@ pub enum ConfigError {
     },
     /// The value is outside the parameter's range.
     OutOfRange {
-        /// The parameter.
+        /// The parameter's name.
         name: &'static str,
         /// The value as text.
         value: String,
@@ -369,15 +370,15 @@ pub enum ConfigError {
     },
     /// Two parameters contradict each other.
     Conflict {
-        /// The parameter to change.
+        /// The name of the parameter to change.
         name: &'static str,
-        /// Its value as text.
+        /// That parameter's value as text.
         value: String,
-        /// The rule it breaks, with the other parameter's name.
+        /// The rule that the value breaks; `other` completes it.
         rule: &'static str,
-        /// The other parameter.
+        /// The other parameter's name.
         other: &'static str,
-        /// The other's value as text.
+        /// The other parameter's value as text.
         limit: String,
     },
 }
@@ -408,7 +409,8 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// The configuration of a source of objects: its transmit window is `object_window_bytes`.
+    /// Returns the configuration for a source of objects: its transmit window has
+    /// `object_window_bytes`.
     #[must_use]
     pub fn for_objects(mut self) -> Self {
         self.tx_window_bytes = self.object_window_bytes;
@@ -420,11 +422,11 @@ impl Config {
     }
 }
 
-/// A rule between parameters: whether it holds, the parameter to change, what it must do, and the
-/// other parameter.
+/// A rule between parameters: whether it holds, which parameter to change, what that parameter must
+/// do, and the other parameter.
 type Rule = (bool, &'static str, &'static str, &'static str);
 
-/// The rules between parameters. The first that is broken is reported.
+/// Checks the rules between parameters and reports the first that is broken.
 fn check_rules(c: &Config) -> Result<(), ConfigError> {
     let rules = window_and_timer_rules(c)
         .into_iter()
@@ -442,7 +444,8 @@ fn check_rules(c: &Config) -> Result<(), ConfigError> {
     })
 }
 
-/// The rules for messages that share packets: they need their mark, and room for their length.
+/// Returns the rules for messages that share packets: the session must have its mark, and a packet
+/// must have room for a message's length.
 fn row_rules(c: &Config) -> [Rule; 2] {
     [
         (
@@ -460,7 +463,8 @@ fn row_rules(c: &Config) -> [Rule; 2] {
     ]
 }
 
-/// The rules for windows, which hold at least one packet, and for times that bound each other.
+/// Returns the rules for windows and timers: a window holds at least one packet, and some times
+/// bound each other.
 fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     [
         (
@@ -522,8 +526,8 @@ fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     ]
 }
 
-/// The rules for parity groups: the code supports their size, they fit the windows, and they have
-/// at most as many parity packets as members.
+/// Returns the rules for parity groups: the code supports the group's size, groups fit the windows,
+/// and a group has at most as many parity packets as members.
 fn fec_rules(c: &Config) -> [Rule; 6] {
     let group = c.fec_group as usize;
     let two_groups = 2 * group * c.mtu;

@@ -1,10 +1,10 @@
 //! PGM (RFC 3208) as pure state machines: one source, or one receiver of many sources.
 //!
-//! A [`Source`] numbers messages, keeps them for repair, answers NAKs and announces its window; a
-//! [`Receiver`] finds gaps, asks for repairs and hands out messages, in order or as they arrive. No
-//! socket, clock, thread or lock is in here: bytes and times go in, bytes and deadlines come out
-//! (the contract is in the base crate). Packet formats are the wire crate's, reports and flow
-//! control the delivery crate's, sockets the net crate's.
+//! A [`Source`] numbers messages, keeps them for repair, answers NAKs and announces its window. A
+//! [`Receiver`] finds gaps, asks for repairs and hands out messages, in order or as they arrive.
+//! The crate has no socket, clock, thread or lock: bytes and times go in, bytes and deadlines come
+//! out (the base crate states the contract). Packet formats are in the wire crate, reports and flow
+//! control in the delivery crate, sockets in the net crate.
 //!
 //! ```text
 //!                 Source                                   Receiver

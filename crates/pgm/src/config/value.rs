@@ -1,4 +1,4 @@
-//! The kinds of value that only parameters of PGM have; the others are [`base::parameter`]'s.
+//! The kinds of value that only parameters of PGM have; [`base::parameter`] has the others.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// How many intervals fit.
+    /// The most intervals that a list holds.
     pub const MAX: usize = 16;
-    /// No interval.
+    /// A list without intervals.
     pub const EMPTY: Self = Self {
         list: [Duration::ZERO; Self::MAX],
         len: 0,
     };
 
-    /// The intervals of `list`, or `None` for more than [`Intervals::MAX`].
+    /// Makes the list of the intervals in `list`; `None` for more than [`Intervals::MAX`].
     #[must_use]
     pub fn new(list: &[Duration]) -> Option<Self> {
         let mut intervals = Self::EMPTY;
@@ -29,24 +29,24 @@ impl Intervals {
         Some(intervals)
     }
 
-    /// The intervals.
+    /// Returns the intervals.
     #[must_use]
     pub fn as_slice(&self) -> &[Duration] {
         &self.list[..self.len]
     }
 }
 
-/// A time that follows from measurements, unless it is set.
+/// A time that follows measurements unless it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// Follows measurements, mostly of the round trip and the size of the group.
+    /// The time follows measurements, mostly of the round trip and of the size of the group.
     Auto,
-    /// Always this time.
+    /// The time is always this.
     Fixed(Duration),
 }
 
 impl Timer {
-    /// The time that was set, or `measured`.
+    /// Returns the time that was set, or `measured`.
     #[must_use]
     pub const fn or(self, measured: Duration) -> Duration {
         match self {
@@ -55,7 +55,8 @@ impl Timer {
         }
     }
 
-    /// True when both are set and this is not longer than `other`, or one is not set.
+    /// Returns true when both times are set and this one is not longer than `other`, or when one of
+    /// them is not set.
     pub(super) fn is_at_most(self, other: Self) -> bool {
         match (self, other) {
             (Self::Fixed(low), Self::Fixed(high)) => low <= high,
@@ -64,17 +65,17 @@ impl Timer {
     }
 }
 
-/// How fast a source sends.
+/// The rate at which a source sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As fast as the network and the receivers take it. The owner of the source sets the limit.
+    /// As fast as the network and the receivers allow. The owner of the source sets the limit.
     Auto,
-    /// As fast as this, whatever receivers report. Its text is `0` for no limit.
+    /// At this pace, whatever receivers report. Its text is `0` for no limit.
     Fixed(Pace),
 }
 
 impl Rate {
-    /// The limit that was set.
+    /// Returns the limit that was set.
     #[must_use]
     pub const fn pace(self) -> Pace {
         match self {
@@ -84,7 +85,7 @@ impl Rate {
     }
 }
 
-/// Where a receiver that joins a running session begins.
+/// The place where a receiver that joins a running session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LateJoin {
     /// At the first packet it receives.

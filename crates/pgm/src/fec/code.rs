@@ -1,4 +1,4 @@
-//! The code of one group size: points, weights and the coefficients that follow from them.
+//! The code for one group size: points, weights and the coefficients that follow from them.
 
 use super::{
     ROWS_MAX,
@@ -7,31 +7,31 @@ use super::{
 
 /// The Reed-Solomon code over groups of k members.
 ///
-/// Row r stands for point `p(r)`: 0 for row 0, a^(r-1) for the others. Rows below k are members,
-/// row k + j is parity j. With the polynomial of degree below k through any k points z, its value
+/// Row r stands for point `p(r)`: 0 for row 0, a^(r-1) for the others. Rows below k are members;
+/// row k + j is parity j. Through any k points z goes one polynomial of degree below k. Its value
 /// at another point t is
 ///
 /// ```text
 /// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (q: the points there)
 /// ```
 ///
-/// The products over all k members are computed once. A loss changes one factor in them for each
-/// lost member and each parity packet used, so e losses cost about 3 * e * k look-ups.
+/// The products over all k members are computed once. A loss changes one factor in these products
+/// for each lost member and for each parity packet used, so e losses cost about 3 * e * k look-ups.
 ///
-/// **Cost**: (255 - k) * k bytes and as many look-ups, once.
+/// **Cost**: (255 - k) * k bytes and as many look-ups, once for each code.
 #[derive(Clone, Debug)]
 pub struct Code {
     group_size: usize,
-    /// For each row, the logarithm of the product of its point's distances to all members' points
-    /// (except to itself).
+    /// For each row, the logarithm of a product: the distances of the row's point to the points of
+    /// all members (except itself).
     weights: Vec<u32>,
-    /// The coefficient of each member in each parity packet, a parity packet after the other.
+    /// The coefficient of each member in each parity packet, one parity packet after the other.
     parities: Vec<u8>,
 }
 
 impl Code {
-    /// The code for groups of `group_size` members; `None` unless that is a power of two from 2 to
-    /// 128, as RFC 3208 section 11.2 has it.
+    /// Makes the code for groups of `group_size` members. `None` unless `group_size` is a power of
+    /// two from 2 to 128, as RFC 3208 section 11.2 demands.
     #[must_use]
     pub fn new(group_size: usize) -> Option<Self> {
         if !group_size.is_power_of_two() || !(2..=128).contains(&group_size) {
@@ -56,28 +56,28 @@ impl Code {
         })
     }
 
-    /// Members of a full group.
+    /// Returns the number of members of a full group.
     #[must_use]
     pub const fn group_size(&self) -> usize {
         self.group_size
     }
 
-    /// How many different parity packets a group can have.
+    /// Returns how many different parity packets a group can have.
     #[must_use]
     pub const fn parities_max(&self) -> usize {
         ROWS_MAX - self.group_size
     }
 
-    /// The coefficients of parity packet `index`, one for each member.
+    /// Returns the coefficients of parity packet `index`, one for each member.
     ///
-    /// **Panics** (bug): when there is no such parity packet.
+    /// **Panics** (bug): when the code has no such parity packet.
     #[must_use]
     pub fn parity(&self, index: usize) -> &[u8] {
         &self.parities[index * self.group_size..][..self.group_size]
     }
 
     /// Collects the rows that a decoder has: every member except those in `lost` (in order), then
-    /// the parity rows `used`, one for each lost member.
+    /// the parity rows in `used`, one for each lost member.
     pub(super) fn basis(&self, lost: &[usize], used: &[usize], basis: &mut Vec<Support>) {
         let (mut there, mut absent) = (0..self.group_size, lost.iter().peekable());
         let members = std::iter::from_fn(|| {
@@ -120,19 +120,19 @@ impl Code {
 }
 
 /// A row that a decoder has: its point, and the logarithm of the product of its distances to all
-/// other rows that the decoder has.
+/// other rows of the decoder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Support {
     point: u8,
     scale: u32,
 }
 
-/// The logarithm of the difference of two rows' points.
+/// Returns the logarithm of the difference of two rows' points.
 fn distance(row: usize, other: usize) -> u32 {
     log(POINTS[row] ^ POINTS[other])
 }
 
-/// The logarithm of the inverse of the element whose logarithm is `exponent`.
+/// Returns the logarithm of the inverse of the element whose logarithm is `exponent`.
 const fn inverse(exponent: u32) -> u32 {
     ORDER - exponent % ORDER
 }

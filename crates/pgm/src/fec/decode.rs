@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Code, Combine, LENGTH_BYTES, Rows, code::Support, encode::encode_lengths, stride};
 
-/// Recovers the lost members of one group at a time, in a workspace of its own.
+/// A decoder that recovers the lost members of one group at a time, in a workspace of its own.
 ///
 /// **Cost**: `lost_max` payloads of memory; no allocation after the first group.
 #[derive(Clone, Debug)]
@@ -21,7 +21,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For at most `lost_max` lost members of a group, of at most `payload_bytes_max` bytes.
+    /// Makes a decoder for at most `lost_max` lost members of a group, with payloads of at most
+    /// `payload_bytes_max` bytes.
     #[must_use]
     pub fn new(combine: Combine, lost_max: usize, payload_bytes_max: usize) -> Self {
         let payload_bytes_max = payload_bytes_max.min(usize::from(u16::MAX));
@@ -38,15 +39,15 @@ impl Decoder {
         }
     }
 
-    /// Recovers the lost members of a group: those that are `None` in `members`.
+    /// Recovers the lost members of a group, which are `None` in `members`.
     ///
-    /// `members` has one entry for each member of the group. These may be fewer than the code's
-    /// group size, when OPT_CURR_TGSIZE said so. `parities` are payloads with their indexes, each
-    /// index once; the decoder uses one for each lost member and ignores the rest. `is_variable` is
-    /// true when the parity packets said OPT_VAR_PKTLEN.
+    /// `members` has one entry for each member of the group: fewer than the code's group size when
+    /// OPT_CURR_TGSIZE said so. `parities` are payloads with their indexes, each index once; the
+    /// decoder uses one for each lost member and ignores the rest. `is_variable` is true when the
+    /// parity packets said OPT_VAR_PKTLEN.
     ///
-    /// **Errors**: [`Irreparable`], each a reason to wait for more parity or to distrust it.
-    /// Whether parity packets are genuine cannot be checked here: garbage gives garbage, of lengths
+    /// **Errors**: [`Irreparable`]: wait for more parity, or distrust the parity there is. The
+    /// decoder cannot check whether parity packets are genuine: garbage gives garbage, of lengths
     /// within bounds.
     ///
     /// **Cost**: one pass over the group, and about 3 * lost * group size look-ups.
@@ -67,7 +68,7 @@ impl Decoder {
             self.lengths.push((member.len() as u16).to_be_bytes());
             count = slot + 1;
         }
-        // Members beyond a short group are empty, and stand before the parity packets.
+        // A short group is filled up with empty members, which stand before the parity packets.
         let empty = code.group_size() - members.len();
         self.lengths
             .extend(std::iter::repeat_n([0; LENGTH_BYTES], empty));
@@ -113,7 +114,7 @@ impl Decoder {
     }
 
     /// Finds the lost members and the parity packets that replace them. Returns the length of the
-    /// parity payloads.
+    /// parity payloads in bytes.
     fn plan(
         &mut self,
         code: &Code,
@@ -175,7 +176,7 @@ pub struct Recovered<'a> {
 }
 
 impl<'a> Recovered<'a> {
-    /// Each lost member's place in the group and its payload, in order.
+    /// Returns each lost member's place in the group and its payload, in order.
     pub fn members(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
         let this = *self;
         let rows = this.rows.chunks(this.stride);
@@ -203,15 +204,15 @@ impl<'a> Recovered<'a> {
     }
 }
 
-/// Why a group could not be recovered.
+/// The reason why a group could not be recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irreparable {
     /// More members are lost than there are parity packets, or than the decoder was made for.
     TooFewParities,
     /// Two parity packets have the same index, or an index is beyond the code.
     Index,
-    /// Lengths contradict each other: the parity packets among themselves, a member longer than
-    /// they are (or, in a group of fixed size, shorter), or a decoded length.
+    /// Lengths contradict each other: parity packets differ, a member is longer than they are (or
+    /// shorter, in a group of fixed size), or a decoded length is too long.
     Length,
 }
 

@@ -1,8 +1,8 @@
-//! Computes parity packets from the members of a group.
+//! The encoder, which computes parity packets from the members of a group.
 
 use super::{Code, Combine, LENGTH_BYTES, Rows, stride};
 
-/// Computes parity payloads of one group at a time, in a workspace of its own.
+/// An encoder that computes the parity payloads of one group at a time, in a workspace of its own.
 ///
 /// **Cost**: `parities_max` payloads of memory; no allocation after construction.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder for at most `parities_max` parity packets at a time, over payloads of at most
-    /// `payload_bytes_max` bytes (at most 65,535, as their lengths are encoded in two bytes).
+    /// Makes an encoder for at most `parities_max` parity packets at a time, over payloads of at
+    /// most `payload_bytes_max` bytes (at most 65,535, as their lengths are encoded in two bytes).
     #[must_use]
     pub fn new(combine: Combine, parities_max: usize, payload_bytes_max: usize) -> Self {
         let payload_bytes_max = payload_bytes_max.min(usize::from(u16::MAX));
@@ -36,10 +36,10 @@ impl Encoder {
     /// differ, each parity payload ends with an encoded length, and its packet must say
     /// OPT_VAR_PKTLEN.
     ///
-    /// `members` may be fewer than the group size: the missing ones count as empty.
+    /// `members` may be fewer than the group size: the missing members count as empty.
     ///
-    /// Deviation: the RFC gives the encoded length no byte order; ours is the network's, where
-    /// OpenPGM writes that of its host.
+    /// Deviation: the RFC gives the encoded length no byte order. This encoder uses the network's
+    /// order; OpenPGM uses its host's.
     ///
     /// **Panics** (bug): with more indexes than `parities_max`, an index that the code does not
     /// have, more members than the group size, or a member longer than `payload_bytes_max`.
@@ -121,13 +121,13 @@ pub struct Parities<'a> {
 }
 
 impl<'a> Parities<'a> {
-    /// Whether an encoded length ends each payload (OPT_VAR_PKTLEN).
+    /// Returns true when an encoded length ends each payload (OPT_VAR_PKTLEN).
     #[must_use]
     pub const fn is_variable(&self) -> bool {
         self.is_variable
     }
 
-    /// The payloads, in the order of the indexes.
+    /// Returns the payloads, in the order of the indexes.
     pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let payload_bytes = self.payload_bytes;
         self.rows

@@ -1,11 +1,12 @@
 //! Arithmetic in GF(256) by logarithms, and the portable form of the one operation on payloads.
 
-/// Adds products of inputs to rows: `row[j] ^= sum of coefficients[j * n + i] * inputs[i]`, where
-/// `n` is the number of inputs and row `j` begins at `j * stride`. Short inputs count as if zeros
-/// followed; bytes of a row beyond the longest input stay as they are.
+/// A function that adds products of inputs to rows:
+/// `row[j] ^= sum of coefficients[j * n + i] * inputs[i]`. Here `n` is the number of inputs, and
+/// row `j` begins at `j * stride`. A short input counts as if zeros followed it; bytes of a row
+/// beyond the longest input stay as they are.
 pub type Combine = fn(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]);
 
-/// The portable [`Combine`].
+/// Adds products of inputs to rows: the portable [`Combine`].
 ///
 /// **Panics** (bug): when an input is longer than its row.
 ///
@@ -19,7 +20,8 @@ pub fn combine(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[
     }
 }
 
-/// Doubles the input bit by bit of the constant: a loop that compilers turn into vectors.
+/// Adds `coefficient * input` to `row`. The loop doubles the input for each bit of the coefficient,
+/// in a form that compilers turn into vector instructions.
 fn multiply_add(row: &mut [u8], coefficient: u8, input: &[u8]) {
     let masks: [u8; 8] = std::array::from_fn(|bit| ((coefficient >> bit) & 1).wrapping_neg());
     for (sum, &byte) in row.iter_mut().zip(input) {
@@ -32,24 +34,24 @@ fn multiply_add(row: &mut [u8], coefficient: u8, input: &[u8]) {
     }
 }
 
-/// The logarithm of an element that is not zero, to base 2.
+/// Returns the logarithm to base 2 of an element that is not zero.
 pub(super) fn log(element: u8) -> u32 {
     debug_assert_ne!(element, 0, "zero has no logarithm");
     u32::from(LOG[usize::from(element)])
 }
 
-/// 2 to the power of `exponent`, which is below [`EXPONENT_END`].
+/// Returns 2 to the power of `exponent`, which must be below [`EXPONENT_END`].
 pub(super) const fn exp(exponent: u32) -> u8 {
     EXP[exponent as usize]
 }
 
-/// x^8 + x^4 + x^3 + x^2 + 1, bit i for x^i.
+/// The polynomial x^8 + x^4 + x^3 + x^2 + 1: bit i stands for x^i.
 const POLYNOMIAL: u16 = 0x11D;
 
-/// How many powers of 2 there are: 2^255 is 1 again.
+/// The number of different powers of 2: 2^255 is 1 again.
 pub(super) const ORDER: u32 = 255;
 
-/// Three times round the group: the sum of three reduced exponents needs no reduction.
+/// The end of the table of powers: the sum of three reduced exponents needs no reduction.
 pub(super) const EXPONENT_END: u32 = 3 * ORDER;
 
 const EXP: [u8; EXPONENT_END as usize] = {
@@ -66,7 +68,7 @@ const EXP: [u8; EXPONENT_END as usize] = {
     table
 };
 
-/// The entry of zero is never read.
+/// The logarithm of each element; nobody reads the entry of zero.
 const LOG: [u8; 256] = {
     let mut table = [0; 256];
     let mut exponent = 0;

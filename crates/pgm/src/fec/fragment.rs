@@ -1,8 +1,8 @@
 //! OPT_FRAGMENT in parity packets: the option's contents, encoded like the payloads they describe.
 //!
-//! It does not compute parity. A member's contents are a payload of [`FRAGMENT_BYTES`] bytes for
-//! an [`Encoder`](super::Encoder) or [`Decoder`](super::Decoder) of its own; of a parity packet,
-//! they travel as an option of the same type with the F bit.
+//! The module does not compute parity. A member's contents are a payload of [`FRAGMENT_BYTES`]
+//! bytes, for an [`Encoder`](super::Encoder) or [`Decoder`](super::Decoder) of its own. In a parity
+//! packet they travel as an option of the same type with the F bit.
 //!
 //! ```text
 //!   option of a member    | E 01 | 16 | 00 | U .. | first sqn | offset | APDU length |
@@ -16,10 +16,10 @@ use wire::{
     pgm::{Fragment, RawOption},
 };
 
-/// Bytes of the option that are encoded: all except the first three.
+/// Number of bytes of the option that are encoded: all except the first three.
 pub const FRAGMENT_BYTES: usize = 13;
 
-/// What a member contributes: its option, or that it has none (OP_ENCODED_NULL).
+/// Returns the contents that a member contributes: its option, or OP_ENCODED_NULL when it has none.
 #[must_use]
 pub fn fragment_contents(fragment: Option<&Fragment>) -> [u8; FRAGMENT_BYTES] {
     let mut bytes = [0; FRAGMENT_BYTES];
@@ -35,8 +35,8 @@ pub fn fragment_contents(fragment: Option<&Fragment>) -> [u8; FRAGMENT_BYTES] {
     bytes
 }
 
-/// Reads the fragment option of a recovered packet; `None` when the packet had none. The caller
-/// must check that the fragment agrees with its packet.
+/// Reads the fragment option of a recovered packet; `None` when the packet had no such option. The
+/// caller must check that the fragment agrees with its packet.
 #[must_use]
 pub fn fragment_of(contents: &[u8; FRAGMENT_BYTES]) -> Option<Fragment> {
     let [specific, rest @ ..] = contents;
@@ -51,7 +51,7 @@ pub fn fragment_of(contents: &[u8; FRAGMENT_BYTES]) -> Option<Fragment> {
     })
 }
 
-/// The option of a parity packet with these encoded contents.
+/// Makes the option of a parity packet with these encoded contents.
 #[must_use]
 pub fn encoded_fragment(contents: &[u8; FRAGMENT_BYTES]) -> RawOption<'_> {
     let [specific, value @ ..] = contents;
@@ -63,7 +63,7 @@ pub fn encoded_fragment(contents: &[u8; FRAGMENT_BYTES]) -> RawOption<'_> {
     }
 }
 
-/// The encoded contents, when this option of a parity packet is an encoded OPT_FRAGMENT.
+/// Returns the encoded contents when this option of a parity packet is an encoded OPT_FRAGMENT.
 #[must_use]
 pub fn encoded_contents(option: &RawOption<'_>) -> Option<[u8; FRAGMENT_BYTES]> {
     if option.kind != KIND || !option.is_encoded() {
@@ -76,7 +76,7 @@ pub fn encoded_contents(option: &RawOption<'_>) -> Option<[u8; FRAGMENT_BYTES]> 
 }
 
 const KIND: u8 = 0x01;
-/// The F bit where the RFC has it.
+/// The F bit, where the RFC puts it.
 const OP_ENCODED: u8 = 0x04;
 
 #[cfg(test)]

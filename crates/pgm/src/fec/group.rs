@@ -1,24 +1,24 @@
 //! One group at a receiver: which of its packets arrived, and which can be recovered.
 //!
-//! It does not know numbers, sessions or times. In: members and parity packets, each once or
-//! repeatedly. Out: the lost members with their OPT_FRAGMENT, as soon as there are as many packets
-//! as the group has members.
+//! A group does not know numbers, sessions or times. In: members and parity packets, once or
+//! repeatedly. Out: the lost members with their OPT_FRAGMENT, as soon as the group has as many
+//! packets as members.
 //!
 //! ```text
 //!   members 0 .. size-1   [x][x][ ][x][ ][x]        as soon as there are `size` of both:
 //!   parities              [j 0][j 7]                members 2 and 4
 //! ```
 //!
-//! A host that can forge data packets can forge parity packets, and the code cannot detect that. It
-//! does detect packets that contradict each other (lengths, sizes, options): then it bars the group
-//! ([`Group::is_barred`]), trusts no parity of it, and the receiver must ask for its members one by
-//! one.
+//! A host that can forge data packets can forge parity packets, and the code cannot detect that.
+//! The code does detect packets that contradict each other (lengths, sizes, options). It then bars
+//! the group ([`Group::is_barred`]) and trusts no parity of it: the receiver must ask for its
+//! members one by one.
 //!
-//! For the same reason, a bit error that no checksum detects in one packet of a group spreads to
-//! every member recovered with it.
+//! A bit error in one packet of a group, when no checksum detects it, also spreads to every member
+//! recovered with that packet.
 //!
-//! Invariants: at most `group_size` packets are kept, none longer than `payload_bytes_max` and
-//! [`LENGTH_BYTES`]; memory follows the bytes that came, never a claim.
+//! Invariants: a group keeps at most `group_size` packets, none longer than `payload_bytes_max` and
+//! [`LENGTH_BYTES`] together. Its memory follows the bytes that came, never a claim.
 //!
 //! **Spec**: RFC 3208 sections 11.2 and 11.5.
 
@@ -33,11 +33,13 @@ use super::{
 pub struct Group {
     rows: Vec<Row>,
     bytes: Vec<u8>,
-    /// Members of the group, when a packet said that it is short.
+    /// Number of members, when a packet said that the group is short.
     size: Option<usize>,
-    /// Whether the parity packets say OPT_VAR_PKTLEN, and have an encoded OPT_FRAGMENT.
+    /// Whether the parity packets say OPT_VAR_PKTLEN, and whether they have an encoded
+    /// OPT_FRAGMENT.
     shape: Option<(bool, bool)>,
-    /// Which rows of the code have arrived: a bit for each member, then one for each parity packet.
+    /// The rows of the code that have arrived: a bit for each member, then one for each parity
+    /// packet.
     known: [u64; 4],
     is_barred: bool,
 }
@@ -53,22 +55,22 @@ struct Row {
     fragment: [u8; FRAGMENT_BYTES],
 }
 
-/// What the code needs of a parity packet.
+/// A parity packet, as far as the code needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parity<'a> {
-    /// Which of the code's parity packets.
+    /// The packet's index among the code's parity packets.
     pub index: usize,
-    /// Its payload.
+    /// The packet's payload.
     pub payload: &'a [u8],
-    /// Whether it says OPT_VAR_PKTLEN.
+    /// True when the packet says OPT_VAR_PKTLEN.
     pub is_variable: bool,
-    /// The contents of its encoded OPT_FRAGMENT.
+    /// The contents of the packet's encoded OPT_FRAGMENT.
     pub fragment: Option<[u8; FRAGMENT_BYTES]>,
-    /// The group's size, when it says OPT_CURR_TGSIZE.
+    /// The group's size, when the packet says OPT_CURR_TGSIZE.
     pub size: Option<usize>,
 }
 
-/// Decoders of payloads and of options, which all groups of a session share.
+/// The decoders of payloads and of options, which all groups of a session share.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     payloads: Decoder,
@@ -77,7 +79,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// For payloads of at most `payload_bytes_max` bytes, in groups of the code's size.
+    /// Makes the decoders for payloads of at most `payload_bytes_max` bytes, in groups of the
+    /// code's size.
     #[must_use]
     pub fn new(combine: super::Combine, code: &Code, payload_bytes_max: usize) -> Self {
         Self {
@@ -89,8 +92,8 @@ impl Workspace {
 }
 
 impl Group {
-    /// Keeps member `at`; false when the group has it already or it cannot belong here. A member
-    /// that is longer than any that the decoder can recover bars the group.
+    /// Keeps member `at`. Returns false when the group has that member already or the member cannot
+    /// belong to it. A member longer than any that the decoder can recover bars the group.
     pub fn add_member(
         &mut self,
         code: &Code,
@@ -111,8 +114,8 @@ impl Group {
         true
     }
 
-    /// Keeps a parity packet; false when the group has it already, needs no more packets, or the
-    /// packet contradicts others, which bars the group.
+    /// Keeps a parity packet. Returns false when the group has it already or needs no more packets,
+    /// and when the packet contradicts others, which bars the group.
     pub fn add_parity(&mut self, code: &Code, work: &Workspace, parity: &Parity<'_>) -> bool {
         let row = code.group_size() + parity.index.min(code.parities_max());
         let is_known = parity.index >= code.parities_max() || self.holds(row);
@@ -140,7 +143,7 @@ impl Group {
         true
     }
 
-    /// Bytes of memory that the packets take.
+    /// Returns the number of bytes of memory that the packets take.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.rows.capacity() * size_of::<Row>()
@@ -161,7 +164,7 @@ impl Group {
         };
     }
 
-    /// True when every member arrived, so that there is nothing to recover.
+    /// Returns true when every member arrived, so that there is nothing to recover.
     #[must_use]
     pub fn is_whole(&self, code: &Code) -> bool {
         self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)
@@ -173,22 +176,22 @@ impl Group {
         code.group_size() - self.rows.len()
     }
 
-    /// True when [`Group::recover`] has what it needs.
+    /// Returns true when enough packets arrived for [`Group::recover`].
     #[must_use]
     pub fn is_full(&self, code: &Code) -> bool {
         self.rows.len() >= self.size(code)
     }
 
-    /// True when packets of this group contradicted each other: parity is of no use to it.
+    /// Returns true when packets of this group contradicted each other: no parity is used for it.
     #[must_use]
     pub const fn is_barred(&self) -> bool {
         self.is_barred
     }
 
-    /// Calls `visit` with each member that did not come: place, payload, OPT_FRAGMENT.
+    /// Calls `visit` with each member that did not arrive: place, payload, OPT_FRAGMENT.
     ///
     /// # Errors
-    /// [`Irreparable::TooFewParities`] is a reason to wait; anything else bars the group.
+    /// On [`Irreparable::TooFewParities`], wait for more packets; any other error bars the group.
     pub fn recover(
         &mut self,
         code: &Code,
@@ -272,7 +275,7 @@ impl Group {
         });
     }
 
-    /// Gives up the group and frees its memory.
+    /// Bars the group: forgets its packets and frees its memory.
     pub fn bar(&mut self) {
         *self = Self {
             is_barred: true,

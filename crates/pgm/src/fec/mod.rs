@@ -1,10 +1,10 @@
-//! The erasure code of RFC 3208: computes a group's parity packets, and recovers lost members with
-//! them.
+//! The erasure code of RFC 3208: it computes a group's parity packets, and recovers lost members
+//! with them.
 //!
-//! It sees payloads, numbers and the one option that belongs to payloads. The receiver decides when
-//! to ask for parity, the source when to send it. A group has k members (k a power of two up to
-//! 128); parity packet j is row k + j of the code, up to n = 255 rows in all. Any k of the n give
-//! all k members back.
+//! The module sees payloads, numbers and the one option that belongs to payloads. The receiver
+//! decides when to ask for parity, the source when to send it. A group has k members (k a power of
+//! two up to 128). Parity packet j is row k + j of the code, which has up to n = 255 rows in all.
+//! Any k of the n packets give all k members back.
 //!
 //! ```text
 //! members 0 .. k-1 --Encoder--> parity j (any j below 255 - k), of the longest member's length
@@ -12,14 +12,14 @@
 //! parities, any e    --^
 //! ```
 //!
-//! The code is Rizzo's, which the RFC refers to: member i is the value of a polynomial at point i
-//! of 0, 1, a, a^2, .., parity j its value at point k + j, in GF(256) modulo 0x11D with a = 2. (A
-//! Vandermonde matrix multiplied by the inverse of its top k rows says the same.) Encoding and
-//! decoding are therefore one operation, Lagrange interpolation from the k points that are known to
-//! those that are wanted, and no matrix is ever inverted: see [`Code`].
+//! The code is Rizzo's, which the RFC refers to. Member i is the value of a polynomial at point i
+//! of 0, 1, a, a^2, ..; parity j is its value at point k + j, in GF(256) modulo 0x11D with a = 2.
+//! (A Vandermonde matrix multiplied by the inverse of its top k rows says the same.) So encoding
+//! and decoding are one operation: Lagrange interpolation from the k known points to the wanted
+//! ones. No matrix is ever inverted: see [`Code`].
 //!
-//! A group that the source cut short (OPT_CURR_TGSIZE) is encoded as if empty members followed, so
-//! that a source and a receiver need one code per session.
+//! A group that the source cut short (OPT_CURR_TGSIZE) is encoded as if empty members followed. So
+//! a source and a receiver need only one code for each session.
 //!
 //! A [`Combine`] function does the arithmetic on payloads. [`combine`] here is portable; the `simd`
 //! crate has faster functions of the same type, which the session's owner passes in.
@@ -51,22 +51,22 @@ pub use group::{Group, Parity, Workspace};
 mod numbering;
 pub use numbering::Numbering;
 
-/// Bytes that the encoded length takes at the end of a parity packet with OPT_VAR_PKTLEN.
+/// Length of the encoded length at the end of a parity packet with OPT_VAR_PKTLEN, in bytes.
 pub const LENGTH_BYTES: usize = 2;
 
-/// Rows of the whole code: members and parity packets.
+/// The most rows of a code: members and parity packets.
 pub const ROWS_MAX: usize = 255;
 
-/// The distance of two rows in a workspace for payloads of this length: whole cache lines, with
-/// room for a vector that begins at the encoded length.
+/// Returns the distance of two rows in a workspace for payloads of this length, in bytes. It is a
+/// number of whole cache lines, with room for a vector that begins at the encoded length.
 const fn stride(payload_bytes_max: usize) -> usize {
     (payload_bytes_max + LINE_BYTES).next_multiple_of(LINE_BYTES)
 }
 
-/// Payload rows of a workspace, each on cache lines of its own.
+/// The payload rows of a workspace, each on cache lines of its own.
 ///
-/// A vector that lies across two lines costs two accesses, and each row is read and written once
-/// for every packet of the group.
+/// A vector that lies across two cache lines costs two accesses, and each row is read and written
+/// once for every packet of the group.
 #[derive(Clone, Debug)]
 struct Rows {
     bytes: Vec<u8>,

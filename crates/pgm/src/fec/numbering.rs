@@ -1,7 +1,8 @@
-//! How groups, their parity packets and the requests for these share the numbers of data packets.
+//! The numbers of groups, of their parity packets and of requests for these, all taken from the
+//! sequence numbers of data packets.
 //!
-//! It does not know which groups are complete, sent or asked for. In: sequence numbers. Out: what
-//! they mean with the parity flag set, and the other way round.
+//! The module does not know which groups are complete, sent or asked for. In: sequence numbers.
+//! Out: what they mean with the parity flag set, and the other way round.
 //!
 //! ```text
 //!   sqn of a data packet      | group .............. | member      |
@@ -22,8 +23,8 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// For full groups of `group_size` members; `None` unless that is a power of two from 2 to
-    /// 128.
+    /// Makes the numbering for full groups of `group_size` members; `None` unless `group_size` is a
+    /// power of two from 2 to 128.
     #[must_use]
     pub const fn new(group_size: u32) -> Option<Self> {
         if group_size.is_power_of_two() && 2 <= group_size && group_size <= 128 {
@@ -33,20 +34,20 @@ impl Numbering {
         }
     }
 
-    /// Members of a full group.
+    /// Returns the number of members of a full group.
     #[must_use]
     pub const fn group_size(&self) -> u32 {
         self.group_size
     }
 
-    /// The first number of the group that `sqn` lies in, whatever kind of packet bears it.
+    /// Returns the first number of the group that `sqn` lies in, whatever kind of packet bears it.
     #[must_use]
     pub const fn first_of(&self, sqn: Sqn) -> Sqn {
         Sqn(sqn.0 & !(self.group_size - 1))
     }
 
-    /// How parity packet `index` of the group that `sqn` lies in is numbered; `None` when the code
-    /// has no such packet.
+    /// Returns the sequence number, and the option if one is needed, of parity packet `index` of
+    /// the group that `sqn` lies in. `None` when the code has no such packet.
     #[must_use]
     pub fn parity(&self, sqn: Sqn, index: usize) -> Option<(Sqn, Option<ParityGrp>)> {
         let index = u32::try_from(index).ok()?;
@@ -58,8 +59,8 @@ impl Numbering {
         Some((sqn, (group > 0).then_some(ParityGrp { group })))
     }
 
-    /// Which parity packet of its group bears `sqn` and this option; `None` when the code has no
-    /// such packet, or the option holds 0, which a packet says by having no option.
+    /// Returns the index of the parity packet with this `sqn` and this option. `None` when the code
+    /// has no such packet, and for an option that holds 0: for 0 a packet leaves the option out.
     #[must_use]
     pub fn parity_index(&self, sqn: Sqn, option: Option<ParityGrp>) -> Option<usize> {
         if option.is_some_and(|option| option.group == 0) {
@@ -72,9 +73,9 @@ impl Numbering {
         (index < self.parities_max()).then_some(index as usize)
     }
 
-    /// The number of a parity NAK for the group that `sqn` lies in. `missing` counts from the size
-    /// of a full group, even when the group is known to be short; `None` when `missing` is 0 or
-    /// more than a full group.
+    /// Returns the sequence number of a parity NAK for the group that `sqn` lies in. `missing`
+    /// counts from a full group, even when the group is known to be short. `None` when `missing` is
+    /// 0 or more than a full group.
     #[must_use]
     pub fn request(&self, sqn: Sqn, missing: u32) -> Option<Sqn> {
         let is_sound = (1..=self.group_size).contains(&missing);
@@ -82,7 +83,8 @@ impl Numbering {
     }
 
     /// Returns how many parity packets the parity NAK `sqn` asks for in a group of `size` members.
-    /// The receiver counted from a full group; what a short group lacks of that is subtracted.
+    /// The receiver counted from a full group, so the members that a short group lacks are
+    /// subtracted.
     #[must_use]
     pub const fn requested(&self, sqn: Sqn, size: u32) -> u32 {
         let short_by = self.group_size.saturating_sub(size);

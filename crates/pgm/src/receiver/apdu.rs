@@ -1,8 +1,8 @@
-//! Messages cut into several packets: where each piece belongs, and the message that is being put
-//! together.
+//! Messages cut into several packets: the place of each piece, and the message that the receiver is
+//! putting together.
 //!
-//! It does not order pieces: they come in sequence. In: one piece after the other. Out: the whole
-//! message, or the position where a message that was given up began.
+//! The module does not order pieces: they come in sequence. In: one piece after the other. Out: the
+//! whole message, or the position where an abandoned message began.
 //!
 //! ```text
 //! sqn      41        42        43
@@ -10,8 +10,8 @@
 //!          |---------|---------|--|        first = 41 in all three
 //! ```
 //!
-//! Invariants: nothing is allocated for a claimed length, only for bytes that came; the buffer is
-//! at most `apdu_bytes_max` long and counts against the memory bound for held data.
+//! Invariants: memory is allocated only for bytes that came, never for a claimed length. The buffer
+//! is at most `apdu_bytes_max` long and counts against the memory bound for held data.
 //!
 //! **Spec**: RFC 3208 section 9.2.3.
 
@@ -19,18 +19,18 @@ use wire::{Sqn, pgm::Fragment};
 
 use super::held::{Entry, HeldStore};
 
-/// Where one packet's payload belongs in its message.
+/// The place of one packet's payload in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Packets of the message before this one.
+    /// Number of packets of the message before this one.
     pub(super) index: u32,
-    /// Bytes of the message before this payload.
+    /// Number of bytes of the message before this payload.
     pub(super) offset: u32,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub(super) apdu_len: u32,
 }
 
-/// What a receiver accepts of fragmented messages.
+/// The limits of a fragmented message that a receiver accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartLimits {
     pub(super) apdu_bytes_max: usize,
@@ -38,11 +38,11 @@ pub(super) struct PartLimits {
 }
 
 impl Part {
-    /// Bytes of its stored form.
+    /// Length of the stored form in bytes.
     pub(super) const LEN: usize = 12;
 
-    /// Reads the fragment option of packet `sqn` with `len` bytes of payload; `None` when it
-    /// contradicts itself or goes beyond `limits`.
+    /// Reads the fragment option of packet `sqn`, which has `len` bytes of payload. `None` when the
+    /// option contradicts itself or goes beyond `limits`.
     pub(super) fn of(
         fragment: &Fragment,
         sqn: Sqn,
@@ -62,7 +62,7 @@ impl Part {
         })
     }
 
-    /// True when the payload of `len` bytes is the whole message.
+    /// Returns true when a payload of `len` bytes is the whole message.
     pub(super) const fn is_whole(&self, len: usize) -> bool {
         self.offset == 0 && self.apdu_len as usize == len
     }
@@ -90,17 +90,18 @@ impl Part {
     }
 }
 
-/// The message that is being put together.
+/// The message that the receiver is putting together.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     buffer: Vec<u8>,
-    /// Bytes of the shared bound that the buffer takes, and whether they come from the reserve.
+    /// Bytes that the buffer takes: of the reserve when `has_reserve` is true, else of the shared
+    /// bound.
     borrowed: usize,
     has_reserve: bool,
     state: State,
-    /// Position of the first packet.
+    /// Position of the message's first packet.
     first: u64,
-    /// Packets so far.
+    /// Number of packets so far.
     parts: u32,
     apdu_len: u32,
 }
@@ -114,21 +115,21 @@ enum State {
     Complete,
 }
 
-/// What became of a piece.
+/// The result of adding a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// Added; more pieces are to come.
     Taken,
     /// Added, and the message is complete.
     Completed,
-    /// It does not continue the current message; nothing changed.
+    /// The piece does not continue the current message; nothing changed.
     Stray,
     /// The memory bound is reached; nothing changed.
     NoRoom,
 }
 
 impl Assembly {
-    /// Adds the piece at position `position`.
+    /// Adds the piece at `position`.
     pub(super) fn add(
         &mut self,
         store: &mut HeldStore,
@@ -143,7 +144,7 @@ impl Assembly {
         fit
     }
 
-    /// Adds the piece at position `position` that is held as `entry`.
+    /// Adds the piece at `position`, which is held as `entry`.
     pub(super) fn add_held(&mut self, store: &mut HeldStore, entry: &Entry, part: &Part) -> Fit {
         let fit = self.prepare(store, entry.position, part, store.payload(entry).len());
         if matches!(fit, Fit::Taken | Fit::Completed) {
@@ -152,8 +153,8 @@ impl Assembly {
         fit
     }
 
-    /// Decides whether the piece fits, makes room for it and counts it; the caller copies its bytes
-    /// next.
+    /// Decides whether the piece fits, makes room for it and counts it. The caller then copies the
+    /// piece's bytes.
     fn prepare(&mut self, store: &mut HeldStore, position: u64, part: &Part, len: usize) -> Fit {
         let starts = self.state == State::Idle && part.index == 0;
         if !starts && !self.continues(position, part) {
@@ -179,15 +180,15 @@ impl Assembly {
         }
     }
 
-    /// Gives up the current message, and returns the position of its first packet.
+    /// Abandons the current message, and returns the position of its first packet.
     pub(super) fn abandon(&mut self) -> Option<u64> {
         let was_growing = self.state == State::Growing;
         self.state = State::Idle;
         was_growing.then_some(self.first)
     }
 
-    /// Marks the complete message as handed out, and returns the position of its first packet. Its
-    /// bytes stay readable until the next piece comes.
+    /// Marks the complete message as handed out, and returns the position of its first packet. The
+    /// message's bytes stay readable until the next piece comes.
     pub(super) fn hand_out(&mut self) -> Option<u64> {
         if self.state != State::Complete {
             return None;
@@ -196,7 +197,7 @@ impl Assembly {
         Some(self.first)
     }
 
-    /// The message's bytes so far.
+    /// Returns the message's bytes so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer
     }
@@ -219,7 +220,7 @@ impl Assembly {
         *self = Self::default();
     }
 
-    /// Gives back the reserve after the message that needed it was handed out or given up.
+    /// Gives back the reserve once the message that needed it was handed out or abandoned.
     pub(super) fn return_reserve(&mut self, store: &mut HeldStore) {
         if self.has_reserve && self.is_idle() {
             self.clear(store);
@@ -234,8 +235,8 @@ impl Assembly {
             && part.apdu_len == self.apdu_len
     }
 
-    /// Grows the buffer by doubling, up to what the message will need; takes the reserve, which has
-    /// room for the longest message, when the shared bound is reached.
+    /// Grows the buffer by doubling, up to what the message will need. When the shared bound is
+    /// reached, takes the reserve, which has room for the longest message.
     fn make_room(&mut self, store: &mut HeldStore, needed: usize, apdu_len: usize) -> bool {
         if needed <= self.borrowed {
             return true;

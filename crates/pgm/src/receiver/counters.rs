@@ -1,7 +1,7 @@
-//! What a receiver counts.
+//! The counters of a receiver.
 
 base::counters! {
-    /// What a receiver has seen and done, over all its sessions.
+    /// The counters of what a receiver has seen and done, over all its sessions.
     ///
     /// `seen = payload + held + control + all drops`, in packets.
     pub struct ReceiverCounters: "receiver" {

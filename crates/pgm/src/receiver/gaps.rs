@@ -1,8 +1,8 @@
 //! The missing positions of one receive window, as ranges, each with the state of its repair.
 //!
-//! It does not know what was received: the window opens gaps and fills them. In: positions that
-//! turn out missing, that arrive, that the source confirms, or that are given up. Out: the
-//! positions to ask for now, and when to look next.
+//! The module does not know what was received: the window opens gaps and fills them. In: positions
+//! that turn out missing, that arrive, that the source confirms, or that the window gives up. Out:
+//! the positions to ask for now, and when to look next.
 //!
 //! ```text
 //!            open                         .---- heard NAK ----.
@@ -21,11 +21,12 @@
 //! ```
 //!
 //! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of them
-//! (and one more while a request is cut at its budget); no deadline lies before `wake`, except that
-//! of a `Lost` range. The cost of one range does not depend on its length.
+//! (and one more while a request is cut at its budget); no deadline lies before `wake`, except the
+//! deadline of a `Lost` range. The cost of one range does not depend on its length.
 //!
 //! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: a heard NAK starts the longer
-//! of the two waits, because the text asks for NAK_RDATA_IVL where the diagram has NAK_RPT_IVL.
+//! of the two waits, because the RFC's text asks for NAK_RDATA_IVL where its diagram has
+//! NAK_RPT_IVL.
 
 use std::collections::VecDeque;
 
@@ -38,14 +39,14 @@ use super::timing::Timing;
 pub(super) struct Gaps {
     list: VecDeque<Gap>,
     count_max: usize,
-    /// No deadline lies before this time.
+    /// A time before which no deadline lies.
     wake: Instant,
-    /// No scan happens before this time: [`Timing::scan_interval`] after the last scan.
+    /// The earliest time of the next scan: [`Timing::scan_interval`] after the last scan.
     rested: Instant,
-    /// The random back-off that gaps found at the same time share: when it was drawn, and its
+    /// The random back-off that gaps found at the same time share: the time of the draw, and the
     /// deadline.
     draw: (Instant, Instant),
-    /// Some range may be `Lost`.
+    /// True when a range may be `Lost`.
     has_lost: bool,
 }
 
@@ -56,44 +57,46 @@ pub(super) struct Gap {
     pub(super) end: u64,
     pub(super) due: Instant,
     pub(super) state: NakState,
-    /// When its newest part was found missing.
+    /// When the newest part of the range was found missing.
     pub(super) found: Instant,
-    /// Times that we asked and no NCF followed.
+    /// Number of requests of this receiver that no NCF followed.
     pub(super) ncf_tries: u16,
-    /// Times that the source confirmed and no data followed.
+    /// Number of confirmations of the source that no data followed.
     pub(super) data_tries: u16,
-    /// Times in a row that another receiver's NAK silenced ours.
+    /// Number of times in a row that another receiver's NAK silenced this receiver's.
     pub(super) silenced: u8,
-    /// Another receiver's NAK or a confirmation was heard: a repair may be on its way already.
+    /// True when another receiver's NAK or a confirmation was heard: a repair may be on its way
+    /// already.
     pub(super) is_heard: bool,
 }
 
-/// Where the repair of a range stands.
+/// The state of a range's repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NakState {
-    /// Waiting a random time, in case the packets were only reordered, or another receiver asks.
+    /// The receiver waits a random time, in case the packets were only reordered, or another
+    /// receiver asks.
     BackOff,
-    /// We or another receiver asked; waiting for the source to confirm.
+    /// This or another receiver asked; the receiver waits for the source to confirm.
     WaitNcf,
-    /// The source confirmed; waiting for the data.
+    /// The source confirmed; the receiver waits for the data.
     WaitData,
-    /// Given up; waiting for its turn to be reported.
+    /// The receiver gave the range up, and will report it in its turn.
     Lost,
 }
 
-/// What a scan may ask for, and what it asked for.
+/// The bounds of what a scan may ask for, and what it asked for.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    /// Ranges to ask for, in order.
+    /// The ranges to ask for, in order.
     pub(super) ranges: &'a mut Vec<(u64, u64)>,
-    /// Sequence numbers that may still be asked for.
+    /// Number of sequence numbers that the scan may still ask for.
     pub(super) budget: u64,
-    /// Only positions before this one are asked for.
+    /// End of what the scan may ask for: it asks only for positions before this one.
     pub(super) limit: u64,
-    /// Nothing is known from this position on: a gap that ends here is the last.
+    /// The first position that nothing is known of: a gap that ends here is the last.
     pub(super) next: u64,
-    /// The first position that no receiver asked for before. Only its answer can be timed: for any
-    /// other position, the answer to an earlier NAK may be on its way.
+    /// The first position that no receiver asked for before. Only the answer for this position can
+    /// be timed: for any other position, the answer to an earlier NAK may be on its way.
     pub(super) fresh: Option<u64>,
 }
 
@@ -109,20 +112,21 @@ impl Gaps {
         }
     }
 
-    /// True when a gap that begins at `first`, after all others, has room.
+    /// Returns true when there is room for a gap that begins at `first`, after all others.
     pub(super) fn can_open(&self, first: u64) -> bool {
         self.list.len() < self.count_max || self.list.back().is_some_and(|gap| gap.end == first)
     }
 
-    /// Notes that `first..end`, after everything known, is missing. False when there is no room; an
-    /// empty range changes nothing.
+    /// Notes that `first..end`, after everything known, is missing. Returns false when there is no
+    /// room; an empty range changes nothing.
     pub(super) fn open(&mut self, first: u64, end: u64, now: Instant, due: Instant) -> bool {
         if first >= end {
             return true;
         }
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
-            // The last gap grows at its end. Either we have not asked for it yet, or there is no
-            // room for another gap. In both cases the new part shares the timer of the old.
+            // The last gap grows at its end. Either the receiver has not asked for it yet, or there
+            // is no room for another gap. In both cases the new part shares the timer of the old
+            // part.
             let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");
@@ -140,7 +144,8 @@ impl Gaps {
         true
     }
 
-    /// Notes that `first..end`, after everything known, is lost; false when there is no room.
+    /// Notes that `first..end`, after everything known, is lost. Returns false when there is no
+    /// room.
     pub(super) fn open_lost(&mut self, first: u64, end: u64) -> bool {
         let is_full = self.list.len() > self.count_max;
         match self.list.back_mut() {
@@ -156,7 +161,7 @@ impl Gaps {
         true
     }
 
-    /// The range that `position` lies in.
+    /// Returns the index of the range that `position` lies in.
     #[inline]
     pub(super) fn locate(&self, position: u64) -> Option<usize> {
         let index = match self.list.front() {
@@ -169,7 +174,8 @@ impl Gaps {
         (gap.first <= position).then_some(index)
     }
 
-    /// True when taking `position` out of the range at `index` leaves at most `count_max` ranges.
+    /// Returns true when at most `count_max` ranges are left after `position` is taken out of the
+    /// range at `index`.
     pub(super) fn can_fill(&self, index: usize, position: u64) -> bool {
         let gap = &self.list[index];
         self.list.len() < self.count_max || position == gap.first || position + 1 == gap.end
@@ -190,8 +196,8 @@ impl Gaps {
         }
     }
 
-    /// Notes that the packet at `position` came and could not be kept. The source does answer, so
-    /// the tries are counted from 0 again.
+    /// Notes that the packet at `position` arrived and could not be kept. The source does answer,
+    /// so the tries are counted from 0 again.
     pub(super) fn answered(&mut self, position: u64, now: Instant) {
         if let Some(index) = self.locate(position) {
             let gap = &mut self.list[index];
@@ -199,13 +205,13 @@ impl Gaps {
         }
     }
 
-    /// The lowest missing position.
+    /// Returns the lowest missing position.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
         self.list.front().map(|gap| gap.first)
     }
 
-    /// True when something at or after `position` is lost.
+    /// Returns true when a position at or after `position` is lost.
     pub(super) fn is_any_lost_after(&self, position: u64) -> bool {
         let after = self.list.partition_point(|gap| gap.end <= position);
         let mut rest = self.list.range(after..);
@@ -223,7 +229,7 @@ impl Gaps {
         }
     }
 
-    /// Number of missing positions. **Cost**: one step for each range.
+    /// Returns the number of missing positions. **Cost**: one step for each range.
     pub(super) fn missing(&self) -> u64 {
         self.list.iter().map(Gap::len).sum()
     }
@@ -237,13 +243,13 @@ impl Gaps {
             .sum()
     }
 
-    /// Returns when the first gap that ends after `position` was found.
+    /// Returns the time at which the first gap that ends after `position` was found.
     pub(super) fn found_from(&self, position: u64) -> Option<Instant> {
         let index = self.list.partition_point(|gap| gap.end <= position);
         self.list.get(index).map(|gap| gap.found)
     }
 
-    /// Returns false for a position that we asked for several times without an answer.
+    /// Returns false for a position that the receiver asked for several times without an answer.
     pub(super) fn is_answered(&self, position: u64) -> bool {
         self.locate(position).is_none_or(|index| {
             let gap = &self.list[index];
@@ -251,8 +257,8 @@ impl Gaps {
         })
     }
 
-    /// Silences until `due` those gaps in `first..end` that we have not asked for yet: a request
-    /// for the others covers them too.
+    /// Silences until `due` those gaps in `first..end` that the receiver has not asked for yet: a
+    /// request for the other gaps covers them, too.
     pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             if gap.state == NakState::BackOff {
@@ -263,7 +269,7 @@ impl Gaps {
         });
     }
 
-    /// Gives up everything before `trail`. Returns the number of positions that this gave up.
+    /// Gives up everything before `trail`. Returns the number of positions given up.
     pub(super) fn lose_before(&mut self, trail: u64) -> u64 {
         let mut lost = 0;
         let mut index = 0;
@@ -284,7 +290,7 @@ impl Gaps {
         lost
     }
 
-    /// Takes out and returns the first range, if it is `Lost` and begins at `position`.
+    /// Takes out and returns the first range if it is `Lost` and begins at `position`.
     pub(super) fn take_lost_at(&mut self, position: u64) -> Option<Gap> {
         self.list
             .pop_front_if(|gap| gap.first == position && gap.state == NakState::Lost)
@@ -300,13 +306,13 @@ impl Gaps {
         index.and_then(|index| self.list.remove(index))
     }
 
-    /// True when [`Gaps::take_lost`] may give something.
+    /// Returns true when [`Gaps::take_lost`] may give something.
     #[inline]
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
 
-    /// True when [`Gaps::take_lost_at`] would give something.
+    /// Returns true when [`Gaps::take_lost_at`] would give something.
     pub(super) fn is_lost_at(&self, position: u64) -> bool {
         self.list
             .front()
@@ -322,8 +328,8 @@ impl Gaps {
         self.draw.1
     }
 
-    /// Notes that the source confirmed a NAK for `first..end`: we ask for it again at `due`, not
-    /// before.
+    /// Notes that the source confirmed a NAK for `first..end`: the receiver asks for it again at
+    /// `due`, not before.
     pub(super) fn confirm(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.state = NakState::WaitData;
@@ -333,11 +339,11 @@ impl Gaps {
         });
     }
 
-    /// Notes that another receiver asked for `first..end`: until `due`, our NAK would be a
-    /// duplicate.
+    /// Notes that another receiver asked for `first..end`: until `due`, a NAK of this receiver
+    /// would be a duplicate.
     ///
     /// The number of times in a row is limited: a receiver that asks without end must not keep this
-    /// one from asking.
+    /// receiver from asking.
     pub(super) fn silence(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.is_heard = true;
@@ -351,7 +357,7 @@ impl Gaps {
         });
     }
 
-    /// Sets the deadline of everything in back-off, when asking becomes possible.
+    /// Sets the deadline of every range in back-off, when asking becomes possible.
     pub(super) fn restart_back_off(&mut self, due: Instant) {
         let back_off = |gap: &&mut Gap| gap.state == NakState::BackOff;
         self.list
@@ -361,7 +367,7 @@ impl Gaps {
         self.wake = due;
     }
 
-    /// When [`Gaps::expire`] has something to do.
+    /// Returns the time from which [`Gaps::expire`] has something to do.
     #[inline]
     pub(super) fn wake(&self) -> Instant {
         self.wake
@@ -417,9 +423,9 @@ impl Gaps {
         }
     }
 
-    /// Applies `change` to what is missing of `first..end`, except what is lost. A range that would
-    /// have to be split without room for it stays unchanged: that costs one NAK too many and loses
-    /// nothing.
+    /// Applies `change` to the missing parts of `first..end`, except to lost ones. A range that
+    /// would have to be split, when there is no room for that, stays unchanged: this costs one
+    /// needless NAK and loses nothing.
     fn restate(&mut self, first: u64, end: u64, mut change: impl FnMut(&mut Gap)) {
         let mut index = self.list.partition_point(|gap| gap.end <= first);
         while index < self.list.len() && self.list[index].first < end {
@@ -452,7 +458,7 @@ impl Gaps {
         self.list.insert(index + 1, rest);
     }
 
-    /// Merges the range at `index` into the one before it, if both have the same state.
+    /// Merges the range at `index` into the range before it, if both have the same state.
     fn merge_back(&mut self, index: usize) -> bool {
         let merges = index > 0 && self.list[index - 1].merges_with(&self.list[index]);
         if merges {
@@ -483,12 +489,13 @@ impl Gap {
         }
     }
 
-    /// True when every request so far was answered.
+    /// Returns true when every request so far was answered.
     const fn is_untried(&self) -> bool {
         self.ncf_tries == 0 && self.data_tries == 0
     }
 
-    /// True for a few packets at the end of the known positions: the sender pauses.
+    /// Returns true when the range is a few packets at the end of the known positions: the sender
+    /// pauses.
     const fn is_short_tail(&self, next: u64) -> bool {
         self.end == next && self.len() <= TAIL_LEN_MAX
     }
@@ -544,7 +551,7 @@ impl Gap {
             NakState::Lost => return 0,
         };
         if self.first >= request.limit {
-            // We did not ask, by intent, so no request failed.
+            // The receiver did not ask, by intent, so no request failed.
             self.state = NakState::BackOff;
             self.due = again;
             return 0;
@@ -558,14 +565,14 @@ impl Gap {
         0
     }
 
-    /// Takes in `next`, which begins where this range ends.
+    /// Appends `next`, which begins where this range ends.
     fn grow(&mut self, next: &Self) {
         self.end = next.end;
         self.found = self.found.max(next.found);
         self.is_heard |= next.is_heard;
     }
 
-    /// True when `next` begins where this range ends, and has the same timer state.
+    /// Returns true when `next` begins where this range ends, and has the same timer state.
     fn merges_with(&self, next: &Self) -> bool {
         let lost = self.state == NakState::Lost && next.state == NakState::Lost;
         let same = self.state == next.state
@@ -587,12 +594,13 @@ impl Request<'_> {
     }
 }
 
-/// Times in a row that another receiver's NAKs may put off ours without the source confirming.
+/// Limit of the times in a row that other receivers' NAKs may put off this receiver's without a
+/// confirmation of the source.
 const SILENCED_MAX: u8 = 4;
-/// From this many unanswered requests on, a packet counts as unanswered ([`Gaps::is_answered`]).
+/// From so many unanswered requests on, a position counts as unanswered ([`Gaps::is_answered`]).
 const VAIN_NCF_TRIES: u16 = 2;
 const VAIN_DATA_TRIES: u16 = 4;
-/// Judgement: so few packets that repairing them repeatedly costs a paused sender little.
+/// Judgement: to repair so few packets repeatedly costs a paused sender little.
 const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]

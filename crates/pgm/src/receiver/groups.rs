@@ -1,8 +1,9 @@
-//! The parity groups of one session whose packets are kept, so that lost members can be recovered.
+//! The parity groups of one session whose packets the receiver keeps, so that it can recover lost
+//! members.
 //!
-//! It does not know what is missing or asked for. In: members and parity packets as they come, and
-//! the position before which no packet is wanted any more. Out: lost members, once a group has
-//! enough packets.
+//! The module does not know what is missing or asked for. In: members and parity packets as they
+//! come, and the position before which no packet is wanted any more. Out: lost members, once a
+//! group has enough packets.
 //!
 //! ```text
 //!   position   | group 16  | group 24  | group 32  | group 40 ...
@@ -10,13 +11,13 @@
 //!                whole, recovered or given out       so many packets lacking
 //! ```
 //!
-//! A group is opened by its first packet, when no packet of it was received before: packets that
-//! were received but not kept would be missing for ever. A group that outgrows the memory, or whose
-//! packets contradict each other, is barred: it stays in the list without packets, so that it is
-//! not opened again.
+//! A group's first packet opens it, if no packet of the group was received before: packets that
+//! were received but not kept would be missing for ever. A group is barred when it outgrows the
+//! memory, or when its packets contradict each other: it stays in the list without packets, so that
+//! it is not opened again.
 //!
-//! Invariants: groups lie in the order of their positions; all memory, that of the decoder
-//! included, is borrowed from the store, and at most `bytes_max`.
+//! Invariants: groups lie in the order of their positions; all memory, with the decoder's, is
+//! borrowed from the store, and is at most `bytes_max`.
 
 use std::collections::VecDeque;
 
@@ -26,15 +27,15 @@ use wire::pgm::Fragment;
 use super::held::HeldStore;
 use crate::fec::{Code, Combine, Group, Parity, Workspace};
 
-/// Groups of one session that offers parity.
+/// The groups of one session that offers parity.
 #[derive(Debug)]
 pub(super) struct Groups {
     code: Code,
     work: Workspace,
     list: VecDeque<Kept>,
-    /// Memory for the next groups.
+    /// Empty groups, whose memory serves the next groups.
     spare: Vec<Group>,
-    /// Bytes borrowed from the store.
+    /// Number of bytes borrowed from the store.
     used_bytes: usize,
     bytes_max: usize,
 }
@@ -46,17 +47,17 @@ struct Kept {
     group: Group,
 }
 
-/// What a request for parity needs to know of a group.
+/// The state of a group, as far as a request for parity needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Not kept, or its parity is of no use.
+    /// The group is not kept, or its parity is of no use.
     Closed,
-    /// Number of missing packets, counted from a full group.
+    /// The group lacks this many packets, counted from a full group.
     Lacks(u32),
 }
 
 impl Standing {
-    /// How many packets are missing, where parity can help.
+    /// Returns the number of missing packets, if parity can help.
     pub(super) const fn lacking(self) -> Option<u32> {
         match self {
             Self::Closed => None,
@@ -66,8 +67,8 @@ impl Standing {
 }
 
 impl Groups {
-    /// Prepares to keep groups of `group_size` packets of at most `payload_bytes_max` bytes. `None`
-    /// when the code has no such size, or there is no room for the decoder.
+    /// Makes an empty list for groups of `group_size` packets of at most `payload_bytes_max` bytes.
+    /// `None` when the code has no such size, or there is no room for the decoder.
     pub(super) fn new(
         store: &mut HeldStore,
         combine: Combine,
@@ -98,24 +99,24 @@ impl Groups {
         store.return_bytes(std::mem::take(&mut self.used_bytes));
     }
 
-    /// Packets of a full group.
+    /// Returns the number of packets of a full group.
     pub(super) fn group_size(&self) -> u64 {
         self.code.group_size() as u64
     }
 
-    /// The first position of the group that `position` lies in.
+    /// Returns the first position of the group that `position` lies in.
     #[inline]
     pub(super) fn first_of(&self, position: u64) -> u64 {
         position & !(self.group_size() - 1)
     }
 
-    /// True when the group that begins at `first` is in the list, barred or not.
+    /// Returns true when the group that begins at `first` is in the list, barred or not.
     #[inline]
     pub(super) fn has(&self, first: u64) -> bool {
         self.find(first).is_ok()
     }
 
-    /// Says how the group that begins at `first` stands.
+    /// Returns the state of the group that begins at `first`.
     pub(super) fn standing(&self, first: u64) -> Standing {
         match self.find(first) {
             Ok(index) if !self.list[index].group.is_barred() => {
@@ -126,8 +127,8 @@ impl Groups {
         }
     }
 
-    /// Begins to keep the group that begins at `first`, and of which no packet was received before.
-    /// False when there is no memory for it.
+    /// Begins to keep the group that begins at `first`, of which no packet was received before.
+    /// Returns false when there is no memory for the group.
     pub(super) fn open(&mut self, store: &mut HeldStore, first: u64) -> bool {
         let Err(index) = self.find(first) else {
             return true;
@@ -140,8 +141,8 @@ impl Groups {
         true
     }
 
-    /// Keeps the member at `position`, if its group is kept. True when lost members can be
-    /// recovered now.
+    /// Keeps the member at `position`, if its group is kept. Returns true when lost members can now
+    /// be recovered.
     pub(super) fn add_member(
         &mut self,
         store: &mut HeldStore,
@@ -166,11 +167,11 @@ impl Groups {
         group.is_full(&self.code) && !group.is_barred()
     }
 
-    /// Keeps a parity packet of the group that begins at `first`, which is in the list. True when
-    /// lost members can be recovered now.
+    /// Keeps a parity packet of the group that begins at `first`, which is in the list. Returns
+    /// true when lost members can now be recovered.
     ///
     /// # Errors
-    /// The reason to drop a packet that the group has already, or that contradicts others, which
+    /// The reason to drop a packet that the group has already, or that contradicts others and so
     /// bars the group.
     pub(super) fn add_parity(
         &mut self,
@@ -198,7 +199,7 @@ impl Groups {
 
     /// Calls `visit` with each lost member of the full group that begins at `first`: position,
     /// payload, OPT_FRAGMENT. Then closes the group. When its packets contradict each other, bars
-    /// it instead and returns false.
+    /// the group instead and returns false.
     pub(super) fn recover(
         &mut self,
         store: &mut HeldStore,
@@ -254,8 +255,8 @@ impl Groups {
         }
     }
 
-    /// Borrows from the store the bytes that a group has grown by, or gives back those it shrank
-    /// by. Bars a group that outgrows the memory.
+    /// Borrows from the store the bytes by which a group has grown, or gives back those by which it
+    /// shrank. Bars a group that outgrows the memory.
     fn account(&mut self, store: &mut HeldStore, index: usize, before: usize) {
         let after = self.list[index].group.memory_bytes();
         if after <= before {
@@ -288,12 +289,12 @@ impl Groups {
     }
 }
 
-/// What an entry of the list takes.
+/// Memory that an entry of the list takes, in bytes.
 const KEPT_BYTES: usize = size_of::<Kept>();
-/// Empty groups whose memory is kept for reuse: about 16 groups wait for parity at 1 % loss and
-/// 100,000 packets a second.
+/// The most empty groups kept for reuse. About 16 groups wait for parity at 1 % loss and 100,000
+/// packets a second.
 const SPARE_MAX: usize = 16;
-/// Memory that the decoder takes for each member besides its payload, rounded up.
+/// Memory that the decoder takes for each member besides its payload, in bytes, rounded up.
 const ROW_BYTES: usize = 256;
 
 #[cfg(test)]

@@ -1,46 +1,47 @@
-//! Where data waits that arrived before its turn: a shared store of pages, and a queue per session.
+//! The place for data that arrives before its turn: a shared store of pages, and a queue for each
+//! session.
 //!
-//! It does not decide what to hold or when it is due. In: payloads in any order. Out: the payload
-//! with the lowest position, as a slice of its page. A page is filled from its beginning, never
-//! moved within, and free again when no payload in it is wanted any more. So neither holding nor
-//! handing out allocates once the store has grown to what the session needs.
+//! The module does not decide what to hold or when it is due. In: payloads in any order. Out: the
+//! payload with the lowest position, as a slice of its page. A page is filled from its beginning,
+//! its bytes never move, and it is free again when no payload in it is wanted any more. So neither
+//! holding nor handing out allocates once the store has grown to what the session needs.
 //!
 //! ```text
 //! queue    sqn 7 --.   sqn 9 --.   sqn 12 --.        sorted by position
 //! store    page 3 [ 9 | 7 |    ]   page 5 [ 12 | .. free .. ]   free list: page 4
 //! ```
 //!
-//! Part of the bound is a reserve for messages in pieces: one session at a time may take it, for
-//! one message, and only when the rest has no room. Whatever other sessions hold, that message can
-//! be put together and handed out; then another session may take the reserve. Without the reserve,
-//! several sessions could fill the store with later pieces and all wait for ever.
+//! Part of the bound is a reserve for messages in pieces. One session at a time may take the
+//! reserve, for one message, and only when the rest has no room. Whatever other sessions hold, that
+//! message can be put together and handed out; then another session may take the reserve. Without
+//! the reserve, several sessions could fill the store with later pieces and all wait for ever.
 //!
 //! ```text
 //! bytes_max  [ pages and buffers of all sessions            | reserve: one session's buffer ]
 //! ```
 //!
-//! Invariants: a page belongs to one queue; its `live` is the number of entries that point into
-//! it; pages and borrowed bytes of all queues together stay within the store's bound, those of one
-//! queue within the queue's. Every entry takes at least [`ENTRY_BYTES_MIN`], so that bounded pages
-//! bound the queues too.
+//! Invariants: a page belongs to one queue; its `live` is the number of entries that point into it.
+//! Pages and borrowed bytes of all queues together stay within the store's bound, those of one
+//! queue within the queue's bound. Every entry takes at least [`ENTRY_BYTES_MIN`] bytes, so that a
+//! bound on pages bounds the queues, too.
 
 use std::collections::VecDeque;
 
 use super::apdu::Part;
 
-/// Pages of all sessions together.
+/// The store: pages of all sessions together.
 #[derive(Debug)]
 pub(super) struct HeldStore {
     pages: Vec<Page>,
     free: Vec<u32>,
-    /// Bytes in pages that belong to a queue, and bytes borrowed for other buffers.
+    /// Number of bytes in pages that belong to a queue, and of bytes borrowed for other buffers.
     used_bytes: usize,
-    /// The bound of everything except the reserve.
+    /// The bound of everything except the reserve, in bytes.
     bytes_max: usize,
     page_bytes: usize,
-    /// Bytes that the session with the reserve uses; `used_bytes` does not count them.
+    /// Number of bytes that the session with the reserve uses; `used_bytes` does not count them.
     reserve: Option<usize>,
-    /// A session was refused the reserve, and has not been told of room since.
+    /// True when a session was refused the reserve, and has not been told of room since.
     is_awaited: bool,
     has_news: bool,
 }
@@ -52,8 +53,8 @@ struct Page {
 }
 
 impl HeldStore {
-    /// A store of at most `bytes_max` bytes in pages of `page_bytes`, at least one; `reserve_bytes`
-    /// of it are the reserve.
+    /// Makes a store of at most `bytes_max` bytes in pages of `page_bytes`, at least one page;
+    /// `reserve_bytes` of them are the reserve.
     pub(super) fn new(bytes_max: usize, page_bytes: usize, reserve_bytes: usize) -> Self {
         Self {
             pages: Vec::new(),
@@ -67,14 +68,14 @@ impl HeldStore {
         }
     }
 
-    /// The payload of an entry. It stays intact until the next payload is held.
+    /// Returns the payload of an entry. The payload stays intact until the next one is held.
     #[inline]
     pub(super) fn payload(&self, entry: &Entry) -> &[u8] {
         let start = entry.offset as usize;
         &self.pages[entry.page as usize].bytes[start..start + usize::from(entry.len)]
     }
 
-    /// Takes `bytes` of the bound for a buffer kept elsewhere; false when that is too much.
+    /// Takes `bytes` of the bound for a buffer kept elsewhere. Returns false when that is too much.
     pub(super) fn borrow_bytes(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.bytes_max - self.used_bytes;
         if fits {
@@ -90,8 +91,8 @@ impl HeldStore {
     }
 
     /// Gives the reserve to a session that has borrowed `bytes`, which the reserve takes over.
-    /// False when another session has it; [`HeldStore::take_news`] is true once that session gives
-    /// it back.
+    /// Returns false when another session has the reserve; [`HeldStore::take_news`] is true once
+    /// that session gives it back.
     pub(super) fn take_reserve(&mut self, bytes: usize) -> bool {
         if self.reserve.is_some() {
             self.is_awaited = true;
@@ -107,23 +108,23 @@ impl HeldStore {
         *self.reserve.get_or_insert(0) += bytes;
     }
 
-    /// Gives back the reserve, with all that was taken of it.
+    /// Gives back the reserve, with all bytes taken of it.
     pub(super) fn return_reserve(&mut self) {
         self.reserve = None;
         self.tell();
     }
 
-    /// True once, when a session that was refused before would find room now.
+    /// Returns true once, when there is room for a session that was refused the reserve before.
     pub(super) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.has_news, false)
     }
 
-    /// True when at least an eighth of what sessions share is free.
+    /// Returns true when at least an eighth of the shared bytes is free.
     pub(super) const fn has_room(&self) -> bool {
         self.bytes_max - self.used_bytes >= self.bytes_max / 8
     }
 
-    /// Bytes in use, in pages and borrowed.
+    /// Returns the number of bytes in use, in pages or borrowed.
     pub(super) const fn used_bytes(&self) -> usize {
         match self.reserve {
             Some(bytes) => self.used_bytes + bytes,
@@ -155,11 +156,11 @@ impl HeldStore {
     }
 }
 
-/// What one session holds, by position.
+/// The packets that one session holds, by position.
 #[derive(Debug)]
 pub(super) struct HeldQueue {
     entries: VecDeque<Entry>,
-    /// The page that is being filled, and the bytes of it that are in use.
+    /// The page that the queue is filling, and the number of its bytes in use.
     page: Option<u32>,
     fill: usize,
     pages: usize,
@@ -177,18 +178,18 @@ pub(super) struct Entry {
     kind: Kind,
 }
 
-/// What the bytes of an entry are.
+/// The kind of an entry's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A whole message.
     Whole,
     /// A fragment; its [`Part`] lies before the payload.
     Part,
-    /// Nothing usable: the position is taken, and its data is lost.
+    /// Nothing usable: the entry holds the position, and its data is lost.
     Broken,
 }
 
-/// What is to be held for one position.
+/// The content to hold for one position.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
     Whole,
@@ -197,7 +198,7 @@ pub(super) enum Content {
 }
 
 impl HeldQueue {
-    /// A queue of at most `pages_max` pages.
+    /// Makes a queue of at most `pages_max` pages.
     pub(super) fn new(pages_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
@@ -209,8 +210,8 @@ impl HeldQueue {
         }
     }
 
-    /// Copies `payload` in under `position`, which is not held yet. False, and nothing changes,
-    /// when the queue or the store is full.
+    /// Copies `payload` in for `position`, which is not held yet. Returns false, and changes
+    /// nothing, when the queue or the store is full.
     pub(super) fn push(
         &mut self,
         store: &mut HeldStore,
@@ -246,14 +247,14 @@ impl HeldQueue {
         true
     }
 
-    /// The entry with the lowest position.
+    /// Returns the entry with the lowest position.
     #[inline]
     pub(super) fn front(&self) -> Option<&Entry> {
         self.entries.front()
     }
 
     /// Takes out the entry with the lowest position. Its payload stays readable in the store until
-    /// the next payload is held.
+    /// the next one is held.
     pub(super) fn pop(&mut self, store: &mut HeldStore) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.payload_bytes -= u64::from(entry.len);
@@ -285,17 +286,17 @@ impl HeldQueue {
         self.entries.is_empty()
     }
 
-    /// Payload bytes held.
+    /// Returns the number of payload bytes held.
     pub(super) const fn payload_bytes(&self) -> u64 {
         self.payload_bytes
     }
 
-    /// True when at most half of the session's pages are taken.
+    /// Returns true when at most half of the session's pages are taken.
     pub(super) const fn has_room(&self) -> bool {
         self.pages * 2 <= self.pages_max
     }
 
-    /// Takes room for `bytes`, and returns its page and offset; `None` when there is no room.
+    /// Takes room for `bytes` bytes, and returns its page and offset; `None` when there is no room.
     fn place(&mut self, store: &mut HeldStore, bytes: usize) -> Option<(u32, usize)> {
         let step = bytes.max(ENTRY_BYTES_MIN);
         if let Some(page) = self.page.filter(|_| self.fill + step <= store.page_bytes) {
@@ -327,13 +328,13 @@ impl HeldQueue {
 }
 
 impl Entry {
-    /// True for a whole message.
+    /// Returns true for a whole message.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.kind == Kind::Whole
     }
 
-    /// What is held; the fragment's description is read from the store.
+    /// Returns the entry's content; the description of a fragment is read from the store.
     #[inline]
     pub(super) fn content(&self, store: &HeldStore) -> Content {
         match self.kind {
@@ -348,7 +349,7 @@ impl Entry {
     }
 }
 
-/// Bytes that an entry takes at least, however short its payload.
+/// The fewest bytes that an entry takes, however short its payload.
 const ENTRY_BYTES_MIN: usize = 32;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The receiver: follows every sender of one group, asks for what is missing, hands data out.
+//! The receiver: it follows every sender of one group, asks for what is missing, and hands data
+//! out.
 //!
 //! It does no input or output and reads no clock. In: [`Receiver::handle`] for each packet, with
-//! the time and where it came from. Out: data in place, as the range of the handled packet that the
-//! verdict gives; everything else through [`Receiver::pop_ready`]; packets to send as runs.
+//! the time and where the packet came from. Out: data in place, as a range of the handled packet in
+//! the verdict; everything else through [`Receiver::pop_ready`]; packets to send, as runs.
 //!
 //! ```text
 //! packet -> handle --+--> Verdict::Payload      in place, no copy
@@ -12,13 +13,15 @@
 //! timeout -> handle_timeout --> NAK lists, SPM requests --> poll_run / run_done
 //! ```
 //!
-//! The order of calls is that of [`base`]; [`Receiver::has_ready`] spares the call of `pop_ready`.
-//! In `Mode::Sequence` data is held, never given out of turn, while something of its session waits.
+//! The order of calls is that of [`base`]; [`Receiver::has_ready`] saves a needless call of
+//! `pop_ready`. In `Mode::Sequence`, data of a session is held while earlier data of the session
+//! waits, and never given out of turn.
 //!
-//! What bounds it, whatever the network sends: senders (`peers_max`), missing ranges of each
+//! Bounds hold whatever the network sends: on senders (`peers_max`), missing ranges of each
 //! (`rx_gaps_max`), held bytes of each and of all (`rx_window_bytes`, `rx_total_bytes`), packets to
-//! send, work per timeout. A session belongs to the address it first came from; packets of it from
-//! elsewhere are dropped, except that anybody may send NAKs and SPM requests.
+//! send, and work per timeout. A session belongs to the address that its first packet came from.
+//! The receiver drops the session's packets from elsewhere, except NAKs and SPM requests, which
+//! anybody may send.
 //!
 //! Invariants: `seen = payload + held + control + drops`; each position of a session is given out
 //! once or reported as lost once.
@@ -62,25 +65,26 @@ mod sort;
 mod table;
 use table::PeerTable;
 
-/// Follows the senders of one group. See the module's description for the order of calls.
+/// A receiver that follows the senders of one group. The module's description has the order of
+/// calls.
 #[derive(Debug)]
 pub struct Receiver {
     shared: Shared,
     contract: Contract,
     peers: PeerTable,
-    /// Sessions with something to pop, each once.
+    /// Sessions with something to pop, each listed once.
     ready: VecDeque<u32>,
     is_ready: Vec<bool>,
     drops: DropCounters,
-    /// Nothing is due before this time.
+    /// A time before which nothing is due.
     wake: Instant,
-    /// The sessions are not scanned again before this time, which bounds the work for very many
+    /// The earliest time of the next scan of the sessions, which bounds the work for very many
     /// sessions.
     rested: Instant,
 }
 
 impl Receiver {
-    /// A receiver that knows no sender yet.
+    /// Makes a receiver that knows no sender yet.
     #[must_use]
     pub fn new(config: Config, setup: ReceiverSetup, _now: Instant) -> Self {
         let limits = Limits::new(&config);
@@ -107,7 +111,7 @@ impl Receiver {
         }
     }
 
-    /// Takes one packet and says what became of it.
+    /// Takes one packet and returns what became of it.
     ///
     /// # Panics
     /// In debug builds, when time goes back, as in every call that takes the time.
@@ -130,20 +134,20 @@ impl Receiver {
         verdict
     }
 
-    /// True when [`Receiver::pop_ready`] has something to give.
+    /// Returns true when [`Receiver::pop_ready`] has something to give.
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The next thing that became ready.
+    /// Returns the next message, loss or event that became ready.
     pub fn pop_ready(&mut self) -> Option<Ready<'_>> {
         let (session, step) = self.next_step()?;
         Some(self.present(session, step))
     }
 
-    /// The next packets to send, at most `budget`; [`Receiver::run_done`] must follow.
+    /// Returns the next packets to send, at most `budget`; [`Receiver::run_done`] must follow.
     ///
     /// # Panics
     /// In debug builds, when `run_done` was not called for the last run.
@@ -152,7 +156,7 @@ impl Receiver {
         self.shared.outbox.poll_run(budget)
     }
 
-    /// Notes what became of the last run from [`Receiver::poll_run`].
+    /// Notes what became of the last run that [`Receiver::poll_run`] gave.
     ///
     /// # Panics
     /// In debug builds, when there was no such run; in other builds the call then does nothing.
@@ -161,7 +165,7 @@ impl Receiver {
         self.shared.outbox.run_done(outcome);
     }
 
-    /// Does what is due.
+    /// Does the work that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.contract.tell_time(now);
         if now < self.wake {
@@ -186,20 +190,20 @@ impl Receiver {
         }
     }
 
-    /// Recovers lost packets with this function from here on: the receiver's owner may have one
+    /// Recovers lost packets with `combine` from now on: the receiver's owner may have a function
     /// that is faster than [`crate::fec::combine`].
     pub const fn set_combine(&mut self, combine: Combine) {
         self.shared.combine = combine;
     }
 
-    /// When [`Receiver::handle_timeout`] is due; it may find nothing to do.
+    /// Returns the time when [`Receiver::handle_timeout`] is due; it may then find nothing to do.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         (self.wake != Instant::NEVER).then_some(self.wake)
     }
 
-    /// Stops following a session, without an event. The receiver drops its packets until it falls
-    /// silent.
+    /// Stops following a session, without an event. The receiver drops the session's packets until
+    /// the session falls silent.
     pub fn forget(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.retire(&mut self.shared.store);
@@ -208,26 +212,26 @@ impl Receiver {
         }
     }
 
-    /// Notes that the sender of `session` is real, as the owner knows by other means, such as a
-    /// connection. However little it has sent, no other session displaces it until it is over. An
-    /// unknown session changes nothing.
+    /// Notes that the sender of `session` is real: the owner knows that by other means, such as a
+    /// connection. However little the sender has sent, no other session displaces it until its
+    /// session is over. An unknown session changes nothing.
     ///
-    /// Without this, a sender counts as real once it has sent a few data packets. A flood of forged
-    /// sessions would displace a sender that has sent no data yet and whose heartbeats have become
-    /// rare. The receiver would then join that session in the middle.
+    /// Without this call, a sender counts as real once it has sent a few data packets. A flood of
+    /// forged sessions would displace a sender that has sent no data yet and whose heartbeats have
+    /// become rare. The receiver would then join that sender's session in the middle.
     pub fn vouch(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.vouch();
             self.peers.touch(session);
-            // What was missed before may be asked for now.
+            // The receiver may now ask for what was missed before.
             self.settle(session);
         }
     }
 
-    /// Breaks a session off from this end: what was received is given out, what is missing is
-    /// reported as lost, and [`Ready::Reset`] comes last. From then on the receiver drops its
-    /// packets, until it falls silent. False for a session that is over or unknown; nothing happens
-    /// then.
+    /// Breaks a session off from this end. What was received is given out, what is missing is
+    /// reported as lost, and [`Ready::Reset`] comes last. From then on the receiver drops the
+    /// session's packets, until the session falls silent. Returns false, and does nothing, for a
+    /// session that is over or unknown.
     pub fn abort(&mut self, session: u32) -> bool {
         let Some(peer) = self.peers.get_mut(session).filter(|peer| !peer.is_over()) else {
             return false;
@@ -238,7 +242,8 @@ impl Receiver {
     }
 
     /// Notes that the sender has ended its session, as it said by other means than packets. When
-    /// this end knows of no missing packet, that ends the session as the sender's last SPM would.
+    /// this end knows of no missing packet, the call ends the session as the sender's last SPM
+    /// would.
     pub fn conclude(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.conclude();
@@ -268,21 +273,22 @@ impl Receiver {
         })
     }
 
-    /// True when the messages of a session are rows of messages ([`wire::pgm::Packed`]), as each of
-    /// its data packets says; what the last packet said counts.
+    /// Returns true when the messages of a session are rows of messages ([`wire::pgm::Packed`]).
+    /// Each data packet says so; the last packet's word counts.
     #[inline]
     #[must_use]
     pub fn is_packed(&self, session: u32) -> bool {
         self.peers.get(session).is_some_and(|peer| peer.is_packed)
     }
 
-    /// The numbers of all sessions that are not over, ascending.
+    /// Returns the numbers of all sessions that are not over, ascending.
     pub fn sessions(&self) -> impl Iterator<Item = u32> {
         let alive = self.peers.iter().filter(|peer| !peer.is_over());
         alive.map(|peer| peer.session)
     }
 
-    /// What the receiver waits for. **Cost**: one step for each session.
+    /// Returns what the receiver waits for.
+    /// **Cost**: one step for each session.
     #[must_use]
     pub fn status(&self) -> Status {
         if self.sessions().next().is_none() {
@@ -295,25 +301,26 @@ impl Receiver {
         }
     }
 
-    /// What was seen and done.
+    /// Returns the counters of what the receiver has seen and done.
     #[must_use]
     pub const fn counters(&self) -> &ReceiverCounters {
         &self.shared.counters
     }
 
-    /// Packets thrown away, by reason.
+    /// Returns the number of packets thrown away, by reason.
     #[must_use]
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
     }
 
-    /// Bytes taken for held data and messages in pieces, of all sessions together.
+    /// Returns the number of bytes that held data and messages in pieces take, of all sessions
+    /// together.
     #[must_use]
     pub const fn held_memory_bytes(&self) -> usize {
         self.shared.store.used_bytes()
     }
 
-    /// Finds the session of `tsi`; fails when the session is unknown or belongs to another address.
+    /// Finds the session of `tsi`; fails when it is unknown or belongs to another address.
     fn known_session(&mut self, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         let session = self.peers.find(tsi).ok_or(DropReason::UnknownSession)?;
         let peer = self.peers.get(session).ok_or(DropReason::UnknownSession)?;
@@ -323,7 +330,7 @@ impl Receiver {
         Ok(session)
     }
 
-    /// Finds the session of `tsi`, or makes it when it is new.
+    /// Finds the session of `tsi`; a new one is added.
     fn session(&mut self, now: Instant, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         match self.known_session(arrival, tsi) {
             Err(DropReason::UnknownSession) => {}
@@ -365,7 +372,7 @@ impl Receiver {
         }
     }
 
-    /// When there is room again, lets the sessions that wait for it try again.
+    /// Lets the sessions that wait for room try again, when there is room.
     fn pass_on_room(&mut self) {
         if !self.shared.store.take_news() {
             return;
@@ -378,7 +385,7 @@ impl Receiver {
         }
     }
 
-    /// Notes what a session has ready, and when it is due next.
+    /// Notes whether a session has something ready, and when the session is due next.
     fn settle(&mut self, session: u32) {
         let Some(peer) = self.peers.get(session) else {
             return;
@@ -407,7 +414,7 @@ impl Receiver {
         None
     }
 
-    /// Turns a step into what the owner gets.
+    /// Turns a step into what the owner receives.
     fn present(&mut self, session: u32, step: Step) -> Ready<'_> {
         let counters = &mut self.shared.counters;
         match step {
@@ -467,5 +474,5 @@ impl Receiver {
     }
 }
 
-/// Pause between two scans of all sessions: this long for each session.
+/// Pause between two scans of all sessions, for each session.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

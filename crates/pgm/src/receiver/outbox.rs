@@ -1,10 +1,11 @@
 //! The packets that a receiver sends: NAKs and SPM requests, complete, in the order they were made.
 //!
-//! It does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets of
-//! equal length to one address. It is bounded: when it is full, requests wait for their next turn.
+//! The module does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets
+//! of equal length to one address. The memory is bounded: when it is full, requests wait for their
+//! next turn.
 //!
 //! **Spec**: RFC 3208 sections 8.3, 9.3, 13.6. A NAK names the path NLA as the source's address,
-//! because OpenPGM's sources accept no other.
+//! because OpenPGM's sources accept no other address.
 
 use std::{
     collections::VecDeque,
@@ -18,17 +19,17 @@ use wire::{
     pgm::{Addressing, Body, Flags, Nak, NakList, PgmOption, Tsi, emit_flagged},
 };
 
-/// Packets that wait to be sent.
+/// The packets that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     memory: Vec<u8>,
     items: VecDeque<Item>,
-    /// Packets in the run that was given out last.
+    /// Number of packets in the run that was given out last.
     in_run: usize,
     run_range: Range<usize>,
 }
 
-/// How to reach the sender of a session.
+/// The addresses by which a receiver reaches the sender of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upstream {
     pub(super) tsi: Tsi,
@@ -47,20 +48,20 @@ struct Item {
 }
 
 impl Outbox {
-    /// How many more sequence numbers can be asked for.
+    /// Returns how many more sequence numbers there is room to ask for.
     pub(super) const fn room_sqns(&self) -> u64 {
         let room = BYTES_MAX.saturating_sub(self.memory.len());
         (room / NAK_BYTES_MAX) as u64 * SQNS_A_NAK as u64
     }
 
-    /// Asks the sender for everything in `ranges`, ascending, and returns the number of packets
-    /// made.
+    /// Asks the sender for everything in `ranges`, which are ascending. Returns the number of
+    /// packets made.
     pub(super) fn nak(&mut self, upstream: &Upstream, ranges: &[(u64, u64)]) -> u64 {
         let positions = ranges.iter().flat_map(|&(first, end)| first..end);
         self.naks(upstream, Flags::NONE, positions.map(Sqn::of))
     }
 
-    /// Asks the sender for parity: each number names a group and a count. Returns the number of
+    /// Asks the sender for parity; each number names a group and a count. Returns the number of
     /// packets made.
     pub(super) fn parity_nak(&mut self, upstream: &Upstream, requests: &[Sqn]) -> u64 {
         self.naks(upstream, Flags::PARITY, requests.iter().copied())
@@ -85,8 +86,9 @@ impl Outbox {
         packets
     }
 
-    /// Asks for an SPM: first on the group with one hop, so that neighbours hear it and stay quiet,
-    /// then the sender itself. False when there is no room: the next try comes by its timer.
+    /// Asks for an SPM: first on the group with one hop, so that neighbours hear the request and
+    /// stay quiet, then the sender itself. Returns false when there is no room: its timer then
+    /// starts the next try.
     pub(super) fn spmr(&mut self, upstream: &Upstream) -> bool {
         if self.memory.len() + 2 * SPMR_BYTES > BYTES_MAX {
             return false;
@@ -98,7 +100,7 @@ impl Outbox {
         true
     }
 
-    /// Returns the next packets to send: those of equal length to one address, within `budget`.
+    /// Returns the next packets to send, of equal length and to one address, within `budget`.
     pub(super) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
         Contract::poll_run(self.in_run == 0);
         let first = self.items.front()?;
@@ -135,7 +137,7 @@ impl Outbox {
         let done = match outcome {
             Outcome::Sent { datagrams } => datagrams.min(self.in_run),
             Outcome::Blocked => 0,
-            // A lost request is made again by its timer.
+            // A timer makes a lost request again.
             Outcome::TooBig | Outcome::Failed => self.in_run,
         };
         self.items.drain(..done);
@@ -200,8 +202,8 @@ impl Outbox {
     }
 }
 
-/// True for an address that NAKs may be sent to: unicast, of the group's family, and a loopback
-/// address only when the sender's address is one too.
+/// Returns true when a receiver may send NAKs to `nla`: it is unicast, of the group's family, and a
+/// loopback address only when the sender's address is one, too.
 pub(super) fn is_fit_for_naks(nla: IpAddr, group: IpAddr, source: IpAddr) -> bool {
     let broadcast = matches!(nla, IpAddr::V4(v4) if v4.is_broadcast());
     nla.is_ipv4() == group.is_ipv4()
@@ -211,13 +213,13 @@ pub(super) fn is_fit_for_naks(nla: IpAddr, group: IpAddr, source: IpAddr) -> boo
         && (!nla.is_loopback() || source.is_loopback())
 }
 
-/// Sequence numbers in one NAK: one in its body, the rest in the list.
+/// The most sequence numbers in one NAK: one in its body, the rest in the list.
 pub(super) const SQNS_A_NAK: usize = NakList::SQNS_MAX + 1;
 
-/// Bytes of a full NAK over IPv6.
+/// Length of a full NAK over IPv6, in bytes.
 const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
 
 const SPMR_BYTES: usize = 16;
 
-/// Most bytes that wait: about 400 full NAKs.
+/// The most bytes that wait: about 400 full NAKs.
 const BYTES_MAX: usize = 128 << 10;

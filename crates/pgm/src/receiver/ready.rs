@@ -1,53 +1,54 @@
-//! What a receiver tells its owner besides the verdicts, and what it answers when asked.
+//! The events and answers that a receiver gives its owner besides the verdicts.
 
 use std::net::IpAddr;
 
 use base::Instant;
 use wire::pgm::{Mark, Tsi};
 
-/// Something that became ready since the owner last looked.
+/// A message, loss or event that became ready since the owner last looked.
 ///
 /// For one session they come in this order: first `Found`, then messages and losses by their
-/// positions, and last `Ended`, `Reset` or `Expired`. After that last one the number may name
+/// positions, and last `Ended`, `Reset` or `Expired`. After that last event the number may name
 /// another session, which begins with `Found` again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready<'a> {
-    /// A message that had to wait: for earlier ones, for its other pieces, or for `Found`.
+    /// A message that had to wait: for earlier messages, for its other pieces, or for `Found`.
     Message {
-        /// The session it belongs to.
+        /// The session that the message belongs to.
         session: u32,
-        /// Position of its (first) packet.
+        /// Position of the message's (first) packet.
         position: u64,
-        /// Its bytes; they may be none.
+        /// The message's bytes; there may be none.
         data: &'a [u8],
-        /// It is a row of messages: [`Receiver::is_packed`](super::Receiver::is_packed).
+        /// True when the message is a row of messages:
+        /// [`Receiver::is_packed`](super::Receiver::is_packed).
         is_row: bool,
     },
     /// Positions that will never be given out.
     Lost {
-        /// The session they belong to.
+        /// The session that the positions belong to.
         session: u32,
-        /// The first of them.
+        /// The first of these positions.
         first: u64,
-        /// How many.
+        /// Number of positions.
         count: u64,
     },
     /// A sender heard for the first time.
     Found {
-        /// Its number from here on: below `peers_max`, the lowest ones first.
+        /// The sender's number from now on: below `peers_max`, the lowest free number first.
         session: u32,
-        /// Its transport session identifier.
+        /// The sender's transport session identifier.
         tsi: Tsi,
-        /// The address that its packets come from, and must keep coming from.
+        /// The address that the sender's packets come from, and must keep coming from.
         source: IpAddr,
     },
     /// An SPM of a Towline source said something new with the mark. Only the latest mark is kept.
     Mark {
         /// The session.
         session: u32,
-        /// What the SPM said.
+        /// The mark that the SPM carried.
         mark: Mark,
-        /// The address that its packets come from.
+        /// The address that the session's packets come from.
         source: IpAddr,
     },
     /// The sender ended the session, and all of it was given out or reported as lost.
@@ -55,7 +56,8 @@ pub enum Ready<'a> {
         /// The session.
         session: u32,
     },
-    /// Nothing was heard of the sender for too long; what was missing has been reported as lost.
+    /// The receiver heard nothing of the sender for too long; what was missing has been reported as
+    /// lost.
     Expired {
         /// The session.
         session: u32,
@@ -68,49 +70,50 @@ pub enum Ready<'a> {
     },
 }
 
-/// Where a session stands.
+/// The state of a session: its sender, and how far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its transport session identifier.
+    /// The session's transport session identifier.
     pub tsi: Tsi,
-    /// The address that its packets come from.
+    /// The address that the session's packets come from.
     pub source: IpAddr,
-    /// Where NAKs go; none before the first SPM.
+    /// The address that NAKs go to; none before the first SPM.
     pub path_nla: Option<IpAddr>,
     /// The last mark in the session's SPMs, if its source is Towline.
     pub mark: Option<Mark>,
     /// The next position that was neither given out nor reported as lost; in `Mode::Arrival`, the
-    /// lowest missing one. 0 before the first packet with a position.
+    /// lowest missing position. 0 before the first packet with a position.
     pub contiguous: u64,
-    /// The highest position known to exist: `contiguous - 1` when there is nothing beyond.
+    /// The highest position known to exist; `contiguous - 1` when nothing beyond is known.
     pub lead: u64,
     /// The oldest position that the sender can still repair, as far as its packets have said.
     pub trail: u64,
-    /// Positions missing before the lead.
+    /// Number of positions missing before the lead.
     pub missing: u64,
-    /// Payload bytes held until their turn.
+    /// Number of payload bytes held until their turn.
     pub held_bytes: u64,
     /// The packets that arrived so far, and those that were missing at first.
     pub arrived: Arrived,
 }
 
-/// Data of one session since it was found.
+/// Counts of one session's data since the session was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// Packets accepted, repairs included.
+    /// Data packets accepted, repairs included.
     pub packets: u64,
-    /// Their payload bytes.
+    /// Payload bytes of these packets.
     pub bytes: u64,
     /// Positions noticed as missing, each once.
     pub missed: u64,
-    /// Positions asked for in NAKs, repeats included.
+    /// Positions asked for in NAKs, repetitions included.
     pub repairs_asked: u64,
     /// Repairs (RDATA) among the packets.
     pub repairs: u64,
 }
 
 impl Position {
-    /// The bytes that arrived, with their IP, UDP and PGM headers, as the source counts them.
+    /// Returns the number of bytes that arrived, with their IP, UDP and PGM headers, as the source
+    /// counts them.
     #[must_use]
     pub const fn bytes_with_headers(&self) -> u64 {
         let ip_header = match self.source {
@@ -124,7 +127,7 @@ impl Position {
 
 const UDP_HEADER: u64 = 8;
 
-/// What a receiver waits for.
+/// The thing that a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// No sender is known.

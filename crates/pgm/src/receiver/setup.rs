@@ -1,4 +1,5 @@
-//! What the owner gives a receiver at its beginning, and the limits and timers that follow from it.
+//! The settings that the owner gives a new receiver, and the limits and timers that follow from
+//! them.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -10,12 +11,12 @@ use base::PathId;
 use super::{apdu::PartLimits, held::HeldStore, timing::Timing};
 use crate::{Config, LateJoin};
 
-/// The order in which a receiver gives data out. Fixed for its life.
+/// The order in which a receiver gives data out. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the source's order, each message once; what comes early is held.
+    /// In the source's order, each message once; the receiver holds what comes early.
     Sequence,
-    /// Each packet once, as it arrives; nothing is held.
+    /// Each packet once, as it arrives; the receiver holds nothing.
     Arrival,
 }
 
@@ -30,34 +31,35 @@ pub struct ReceiverSetup {
     pub group: SocketAddr,
     /// The interface that packets leave by, until a sender is heard on another interface.
     pub path: PathId,
-    /// Determines every random choice.
+    /// The seed that determines every random choice.
     pub seed: u64,
-    /// The packets were protected with a key on the way, and came out of it genuine: their data has
-    /// no checksum. They may still be old, so the receiver takes no data and asks for nothing
-    /// before the owner vouches for the sender ([`super::Receiver::vouch`]).
+    /// True when a stage between the network and the receiver checks and decrypts all packets with
+    /// a key: their data has no checksum. The packets are genuine but may be old, so the receiver
+    /// takes no data and asks for nothing before the owner vouches for the sender
+    /// ([`super::Receiver::vouch`]).
     pub is_protected: bool,
-    /// This host's own address: requests that come from it are our own, looped back.
+    /// This host's own address: requests from this address are this host's own, looped back.
     pub own_nla: IpAddr,
 }
 
 /// The bounds of everything that a receiver keeps, and how it joins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Positions that a window spans at most.
+    /// The most positions that a window spans.
     pub(super) span_max: u64,
     pub(super) gaps_max: usize,
     pub(super) page_bytes: usize,
     pub(super) pages_max: usize,
     pub(super) total_bytes: usize,
-    /// The longest payload that parity can recover, and the bytes of memory that each sender may
-    /// take for parity.
+    /// The longest payload that parity can recover, in bytes, and the memory that each sender may
+    /// take for parity, in bytes.
     pub(super) payload_bytes_max: usize,
     pub(super) fec_bytes: usize,
     pub(super) parts: PartLimits,
     pub(super) peers_max: usize,
     pub(super) peer_expiry: Duration,
     pub(super) late_join: LateJoin,
-    /// NAKs go where the SPMs say, and not to their sender alone.
+    /// True when NAKs go where the SPMs say, and not to the SPMs' sender alone.
     pub(super) asks_path: bool,
     pub(super) timing: Timing,
     pub(super) spmr_delay: Duration,
@@ -93,14 +95,14 @@ impl Limits {
         }
     }
 
-    /// The store for held data, with room kept for the longest message.
+    /// Makes the store for held data, with a reserve for the longest message.
     pub(super) fn store(&self) -> HeldStore {
         HeldStore::new(self.total_bytes, self.page_bytes, self.parts.apdu_bytes_max)
     }
 }
 
-/// Headers of IPv4, UDP and a data packet.
+/// Length of the headers of IPv4, UDP and a data packet, in bytes.
 const HEADS_BYTES: usize = 20 + 8 + wire::pgm::Data::HEAD_LEN;
 
-/// Bytes of a page of held data: the longest TSDU and its fragment description fit.
+/// The most bytes of a page of held data: the longest TSDU fits with its fragment description.
 const PAGE_BYTES_MAX: usize = 65_536;

@@ -1,7 +1,7 @@
-//! Checks each packet that arrived, reads its options, and gives it to its session, kind by kind.
+//! The check of each packet that arrives; then its options are read, and it goes to its session.
 //!
-//! In: one packet. Out: a verdict, or the reason why the packet is dropped. What a session makes of
-//! its packet is in `peer`; which sessions there are is decided in the parent module.
+//! In: one packet. Out: a verdict, or the reason why the packet is dropped. `peer` decides what a
+//! session makes of its packet; the parent module decides which sessions there are.
 
 use base::{Arrival, DropReason, Instant, Verdict};
 use wire::pgm::{
@@ -44,7 +44,7 @@ impl Receiver {
         }
     }
 
-    /// Fails for a packet to another port or to another group.
+    /// Fails when the packet is for another port or another group.
     #[inline]
     fn check_destination(&self, arrival: &Arrival, header: &Header) -> Result<(), DropReason> {
         let setup = &self.shared.setup;
@@ -77,7 +77,8 @@ impl Receiver {
         {
             let store = &mut self.shared.store;
             if let Some((position, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
-                // A forged packet that claimed otherwise harms only what was given out with it.
+                // A forged packet that claimed otherwise would harm only what was given out with
+                // it.
                 peer.is_packed = false;
                 peer.count_data(header.kind, &mut self.shared.counters);
                 let range = packet.tsdu_range();
@@ -128,7 +129,7 @@ impl Receiver {
                 _ => {}
             }
         }
-        // A data packet alone, which may be old, makes no protected sender known.
+        // A data packet may be old, so it alone does not make a protected sender known.
         let session = if self.shared.setup.is_protected {
             let known = self.known_session(arrival, header.tsi());
             known.map_err(|reason| match reason {
@@ -232,7 +233,7 @@ impl Receiver {
         verdict
     }
 
-    /// Takes a request of another receiver, heard because it was multicast.
+    /// Takes another receiver's request, which is heard because it was multicast.
     fn heard_request(
         &mut self,
         now: Instant,
@@ -262,7 +263,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// True when a NAK or NCF names a count of parity packets instead of packets; counts it then.
+    /// Returns true when a NAK or NCF names counts of parity packets instead of packets, and counts
+    /// such a packet.
     fn count_parity(&mut self, header: &Header) -> bool {
         let is_parity = header.flags.contains(Flags::PARITY);
         self.shared.counters.parity_packets += u64::from(is_parity);

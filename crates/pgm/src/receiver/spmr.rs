@@ -1,6 +1,7 @@
-//! When to ask a new sender for an SPM: without one, no NAK may be sent.
+//! The times to ask a new sender for an SPM: without an SPM, a receiver must not send a NAK.
 //!
-//! It does not make packets. In: requests of other receivers, the SPM, time. Out: when to ask.
+//! The module does not make packets. In: requests of other receivers, the SPM, time. Out: when to
+//! ask.
 //!
 //! ```text
 //!            due: ask                        SPM, from anywhere
@@ -9,10 +10,10 @@
 //!    '---------------------'      '--> BackOff   Quiet
 //! ```
 //!
-//! From the configured number of retries on, the wait doubles. A receiver never gives up asking,
-//! since that would lose data, but one that gets no answer asks less often.
+//! From the configured number of retries on, the wait doubles. A receiver never stops asking, since
+//! that would lose data. But a receiver that gets no answer asks less often.
 //!
-//! **Spec**: RFC 3208 section 13.5. Deviation: the RFC does not end the repetition, nor slow it.
+//! **Spec**: RFC 3208 section 13.5. Deviation: the RFC neither ends the repetition nor slows it.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use base::{Instant, Rng};
 
 use super::setup::Limits;
 
-/// The request state of one session.
+/// The state of one session's SPM requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpmRequest {
     state: State,
@@ -36,14 +37,14 @@ enum State {
 }
 
 impl SpmRequest {
-    /// No request is wanted.
+    /// The state in which no request is wanted.
     pub(super) const QUIET: Self = Self {
         state: State::Quiet,
         due: Instant::NEVER,
         tries: 0,
     };
 
-    /// The state of a session without an SPM: it asks after a random wait.
+    /// Makes the state of a session without an SPM: it asks after a random wait.
     pub(super) fn start(now: Instant, limits: &Limits, rng: &mut Rng) -> Self {
         Self {
             state: State::BackOff,
@@ -60,7 +61,7 @@ impl SpmRequest {
         }
     }
 
-    /// Takes the next step when its time has come. True when a request must be sent.
+    /// Takes the next step when its time has come. Returns true when a request must be sent.
     pub(super) fn expire(&mut self, now: Instant, limits: &Limits, rng: &mut Rng) -> bool {
         if now < self.due {
             return false;
@@ -81,7 +82,7 @@ impl SpmRequest {
         }
     }
 
-    /// When [`SpmRequest::expire`] has something to do.
+    /// Returns the time from which [`SpmRequest::expire`] has something to do.
     pub(super) const fn due(&self) -> Instant {
         self.due
     }
@@ -95,5 +96,5 @@ impl SpmRequest {
     }
 }
 
-/// Most times that the wait doubles.
+/// The most times that the wait doubles.
 const DOUBLINGS_MAX: u32 = 5;

@@ -1,9 +1,9 @@
 //! The senders that a receiver knows, by session number and by TSI; their number is bounded.
 //!
-//! It does not judge packets. When the table is full, the sender that has proved least makes room:
-//! a sender whose session is over, or that sent only a few packets; among these, the one that has
-//! been silent longest. A sender that proved itself, or that the owner vouches for, is never
-//! displaced, so that a million forged TSIs cost a bounded table and no real session.
+//! The table does not judge packets. When it is full, the sender that has proved least makes room:
+//! a sender whose session is over, or that sent only a few packets; among these, the sender that
+//! has been silent longest. A sender that proved itself, or that the owner vouches for, is never
+//! displaced. So a million forged TSIs fill a bounded table and cost no real session.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot.
@@ -14,7 +14,7 @@ use wire::pgm::{Gsi, Tsi};
 
 use super::peer::Peer;
 
-/// The senders.
+/// The table of senders.
 #[derive(Debug)]
 pub(super) struct PeerTable {
     slots: Vec<Slot>,
@@ -22,7 +22,7 @@ pub(super) struct PeerTable {
     free: Vec<u32>,
     /// The sender looked up last; packets come in runs of one sender.
     latest: (Tsi, u32),
-    /// The evictable slots, least recently heard first.
+    /// The ends of the list of evictable slots: heard least recently, and most recently.
     eldest: u32,
     youngest: u32,
     peers_max: usize,
@@ -49,7 +49,7 @@ impl PeerTable {
         }
     }
 
-    /// The session of `tsi`.
+    /// Returns the session of `tsi`.
     #[inline]
     pub(super) fn find(&mut self, tsi: Tsi) -> Option<u32> {
         if self.latest.0 == tsi && self.latest.1 != NONE {
@@ -70,7 +70,7 @@ impl PeerTable {
         self.slots.get_mut(session as usize)?.peer.as_deref_mut()
     }
 
-    /// A free session number.
+    /// Returns a session number that is free.
     pub(super) fn vacancy(&mut self) -> Option<u32> {
         if let Some(session) = self.free.pop() {
             return Some(session);
@@ -87,10 +87,11 @@ impl PeerTable {
         u32::try_from(self.slots.len() - 1).ok()
     }
 
-    /// Returns the session that must go first when there is no vacancy.
+    /// Returns the session that must go first when no number is free.
     ///
-    /// An unproven session goes before a real one that is over. If a real one were forgotten too
-    /// soon, its last repairs would open it anew and its data would be given out twice.
+    /// An unproven session goes before a real session that is over. If the table forgot a real
+    /// session too soon, the session's last repairs would open it anew and its data would be given
+    /// out twice.
     pub(super) fn evictable(&self) -> Option<u32> {
         let mut session = self.eldest;
         for _ in 0..EVICTION_STEPS_MAX {
@@ -128,7 +129,8 @@ impl PeerTable {
         self.free.push(session);
     }
 
-    /// Notes that the sender was heard: it goes last among the evictable, or leaves their list.
+    /// Notes that the sender was heard: it moves to the end of the list of evictable senders, or
+    /// leaves the list.
     pub(super) fn touch(&mut self, session: u32) {
         let slot = &self.slots[session as usize];
         let is_evictable = slot.peer.as_ref().is_some_and(|peer| !peer.is_proven());
@@ -143,12 +145,12 @@ impl PeerTable {
         }
     }
 
-    /// Every sender.
+    /// Returns every sender.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.slots.iter().filter_map(|slot| slot.peer.as_deref())
     }
 
-    /// One past the highest session number that was ever in use.
+    /// Returns one past the highest session number ever used.
     pub(super) fn end(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -182,10 +184,10 @@ impl PeerTable {
     }
 }
 
-/// Most sessions looked at in search of an unproven one to evict.
+/// The most sessions that the search for an unproven session to evict looks at.
 const EVICTION_STEPS_MAX: usize = 64;
 
-/// No slot.
+/// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
 
 const NOBODY: Tsi = Tsi {

@@ -1,8 +1,8 @@
-//! The timers of NAK generation of one session, and how they follow its network and its group.
+//! The timers of one session's NAKs, and how they follow its network and its group.
 //!
-//! They begin as on a LAN and follow measurements, except those that the configuration sets. In:
-//! times from our NAKs to their confirmations and on to the repairs, and how many receivers the
-//! sender counts. Out: the timers.
+//! The timers begin as on a LAN and follow measurements, except those that the configuration sets.
+//! In: times from this receiver's NAKs to their confirmations and on to the repairs, and how many
+//! receivers the sender counts. Out: the timers.
 //!
 //! ```text
 //!   missed ........ NAK ............ NCF ............. RDATA
@@ -22,9 +22,9 @@
 //! whatever the group's size, and the first NAK silences the rest. So the number of NAKs for a
 //! packet that all receivers lost grows with the logarithm of the group's size.
 //!
-//! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL); the truncated
+//! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL). The truncated
 //! exponential back-off and its bound of four round trips are those of RFC 5401 section 3.2.3, the
-//! smoothing that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
+//! smoothing is that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
 
 use std::time::Duration;
 
@@ -32,37 +32,37 @@ use base::Rng;
 
 use crate::{Config, Timer};
 
-/// The timers as they are at the moment. One value a session.
+/// The present timers of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// Bounds of the random wait before a NAK (NAK_RB_IVL within NAK_BO_IVL).
+    /// The bounds of the random wait before a NAK (NAK_RB_IVL within NAK_BO_IVL).
     pub(super) back_off_min: Duration,
     pub(super) back_off_max: Duration,
-    /// NAK_RPT_IVL.
+    /// The wait for a confirmation (NAK_RPT_IVL).
     pub(super) wait_ncf: Duration,
-    /// NAK_RDATA_IVL.
+    /// The wait for data after a confirmation (NAK_RDATA_IVL).
     pub(super) wait_data: Duration,
-    /// NAK_NCF_RETRIES and NAK_DATA_RETRIES.
+    /// The limits of tries (NAK_NCF_RETRIES and NAK_DATA_RETRIES).
     pub(super) ncf_tries_max: u16,
     pub(super) data_tries_max: u16,
-    /// Nothing is given up before this time has passed.
+    /// The shortest time before a position is given up.
     pub(super) repair_time_max: Duration,
     /// Pause between two scans of all gaps, which bounds the work for very many gaps.
     pub(super) scan_interval: Duration,
-    /// The timers that the configuration sets; they do not follow measurements.
+    /// The timers that the configuration sets and that do not follow measurements.
     set: TimersSet,
-    /// Receivers that the sender counts, or the number assumed.
+    /// Number of receivers that the sender counts, or the number assumed.
     group_size: u32,
-    /// Shortest time from a NAK to its confirmation; zero before the first.
+    /// The shortest time from a NAK to its confirmation; zero before the first confirmation.
     round_trip: Duration,
-    /// By how much confirmations come later than the shortest one.
+    /// The time by which confirmations come later than the shortest one.
     confirmation_late: Duration,
     /// The shortest sample since the round trip was last renewed, and the number of samples since
     /// then.
     least: Duration,
     samples: u8,
-    /// Mean time from a confirmation to its repair, and the mean by which repairs differ from it;
-    /// `None` before the first repair.
+    /// Mean time from a confirmation to its repair, and the mean deviation from it; `None` before
+    /// the first repair.
     data: Option<(Duration, Duration)>,
     /// The number of repairs in a row that came after the wait for them had ended, and the shortest
     /// time among them.
@@ -111,7 +111,7 @@ impl Timing {
         timing
     }
 
-    /// The number of receivers that the sender counts; 0 when it does not know.
+    /// Takes the number of receivers that the sender counts; 0 when the sender does not know it.
     pub(super) fn count_group(&mut self, receivers: u32) {
         self.group_size = match receivers {
             0 => GROUP_SIZE_ASSUMED,
@@ -148,8 +148,8 @@ impl Timing {
     }
 
     /// Notes that a repair came `sample` after its confirmation. When that is longer than the wait,
-    /// mostly the repair was lost and asked for again, or a host stood still. When several in a row
-    /// are that late, the source has much to repair, and the shortest of them counts.
+    /// usually the repair was lost and asked for again, or a host stood still. When several repairs
+    /// in a row are that late, the source has much to repair, and the shortest of the times counts.
     pub(super) fn repaired_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_late = sample > self.wait_data;
@@ -177,7 +177,7 @@ impl Timing {
     fn follow(&mut self) {
         let round_trip = self.round_trip;
         // A lone receiver needs no suppression delay. A few receivers cannot make many NAKs: they
-        // wait no longer than a LAN needs, so that repairs on a long path do not come later still.
+        // wait no longer than on a LAN, so that repairs on a long path do not come later still.
         let doublings = self.group_size.ilog2();
         let many = doublings.saturating_sub(FEW_DOUBLINGS).min(MANY_DOUBLINGS);
         let nearby = LISTENING_FEW * doublings.min(FEW_DOUBLINGS) + LISTENING_MANY * many;
@@ -197,15 +197,15 @@ impl Timing {
         self.set_back_off(reordering, listening.max(nearby));
     }
 
-    /// Sets the shortest back-off and its random part, where the configuration does not set them.
+    /// Sets the shortest back-off and its random part, unless the configuration sets them.
     fn set_back_off(&mut self, min: Duration, spread: Duration) {
         let min = self.set.back_off_min.or(min);
         self.back_off_max = self.set.back_off_max.or(min + spread);
         self.back_off_min = min.min(self.back_off_max);
     }
 
-    /// Draws the back-off, the random wait before a NAK. It is never zero: a packet that is only
-    /// out of order shall not be asked for.
+    /// Draws the back-off, the random wait before a NAK. It is never zero: the receiver must not
+    /// ask for a packet that is only out of order.
     #[doc(alias = "NAK_BO_IVL")]
     pub(super) fn draw_back_off(&self, rng: &mut Rng) -> Duration {
         let spread = self.back_off_max.saturating_sub(self.back_off_min);
@@ -220,7 +220,7 @@ impl Timing {
 
     /// Returns how long a NAK waits for its confirmation. On a long path, only the first NAK waits
     /// a whole round trip. After an unanswered NAK, and for the last packets before a pause, NAKs
-    /// do not wait for each other: a packet whose repairs are lost too would otherwise be several
+    /// do not wait for each other: otherwise a packet whose repairs are lost, too, would be several
     /// round trips late.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
@@ -229,65 +229,65 @@ impl Timing {
         self.wait_ncf.min(WAIT_AGAIN_MAX)
     }
 
-    /// Returns the time to add to the back-off after `tries` requests without an answer. It doubles
-    /// from the second on: NAKs must not flood a source that cannot answer yet.
+    /// Returns the time to add to the back-off after `tries` requests without an answer. The time
+    /// doubles from the second try on: NAKs must not flood a source that cannot answer yet.
     pub(super) fn patience(&self, tries: u16) -> Duration {
         let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
-        // On a long path the wait for a confirmation is long already: no more is added than on a
-        // LAN.
+        // On a long path the wait for a confirmation is long already: no more time is added than on
+        // a LAN.
         let step = self.wait_ncf.min(self.set.wait_ncf.or(WAIT_NCF_START));
         (step * ((1 << doublings) - 1)).min(step.max(PATIENCE_MAX))
     }
 
-    /// How long another receiver's NAK silences ours.
+    /// Returns how long another receiver's NAK silences this receiver's.
     pub(super) fn wait_silenced(&self) -> Duration {
         self.wait_ncf.max(self.wait_data)
     }
 }
 
-/// The binary logarithm of a number of at least 1. Argument and result have 16 binary places;
-/// between powers of two it is linear, which is close enough for a density.
+/// Returns the binary logarithm of a number of at least 1. Argument and result have 16 binary
+/// places. Between powers of two the result is linear, which is close enough for a density.
 const fn log2(number: u64) -> u64 {
     let power = 63 - number.leading_zeros() as u64;
     let fraction = (number << (63 - power) << 1) >> 48;
     ((power - 16) << 16) + fraction
 }
 
-/// 1, and e, with 16 binary places.
+/// The numbers 1 and e, with 16 binary places.
 const ONE: u64 = 1 << 16;
 const E: u64 = 178_145;
-/// Judgement: too large a guess costs a lone receiver half a back-off, too small a one costs a
-/// large group a NAK storm.
+/// Judgement: a guess that is too large costs a lone receiver half a back-off; one that is too
+/// small costs a large group a NAK storm.
 const GROUP_SIZE_ASSUMED: u32 = 128;
-/// A sender that claims more cannot make receivers wait longer.
+/// The largest group that counts: a sender that claims more receivers cannot make them wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
 /// The time added between NAKs is at most [`PATIENCE_MAX`], or one wait where that is longer.
 const PATIENCE_DOUBLINGS_MAX: u32 = 8;
 const PATIENCE_MAX: Duration = Duration::from_millis(150);
-/// Judgement: reordering on a LAN, and the most that is assumed on longer paths.
+/// Judgement: the reordering on a LAN, and the most reordering that is assumed on longer paths.
 const BACK_OFF_MIN: Duration = Duration::from_micros(200);
 const REORDERING_MAX: Duration = Duration::from_millis(2);
-/// A group of fewer than 16 receivers (`ilog2` at most this) counts as small.
+/// The `ilog2` up to which a group counts as small: fewer than 16 receivers.
 const FEW_DOUBLINGS: u32 = 3;
-/// Before anything is measured: a LAN whose hosts are busy.
+/// The timers before anything is measured: a LAN whose hosts are busy.
 const SPREAD_START: Duration = Duration::from_micros(1800);
 const WAIT_NCF_START: Duration = Duration::from_millis(10);
 const WAIT_DATA_START: Duration = Duration::from_millis(20);
-/// Judgement: a busy host answers this late without any loss.
+/// Judgement: a busy host answers so late although nothing is lost.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// How long a group listens on a LAN: a step for each doubling of a small group, another for each
-/// further doubling, until it is as long as before anything is measured.
+/// The times that a group listens on a LAN: a step for each doubling of a small group, a longer one
+/// for each further doubling, until the time is as long as before anything is measured.
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
-/// A little more than a source's longest elimination interval.
+/// The longest wait of a repeated NAK: a little more than a source's longest elimination interval.
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
-/// After this many late repairs in a row, the wait grows to the shortest of them.
+/// Number of late repairs in a row after which the wait grows to the shortest of their times.
 const LATE_REPAIRS: u8 = 4;
-/// A longer round trip counts when this many samples in a row were longer.
+/// Number of longer samples in a row after which a longer round trip counts.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
-/// Longest pause between two scans of all gaps: a host's timers are that late anyway.
+/// The longest pause between two scans of all gaps: a host's timers are that late anyway.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_micros(50);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One sender's receive window: what is known to exist, what is missing, what was handed out.
 //!
-//! It does not touch payloads. In: positions of data, edges that the sender announces, repairs
-//! given up. Out: where a packet belongs, and what may be handed out next.
+//! The window does not touch payloads. In: positions of data, edges that the sender announces,
+//! repairs that are given up. Out: where a packet belongs, and what may be handed out next.
 //!
 //! ```text
 //!        trail            base            confirmed     next                        base + span
@@ -15,12 +15,13 @@
 //!   where the first gap takes its place.
 //! - `next`: one past the last position known to exist. All of `base..next` was received, except
 //!   for what [`Gaps`] lists.
-//! - `confirmed <= next`: what lies beyond was announced only once. A single forged or corrupt SPM
-//!   must not make a receiver report the loss of what was never sent. So an announcement is
-//!   withdrawn when nobody repeats it, no data follows it, and its NAKs remain unanswered.
-//! - A trail beyond `confirmed` is believed when a second packet announces it too, for the same
+//! - `confirmed <= next`: the positions from `confirmed` on were announced only once. A single
+//!   forged or corrupt SPM must not make a receiver report the loss of what was never sent. So the
+//!   receiver withdraws an announcement when nobody repeats it, no data follows it, and its NAKs
+//!   remain unanswered.
+//! - A trail beyond `confirmed` is believed when a second packet announces it, too, for the same
 //!   reason.
-//! - Nothing at or beyond `base + span` is tracked; what an SPM announces there is noted, and comes
+//! - Nothing at or beyond `base + span` is tracked. What an SPM announces there is noted, and comes
 //!   into the window as `base` moves.
 //!
 //! **Spec**: RFC 3208 sections 3.4, 6.1 to 6.3.
@@ -47,21 +48,21 @@ pub(super) struct Window {
     pub(super) gaps: Gaps,
 }
 
-/// Where a data packet belongs.
+/// The place of a data packet in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// At the first unknown position.
+    /// The first unknown position.
     Next,
-    /// Beyond the first unknown position: a gap opens.
+    /// A position beyond the first unknown position: a gap opens.
     Ahead,
-    /// In the gap with this index.
+    /// A position in the gap with this index.
     Gap(usize),
-    /// Nowhere, for this reason.
+    /// No place, for this reason.
     Nowhere(DropReason),
 }
 
 impl Window {
-    /// An empty window that waits for `base`.
+    /// Makes an empty window that waits for `base`.
     pub(super) fn new(is_sequence: bool, base: u64, span_max: u64, gaps_max: usize) -> Self {
         Self {
             is_sequence,
@@ -77,7 +78,7 @@ impl Window {
         }
     }
 
-    /// The next position to hand out; in `Mode::Arrival`, the first that is missing.
+    /// Returns the next position to hand out; in `Mode::Arrival`, the first that is missing.
     #[inline]
     pub(super) fn contiguous(&self) -> u64 {
         if self.is_sequence {
@@ -87,18 +88,18 @@ impl Window {
         }
     }
 
-    /// How many positions are tracked.
+    /// Returns the number of positions that the window can track.
     #[inline]
     pub(super) const fn span_max(&self) -> u64 {
         self.span_max
     }
 
-    /// One past the last position that is tracked.
+    /// Returns one past the last position that the window can track.
     fn limit(&self) -> u64 {
         self.contiguous() + self.span_max
     }
 
-    /// Where the data packet at `position` belongs.
+    /// Returns the place of the data packet at `position`.
     pub(super) fn place(&self, position: u64) -> Place {
         if position >= self.next {
             return if position >= self.limit() {
@@ -119,8 +120,8 @@ impl Window {
         }
     }
 
-    /// Notes that the data at `position`, which `place` found a place for, was received. If this
-    /// opens a gap, its deadline is `due`.
+    /// Notes that the data at `position` was received; `place` is its place. If this opens a gap,
+    /// the gap's deadline is `due`.
     pub(super) fn take(&mut self, position: u64, place: Place, now: Instant, due: Instant) {
         match place {
             Place::Next => self.next = position + 1,
@@ -134,7 +135,7 @@ impl Window {
         self.confirmed = self.confirmed.max(position + 1);
     }
 
-    /// Does what [`Window::take`] does for the first unknown position, which may be handed out at
+    /// Does what [`Window::take`] does, for the first unknown position, which may be handed out at
     /// once.
     #[inline]
     pub(super) fn take_next(&mut self, is_handed_out: bool) {
@@ -155,12 +156,12 @@ impl Window {
         self.confirmed = self.confirmed.max(self.next.min(position + 1));
     }
 
-    /// Takes the sender's announcement that everything before `end` was sent. True when a gap
-    /// opened.
+    /// Takes the sender's announcement that everything before `end` was sent. Returns true when a
+    /// gap opened.
     ///
     /// Positions that two announcements in a row cover are certain. The receiver asks for positions
-    /// that only one covers, but does not report them as lost. With `is_certain` one announcement
-    /// is enough.
+    /// that only one announcement covers, but does not report them as lost. With `is_certain`, one
+    /// announcement is enough.
     pub(super) fn announce(
         &mut self,
         end: u64,
@@ -179,7 +180,7 @@ impl Window {
         self.extend(end, now, due)
     }
 
-    /// Extends the window to what was noted beyond it, as far as it has moved.
+    /// Extends the window, as far as it has moved, to positions that were noted beyond it.
     pub(super) fn extend_to_noted(&mut self, now: Instant, due: Instant) -> bool {
         self.noted > self.next && self.extend(self.noted, now, due)
     }
@@ -194,8 +195,8 @@ impl Window {
         opens
     }
 
-    /// The NCF or NAK for `first..end` names positions that exist: the window grows to hold them.
-    /// False when they lie beyond what is tracked.
+    /// Extends the window to `end`, because an NCF or NAK names positions up to there. Returns
+    /// false when they lie beyond what the window can track.
     pub(super) fn hint(&mut self, end: u64, now: Instant, due: Instant) -> bool {
         end <= self.limit() && (end <= self.next || self.extend(end, now, due))
     }
@@ -203,9 +204,9 @@ impl Window {
     /// Takes a packet's announcement that nothing before `trail` can be repaired any more. Returns
     /// the number of positions given up.
     ///
-    /// `certain` is one past what was known to exist before this packet ([`Window::confirmed`]): a
-    /// trail beyond it counts only when the next packet announces such a trail too, and then the
-    /// lower of the two counts.
+    /// `certain` is one past what was known to exist before this packet ([`Window::confirmed`]). A
+    /// trail beyond it counts only when the next packet announces such a trail, too; the lower of
+    /// the two then counts.
     pub(super) fn see_trail(&mut self, trail: u64, certain: u64) -> u64 {
         let told = if trail > certain {
             std::mem::replace(&mut self.claimed_trail, trail).min(trail)
@@ -233,7 +234,7 @@ impl Window {
         lost
     }
 
-    /// One past the last position that certainly exists.
+    /// Returns one past the last position that certainly exists.
     pub(super) const fn confirmed(&self) -> u64 {
         self.confirmed
     }
@@ -245,7 +246,7 @@ impl Window {
         }
     }
 
-    /// Gives up everything that is missing up to what was announced: the session is over, so an
+    /// Gives up everything missing up to what was announced. The session is over, so an
     /// announcement counts even if nobody repeated it.
     pub(super) fn lose_all(&mut self) -> u64 {
         let lost = self.gaps.lose_before(self.next);
@@ -259,8 +260,8 @@ impl Window {
     }
 
     /// Ends the window at `end`, where the sender says that its data ends. Positions from `end` on
-    /// that were only announced do not exist. False when they are known to exist; nothing changes
-    /// then.
+    /// that were only announced do not exist. Returns false, and changes nothing, when they are
+    /// known to exist.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let holds = end >= self.confirmed;
         if holds && end < self.next {
@@ -270,8 +271,8 @@ impl Window {
         holds
     }
 
-    /// Withdraws everything that was announced only once, when any of it was just given up, because
-    /// it may never have been sent. Returns the number of positions withdrawn.
+    /// Withdraws everything that was announced only once, when any of it was just given up: it may
+    /// never have been sent. Returns the number of positions withdrawn.
     pub(super) fn withdraw(&mut self) -> u64 {
         if self.next == self.confirmed || !self.gaps.is_any_lost_after(self.confirmed) {
             return 0;
@@ -282,13 +283,13 @@ impl Window {
         withdrawn
     }
 
-    /// Counts the positions of `first..end` that were not received, whether known to exist or not.
+    /// Counts the positions of `first..end` that were not received, known to exist or not.
     pub(super) fn missing_of(&self, first: u64, end: u64) -> u64 {
         let known_end = end.min(self.next).max(first);
         (end - known_end) + self.gaps.missing_in(first, known_end)
     }
 
-    /// True while one packet has announced a trail beyond `confirmed`, and no second has.
+    /// Returns true while one packet, and no second, has announced a trail beyond `confirmed`.
     pub(super) const fn has_claim(&self) -> bool {
         self.claimed_trail != 0
     }

@@ -1,7 +1,7 @@
-//! What a source counts.
+//! The counters of a source.
 
 base::counters! {
-    /// What a source has done.
+    /// The counters of what a source has done.
     pub struct SourceCounters: "source" {
         odata_packets: Packets, "ODATA sent";
         odata_bytes: Bytes, "TPDU bytes sent as ODATA";

@@ -1,4 +1,4 @@
-//! How long messages and packets may be: it follows from the configuration and the address family.
+//! The longest messages and packets, which follow from the configuration and the address family.
 //!
 //! In: the parameters. Out: [`Limits`], fixed for the life of a source.
 
@@ -6,7 +6,7 @@ use super::{SourceSetup, parity::Parity};
 use crate::Config;
 use wire::pgm::MarkTag;
 
-/// Sizes that follow from the configuration, in bytes except where a name says otherwise.
+/// Sizes that follow from the configuration, in bytes unless a name says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) tsdu: usize,
@@ -48,7 +48,7 @@ impl Limits {
             (config.apdu_bytes_max(), "apdu_bytes_max"),
             (pieces(config.fragments_max()), "fragments_max"),
             (pieces(sqns / 2), "tx_window_sqns"),
-            // A message of n bytes takes n times tpdu / fragment_tsdu bytes of the ring.
+            // In the ring, a message of n bytes takes n * tpdu / fragment_tsdu bytes.
             (window / 2 * fragment_tsdu / tpdu, "tx_window_bytes"),
         ];
         let mut apdu = bounds[0];
@@ -72,11 +72,11 @@ impl Limits {
 }
 
 const UDP_HEADER: usize = 8;
-/// Header and body of ODATA.
+/// Length of header and body of ODATA, in bytes.
 pub(super) const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
-/// OPT_LENGTH and OPT_FRAGMENT.
+/// Length of OPT_LENGTH and OPT_FRAGMENT, in bytes.
 pub(super) const FRAGMENT_BYTES: usize = 20;
-/// OPT_LENGTH and our option that marks a row.
+/// Length of OPT_LENGTH and Towline's option that announces a row, in bytes.
 pub(super) const ROW_BYTES: usize = 12;
-/// OPT_LENGTH and OPT_SYN.
+/// Length of OPT_LENGTH and OPT_SYN, in bytes.
 pub(super) const SYN_BYTES: usize = 8;

@@ -1,7 +1,7 @@
 //! The transmit log: the send buffer and the repair window in one piece of memory.
 //!
-//! It stores complete TPDUs and knows where each lies; it does not build them, send them, or know
-//! why an edge is held.
+//! The log stores complete TPDUs and knows where each lies. It does not build them, send them, or
+//! know why an edge is held.
 //!
 //! ```text
 //!   ring    | n+3 | n+4 |  free  | n (oldest) | n+1 | n+2 |/skipped/|
@@ -16,7 +16,8 @@
 //! ring's end; no record spans the end; a record at or above `hold` is never evicted, so its bytes
 //! never move or change (except by [`TransmitLog::turn_into_rdata`]).
 //!
-//! **Spec**: RFC 3208 sections 3.3, 16 ("advance with data": only new data moves the trail).
+//! **Spec**: RFC 3208 section 3.3, and section 16 ("advance with data": only new data moves the
+//! trail).
 
 use base::Instant;
 use wire::{
@@ -24,7 +25,7 @@ use wire::{
     pgm::{Data, Header, PacketType},
 };
 
-/// Sent and unsent packets.
+/// The ring of packets, sent and unsent, and their index.
 ///
 /// **Cost**: allocates ring and index once; every operation is a few loads and stores.
 #[derive(Debug)]
@@ -43,7 +44,8 @@ pub(super) struct TransmitLog {
 }
 
 impl TransmitLog {
-    /// A log of `ring_bytes` bytes and `sqns_max` packets whose first packet will be at `first`.
+    /// Makes a log of `ring_bytes` bytes and at most `sqns_max` packets; its first packet will be
+    /// at `first`.
     pub(super) fn new(ring_bytes: usize, sqns_max: u32, first: u64) -> Self {
         let slots = u64::from(sqns_max).next_power_of_two().max(64);
         Self {
@@ -99,7 +101,7 @@ impl TransmitLog {
     }
 
     /// Adds the packet of `len` bytes at `offset`, where [`TransmitLog::place`] found room, as the
-    /// newest. Returns its position.
+    /// newest packet. Returns its position.
     #[inline]
     pub(super) fn push(&mut self, offset: usize, len: usize) -> u64 {
         let position = self.lead;
@@ -120,8 +122,8 @@ impl TransmitLog {
         position
     }
 
-    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room: `place` found
-    /// more than the packet took.
+    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room for that:
+    /// `place` found more bytes than the packet took.
     #[inline]
     pub(super) fn grow(&mut self, len: usize) {
         debug_assert!(self.unsent < self.lead, "what was sent does not change");
@@ -132,13 +134,13 @@ impl TransmitLog {
         self.unsent_bytes += len;
     }
 
-    /// Where the newest packet ends.
+    /// Returns the offset at which the newest packet ends.
     #[inline]
     pub(super) const fn head(&self) -> usize {
         self.head
     }
 
-    /// What [`TransmitLog::rollback`] needs to take back all later pushes.
+    /// Returns the checkpoint from which [`TransmitLog::rollback`] takes back all later pushes.
     pub(super) const fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             head: self.head,
@@ -147,7 +149,7 @@ impl TransmitLog {
         }
     }
 
-    /// Takes back every push since `checkpoint`. Nothing may have been sent in between.
+    /// Takes back every push since `checkpoint`. No packet may have been sent in between.
     pub(super) const fn rollback(&mut self, checkpoint: Checkpoint) {
         self.head = checkpoint.head;
         self.lead = checkpoint.lead;
@@ -161,8 +163,8 @@ impl TransmitLog {
     }
 
     /// Returns the unsent packets that can leave as one run: back to back and of equal length,
-    /// except that the last may be shorter. They are at most `datagrams` packets and `bytes` bytes,
-    /// but at least one packet when anything is unsent.
+    /// except that the last may be shorter. The run has at most `datagrams` packets and `bytes`
+    /// bytes, but at least one packet when any is unsent.
     #[inline]
     pub(super) fn unsent_run(&self, bytes: usize, datagrams: usize) -> LogRun {
         let mut run = LogRun::default();
@@ -191,7 +193,7 @@ impl TransmitLog {
         run
     }
 
-    /// Notes that the first `count` unsent packets have left. Returns their bytes.
+    /// Notes that the first `count` unsent packets have left. Returns the number of their bytes.
     pub(super) fn mark_sent(&mut self, count: usize) -> usize {
         let end = self.unsent + count as u64;
         assert!(end <= self.lead, "more packets were sent than are unsent");
@@ -203,10 +205,11 @@ impl TransmitLog {
         bytes
     }
 
-    /// Makes the stored packet a repair: gives it type RDATA, the present trail and the checksum
-    /// that matches.
+    /// Makes the stored packet a repair: it gets the type RDATA, the present trail and a matching
+    /// checksum.
     ///
-    /// Only the header's own checksum is needed to find the new one, so the payload is not touched.
+    /// The new checksum follows from the old one and the changed fields, so the payload is not
+    /// touched.
     /// **Panics** (bug): when the packet was not sent yet; it would never be ODATA then.
     /// **Spec**: RFC 3208 section 8.2 (RD_TRAIL is the present trail); RFC 1624.
     pub(super) fn turn_into_rdata(&mut self, position: u64) {
@@ -233,19 +236,19 @@ impl TransmitLog {
         write(head, Data::TRAIL_AT, &trail.to_be_bytes());
     }
 
-    /// Notes that the packet has just been repaired.
+    /// Notes that the packet was repaired at `now`.
     pub(super) fn set_repaired_at(&mut self, position: u64, now: Instant) {
         let slot = self.slot(position);
         self.index[slot].repaired_at_ns = now.as_nanos();
     }
 
-    /// When the packet was last repaired.
+    /// Returns the time of the packet's last repair.
     pub(super) fn repaired_at(&self, position: u64) -> Option<Instant> {
         let ns = self.record(position).repaired_at_ns;
         (ns != NEVER_REPAIRED).then(|| Instant::from_nanos(ns))
     }
 
-    /// Where the packet lies in [`TransmitLog::memory`].
+    /// Returns the place of the packet in [`TransmitLog::memory`].
     #[inline]
     pub(super) fn range(&self, position: u64) -> std::ops::Range<usize> {
         let record = self.record(position);
@@ -253,43 +256,44 @@ impl TransmitLog {
         offset..offset + record.len as usize
     }
 
-    /// The ring.
+    /// Returns the ring.
     #[inline]
     pub(super) fn memory(&self) -> &[u8] {
         &self.ring
     }
 
-    /// The ring, to write packets that are not pushed yet.
+    /// Returns the ring, for writing packets that are not pushed yet.
     #[inline]
     pub(super) fn memory_mut(&mut self) -> &mut [u8] {
         &mut self.ring
     }
 
-    /// The oldest packet that can be repaired.
+    /// Returns the position of the oldest packet that can be repaired.
     #[inline]
     pub(super) const fn trail(&self) -> u64 {
         self.trail
     }
 
-    /// The first packet that was never sent.
+    /// Returns the position of the first packet that was never sent.
     #[inline]
     pub(super) const fn unsent(&self) -> u64 {
         self.unsent
     }
 
-    /// One past the newest packet.
+    /// Returns the position after the newest packet.
     #[inline]
     pub(super) const fn lead(&self) -> u64 {
         self.lead
     }
 
-    /// Bytes of the packets that were never sent.
+    /// Returns the length of all packets that were never sent, in bytes.
     #[inline]
     pub(super) const fn unsent_bytes(&self) -> usize {
         self.unsent_bytes
     }
 
-    /// Ring bytes that the sent packets from `position` on take, with the skip at the ring's end.
+    /// Returns the number of ring bytes that the sent packets from `position` on take, with the
+    /// skip at the ring's end.
     #[inline]
     pub(super) fn span_bytes(&self, position: u64) -> usize {
         if position >= self.unsent {
@@ -305,7 +309,8 @@ impl TransmitLog {
         }
     }
 
-    /// Number of sequence numbers that [`super::position_set::PositionSet`] must tell apart.
+    /// Returns the number of sequence numbers that [`super::position_set::PositionSet`] must tell
+    /// apart.
     pub(super) const fn index_slots(&self) -> u64 {
         self.index_mask + 1
     }
@@ -321,7 +326,7 @@ impl TransmitLog {
     }
 }
 
-/// Where one packet lies and when it was last repaired. 16 bytes: four to a cache line.
+/// The place of one packet, and the time of its last repair. 16 bytes: four to a cache line.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     offset: u32,
@@ -337,14 +342,14 @@ pub(super) struct Checkpoint {
     unsent_bytes: usize,
 }
 
-/// Consecutive packets that can be sent by one call.
+/// Consecutive packets that one call can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogRun {
-    /// Where they begin.
+    /// Offset at which the packets begin.
     pub(super) offset: usize,
-    /// Bytes together.
+    /// Length of all packets together in bytes.
     pub(super) len: usize,
-    /// Bytes of each packet except the last.
+    /// Length of each packet except the last in bytes.
     pub(super) segment: usize,
     /// Number of packets; 0 for none.
     pub(super) count: usize,

@@ -1,7 +1,7 @@
 //! The sending end of a PGM session, without input or output: window, repairs, confirmations, SPMs,
 //! rate.
 //!
-//! It does not open sockets, read clocks or judge receivers; its owner says with
+//! A source does not open sockets, read clocks or judge receivers; its owner says with
 //! [`Source::set_hold`] what must stay repairable. In: messages ([`Source::offer`],
 //! [`Source::reserve`]), what receivers send upstream ([`Source::handle`]), time. Out: runs of
 //! complete packets.
@@ -19,17 +19,17 @@
 //!
 //! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, the
 //! receivers that ask taking turns, then new data. The rate limit counts everything with IP and UDP
-//! headers and is never exceeded by more than one burst and the configured catch-up.
+//! headers; it is never exceeded by more than one burst and the configured catch-up.
 //!
 //! Invariants:
 //! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
 //! - a packet is not evicted while it is unsent, waits for repair, or is held by `set_hold`; when
-//!   that leaves no room, the application gets [`Full::Window`]: that is the back-pressure;
+//!   that leaves no room, the application gets [`Full::Window`]: this is the back-pressure;
 //! - memory is what the configuration says, allocated by [`Source::new`];
-//! - each upstream packet is counted as handled or as dropped for one reason.
+//! - each upstream packet is counted as handled, or as dropped for one reason.
 //!
-//! Deviations are marked in place: here and in `upstream` (confirmations for data never sent) and
-//! `spm` (the active interval).
+//! Comments mark deviations in place: here, in `upstream` (confirmations for data never sent) and
+//! in `spm` (the active interval).
 //!
 //! **Spec**: RFC 3208 sections 3.3, 5, 8.1, 8.2, 9.2, 9.3.4, 9.4, 9.6.2, 9.7.2, 13.4, 16.2.
 
@@ -76,7 +76,7 @@ use row::OpenRow;
 use spm::SpmSchedule;
 use transmit::Pending;
 
-/// The sending end of one session. See the module for what it does.
+/// The sending end of one session. The module's description says what it does.
 ///
 /// Commands: `offer`, `reserve`, `reserve_burst`, `set_*`, `close`. Input: `handle`,
 /// `handle_timeout`. Output: `poll_run` with `run_done`, until it gives `None`. The order of the
@@ -105,72 +105,72 @@ pub struct Source {
     drops: DropCounters,
 }
 
-/// What keeps the sending rate within its limits.
+/// The pacers that keep the sending rate within its limits.
 #[derive(Debug)]
 struct Pacers {
-    /// Everything that is sent.
+    /// The limit over everything that is sent.
     all: Pacer,
     repairs: Pacer,
     ncfs: Pacer,
 }
 
-/// What reporting receivers impose on the source.
+/// The state that reporting receivers impose on the source.
 #[derive(Clone, Copy, Debug)]
 struct Reports {
-    /// The window keeps everything from this position on.
+    /// The position from which on the window keeps everything.
     hold: u64,
-    /// New data waits, because the receivers that it is for have still to join.
+    /// True while new data waits, because the receivers that it is for have still to join.
     is_waiting: bool,
-    /// A packet is repaired at most once in this time.
+    /// The elimination interval: a packet is repaired at most once in this time.
     elimination: Duration,
 }
 
-/// The run that was given out last, and the memory that runs are made in.
+/// The run that was given out last, and the memory that runs are built in.
 #[derive(Debug)]
 struct Outgoing {
     pending: Pending,
-    /// The network had no room for the last run.
+    /// True when the network had no room for the last run.
     is_blocked: bool,
-    /// An SPM or a confirmation.
+    /// The bytes of an SPM or a confirmation.
     control: Vec<u8>,
     ranges: Vec<Range<usize>>,
-    /// The positions of repairs.
+    /// The positions of the repairs in the run.
     repaired: Vec<u64>,
 }
 
-/// What a source is made of besides its parameters.
+/// What a source needs besides its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceSetup {
-    /// The session's identifier; unpredictable to those off the path.
+    /// The session's identifier; hosts off the path must not be able to predict it.
     pub tsi: Tsi,
     /// The data-destination port that receivers listen for.
     pub destination_port: u16,
-    /// Where downstream packets go; a unicast address serves a single receiver.
+    /// The address that downstream packets go to; a unicast address serves a single receiver.
     pub group: SocketAddr,
-    /// The address that receivers send NAKs to, and from which all packets come.
+    /// The address that all packets come from, and that receivers send NAKs to.
     pub nla: IpAddr,
-    /// The interface to leave by.
+    /// The interface that packets leave by.
     pub path: PathId,
-    /// The first packet's sequence number.
+    /// The sequence number of the first packet.
     pub first_sqn: u32,
-    /// Determines every random choice (the SPMs' first number).
+    /// The seed that determines every random choice (the number of the first SPM).
     pub seed: u64,
-    /// Our own SPM option; left out when the configuration says `strict_pgm`.
+    /// The mark, Towline's own SPM option; left out when the configuration says `strict_pgm`.
     pub mark: Option<Mark>,
 }
 
 impl SourceSetup {
-    /// The position of the first packet.
+    /// Returns the position of the first packet.
     const fn first_position(&self) -> u64 {
         (1 << 32) + self.first_sqn as u64
     }
 }
 
 impl Source {
-    /// A source whose first SPM is due at `now`.
+    /// Makes a source whose first SPM is due at `now`.
     ///
     /// **Cost**: allocates the window (`tx_window_bytes`) and 16 bytes for each of its packets; the
-    /// operating system gives the memory as it is first used.
+    /// operating system supplies the memory as it is first used.
     #[must_use]
     pub fn new(config: Config, mut setup: SourceSetup, now: Instant) -> Self {
         if config.strict_pgm() {
@@ -218,9 +218,9 @@ impl Source {
             counters: SourceCounters::default(),
             drops: DropCounters::default(),
         };
-        // Below 2^31: OpenPGM compares a new peer's first SPM number with 0, so it ignores an SPM
-        // from the upper half of the number space. Without an SPM it gives up the packets that it
-        // misses.
+        // The first number must be below 2^31: OpenPGM compares a new peer's first SPM number with
+        // 0, so it ignores an SPM from the upper half of the number space. Without an SPM it gives
+        // up the packets that it misses.
         source.spm.sqn = Sqn(Rng::new(setup.seed).next_u32() >> 1);
         source.set_pace(config.rate().pace());
         source
@@ -248,16 +248,16 @@ impl Source {
         }
     }
 
-    /// Bytes of the longest SPM of this source, rounded up.
+    /// Returns the length of this source's longest SPM in bytes, rounded up.
     fn spm_bytes_max(&self) -> usize {
         let tag = self.setup.mark.and_then(|mark| mark.tag);
         SPM_BYTES + tag.map_or(0, |_| wire::pgm::MarkTag::LEN)
     }
 
     /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat
-    /// follow it, where the configuration does not set them: a NAK that was under way when the
-    /// repair left arrives within one round trip. The elimination interval stays at or below 50 ms,
-    /// and at or below a fixed `nak_rdata_interval`.
+    /// follow it, unless the configuration sets them: a NAK that was under way when the repair left
+    /// arrives within one round trip. The elimination interval stays at or below 50 ms, and at or
+    /// below a fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
         self.reports.elimination = elimination(&self.config, measured);
@@ -266,7 +266,7 @@ impl Source {
 
     /// Keeps everything from `position` on in the window, even when the application must wait, and
     /// sends new data only up to the flow window beyond `position`. This is flow control by
-    /// receivers that report. `None` lets the window move freely.
+    /// receivers that report. With `None` the window moves freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
         self.reports.hold = match position {
             Some(position) => position,
@@ -274,24 +274,24 @@ impl Source {
         };
     }
 
-    /// Makes new data wait in the window while `is_waiting`, because the receivers that it is for
-    /// have still to join.
+    /// Makes new data wait in the window while `is_waiting` is true, because the receivers that it
+    /// is for have still to join.
     pub const fn set_waiting(&mut self, is_waiting: bool) {
         self.reports.is_waiting = is_waiting;
     }
 
-    /// Notes that a run took `took` to hand over to the network: where the configuration does not
-    /// set the cork's span, it follows this time.
+    /// Notes that handing over a run to the network took `took`. The cork's span follows this time,
+    /// unless the configuration sets the span.
     pub fn run_took(&mut self, took: Duration) {
         self.cork.run_took(took);
     }
 
-    /// Flushes the cork: new data that waits leaves at once.
+    /// Flushes the cork: new data that waits may leave at once.
     pub const fn uncork(&mut self) {
         self.cork.release(self.log.lead());
     }
 
-    /// Returns when the cork lets waiting data leave; once the session is closing, that is at once.
+    /// Returns the time when the cork lets waiting data leave: at once while the session closes.
     fn cork_due(&self) -> Instant {
         if !matches!(self.closing, Closing::Open) {
             return Instant::ZERO;
@@ -313,7 +313,7 @@ impl Source {
     /// Takes no more data. When everything has been sent, SPMs carry OPT_FIN, the first three in
     /// quick succession, and the source answers NAKs for `linger` longer.
     ///
-    /// Deviation: the RFC keeps a closed session for TXW_SECS; this window is measured in bytes, so
+    /// Deviation: the RFC keeps a closed session for TXW_SECS. This window is measured in bytes, so
     /// the time is a parameter of its own.
     /// **Spec**: RFC 3208 section 9.7.2.
     pub fn close(&mut self, now: Instant) {
@@ -324,9 +324,9 @@ impl Source {
         self.advance_closing(now);
     }
 
-    /// Breaks the session off: what was not sent never will be, and SPMs carry OPT_RST for
-    /// `linger`. `reason` is the application's own (6 bits, 0 unknown). In that time the source
-    /// answers NAKs only with `repairs`.
+    /// Breaks the session off: unsent data is never sent, and SPMs carry OPT_RST for `linger`.
+    /// `reason` is the application's own number (6 bits, 0 for unknown). During `linger` the source
+    /// answers NAKs only when `repairs` is true.
     ///
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
@@ -343,23 +343,23 @@ impl Source {
         }
         match self.closing {
             Closing::Open => self.closing = Closing::SENDING,
-            // SPMs have announced a normal end: the correction must leave at once.
+            // SPMs have announced a normal end, so the correction must leave at once.
             Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
             Closing::Sending { .. } | Closing::Over => {}
         }
         self.advance_closing(now);
     }
 
-    /// Shortens what is left of `linger` after [`Source::close`], when the owner knows that no
-    /// receiver is left to ask for repairs.
+    /// Shortens what is left of `linger` after [`Source::close`]: the owner knows that no receiver
+    /// is left to ask for repairs.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
         if let Closing::Finished { until } = &mut self.closing {
             *until = (*until).min(now + linger);
         }
     }
 
-    /// Lengthens what is left of `linger` after [`Source::close`] to `until`, when the owner knows
-    /// that a receiver still lacks something.
+    /// Lengthens what is left of `linger` after [`Source::close`] to `until`: the owner knows that
+    /// a receiver still lacks something.
     pub fn extend_linger(&mut self, until: Instant) {
         if let Closing::Sending { at_least: end } | Closing::Finished { until: end } =
             &mut self.closing
@@ -368,15 +368,15 @@ impl Source {
         }
     }
 
-    /// Does what is due at `now`. [`Source::poll_run`] then gives what there is to send.
+    /// Does the work that is due at `now`. [`Source::poll_run`] then gives what there is to send.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tell_time(now);
         self.advance_closing(now);
     }
 
-    /// Returns when `poll_run` or `handle_timeout` next has something to do; a time in the past
-    /// means now. After [`base::Outcome::Blocked`], what was already due waits for room, not for a
-    /// time.
+    /// Returns the time when `poll_run` or `handle_timeout` next has something to do; a past time
+    /// means now. After [`base::Outcome::Blocked`], whatever was due already waits for room, not
+    /// for a time.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let end = match self.closing {
@@ -402,53 +402,54 @@ impl Source {
         earliest(end, (!waits_for_room).then_some(due))
     }
 
-    /// True while something waits for the rate limit alone.
+    /// Returns true while something waits for the rate limit and for nothing else.
     #[must_use]
     pub fn is_rate_limited(&self, now: Instant) -> bool {
         let waits = self.has_sendable() || self.has_repairs() || !self.ncfs.is_empty();
         waits && !self.pacers.all.is_ready(now)
     }
 
-    /// True while new data waits for receivers that report: they have fallen as far behind as the
+    /// Returns true while new data waits for receivers that report: they are as far behind as the
     /// flow window allows.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.reports.is_waiting && self.log.unsent() < self.log.lead() && self.flow_room() == 0
     }
 
-    /// True when receivers are asked to report.
+    /// Returns true when the source asks receivers to report.
     #[must_use]
     pub const fn takes_reports(&self) -> bool {
         matches!(self.setup.mark, Some(mark) if mark.control_port != 0)
     }
 
-    /// True when new data may leave now: it waits for no further data, nor for the rate, nor for
-    /// receivers.
+    /// Returns true when new data may leave now: it waits neither for more data, nor for the rate,
+    /// nor for receivers.
     #[must_use]
     pub fn has_due(&self, now: Instant) -> bool {
         self.has_sendable() && self.cork_due() <= now && self.pacers.all.is_ready(now)
     }
 
-    /// True when nothing is unsent and no repair is queued.
+    /// Returns true when no data is unsent and no repair is queued.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let is_sent = self.log.unsent() == self.log.lead();
         is_sent && !self.has_repairs() && !self.is_proactive_due()
     }
 
-    /// True when the source was closed and its time to answer NAKs is over: it is silent now.
+    /// Returns true when the source was closed and its time to answer NAKs is over: it sends
+    /// nothing more.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.closing, Closing::Over)
     }
 
-    /// True once [`Source::close`] was called.
+    /// Returns true once [`Source::close`] was called.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         !matches!(self.closing, Closing::Open)
     }
 
-    /// The longest message that fits one packet.
+    /// Returns the longest message that fits one packet, in bytes.
     #[must_use]
     pub const fn max_tsdu(&self) -> usize {
         if self.config.pack() {
@@ -458,32 +459,33 @@ impl Source {
         }
     }
 
-    /// The longest piece of a message that is cut into several packets.
+    /// Returns the longest piece of a message that is cut into several packets, in bytes.
     #[must_use]
     pub const fn max_fragment_tsdu(&self) -> usize {
         self.limits.fragment_tsdu
     }
 
-    /// The longest message that [`Source::offer`] takes.
+    /// Returns the longest message that [`Source::offer`] takes, in bytes.
     #[must_use]
     pub const fn max_apdu(&self) -> usize {
         self.limits.apdu
     }
 
-    /// The parameter that says how long a message may be: the first to raise for longer ones.
+    /// Returns the name of the parameter that limits the length of messages: the first to raise for
+    /// longer messages.
     #[must_use]
     pub const fn apdu_limit(&self) -> &'static str {
         self.limits.apdu_limit
     }
 
-    /// The oldest packet that can be repaired.
+    /// Returns the position of the oldest packet that can be repaired.
     #[must_use]
     pub const fn trail(&self) -> u64 {
         self.log.trail()
     }
 
-    /// The first packet that must stay in the window: unsent, waiting for repair, needed for
-    /// parity, or held by flow control.
+    /// Returns the position of the first packet that must stay in the window: unsent, waiting for
+    /// repair, needed for parity, or held by flow control.
     #[must_use]
     pub fn hold(&self) -> u64 {
         let unsent = self.log.unsent();
@@ -495,49 +497,50 @@ impl Source {
         edge.min(self.reports.hold).max(self.log.trail())
     }
 
-    /// The first packet that was never sent. TXW_LEAD on the wire is the packet before it.
+    /// Returns the position of the first packet that was never sent. TXW_LEAD on the wire is the
+    /// packet before it.
     #[must_use]
     pub const fn unsent(&self) -> u64 {
         self.log.unsent()
     }
 
-    /// One past the newest packet taken.
+    /// Returns the position after the newest packet taken.
     #[must_use]
     pub const fn lead(&self) -> u64 {
         self.log.lead()
     }
 
-    /// Bytes of packets taken and not yet sent.
+    /// Returns the length of all packets taken and not yet sent, in bytes.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.log.unsent_bytes()
     }
 
-    /// The limit over everything that is sent.
+    /// Returns the limit over everything that is sent.
     #[must_use]
     pub const fn pace(&self) -> Pace {
         self.pacers.all.pace()
     }
 
-    /// The session's identifier.
+    /// Returns the session's identifier.
     #[must_use]
     pub const fn tsi(&self) -> Tsi {
         self.setup.tsi
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the source has done.
+    /// Returns the counters of what the source has done.
     #[must_use]
     pub const fn counters(&self) -> &SourceCounters {
         &self.counters
     }
 
-    /// Upstream packets thrown away, by reason.
+    /// Returns the number of upstream packets thrown away, by reason.
     #[must_use]
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
@@ -551,7 +554,7 @@ impl Source {
         self.now = now;
     }
 
-    /// True when new data waits and the flow window has room for it.
+    /// Returns true when new data waits and the flow window has room for it.
     fn has_sendable(&self) -> bool {
         self.log.unsent() < self.log.lead() && self.flow_room() > 0
     }
@@ -577,22 +580,22 @@ impl Source {
     }
 }
 
-/// How far the end of the session has come.
+/// The phases of a session's end.
 #[derive(Clone, Copy, Debug)]
 enum Closing {
-    /// Data is taken.
+    /// The source takes data.
     Open,
-    /// No more data is taken; some is unsent.
+    /// The source takes no more data; some data is unsent.
     Sending {
         /// The source answers NAKs at least until this time, however short `linger` is.
         at_least: Instant,
     },
-    /// All was sent; SPMs carry OPT_FIN and the source answers NAKs.
+    /// Everything was sent; SPMs carry OPT_FIN, and the source answers NAKs.
     Finished {
         /// When the source falls silent.
         until: Instant,
     },
-    /// Silent.
+    /// The source is silent.
     Over,
 }
 
@@ -602,14 +605,14 @@ impl Closing {
     };
 }
 
-/// Why nothing was taken.
+/// The reason why the source took nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The window is held by unsent data, queued repairs or flow control: send, then try again.
+    /// Unsent data, queued repairs or flow control hold the window: send, then try again.
     Window,
     /// The message is longer than the source can ever take.
     TooLong {
-        /// The longest message that it takes.
+        /// The longest message that the source takes, in bytes.
         max: usize,
     },
     /// The source was closed.
@@ -628,31 +631,30 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Returns the elimination interval that is set, or `measured`. The latter is cut to
-/// `nak_rdata_interval`, where that is set: receivers repeat a NAK after that time, and the source
-/// must answer it.
+/// Returns the elimination interval that is set, or `measured`. A fixed `nak_rdata_interval` limits
+/// `measured`: receivers repeat a NAK after that time, and the source must answer it.
 fn elimination(config: &Config, measured: Duration) -> Duration {
     let measured = measured.min(config.nak_rdata_interval().or(measured));
     config.elimination_interval().or(measured)
 }
 
-/// An IPv6 SPM with every option, but no tag, rounded up.
+/// Length of an IPv6 SPM with every option, but without tag, in bytes, rounded up.
 const SPM_BYTES: usize = 136;
-/// Capacity of the buffer in which SPMs and NCFs are built.
+/// Capacity of the buffer in which SPMs and NCFs are built, in bytes.
 const CONTROL_BYTES: usize = 512;
-/// Most repairs in one run, and the most pieces that one send call takes here.
+/// The most repairs in one run, and the most pieces that the source gives to one send call.
 const IOVECS_MAX: usize = 128;
-/// Confirmations take at most this part of a limited rate.
+/// Confirmations take at most one part in so many of a limited rate.
 const NCF_PART: u64 = 8;
 /// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// Elimination intervals that follow the round trip. While it is unknown: the back-off of a whole
-/// group on a LAN. Then: the round trip and this slack for the lateness of hosts.
+/// Elimination intervals that follow the round trip. While the round trip is unknown: the back-off
+/// of a whole group on a LAN. Then: the round trip and this slack for the lateness of hosts.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
-/// Judgement: the longest time that one receiver with a long round trip can delay another's lost
-/// repair. On paths with a longer round trip, one repair too many may be sent.
+/// Judgement: the longest time by which one receiver's long round trip can delay another receiver's
+/// lost repair. On paths with a longer round trip, the source may send one repair too many.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
-/// SPMs take at most this part of a limited rate.
+/// SPMs take at most one part in so many of a limited rate.
 const SPM_PART: u64 = 16;

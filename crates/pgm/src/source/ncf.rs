@@ -1,13 +1,13 @@
 //! NAK confirmations that wait to be sent: a short queue of complete TPDUs.
 //!
-//! It does not decide which NAK to confirm. It is bounded: when it is full, no confirmation is
-//! made, and the receiver repeats its NAK.
+//! The queue does not decide which NAK to confirm. It is bounded: when it is full, no confirmation
+//! is made, and the receiver repeats its NAK.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 9.3.4.
 
 use std::ops::Range;
 
-/// Complete NCFs, first in first out.
+/// A queue of complete NCFs, first in first out.
 ///
 /// **Cost**: one allocation of 80 KiB.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl NcfQueue {
         }
     }
 
-    /// Queues a TPDU; false when the queue is full.
+    /// Queues a TPDU. Returns false when the queue is full.
     pub(super) fn push(&mut self, tpdu: &[u8]) -> bool {
         if self.len == SLOTS {
             return false;
@@ -77,14 +77,15 @@ impl NcfQueue {
         self.len == 0
     }
 
-    /// True when the queue is more than half full: NAKs come faster than confirmations may leave.
+    /// Returns true when the queue is more than half full: NAKs come faster than confirmations may
+    /// leave.
     pub(super) const fn is_storm(&self) -> bool {
         self.len > SLOTS / 2
     }
 }
 
 const SLOTS: usize = 256;
-/// An IPv6 NCF with a full list is 316 bytes long.
+/// Length of a slot in bytes: an IPv6 NCF with a full list has 316.
 const SLOT_BYTES: usize = 320;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! When the next burst may leave: a deadline schedule with bounded catch-up.
+//! The schedule of bursts: deadlines, with a bounded catch-up.
 //!
-//! It does not know packets. Each burst moves the deadline by the time its bytes take at the rate,
-//! whatever the host's lateness; lateness beyond `catch_up` is forgotten.
+//! The pacer does not know packets. Each burst moves the deadline by the time that its bytes take
+//! at the rate, whatever the host's lateness; lateness beyond `catch_up` is forgotten.
 //!
 //! ```text
 //!   deadline   |----burst A----|----burst B----|--C--|
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariant: over any interval t the bytes sent are at most `bytes_per_s * (t + catch_up)` plus
-//! the last burst, which is the token bucket of RFC 3208 section 5.1.2 without a bucket to fill.
+//! the last burst. This is the token bucket of RFC 3208 section 5.1.2 without a bucket to fill.
 //!
 //! **Spec**: RFC 3208 sections 5.1.1, 5.1.2.
 
@@ -18,18 +18,19 @@ use std::time::Duration;
 
 use base::{Instant, Pace};
 
-/// When a pace lets the next burst leave.
+/// A schedule that says when a pace lets the next burst leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
     pace: Pace,
     due: Instant,
     catch_up: Duration,
-    /// What rounding up to nanoseconds has cost, in bytes times nanoseconds; below the limit.
+    /// What rounding up to nanoseconds has cost, in bytes times nanoseconds; always below the
+    /// limit.
     rounded: u64,
 }
 
 impl Pacer {
-    /// A pace that may be used from `now` on.
+    /// Makes a pacer that may be used from `now` on.
     pub(super) const fn new(pace: Pace, catch_up: Duration, now: Instant) -> Self {
         Self {
             pace,
@@ -39,7 +40,7 @@ impl Pacer {
         }
     }
 
-    /// Changes the limit; what was already sent still counts at the old limit.
+    /// Changes the limit. The old limit still counts for bytes that were already sent.
     pub(super) const fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
         self.rounded = 0;
@@ -62,30 +63,30 @@ impl Pacer {
         );
     }
 
-    /// Counts something that takes the time `time`, whatever its bytes.
+    /// Counts something that takes `time`, whatever its bytes.
     pub(super) fn spend_time(&mut self, now: Instant, time: Duration) {
         self.due = self.due.max(now - self.catch_up) + time;
     }
 
-    /// True when a burst may leave.
+    /// Returns true when a burst may leave.
     #[inline]
     pub(super) fn is_ready(&self, now: Instant) -> bool {
         self.due <= now
     }
 
-    /// When the next burst may leave.
+    /// Returns the time when the next burst may leave.
     #[inline]
     pub(super) const fn due(&self) -> Instant {
         self.due
     }
 
-    /// The pace that is kept.
+    /// Returns the pace that the schedule keeps.
     pub(super) const fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// Returns how many packets of `packet_bytes` leave in one burst of the length `quantum`: at
-    /// least 2, so that a low rate still sends batches.
+    /// Returns how many packets of `packet_bytes` leave in one burst of the duration `quantum`. It
+    /// is at least 2, so that a low rate still sends batches.
     #[inline]
     pub(super) fn burst_packets(&self, quantum: Duration, packet_bytes: usize) -> usize {
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
@@ -98,7 +99,7 @@ impl Pacer {
     }
 }
 
-/// How long `bytes` take at `bytes_per_s`, rounded up so that the rate is never exceeded.
+/// Returns how long `bytes` take at `bytes_per_s`, rounded up so that the rate is never exceeded.
 pub(super) fn time_of(bytes: usize, bytes_per_s: u64) -> Duration {
     let ns = (bytes as u128 * NS_PER_S).div_ceil(u128::from(bytes_per_s.max(1)));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))

@@ -1,8 +1,8 @@
 //! A set of positions that lie within one window of each other.
 //!
-//! It does not know packets, times or whose positions they are. In: positions that enter and leave.
-//! Out: the lowest position from a given one on. A position is in it at most once, so repeated
-//! requests do not make it grow.
+//! The set does not know packets, times or whose positions they are. In: positions that enter and
+//! leave. Out: the lowest position from a given position on. A position is in the set at most once,
+//! so repeated requests do not make the set grow.
 //!
 //! ```text
 //!   summary  1 bit per word     [..1...]
@@ -14,8 +14,8 @@
 
 /// A set of positions in a window of fixed capacity.
 ///
-/// **Cost**: two bits a position, allocated once; insertion is O(1), a search looks at one word per
-/// 4096 empty positions.
+/// **Cost**: two bits for each position, allocated once. Insertion is O(1); a search looks at one
+/// word for each 4096 empty positions.
 #[derive(Debug)]
 pub(super) struct PositionSet {
     words: Vec<u64>,
@@ -27,7 +27,7 @@ pub(super) struct PositionSet {
 }
 
 impl PositionSet {
-    /// A set for positions within `capacity` (a power of two, at least 64) of each other.
+    /// Makes a set for positions within `capacity` (a power of two, at least 64) of each other.
     pub(super) fn new(capacity: u64) -> Self {
         assert!(
             capacity.is_power_of_two() && capacity >= 64,
@@ -44,7 +44,7 @@ impl PositionSet {
         }
     }
 
-    /// Adds a position; false when the set had it already.
+    /// Adds a position. Returns false when the set had it already.
     pub(super) fn insert(&mut self, position: u64) -> bool {
         let (word, bit) = self.locate(position);
         if self.words[word] & bit != 0 {
@@ -58,7 +58,7 @@ impl PositionSet {
         true
     }
 
-    /// Takes a position out, if it is there.
+    /// Takes a position out, if the set has it.
     pub(super) fn remove(&mut self, position: u64) {
         let (word, bit) = self.locate(position);
         if self.len == 0 || self.words[word] & bit == 0 {
@@ -85,21 +85,21 @@ impl PositionSet {
         (self.len, self.oldest, self.end) = (0, u64::MAX, 0);
     }
 
-    /// True when the set has the position.
+    /// Returns true when the set has the position.
     pub(super) fn contains(&self, position: u64) -> bool {
         let (word, bit) = self.locate(position);
         self.words[word] & bit != 0
     }
 
-    /// The lowest position not below `from`.
+    /// Returns the lowest position that is not below `from`.
     pub(super) fn next_from(&self, from: u64) -> Option<u64> {
         let mut at = from.max(self.oldest);
         while at < self.end {
             let (word, _) = self.locate(at);
             let rest = self.words[word] >> (at % 64);
             if rest != 0 {
-                // Bits at or beyond `end` stand for positions one capacity lower, at the window's
-                // beginning.
+                // Bits at or beyond `end` stand for positions that are lower by one capacity, at
+                // the window's beginning.
                 let found = at + u64::from(rest.trailing_zeros());
                 return (found < self.end).then_some(found);
             }
@@ -112,19 +112,19 @@ impl PositionSet {
         None
     }
 
-    /// The lowest position, `u64::MAX` for none.
+    /// Returns the lowest position, `u64::MAX` for an empty set.
     #[inline]
     pub(super) const fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    /// True when it holds nothing.
+    /// Returns true when the set is empty.
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Number of positions.
+    /// Returns the number of positions.
     pub(super) const fn len(&self) -> u64 {
         self.len
     }

@@ -1,11 +1,11 @@
-//! Which packets wait to be repaired, and in which order: each receiver that asks has a queue of
+//! The packets that wait to be repaired, and their order: each receiver that asks has a queue of
 //! its own, here called a line.
 //!
-//! It does not know packets, times or budgets. When one receiver asks for thousands of packets, the
-//! few that another asks for wait for one turn of the first, not for all its packets. A packet that
-//! several receivers ask for stands in the line of each, and leaves all lines when it is sent. So a
-//! receiver that asks for little gets its repair soon, even if the packet stands far back in
-//! another's line.
+//! The module does not know packets, times or budgets. When one receiver asks for thousands of
+//! packets, the few packets that another receiver asks for wait for one turn of the first, not for
+//! all its packets. A packet that several receivers ask for stands in the line of each, and leaves
+//! all lines when it is sent. So a receiver that asks for little gets its repair soon, even if the
+//! packet stands far back in another receiver's line.
 //!
 //! ```text
 //!   waiting   [..123456789...........]   everything, once: what the window must keep
@@ -15,12 +15,12 @@
 //! ```
 //!
 //! A line belongs to one network address and port while a packet stands in it. When it is empty,
-//! another receiver may take it. A receiver that asks when all lines are taken shares the shortest,
-//! so forged addresses take lines but no memory. Within a line packets go in rounds of ascending
-//! position, so that a flood for old ones cannot starve new ones.
+//! another receiver may take it. A receiver that asks when all lines are taken shares the shortest
+//! line: so forged addresses take lines but no memory. Within a line packets go in rounds of
+//! ascending position, so that a flood of requests for old packets cannot starve new ones.
 //!
-//! Invariants: a position is in `waiting` exactly when it is in a line; all of them lie within one
-//! span of the capacity, which the transmit log's `hold` guarantees.
+//! Invariants: a position is in `waiting` exactly when it is in a line; all positions lie within
+//! one span of the capacity, which the transmit log's `hold` guarantees.
 //!
 //! **Spec**: RFC 3208 section 5.3 leaves the order of repairs to the source.
 
@@ -28,20 +28,20 @@ use std::net::SocketAddr;
 
 use super::position_set::PositionSet;
 
-/// Positions to repair, in a fair order.
+/// The positions to repair, in a fair order.
 ///
-/// **Cost**: two bits a position and line, allocated once; the operating system gives the memory
-/// of a line as it is first used. Insertion and removal look at one bit in each line.
+/// **Cost**: two bits for each position in each line, allocated once; the operating system supplies
+/// the memory of a line as it is first used. Insertion and removal look at one bit in each line.
 #[derive(Debug)]
 pub(super) struct RepairQueue {
     waiting: PositionSet,
     lines: Vec<Line>,
-    /// Whose turn it is, and the bytes sent in it.
+    /// The line whose turn it is, and the bytes sent in this turn.
     turn: usize,
     turn_spent: usize,
 }
 
-/// What one receiver asks for.
+/// The line of one receiver: the positions that it asks for.
 #[derive(Debug)]
 struct Line {
     owner: Option<SocketAddr>,
@@ -55,7 +55,7 @@ struct Line {
 pub(super) struct LineId(usize);
 
 impl RepairQueue {
-    /// A queue for positions within `capacity` (a power of two, at least 64) of each other.
+    /// Makes a queue for positions within `capacity` (a power of two, at least 64) of each other.
     pub(super) fn new(capacity: u64) -> Self {
         let line = || Line {
             owner: None,
@@ -88,7 +88,8 @@ impl RepairQueue {
         LineId(index)
     }
 
-    /// Adds a position to a line; false when the position waits already, in this line or another.
+    /// Adds a position to a line. Returns false when the position waits already, in this line or
+    /// another.
     pub(super) fn insert(&mut self, line: LineId, position: u64) -> bool {
         self.lines[line.0].set.insert(position);
         self.waiting.insert(position)
@@ -114,12 +115,12 @@ impl RepairQueue {
         }
     }
 
-    /// The next position after `position` in the line whose turn it is.
+    /// Returns the next position after `position` in the line that has the turn.
     pub(super) fn after(&self, position: u64) -> Option<u64> {
         self.lines[self.turn].set.next_from(position + 1)
     }
 
-    /// Notes that `position`, from the line whose turn it is, has been repaired.
+    /// Notes that `position`, from the line that has the turn, has been repaired.
     pub(super) fn remove(&mut self, position: u64) {
         self.waiting.remove(position);
         for line in &mut self.lines {
@@ -136,7 +137,7 @@ impl RepairQueue {
         }
     }
 
-    /// Moves every line that has `position` in it to its next position.
+    /// Makes `position` the next position of every line that has it.
     pub(super) fn hasten(&mut self, position: u64) {
         for line in &mut self.lines {
             if line.set.contains(position) {
@@ -151,18 +152,19 @@ impl RepairQueue {
         self.lines.iter_mut().for_each(|line| line.set.clear());
     }
 
-    /// True when the position waits.
+    /// Returns true when the position waits.
     pub(super) fn contains(&self, position: u64) -> bool {
         self.waiting.contains(position)
     }
 
-    /// The lowest position that waits, `u64::MAX` for none. The window must keep it.
+    /// Returns the lowest position that waits, `u64::MAX` for none. The window must keep that
+    /// packet.
     #[inline]
     pub(super) const fn oldest(&self) -> u64 {
         self.waiting.oldest()
     }
 
-    /// True when nothing waits.
+    /// Returns true when no position waits.
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -179,7 +181,8 @@ impl RepairQueue {
     }
 }
 
-/// Judgement: as many receivers need many repairs at the same time; further receivers share lines.
+/// Judgement: at most so many receivers need many repairs at the same time; further receivers share
+/// lines.
 const LINES: usize = 16;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Rows: puts several small messages into one packet, as long as the packet has not left.
+//! Rows: several small messages in one packet, as long as the packet has not left.
 //!
 //! ```text
 //!   log  ... | sent | unsent | unsent | header, options, length m, length m, ...  free |
 //!                                     ^at                                      ^head   ^end
 //! ```
 //!
-//! The newest record of the log grows by each message that fits. It gets its header and checksum
-//! when it is full or about to leave. A row waits no longer than other new data: a message that is
-//! offered alone leaves alone, with the next turn. A row that is almost full is padded, so that
-//! rows have equal length and leave as one run.
+//! The newest record of the log grows by each message that fits. The record gets its header and
+//! checksum when it is full or about to leave. A row waits no longer than other new data: a message
+//! that is offered alone leaves alone, with the next turn. A row that is almost full is padded, so
+//! that rows have equal length and leave as one run.
 //!
-//! Invariant: an open row is the newest record, unsent, and `end` lies within the place that the
+//! Invariant: an open row is the newest record and unsent, and `end` lies within the place that the
 //! log gave for it.
 
 use wire::{checksum, pgm::Packed};
@@ -20,28 +20,28 @@ use super::{
     limits::{DATA_HEAD, ROW_BYTES},
 };
 
-/// The newest record, while messages are still added.
+/// The newest record, while the source still adds messages to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenRow {
     position: u64,
     at: usize,
-    /// Bytes before the first message's length.
+    /// Length of what precedes the first message's length field, in bytes.
     head_len: usize,
-    /// Where the record must end at the latest.
+    /// Offset at which the record must end at the latest.
     end: usize,
 }
 
-/// Where a message that the source has not taken yet will go.
+/// The place of a message that the source has not taken yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowPlace {
-    /// The record to begin, if the message does not continue the open one.
+    /// The record to begin, unless the message continues the open record.
     fresh: Option<OpenRow>,
-    /// Where the message's length goes.
+    /// Offset of the message's length field.
     at: usize,
 }
 
 impl RowPlace {
-    /// Where a message of `len` bytes goes.
+    /// Returns the offset of a message of `len` bytes.
     pub(super) const fn payload_at(&self, len: usize) -> usize {
         self.at + Packed::length_len(len)
     }
@@ -131,7 +131,7 @@ impl Source {
         self.write_head(head, row.position, &options[..count], (tsdu.len(), sum));
     }
 
-    /// The longest message that fits a row by itself.
+    /// Returns the longest message that fits a row by itself, in bytes.
     pub(super) const fn longest_in_row(&self) -> usize {
         let tsdu = self.limits.tsdu;
         // From this length on, the length field has four bytes instead of one.
@@ -139,6 +139,6 @@ impl Source {
     }
 }
 
-/// A row is padded when less than this part of it is free: the padding costs less than ending a run
-/// at each row of another length.
+/// A row is padded when less than one part in so many of it is free: the padding then costs less
+/// than ending a run at each row of another length.
 const PADDING_PART: usize = 4;

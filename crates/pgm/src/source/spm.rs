@@ -1,6 +1,7 @@
-//! When the next SPM is due: at the start and the end, while data flows, after data, on request.
+//! The times of SPMs: at the start and the end, while data flows, after data, on request.
 //!
-//! It does not build SPMs. In: what was sent and asked for, with its time. Out: one deadline.
+//! The module does not build SPMs. In: what was sent and asked for, with its time. Out: one
+//! deadline.
 //!
 //! ```text
 //!   start  S h S h S            three, IHB_MIN apart: one lost burst cannot hide the session
@@ -11,9 +12,9 @@
 //!   end    F h F h F 2h F ...   as at the start, doubling to an eighth of the time left at most
 //! ```
 //!
-//! Deviation: section 5.1.6 has the ambient timer alone send SPMs while data flows; the active
-//! interval is far shorter, so that a loss before a pause of the sender is found within
-//! milliseconds and NAKs learn their path at once. The ambient timer remains as the upper bound.
+//! Deviation: in section 5.1.6, the ambient timer alone sends SPMs while data flows. The active
+//! interval is far shorter, so that receivers find a loss before a pause of the sender within
+//! milliseconds, and learn the path of NAKs at once. The ambient timer remains as the upper bound.
 //!
 //! **Spec**: RFC 3208 sections 5.1.4, 5.1.5, 5.1.6, 9.7.2, 13.4.
 
@@ -27,7 +28,7 @@ use crate::{Config, Intervals, Timer};
 /// The SPM timers of one source.
 #[derive(Clone, Debug)]
 pub(super) struct SpmSchedule {
-    /// Of the next SPM.
+    /// The number of the next SPM.
     pub(super) sqn: Sqn,
     active: Duration,
     ambient: Duration,
@@ -36,7 +37,7 @@ pub(super) struct SpmSchedule {
     heartbeat_max: Duration,
     explicit: Intervals,
     spacing: Duration,
-    /// Longest heartbeat once the end is announced.
+    /// The longest heartbeat once the end is announced.
     end_max: Duration,
     last: Option<Instant>,
     heartbeat_step: usize,
@@ -47,7 +48,7 @@ pub(super) struct SpmSchedule {
 }
 
 impl SpmSchedule {
-    /// A schedule whose first SPM is due at `now`.
+    /// Makes a schedule whose first SPM is due at `now`.
     pub(super) const fn new(config: &Config, now: Instant) -> Self {
         Self {
             sqn: Sqn(0),
@@ -68,7 +69,7 @@ impl SpmSchedule {
         }
     }
 
-    /// Keeps SPMs at least this far apart, so that they stay a small part of a low rate.
+    /// Keeps SPMs at least `spacing` apart, so that they stay a small part of a low rate.
     pub(super) const fn set_spacing(&mut self, spacing: Duration) {
         self.spacing = spacing;
     }
@@ -80,14 +81,14 @@ impl SpmSchedule {
         self.heartbeat_min = self.heartbeat_set.or(measured.min(self.heartbeat_max));
     }
 
-    /// ODATA or RDATA has left.
+    /// Notes that ODATA or RDATA has left.
     pub(super) fn data_sent(&mut self, now: Instant) {
         self.has_data_since = true;
         self.heartbeat_step = 0;
         self.heartbeat_due = now + self.heartbeat_interval();
     }
 
-    /// An SPM has left.
+    /// Notes that an SPM has left.
     pub(super) fn spm_sent(&mut self, now: Instant) {
         if self.quick_left > 0 {
             self.quick_left -= 1;
@@ -101,7 +102,8 @@ impl SpmSchedule {
         self.requested = None;
     }
 
-    /// An SPMR asks for an SPM. False when one was already asked for.
+    /// Notes that an SPMR asks for an SPM. Returns false when a receiver had already asked for this
+    /// SPM.
     pub(super) fn request(&mut self, now: Instant) -> bool {
         if self.requested.is_some() {
             return false;
@@ -112,9 +114,9 @@ impl SpmSchedule {
         true
     }
 
-    /// Starts again with a few quick SPMs, the first at `now`: the session's end is announced, and
-    /// again at least every eighth of `linger`, so that a receiver that was cut off for a while
-    /// hears of it.
+    /// Starts again with a few quick SPMs, the first at `now`, to announce the session's end. SPMs
+    /// then announce it at least every eighth of `linger`, so that a receiver that was cut off for
+    /// a while hears of it.
     pub(super) fn quicken(&mut self, now: Instant, linger: Duration) {
         self.end_max = (linger / 8).max(self.heartbeat_min);
         self.quick_left = QUICK_COUNT;
@@ -122,7 +124,7 @@ impl SpmSchedule {
         self.heartbeat_due = now;
     }
 
-    /// When the next SPM is due.
+    /// Returns the time when the next SPM is due.
     pub(super) fn due(&self) -> Instant {
         let Some(last) = self.last else {
             return self.heartbeat_due;
@@ -156,13 +158,13 @@ impl SpmSchedule {
     }
 }
 
-/// SPMs in quick succession at the start and at the end of a session.
+/// Number of SPMs in quick succession at the start and at the end of a session.
 const QUICK_COUNT: u32 = 3;
 /// Bounds of the first heartbeat, which follows the round trip: the shortest that a timer of a busy
 /// host can keep, and the value while the round trip is unknown.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
 const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
-/// Answers to SPMRs come no closer, whatever the round trip, because any host can send SPMRs.
+/// The shortest time between answers to SPMRs, whatever the round trip: any host can send SPMRs.
 const ANSWER_SPACING: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

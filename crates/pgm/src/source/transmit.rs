@@ -1,7 +1,7 @@
-//! What leaves next, and what becomes of it.
+//! The next run to leave, and what becomes of it.
 //!
-//! Giving out a run changes nothing until [`Source::run_done`] says how much of it left. The one
-//! exception: a packet to be repaired becomes RDATA in place, and stays so.
+//! Giving out a run changes nothing until [`Source::run_done`] says how much of it left. There is
+//! one exception: a packet to be repaired becomes RDATA in place, and stays so.
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
@@ -19,9 +19,9 @@ use super::{
 };
 
 impl Source {
-    /// Returns the next run and changes nothing yet: [`Source::run_done`] must follow before
-    /// anything else is sent. `None` when nothing is due; [`Source::next_timeout`] says when to ask
-    /// again.
+    /// Returns the next run, and changes nothing yet: [`Source::run_done`] must follow before
+    /// anything else is sent. Returns `None` when nothing is due; [`Source::next_timeout`] says
+    /// when to ask again.
     ///
     /// # Panics
     /// In debug builds, when [`Source::run_done`] was not called for the last run, or when time
@@ -54,7 +54,7 @@ impl Source {
     }
 
     /// Returns the next run of a source with parity: the parity of a complete group, then repairs
-    /// of both kinds by turns, then new data.
+    /// of both kinds in turns, then new data.
     fn repair_parity_or_odata_run(&mut self, now: Instant, limit: Budget) -> Option<Run<'_>> {
         while self.is_proactive_due() {
             if self.stage_parity(limit, true) {
@@ -153,8 +153,8 @@ impl Source {
         self.counters.ncfs += sent as u64;
     }
 
-    /// Builds the SPM that is due. **Spec**: RFC 3208 section 8.1; an empty window has a trail one
-    /// above its lead.
+    /// Builds the SPM that is due. **Spec**: RFC 3208 section 8.1; an empty window has its trail
+    /// one above its lead.
     fn spm_run(&mut self, now: Instant) -> Run<'_> {
         let trail = Sqn::of(self.log.trail());
         let spm = Body::Spm(Spm {
@@ -219,8 +219,8 @@ impl Source {
         self.count_on_wire(now, 1, self.out.ranges[0].len());
     }
 
-    /// Gathers repairs for the receiver whose turn it is, all of equal length, except that the last
-    /// may be shorter.
+    /// Gathers repairs for the receiver whose turn it is. All are of equal length, except that the
+    /// last may be shorter.
     fn repair_run(&mut self, limit: Budget) -> Run<'_> {
         self.out.ranges.clear();
         self.out.repaired.clear();
@@ -283,8 +283,8 @@ impl Source {
         self.spm.data_sent(now);
     }
 
-    /// Bytes after which the next receiver's repairs have their turn: those of one burst, but at
-    /// most half of the longest run.
+    /// Returns the number of bytes after which it is the turn of the next receiver's repairs: those
+    /// of one burst, but at most half of the longest run.
     pub(super) fn repair_turn_bytes(&self) -> usize {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();
@@ -332,8 +332,8 @@ impl Source {
         self.cork.left(now, self.log.unsent());
     }
 
-    /// Number of new packets that may leave before reporting receivers are further behind than the
-    /// flow window allows. One run may exceed the bound in bytes.
+    /// Returns how many new packets may leave before reporting receivers are further behind than
+    /// the flow window allows. One run may exceed the bound in bytes.
     #[inline]
     pub(super) fn flow_room(&self) -> usize {
         if self.reports.is_waiting {
@@ -350,7 +350,7 @@ impl Source {
         usize::try_from(end.saturating_sub(self.log.unsent())).unwrap_or(usize::MAX)
     }
 
-    /// Datagrams of one run under the caller's budget and the rate limit.
+    /// Returns the most datagrams of one run under the caller's budget and the rate limit.
     #[inline]
     fn datagrams_max(&self, limit: Budget, segment: usize) -> usize {
         let burst = self
@@ -360,7 +360,7 @@ impl Source {
         limit.datagrams.min(burst)
     }
 
-    /// Counts what left against the rate: TPDUs, IP and UDP headers.
+    /// Counts what left against the rate: TPDUs with their IP and UDP headers.
     #[inline]
     pub(super) fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
         let on_wire = bytes + datagrams * self.limits.datagram_overhead;
@@ -377,22 +377,22 @@ impl Source {
 /// The run that was given out and waits for [`Source::run_done`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
-    /// None.
+    /// No run.
     None,
-    /// The first confirmations of their queue, as many as there are ranges.
+    /// The first confirmations of the queue, as many as there are ranges.
     Ncf,
     /// The SPM in the control buffer.
     Spm,
     /// The repairs listed in `repaired`.
     Rdata,
-    /// This many parity packets of one group, staged.
+    /// This many staged parity packets of one group.
     Parity(Batch, usize),
     /// The first unsent packets.
     Odata(LogRun),
 }
 
 impl Pending {
-    /// Number of datagrams in the run.
+    /// Returns the number of datagrams in the run.
     const fn count(&self, ranges: usize, repaired: usize) -> usize {
         match self {
             Self::None => 0,
@@ -405,6 +405,6 @@ impl Pending {
     }
 }
 
-/// Confirmations in one run: their burst against the NCF limit.
+/// The most confirmations in one run: the burst that the NCF limit allows.
 const NCF_RUN_MAX: usize = 16;
 const NS_PER_S: u64 = 1_000_000_000;

@@ -1,7 +1,7 @@
-//! What receivers send to the source: NAKs, null NAKs, SPM requests.
+//! The packets that receivers send to the source: NAKs, null NAKs, SPM requests.
 //!
-//! It does not send; it queues confirmations, repairs and SPMs. Each packet ends as handled or as
-//! dropped for one reason. A NAK costs at most 63 look-ups, whatever it asks for.
+//! The module does not send; it queues confirmations, repairs and SPMs. Each packet ends as handled
+//! or as dropped for one reason. A NAK costs at most 63 look-ups, whatever it asks for.
 //!
 //! ```text
 //!   NAK --> addresses and ports ours? --> each sqn: beyond, behind, queued, eliminated, queue it
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Deviation: section 5.2 wants an NCF for any NAK. Here the NCF leaves out packets that were never
-//! sent. Such a NAK is stray or forged, or its receiver was misled; a confirmation would make
-//! receivers wait for data that does not exist, or extend their windows to it. The source serves
-//! the rest of the NAK: a receiver that heard of a false lead asks in one list for packets that it
-//! misses and for packets that do not exist. A NAK for packets that left the window is confirmed,
-//! and an SPM with the trail follows at once.
+//! sent. A NAK for such packets is stray or forged, or its receiver was misled; a confirmation
+//! would make receivers wait for data that does not exist, or extend their windows to it. The
+//! source serves the rest of the NAK: a receiver that heard of a false lead asks in one list for
+//! packets that it misses and for packets that do not exist. A NAK for packets that left the window
+//! is confirmed, and an SPM with the trail follows at once.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
@@ -159,8 +159,9 @@ impl Source {
         Ok(())
     }
 
-    /// Checks that the source NLA and the group NLA of a NAK are ours. Otherwise the NAK is meant
-    /// for another session with the same identifier, or its sender never saw our SPMs.
+    /// Checks that the source NLA and the group NLA of a NAK are this source's. Otherwise the NAK
+    /// is meant for another session with the same identifier, or its sender never saw this source's
+    /// SPMs.
     fn check_addresses(&self, nak: Nak) -> Result<(), DropReason> {
         if nak.source_nla == self.setup.nla && nak.group_nla == self.setup.group.ip() {
             Ok(())
@@ -169,7 +170,8 @@ impl Source {
         }
     }
 
-    /// Queues a repair; false when it is queued already, was sent just now, or cannot be made.
+    /// Queues a repair. Returns false when the repair is queued already, was sent just now, or
+    /// cannot be made.
     fn ask_repair(&mut self, now: Instant, line: LineId, position: u64) -> bool {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
@@ -196,7 +198,7 @@ impl Source {
         true
     }
 
-    /// Queues the NCF: a copy of the NAK with its list, for the receivers. In a storm of NAKs, the
+    /// Queues the NCF for the receivers: a copy of the NAK with its list. In a storm of NAKs, the
     /// source confirms only NAKs with new requests.
     fn confirm(&mut self, nak: Nak, flags: Flags, sqns: &[Sqn], is_news: bool) {
         if self.ncfs.is_storm() && !is_news {
@@ -216,7 +218,7 @@ impl Source {
     }
 }
 
-/// Collects all sequence numbers that a NAK asks for, and returns how many.
+/// Collects all sequence numbers that a NAK asks for, and returns their number.
 fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, DropReason> {
     let listed = packet.options().find_map(|option| match option {
         PgmOption::NakList(list) => Some(list),

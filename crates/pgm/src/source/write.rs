@@ -1,8 +1,8 @@
-//! How data enters the transmit log: copied, written in place, or in bursts.
+//! The ways of data into the transmit log: copied, written in place, or in bursts.
 //!
-//! It does not send. A record is complete, header and checksum included, when it is committed; by
-//! the time it leaves, the trail in its header may be too low, which is harmless; it is never too
-//! high.
+//! The module does not send. A committed record is complete, header and checksum included. By the
+//! time the record leaves, the trail in its header may be too low, which is harmless; it is never
+//! too high.
 //!
 //! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
 
@@ -21,13 +21,14 @@ use super::{
 
 impl Source {
     /// Copies a message into the log, in one packet or, when longer than [`Source::max_tsdu`], in
-    /// several with OPT_FRAGMENT. Returns the position of its first packet. With `pack`, that is
-    /// the packet of the messages before it, if it still fits there and the packet has not left.
+    /// several with OPT_FRAGMENT. Returns the position of its first packet. With `pack`, the
+    /// message goes into the same packet as the messages before it, if it still fits there and the
+    /// packet has not left.
     ///
     /// **Cost**: one pass over the message, which copies and sums it; no allocation.
     ///
     /// # Errors
-    /// See [`Full`]: nothing was taken.
+    /// See [`Full`]: the source took nothing.
     #[inline]
     pub fn offer(&mut self, apdu: &[u8]) -> Result<u64, Full> {
         if self.config.pack() {
@@ -79,8 +80,8 @@ impl Source {
     /// file or a frame straight into the log. The source takes nothing until a commit.
     ///
     /// # Errors
-    /// See [`Full`]; a burst takes at most a quarter of the window, and there is no burst with
-    /// `pack`, because packets of a burst are not rows.
+    /// See [`Full`]. A burst takes at most a quarter of the window. With `pack` there is no burst,
+    /// because packets of a burst are not rows.
     pub fn reserve_burst(&mut self, len: usize, count: usize) -> Result<Burst<'_>, Full> {
         if self.config.pack() {
             return Err(Full::TooLong { max: 0 });
@@ -107,7 +108,7 @@ impl Source {
         })
     }
 
-    /// How many payloads of `len` bytes [`Source::reserve_burst`] gives at most; at least 1.
+    /// Returns the most payloads of `len` bytes that [`Source::reserve_burst`] gives; at least 1.
     #[must_use]
     pub const fn burst_count_max(&self, len: usize) -> usize {
         let fits = self.limits.burst_bytes / (DATA_HEAD + len);
@@ -116,8 +117,8 @@ impl Source {
         if count == 0 { 1 } else { count }
     }
 
-    /// Takes a message into a row, or, when it is too long for one packet, as a row of one message
-    /// in several packets.
+    /// Takes a message into a row. A message that is too long for one packet becomes a row of one
+    /// message in several packets.
     fn offer_packed(&mut self, apdu: &[u8]) -> Result<u64, Full> {
         if apdu.len() <= self.longest_in_row() {
             return self.offer_in_row(apdu);
@@ -174,7 +175,7 @@ impl Source {
     }
 
     /// Refuses data when the source is closed, or when the backlog has reached its limit: a longer
-    /// one would take the place of sent packets from which repairs are made.
+    /// backlog would take the place of sent packets from which repairs are made.
     #[inline]
     pub(super) fn check_room(&mut self) -> Result<(), Full> {
         if !matches!(self.closing, Closing::Open) {
@@ -189,7 +190,7 @@ impl Source {
         Ok(())
     }
 
-    /// Notes that there is no room until something has left, so corked data leaves at once.
+    /// Notes that there is no room until something has left, so that corked data leaves at once.
     const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();
@@ -202,13 +203,13 @@ impl Source {
     }
 
     /// Finds room in one piece for `count` records of `bytes` bytes together, and for their
-    /// numbers.
+    /// sequence numbers.
     #[inline]
     fn place_many(&mut self, bytes: usize, count: usize) -> Result<usize, Full> {
         let hold = self.hold();
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
             if hold == self.repairs.oldest() {
-                // The application waits for this repair; it now comes with the next turn of its
+                // The application waits for this repair, which now comes with the next turn of its
                 // line.
                 self.repairs.hasten(hold);
             } else if let Some(parity) = &mut self.parity {
@@ -218,7 +219,7 @@ impl Source {
         })
     }
 
-    /// Completes the record at `at`, whose payload is in place, and takes it.
+    /// Completes the record at `at`, whose payload is in place, and takes the record.
     #[inline]
     fn commit_record(
         &mut self,
@@ -258,7 +259,7 @@ impl Source {
     }
 
     /// Writes header and options of the packet at `position` into the range `head` of the log;
-    /// `tsdu` is the payload's length and sum.
+    /// `tsdu` has the payload's length and sum.
     #[inline]
     pub(super) fn write_head(
         &mut self,
@@ -276,7 +277,7 @@ impl Source {
         emit_head(head, &self.addressing, Flags::NONE, &data, options, tsdu);
     }
 
-    /// The first packet of a session may carry OPT_SYN.
+    /// Returns true when the packet at `position` carries OPT_SYN: only the first of a session may.
     #[inline]
     pub(super) const fn is_syn_at(&self, position: u64) -> bool {
         self.config.send_syn() && position == self.setup.first_position()
@@ -291,13 +292,14 @@ impl Source {
         }
     }
 
-    /// Bytes before the payload of a piece.
+    /// Returns the length of what precedes the payload of a piece, in bytes.
     const fn fragment_head(&self) -> usize {
         let row = if self.config.pack() { ROW_BYTES - 4 } else { 0 };
         DATA_HEAD + FRAGMENT_BYTES + row + self.syn_extra()
     }
 
-    /// OPT_SYN after another option needs no OPT_LENGTH of its own.
+    /// Returns the length that OPT_SYN adds after another option, in bytes: it needs no OPT_LENGTH
+    /// of its own.
     #[inline]
     pub(super) const fn syn_extra(&self) -> usize {
         if self.is_syn_at(self.log.lead()) {
@@ -312,22 +314,22 @@ impl Source {
 #[derive(Debug)]
 pub struct Slot<'a> {
     source: &'a mut Source,
-    /// Where the payload goes.
+    /// Offset of the payload.
     at: usize,
     len: usize,
-    /// Its place in a row, if it is to share a packet.
+    /// The payload's place in a row, if it is to share a packet.
     row: Option<RowPlace>,
 }
 
 impl Slot<'_> {
-    /// The payload to write. It holds old bytes until then.
+    /// Returns the payload's bytes for the caller to write. They hold old data until then.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.source.log.memory_mut()[self.at..self.at + self.len]
     }
 
-    /// Takes the payload as the next packet, or into a packet with other messages (`pack`). Returns
-    /// the packet's position.
+    /// Takes the payload as the next packet or, with `pack`, into a packet with other messages.
+    /// Returns the packet's position.
     ///
     /// **Cost**: one pass over the payload, for the checksum.
     #[inline]
@@ -346,20 +348,20 @@ impl Slot<'_> {
 pub struct Burst<'a> {
     source: &'a mut Source,
     at: usize,
-    /// Bytes of OPT_SYN in the first record.
+    /// Length of OPT_SYN in the first record, in bytes.
     syn: usize,
     len: usize,
     count: usize,
 }
 
 impl Burst<'_> {
-    /// Number of payloads.
+    /// Returns the number of payloads.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// The payload number `index` to write. It holds old bytes until then.
+    /// Returns payload `index` for the caller to write. Its bytes hold old data until then.
     ///
     /// **Panics** (bug): when `index` is not below [`Burst::count`].
     #[inline]

@@ -19,17 +19,17 @@ use crate::{
     },
 };
 
-/// What the options of an SPM say.
+/// The contents of an SPM's options.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::receiver) struct SpmNotes {
     pub(in crate::receiver) is_fin: bool,
     is_reset: bool,
-    /// The window in this SPM is not valid (OPT_NBR_UNREACH).
+    /// True when the window in this SPM is not valid (OPT_NBR_UNREACH).
     is_windowless: bool,
     join_min: Option<Sqn>,
     mark: Option<Mark>,
     pub(super) parity: Option<ParityPrm>,
-    /// The size of the last group, which is short.
+    /// The size of the last group, when that group is short.
     pub(super) tgsize: Option<u32>,
 }
 
@@ -53,7 +53,7 @@ impl SpmNotes {
 }
 
 impl Peer {
-    /// Takes an SPM.
+    /// Takes an SPM of the session.
     pub(in crate::receiver) fn spm(
         &mut self,
         now: Instant,
@@ -141,7 +141,7 @@ impl Peer {
         verdict
     }
 
-    /// Learns the round trip when `first..end` holds the packet that is being timed.
+    /// Learns the round trip when `first..end` holds the packet that the receiver is timing.
     pub(super) fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
         if let Some(timed) = &mut self.asking.timed
             && !timed.is_confirmed
@@ -152,7 +152,7 @@ impl Peer {
         }
     }
 
-    /// Learns how long a repair takes when `position` is the packet that is being timed.
+    /// Learns how long a repair takes when `position` is the packet that the receiver is timing.
     pub(super) fn time_repair(&mut self, now: Instant, position: u64) {
         if let Some(timed) = self
             .asking
@@ -164,7 +164,8 @@ impl Peer {
         }
     }
 
-    /// Learns how long a repair takes when the packet that is being timed is one of `first..end`.
+    /// Learns how long a repair takes when the packet that the receiver is timing is one of
+    /// `first..end`.
     pub(super) fn time_group_repair(&mut self, now: Instant, first: u64, end: u64) {
         let timed = self.asking.timed.map(|timed| timed.position);
         if let Some(position) = timed.filter(|position| (first..end).contains(position)) {
@@ -172,8 +173,8 @@ impl Peer {
         }
     }
 
-    /// Stops timing a packet of `first..end`, for which another receiver's NAK was heard: the next
-    /// confirmation may answer that NAK, which may have had the shorter path.
+    /// Stops timing a packet of `first..end`, because another receiver's NAK for it was heard. The
+    /// next confirmation may answer that NAK, which may have had the shorter path.
     pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
         self.asking
             .timed
@@ -200,14 +201,15 @@ impl Peer {
         self.spms.spmr.heard(now, &shared.limits);
     }
 
-    /// The address for NAKs: the path NLA of the last SPM, or the source when there was none. The
-    /// port is the session's, or the one that the mark tells.
+    /// Returns the address for NAKs: the path NLA of the last SPM, or the source when there was
+    /// none. The port is the session's, or the port that the mark names.
     ///
-    /// Whoever forges a mark chooses no address by it: a port is believed of the SPM's own source
-    /// only, never of a network element on the way to it, and none that needs a privilege.
+    /// A forged mark must not choose an address. So the receiver believes a port only of the SPM's
+    /// own source, never of a network element on the way to it, and never a port that needs a
+    /// privilege.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
-        // Whoever sends an SPM could name a third host there, to which all receivers would then
+        // Any sender of an SPM could name a third host there, to which all receivers would then
         // send their NAKs: 1.3 kB of SPMs became 244 MB.
         let path = self.spms.path_nla.filter(|_| shared.limits.asks_path);
         let nla = path.unwrap_or(self.source);
@@ -237,7 +239,7 @@ impl Peer {
         self.spms.scope_id = scope_of(arrival.source);
     }
 
-    /// Breaks the session off, because the owner of this end wants no more of it.
+    /// Breaks the session off, because this end's owner wants no more of it.
     pub(in crate::receiver) fn abort(&mut self) {
         self.leave(Farewell::Reset);
     }
@@ -256,8 +258,8 @@ impl Peer {
         self.spms.spmr = SpmRequest::QUIET;
     }
 
-    /// True when the SPM is newer than the last one. A sender that really began to count anew shows
-    /// it by several such SPMs in sequence.
+    /// Returns true when the SPM is newer than the last SPM. A sender that really began to count
+    /// anew shows that by several SPMs in sequence.
     fn is_spm_in_sequence(&mut self, sqn: Sqn) -> bool {
         let newer = self.spms.last_spm.is_none_or(|last| sqn.is_after(last));
         if !newer {
@@ -272,7 +274,7 @@ impl Peer {
         true
     }
 
-    /// Learns the sender's window: `span` packets up to its lead.
+    /// Learns the sender's window: `span` packets up to the sender's lead.
     fn see_window(
         &mut self,
         now: Instant,
@@ -347,6 +349,6 @@ const fn scope_of(source: SocketAddr) -> u32 {
 
 /// The lowest port that an unprivileged sender can have.
 const UPSTREAM_PORT_MIN: u16 = 1024;
-/// When this many SPMs are in sequence with each other but not with an earlier SPM, the earlier one
+/// When so many SPMs are in sequence with each other but not with an earlier SPM, the earlier SPM
 /// was wrong.
 const STALE_MAX: u8 = 8;

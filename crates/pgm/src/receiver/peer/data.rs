@@ -1,7 +1,7 @@
-//! Data packets of one sender: where each belongs, and whether it is given out now or held.
+//! Data packets of one sender: the place of each, and whether it is given out now or held.
 //!
-//! The quick path for the next expected packet is [`Peer::take_next`] in the parent module; this
-//! file handles every other packet. In: one data packet. Out: a verdict; the window, the held data
+//! [`Peer::take_next`] in the parent module is the quick path for the next expected packet; this
+//! file handles every other packet. In: one data packet. Out: a verdict. The window, the held data
 //! and the message that is being put together change with it.
 
 use base::{DropReason, Instant, Verdict};
@@ -28,7 +28,7 @@ pub(in crate::receiver) struct Incoming<'a> {
     pub(in crate::receiver) fragment: Option<Fragment>,
     pub(in crate::receiver) is_last: bool,
     pub(in crate::receiver) join_min: Option<Sqn>,
-    /// Where the payload lies in the packet.
+    /// Offset of the payload in the packet.
     pub(in crate::receiver) payload_at: usize,
     pub(in crate::receiver) payload: &'a [u8],
 }
@@ -76,7 +76,7 @@ impl Peer {
         verdict
     }
 
-    /// Hands out or holds data that the window has a place for.
+    /// Hands out or holds data for which the window has a place.
     fn place_data(
         &mut self,
         now: Instant,
@@ -130,10 +130,10 @@ impl Peer {
         }
     }
 
-    /// Sequence mode: uses the packet at once if it is the next to give out, else holds it.
+    /// Uses the packet at once, in sequence mode, if it is the next to give out; else holds it.
     ///
-    /// The packet that is next needs no room in the store: otherwise a full store would wait for
-    /// the packet that empties it.
+    /// The next packet needs no room in the store: otherwise a full store would wait for the packet
+    /// that empties it.
     fn keep_in_sequence(
         &mut self,
         position: u64,
@@ -175,7 +175,7 @@ impl Peer {
         }
     }
 
-    /// Adds the next piece to the current message, begins a message with it, or skips it.
+    /// Adds the next piece to the current message, begins a message with the piece, or skips it.
     fn keep_piece(
         &mut self,
         position: u64,
@@ -209,10 +209,11 @@ impl Peer {
         }
     }
 
-    /// Arrival mode: uses each packet at once, except the one that the session began with.
+    /// Uses the packet at once, in arrival mode, unless the session began with it.
     ///
-    /// Deviation from RFC 3208 section 6.1: messages in pieces are not put together in this mode;
-    /// they are refused and reported as lost, so that no half message is ever given out.
+    /// Deviation from RFC 3208 section 6.1: in this mode the receiver does not put messages in
+    /// pieces together. It refuses them and reports them as lost, so that it never gives out half a
+    /// message.
     fn keep_on_arrival(
         &mut self,
         position: u64,
@@ -238,8 +239,8 @@ impl Peer {
         }
     }
 
-    /// Begins the window at this packet, if the window has not begun, or if this packet lies before
-    /// its start.
+    /// Begins the window at this packet, if the window has not begun or this packet lies before its
+    /// start.
     fn begin_at_data(&mut self, now: Instant, data: &Incoming<'_>, shared: &mut Shared) {
         let position = if self.is_established {
             data.sqn.extend(self.window.next)
@@ -270,9 +271,9 @@ impl Peer {
         self.begin(start.max(oldest), shared);
     }
 
-    /// True for data that an SPM overtook on the network: the session begins with this data, not
-    /// after it. Only new data within [`OVERTAKEN_MAX`] counts; a repair for another receiver may
-    /// be as old as the window.
+    /// Returns true for data that an SPM overtook on the network: the session begins with this
+    /// data, not after it. Only new data within [`OVERTAKEN_MAX`] counts; a repair for another
+    /// receiver may be as old as the window.
     fn is_overtaken_beginning(&self, position: u64, data: &Incoming<'_>) -> bool {
         let base = self.window.base;
         self.arrived.packets == 0
@@ -284,20 +285,20 @@ impl Peer {
     }
 }
 
-/// What was done with data that the window had a place for.
+/// The use made of data for which the window had a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
-    /// Handed out, or added to its message.
+    /// The data was handed out, or added to its message.
     InTurn,
     Held,
-    /// Useless; held, so that the loss is reported in its turn.
+    /// The data is useless; it is held, so that its loss is reported in its turn.
     Broken,
-    /// Useless, and next to give out: either reported as lost, or part of a message that began
-    /// before this receiver joined.
+    /// The data is useless, and next to give out: either it is reported as lost, or it is part of a
+    /// message that began before this receiver joined.
     Skipped,
 }
 
-/// Says what the payload is: a message, a piece of one, or useless.
+/// Returns what the payload is: a message, a piece of one, or useless.
 pub(super) fn content_of(data: &Incoming<'_>, limits: &Limits) -> Content {
     let Some(fragment) = &data.fragment else {
         return Content::Whole;
@@ -310,5 +311,5 @@ pub(super) fn content_of(data: &Incoming<'_>, limits: &Limits) -> Content {
     }
 }
 
-/// How far an SPM may overtake the data it announces, in packets.
+/// The most packets by which an SPM may overtake the data that it announces.
 const OVERTAKEN_MAX: u64 = 64;

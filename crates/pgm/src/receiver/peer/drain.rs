@@ -1,5 +1,5 @@
-//! Hands out what is ready in one session, one thing at a time, in the order that the application
-//! sees.
+//! The hand-out of what is ready in one session: one thing at a time, in the order that the
+//! application sees.
 //!
 //! ```text
 //! replaced, found, mark -> messages and losses by position -> ended / reset / expired
@@ -18,18 +18,18 @@ use crate::receiver::{
     held::{Content, Entry, HeldStore},
 };
 
-/// One thing for the application.
+/// A message, loss or event for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Step {
     /// The session number belonged to another sender until here; that sender is forgotten.
     Replaced,
     Found,
     Mark(Mark),
-    /// A held message; its bytes are in the store.
+    /// A held message; the store has its bytes.
     Message(Entry),
-    /// A message that was put together, beginning at this position; its bytes are in the assembly.
+    /// A message that was put together, beginning at this position; the assembly has its bytes.
     Apdu(u64),
-    /// Positions given up.
+    /// Positions that the receiver gave up.
     Lost {
         first: u64,
         count: u64,
@@ -40,7 +40,7 @@ pub(in crate::receiver) enum Step {
 }
 
 impl Peer {
-    /// The next thing that is ready.
+    /// Returns the next step that is ready.
     pub(in crate::receiver) fn step(
         &mut self,
         store: &mut HeldStore,
@@ -63,12 +63,12 @@ impl Peer {
         step
     }
 
-    /// The bytes of a message that was put together.
+    /// Returns the bytes of a message that was put together.
     pub(in crate::receiver) fn apdu(&self) -> &[u8] {
         self.due.assembly.bytes()
     }
 
-    /// Returns the next held message, if nothing else can come first. The rest of the session's
+    /// Returns the next held message, if nothing else can come before it. The rest of the session's
     /// state is examined only after the last such message.
     #[inline]
     fn next_plain(&mut self, store: &mut HeldStore) -> Option<Entry> {
@@ -99,8 +99,8 @@ impl Peer {
         if self.is_over() {
             return None;
         }
-        // An old session that is played again is not shown to the application: its mark alone goes
-        // to the owner, who asks the sender.
+        // An attacker may replay an old session, so the application does not see it yet: only its
+        // mark goes to the owner, who asks the sender.
         if !self.is_trusted() && !self.due.notices.replaced {
             let is_marked = std::mem::take(&mut self.due.notices.mark);
             return self.spms.mark.filter(|_| is_marked).map(Step::Mark);
@@ -193,7 +193,7 @@ impl Peer {
         }
     }
 
-    /// Skips the piece at `position`, which is due and does not belong to the current message.
+    /// Skips the piece at `position`, which is due but does not belong to the current message.
     pub(super) fn skip_piece(&mut self, position: u64, counters: &mut ReceiverCounters) {
         if self.due.is_joining && !self.due.skip.is_some() {
             counters.skipped_fragments += 1;
@@ -202,7 +202,8 @@ impl Peer {
         }
     }
 
-    /// Gives up the current message and skips the pieces of it that came. False when there is none.
+    /// Abandons the current message and skips those of its pieces that came. Returns false when
+    /// there is no current message.
     pub(super) fn abandon(&mut self, counters: &mut ReceiverCounters) -> bool {
         let Some(first) = self.due.assembly.abandon() else {
             return false;
@@ -233,7 +234,7 @@ impl Peer {
         })
     }
 
-    /// The session's last event, when everything before it was given out.
+    /// Returns the session's last event, once everything before it was given out.
     fn farewell(&mut self, store: &mut HeldStore, counters: &mut ReceiverCounters) -> Option<Step> {
         if !self.is_leaving() {
             return None;
@@ -258,12 +259,12 @@ impl Peer {
     }
 }
 
-/// Consecutive positions that were given up and not yet reported.
+/// Consecutive positions that the receiver gave up and has not reported yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Skip(Option<(u64, u64)>);
 
 impl Skip {
-    /// Adds `first..end`, which follows the positions that were skipped so far.
+    /// Adds `first..end`, which follows the positions skipped so far.
     pub(super) fn cover(&mut self, first: u64, end: u64) {
         let (start, _) = self.0.unwrap_or((first, end));
         self.0 = Some((start, end));

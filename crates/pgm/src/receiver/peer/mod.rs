@@ -1,9 +1,9 @@
-//! One sender, as a receiver knows it: its window, what is held of it, and where it is in its life.
+//! One sender, as a receiver knows it: its window, its held data, and how far its session has come.
 //!
-//! It does not parse packets or know other senders. In: one checked packet at a time. Out: a
-//! verdict, and through [`Peer::step`] what became ready. The files: the life of a session and the
-//! quick path here, all other data packets in `data.rs`, parity in `parity.rs`, control packets in
-//! `control.rs`, what is handed out later in `drain.rs`, timers in `timer.rs`.
+//! The module does not parse packets or know other senders. In: one checked packet at a time. Out:
+//! a verdict, and through [`Peer::step`] what became ready. This file has the life of a session and
+//! the quick path; `data.rs` has all other data packets, `parity.rs` parity, `control.rs` control
+//! packets, `drain.rs` what is handed out later, `timer.rs` timers.
 //!
 //! ```text
 //!          FIN                  all up to the lead given out or lost
@@ -16,7 +16,7 @@
 //!
 //! Invariants: in sequence mode nothing is handed out in place while anything earlier waits to be
 //! popped; every position from the window's start on is handed out once or reported lost once;
-//! `way` says what the next expected packet needs in the present state.
+//! `way` says how to treat the next expected packet in the present state.
 
 use std::net::IpAddr;
 
@@ -58,7 +58,7 @@ mod timer;
 pub(super) use timer::Fate;
 use timer::Pace;
 
-/// What all sessions of a receiver share.
+/// The parts of a receiver that all its sessions share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) setup: ReceiverSetup,
@@ -67,16 +67,16 @@ pub(super) struct Shared {
     pub(super) store: HeldStore,
     pub(super) counters: ReceiverCounters,
     pub(super) outbox: Outbox,
-    /// Ranges of one request; kept so that its memory is reused.
+    /// The ranges of one request; kept so that their memory is reused.
     pub(super) ranges: Vec<(u64, u64)>,
-    /// The ranges left after parity requests were split off, and those requests.
+    /// The ranges that are left after parity requests were split off, and those requests.
     pub(super) selective: Vec<(u64, u64)>,
     pub(super) requests: Vec<Sqn>,
     /// The function that recovers payloads.
     pub(super) combine: Combine,
 }
 
-/// One sender.
+/// One sender and its session.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) tsi: Tsi,
@@ -85,7 +85,7 @@ pub(super) struct Peer {
     pub(super) source: IpAddr,
     way: Way,
     mode: Mode,
-    /// The window has a beginning.
+    /// True when the window has a beginning.
     is_established: bool,
     window: Window,
     held: HeldQueue,
@@ -96,33 +96,36 @@ pub(super) struct Peer {
     asking: Asking,
     heard: Instant,
     arrived: Arrived,
-    /// The owner knows the sender by other means than its packets.
+    /// True when the owner knows the sender by other means than its packets.
     is_vouched_for: bool,
-    /// Its packets are genuine but may be old; see [`ReceiverSetup::is_protected`].
+    /// True when the session's packets are genuine but may be old; see
+    /// [`ReceiverSetup::is_protected`].
     is_protected: bool,
-    /// Its packets hold rows of messages.
+    /// True when the session's packets hold rows of messages.
     pub(super) is_packed: bool,
 }
 
-/// What is given out next, and what stands in its way.
+/// The data that is given out next, and what stands in its way.
 #[derive(Debug)]
 struct Due {
     assembly: Assembly,
-    /// What was given up just before the window's base, or before the current message.
+    /// Positions given up just before the window's base, or before the current message.
     skip: Skip,
     notices: Notices,
-    /// The piece that is due found no room and waits for [`Peer::try_again`]. Until then the
-    /// session asks for nothing, because it could not keep what comes.
+    /// True when the piece that is due found no room and waits for [`Peer::try_again`]. Until then
+    /// the session asks for nothing, because it could not keep what comes.
     is_short: bool,
-    /// Nothing was given out or lost yet: pieces of a message that began before are no loss.
+    /// True until something is given out or lost: pieces of a message that began before are no
+    /// loss.
     is_joining: bool,
 }
 
-/// What the sender's SPMs say, above all the path back to it.
+/// What the sender's SPMs say, above all the path back to the sender.
 #[derive(Debug)]
 struct FromSpms {
     last_spm: Option<Sqn>,
-    /// SPMs in a row that were out of sequence with `last_spm`, but in sequence among themselves.
+    /// The last of the SPMs that were out of sequence with `last_spm` but in sequence among
+    /// themselves, and how many there were in a row.
     stale: (Sqn, u8),
     path_nla: Option<IpAddr>,
     scope_id: u32,
@@ -132,45 +135,46 @@ struct FromSpms {
     spmr: SpmRequest,
 }
 
-/// How and when repairs are asked for.
+/// The state of asking for repairs: how and when.
 #[derive(Debug)]
 struct Asking {
     timing: Timing,
     timed: Option<Timed>,
     /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
-    /// There was no room to hold data: the session asks only for the oldest gap, at `pace`.
+    /// True when there was no room to hold data: the session then asks only for the oldest gap, at
+    /// `pace`.
     is_starved: bool,
     pace: Pace,
 }
 
-/// The packet whose confirmation and repair are timed, one at a time.
+/// The packet whose confirmation and repair the receiver times; it times one at a time.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     position: u64,
-    /// When it was first asked for, then when that was confirmed.
+    /// When the receiver first asked for the packet, then when the source confirmed that.
     since: Instant,
     is_confirmed: bool,
 }
 
-/// What the application has yet to be told.
+/// The events that the application has yet to be told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Notices {
-    /// The session number belonged to another sender, which is forgotten.
+    /// True when the session number belonged to another sender, which is forgotten.
     replaced: bool,
     found: bool,
     mark: bool,
 }
 
-/// Where a session is in its life.
+/// The phase of a session's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
     /// The sender's data ends before this position.
     Ending(u64),
-    /// Over as soon as what was received has been given out.
+    /// The session is over as soon as what was received has been given out.
     Leaving(Farewell),
-    /// Over, and the application knows: further packets are ignored.
+    /// The session is over, and the application knows: further packets are ignored.
     Over,
 }
 
@@ -181,7 +185,7 @@ enum Farewell {
 }
 
 impl Peer {
-    /// The state of a sender that was heard for the first time, from `source`.
+    /// Makes the state of a sender that was heard for the first time, from `source`.
     pub(super) fn new(
         now: Instant,
         session: u32,
@@ -235,7 +239,7 @@ impl Peer {
         }
     }
 
-    /// Takes a plain packet if it is the next one of the stream and nothing stands in its way.
+    /// Takes a plain packet if it is the next packet of the stream and nothing stands in its way.
     /// Returns its position, and whether to hand it out.
     #[inline]
     pub(super) fn take_next(
@@ -279,7 +283,7 @@ impl Peer {
         }
     }
 
-    /// True when [`Peer::step`] would give something.
+    /// Returns true when [`Peer::step`] would give a step.
     pub(super) fn has_ready(&self) -> bool {
         let Notices {
             replaced,
@@ -303,17 +307,18 @@ impl Peer {
         replaced || found || mark || data || self.is_leaving()
     }
 
-    /// True for a session that is over, when the application knows that.
+    /// Returns true when the session is over and the application knows that.
     pub(super) fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// True for a session that is over and whose sender had proved to be real.
+    /// Returns true when the session is over and its sender had proved to be real.
     pub(super) fn is_remembered(&self) -> bool {
         self.is_over() && self.arrived.packets >= PROVEN_DATA_PACKETS
     }
 
-    /// True when the sender has proved to be real, so that the session stays when room is needed.
+    /// Returns true when the sender has proved to be real: its session then stays when others need
+    /// room.
     pub(super) fn is_proven(&self) -> bool {
         let enough = if self.spms.last_spm.is_some() {
             PROVEN_DATA_PACKETS
@@ -323,19 +328,19 @@ impl Peer {
         (self.is_vouched_for || self.arrived.packets >= enough) && !self.is_over()
     }
 
-    /// True when data may be taken and asked for: the sender of protected packets may have sent
-    /// them long ago, until the owner knows otherwise.
+    /// Returns true when data of the session may be taken and asked for. Protected packets may have
+    /// been sent long ago, until the owner knows that the sender is real.
     pub(super) const fn is_trusted(&self) -> bool {
         self.is_vouched_for || !self.is_protected
     }
 
-    /// The owner knows that the sender is real.
+    /// Notes that the owner knows that the sender is real.
     pub(super) const fn vouch(&mut self) {
         self.is_vouched_for = true;
     }
 
-    /// True when the application takes the session number for one that runs: this sender's, or that
-    /// of the sender that it replaced.
+    /// Returns true when the application takes the session number for one in use: by this sender,
+    /// or by the sender that this one replaced.
     pub(super) fn is_announced(&self) -> bool {
         self.due.notices.replaced || (!self.due.notices.found && !self.is_over())
     }
@@ -345,12 +350,12 @@ impl Peer {
         self.due.notices.replaced = true;
     }
 
-    /// Lets the piece that is due try again, because there may be room.
+    /// Lets the piece that is due try again, because there may be room for it.
     pub(super) const fn try_again(&mut self) {
         self.due.is_short = false;
     }
 
-    /// Gives up all memory; the session is over and its packets are ignored.
+    /// Gives up all memory; the session is over, and its packets are ignored from now on.
     pub(super) fn retire(&mut self, store: &mut HeldStore) {
         self.held.clear(store);
         self.offer.clear(store);
@@ -412,7 +417,7 @@ impl Peer {
         }
     }
 
-    /// True when the session ends and has received all that it waits for.
+    /// Returns true when the session ends and has received everything that it waits for.
     fn is_leaving(&self) -> bool {
         match self.phase {
             Phase::Open | Phase::Over => false,
@@ -421,14 +426,14 @@ impl Peer {
         }
     }
 
-    /// Updates `way`: how the next expected packet is to be treated, if it is a plain one.
+    /// Updates `way`: how to treat the next expected packet, if it is a plain one.
     #[inline]
     fn look_again(&mut self, store: &HeldStore) {
         if self.asking.is_starved && self.held.has_room() && store.has_room() {
             self.asking.is_starved = false;
         }
-        // A session that is not proven needs the long way: each of its packets moves it in the list
-        // of evictable sessions.
+        // A session that is not proven needs the long way: each of its packets moves the session in
+        // the list of evictable sessions.
         let is_quiet = !self.due.notices.found
             && !self.due.notices.replaced
             && self.phase == Phase::Open
@@ -450,20 +455,20 @@ impl Peer {
     }
 }
 
-/// What the next packet of the stream needs, if it is a plain one.
+/// The treatment that the next packet of the stream needs, if it is a plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Nothing: it can be handed out.
+    /// Hand the packet out: nothing stands in its way.
     HandOut,
-    /// It is to be held: earlier data is missing.
+    /// Hold the packet: earlier data is missing.
     Hold,
-    /// A closer look.
+    /// Examine the packet: the long way.
     Long,
 }
 
-/// Positions begin one lap (2^32) up, so that subtraction never goes below zero.
+/// Start of a sender's positions: one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 
-/// After this many data packets a session is kept when room is needed: with an SPM, and without.
+/// A sender has proved to be real after so many data packets: with an SPM, and without.
 const PROVEN_DATA_PACKETS: u64 = 4;
 const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;

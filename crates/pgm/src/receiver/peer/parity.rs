@@ -1,7 +1,8 @@
-//! Parity of one session: whether it is offered, what is kept for it, what it recovers, and when a
-//! request names a group instead of packets.
+//! Parity of one session: whether the source offers it, what is kept for it, what it recovers, and
+//! when a request names a group instead of packets.
 //!
-//! It does not know the code or the memory (those are `groups.rs`), nor when to ask (`timer.rs`).
+//! The module does not know the code or the memory (those are in `groups.rs`), nor when to ask
+//! (`timer.rs`).
 //!
 //! ```text
 //!   SPM, SPM: the same offer --> groups are kept from the next whole one on
@@ -16,8 +17,8 @@
 //! that contradict each other, requests that nobody answers.
 //!
 //! Deviations: section 11.5 forbids selective NAKs for complete groups where parity is on demand;
-//! here they remain the fallback. NAKs for many packets of a group are not sent earlier than those
-//! for few: they are sent at the group's end.
+//! here they remain the fallback. The receiver does not send NAKs for many packets of a group
+//! earlier than NAKs for few: it sends them at the group's end.
 //!
 //! **Spec**: RFC 3208 sections 11.2, 11.3, 11.5.
 
@@ -40,24 +41,25 @@ use crate::{
     },
 };
 
-/// What a session knows of parity.
+/// The state of a session's parity.
 #[derive(Debug, Default)]
 pub(super) struct Offer {
-    /// What the last SPM said.
+    /// The offer in the last SPM.
     last: Option<ParityPrm>,
-    /// The kept groups, while an offer stands.
+    /// The kept groups, while an offer is in force.
     pub(super) groups: Option<Box<Groups>>,
     is_on_demand: bool,
-    /// Parity may follow a group unasked, before the next group's packets.
+    /// True when parity may follow a group unasked, before the next group's packets.
     is_proactive: bool,
-    /// One past the lead of the last SPM, and the number of data packets that had come by then.
+    /// The position after the lead of the last SPM, and the number of data packets that had come by
+    /// then.
     told: (u64, u64),
-    /// The first position of the last group, which an SPM said is short.
+    /// The first position of the last group, when an SPM said that this group is short.
     short: Option<u64>,
 }
 
 impl Offer {
-    /// Keeps no groups any more.
+    /// Stops keeping groups, and gives their memory back.
     pub(super) fn clear(&mut self, store: &mut HeldStore) {
         if let Some(mut groups) = self.groups.take() {
             groups.clear(store);
@@ -73,15 +75,15 @@ pub(in crate::receiver) struct IncomingParity<'a> {
     pub(in crate::receiver) trail: Sqn,
     pub(in crate::receiver) is_repair: bool,
     pub(in crate::receiver) group: Option<wire::pgm::ParityGrp>,
-    /// The code's part of the packet; its index is not set yet.
+    /// The packet as the code needs it; its index is not set yet.
     pub(in crate::receiver) parity: Parity<'a>,
 }
 
 impl Peer {
-    /// Takes what an SPM says about parity, after its window was seen.
+    /// Takes what an SPM says about parity. The caller has handled the SPM's window before.
     ///
-    /// One SPM may be forged, so an offer counts when two SPMs in a row make it. It ends when an
-    /// SPM makes another offer or none.
+    /// One SPM may be forged, so an offer counts only when two SPMs in a row make it. It ends when
+    /// an SPM makes another offer or none.
     pub(super) fn see_offer(&mut self, end: Option<u64>, notes: &SpmNotes, shared: &mut Shared) {
         let is_agreed = self.offer.last == notes.parity;
         self.offer.last = notes.parity;
@@ -142,7 +144,7 @@ impl Peer {
         self.heard = now;
         let certain = self.window.confirmed();
         if end > self.window.next && !self.is_past_end(end - 1) {
-            // A group's parity follows all its members, so these were sent.
+            // A group's parity follows all members of the group, so the members were sent.
             let before = self.window.next;
             let due = self
                 .window
@@ -161,7 +163,7 @@ impl Peer {
         verdict.map(|()| Verdict::Control)
     }
 
-    /// Keeps a parity packet if anything of its group is missing.
+    /// Keeps a parity packet if a packet of its group is missing.
     fn keep_parity(
         &mut self,
         now: Instant,
@@ -193,7 +195,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Keeps the member at `position`, which was just received, to recover others of its group.
+    /// Keeps the member at `position`, which was just received, to recover other members of its
+    /// group.
     pub(super) fn keep_member(
         &mut self,
         now: Instant,
@@ -222,7 +225,7 @@ impl Peer {
         }
     }
 
-    /// Recovers the lost members of a full group, and takes them as if they had come.
+    /// Recovers the lost members of a full group, and handles them as if they had arrived.
     fn recover_group(&mut self, now: Instant, first: u64, shared: &mut Shared) {
         let Some(mut groups) = self.offer.groups.take() else {
             return;
@@ -241,7 +244,8 @@ impl Peer {
             };
             let content = match content_of(&data, &shared.limits) {
                 Content::Part(_) if self.mode == Mode::Arrival => Content::Broken,
-                // No checksum detected a bit error: the member itself can still come.
+                // A bit error that no checksum detected spread to this member: the member itself
+                // can still come.
                 Content::Broken => return,
                 content => content,
             };
@@ -264,7 +268,7 @@ impl Peer {
         self.offer.groups = Some(groups);
     }
 
-    /// The source confirmed parity NAKs for the groups and counts in `nak` and `list`.
+    /// Takes a parity NCF: the source confirmed NAKs for the groups and counts in `nak` and `list`.
     pub(in crate::receiver) fn parity_ncf(
         &mut self,
         now: Instant,
@@ -281,7 +285,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Another receiver asked for parity of the groups in `nak` and `list`.
+    /// Takes another receiver's NAK for parity of the groups in `nak` and `list`.
     pub(in crate::receiver) fn heard_parity_nak(
         &mut self,
         now: Instant,
@@ -296,7 +300,7 @@ impl Peer {
     }
 
     /// Calls `visit` with the known positions of each group for which another receiver asks for at
-    /// least as many packets as are missing here: the answer helps here too.
+    /// least as many packets as are missing here: the answer helps here, too.
     fn for_each_request(
         &mut self,
         nak: &Nak,
@@ -318,9 +322,9 @@ impl Peer {
         }
     }
 
-    /// Returns the first position that must not be asked for yet: the newest group is not complete,
-    /// and once it is, parity may repair it. The wait is bounded, because a sender that pauses or
-    /// is slow may leave the group open.
+    /// Returns the first position that the receiver must not ask for yet. The newest group is not
+    /// complete, and once it is, parity may repair it. The wait is bounded, because a sender that
+    /// pauses or is slow may leave the group open.
     pub(super) fn parity_limit(&self, now: Instant) -> u64 {
         let Some(groups) = self
             .offer
@@ -331,7 +335,7 @@ impl Peer {
             return u64::MAX;
         };
         let next = self.window.next;
-        // The parity of a group that has just ended may follow directly.
+        // The parity of a group that has just ended may follow it directly.
         let newest = next.saturating_sub(u64::from(self.offer.is_proactive));
         let first = groups.first_of(newest);
         let waits = first < next
@@ -346,8 +350,8 @@ impl Peer {
         if waits { first } else { u64::MAX }
     }
 
-    /// Turns those parts of `shared.ranges` that parity repairs better into requests for parity, in
-    /// `shared.requests`.
+    /// Takes out of `shared.ranges` the parts that parity repairs better, and puts requests for
+    /// parity into `shared.requests` for them.
     pub(super) fn split_requests(&mut self, now: Instant, shared: &mut Shared) {
         shared.requests.clear();
         let is_wanted = self.offer.is_on_demand && !self.asking.is_starved && !self.due.is_short;
@@ -382,7 +386,7 @@ impl Peer {
         shared.selective.clear();
     }
 
-    /// Returns how many parity packets to ask for, when parity is to repair `position` of the group
+    /// Returns how many parity packets to ask for when parity is to repair `position` of the group
     /// that begins at `group`.
     fn parity_count(&self, group: u64, position: u64) -> Option<u32> {
         let groups = self.offer.groups.as_ref()?;
@@ -404,7 +408,7 @@ impl Peer {
     }
 }
 
-/// Adds a range that follows all others.
+/// Adds a range that follows all other ranges.
 fn add_range(ranges: &mut Vec<(u64, u64)>, first: u64, end: u64) {
     match ranges.last_mut() {
         Some(last) if last.1 == first => last.1 = end,
@@ -412,5 +416,5 @@ fn add_range(ranges: &mut Vec<(u64, u64)>, first: u64, end: u64) {
     }
 }
 
-/// Judgement: how long the repair of a slow stream may wait for the rest of its group.
+/// Judgement: the longest time that a repair may wait for the rest of its group in a slow stream.
 const PARTIAL_WAIT: Duration = Duration::from_millis(10);

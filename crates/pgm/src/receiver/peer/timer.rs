@@ -7,16 +7,16 @@ use base::Instant;
 use super::{Farewell, Peer, Phase, Shared, Timed};
 use crate::receiver::{Mode, gaps::Request, outbox::SQNS_A_NAK};
 
-/// Whether a session is still needed after its timers ran.
+/// The fate of a session after its timers ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Fate {
     Stays,
-    /// It was over, and silent for the whole expiry time: it can be forgotten.
+    /// The session was over, and silent for the whole expiry time: the receiver can forget it.
     Forgotten,
 }
 
 impl Peer {
-    /// When [`Peer::timeout`] has something to do; may be early, never late.
+    /// Returns the time from which [`Peer::timeout`] has something to do; may be early, never late.
     pub(in crate::receiver) fn wake(&self, shared: &Shared) -> Instant {
         if matches!(self.phase, Phase::Leaving(_)) {
             return Instant::NEVER;
@@ -25,7 +25,7 @@ impl Peer {
         expiry.min(self.spms.spmr.due()).min(self.repair_wake())
     }
 
-    /// When there is repair work to do.
+    /// Returns the time from which there is repair work to do.
     pub(in crate::receiver) fn repair_wake(&self) -> Instant {
         if self.can_ask() {
             self.window.gaps.wake()
@@ -34,7 +34,7 @@ impl Peer {
         }
     }
 
-    /// Does what is due.
+    /// Does the work that is due at `now`.
     pub(in crate::receiver) fn timeout(&mut self, now: Instant, shared: &mut Shared) -> Fate {
         if matches!(self.phase, Phase::Leaving(_)) {
             return Fate::Stays;
@@ -62,13 +62,13 @@ impl Peer {
         Fate::Stays
     }
 
-    /// RFC 3208 section 6.2: no NAK before the first SPM.
+    /// Returns true when NAKs may be sent. RFC 3208 section 6.2: no NAK before the first SPM.
     fn can_ask(&self) -> bool {
         self.spms.path_nla.is_some() && self.is_trusted() && !self.is_over()
     }
 
-    /// Begins to time `fresh`, unless the packet that is being timed is still missing: only one
-    /// packet is timed at a time.
+    /// Begins to time `fresh`, unless the packet that the receiver is timing is still missing: it
+    /// times one packet at a time.
     fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
         let is_missing = |timed: &Timed| self.window.gaps.locate(timed.position).is_some();
         if !self.asking.timed.as_ref().is_some_and(is_missing) {
@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// Asks for gaps that are due, and gives up those that were asked for often and long enough.
+    /// Asks for gaps that are due, and gives up gaps for which it has asked often and long enough.
     fn ask(&mut self, now: Instant, shared: &mut Shared) {
         let due = self
             .window
@@ -97,8 +97,8 @@ impl Peer {
                     .pace
                     .at(now, self.window.base, self.asking.timing.wait_data)
         } else {
-            // Positions that were announced only once may be forged: the session asks for at most
-            // one list of them until they are confirmed.
+            // Positions that were announced only once may be forged. Until they are confirmed, the
+            // session asks for at most one NAK list of them.
             let certain = self.window.confirmed() + SQNS_A_NAK as u64;
             certain.min(self.parity_limit(now))
         };
@@ -136,9 +136,9 @@ impl Peer {
     }
 }
 
-/// How many packets, from the base on, a session without room for held data asks for. If one of
-/// them is lost again, it can keep none of those after it. So it asks for twice as many as came in
-/// order last time, and a few more.
+/// The number of packets, from the base on, for which a session asks when it has no room for held
+/// data. If one of these packets is lost again, the session can keep none of those after it. So it
+/// asks for twice as many as came in order last time, and a few more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     since: Instant,
@@ -173,8 +173,8 @@ impl Default for Pace {
 
 const PACE_MIN: u64 = 4;
 
-/// Sequence numbers that one session asks for within one back-off, or within this time; the rest
-/// waits for the next turn. This bounds how many NAKs a forged lead, or a long stall of this host,
-/// can cause.
+/// The most sequence numbers that one session asks for within one back-off, or within `TURN_MIN`
+/// when that is longer; the rest waits for the next turn. This bounds how many NAKs a forged lead,
+/// or a long stall of this host, can cause.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;
 const TURN_MIN: Duration = Duration::from_millis(2);

@@ -1,8 +1,8 @@
-//! Parity at the source: what it offers, what receivers ask for, and what leaves when.
+//! Parity at the source: what the source offers, what receivers ask for, and what leaves when.
 //!
-//! It does not know the code (that is [`crate::fec`]) nor keep parity packets: they are computed
-//! from the log when they are due, which costs nothing while nothing is lost. Groups are numbered
-//! by their first position divided by the group size.
+//! The module does not know the code (that is [`crate::fec`]). It keeps no parity packets: it
+//! computes them from the log when they are due, which costs nothing while nothing is lost. The
+//! number of a group is its first position divided by the group size.
 //!
 //! ```text
 //!   parity NAK --> group full, in the log? --> wanted: at least so many --> RDATA, new indexes
@@ -14,10 +14,11 @@
 //! Invariants: a group that waits for its parity stays in the log; indexes are used in order, each
 //! once until all are used; at most [`STAGED_MAX`] packets are computed at a time.
 //!
-//! Deviations: section 11.4 has selective NAKs for full groups answered with parity, where a
-//! receiver that knows no parity would go without: they are answered selectively. Groups are cut
-//! short at the end of the session alone; before, receivers may ask selectively in a group that
-//! does not grow, as section 11.5 has it. When a group's indexes are used up they start over.
+//! Deviations: section 11.4 has the source answer selective NAKs for full groups with parity. A
+//! receiver that knows no parity would then go without, so this source answers such NAKs
+//! selectively. The source cuts a group short only at the end of the session; before, receivers may
+//! ask selectively in a group that does not grow, as in section 11.5. When a group's indexes are
+//! used up, they start over.
 //!
 //! **Spec**: RFC 3208 sections 11.2 to 11.4, 11.8.
 
@@ -44,7 +45,7 @@ use crate::{
 mod share;
 use share::Share;
 
-/// What a source that offers parity keeps for it.
+/// The parity state of a source that offers parity.
 #[derive(Debug)]
 pub(super) struct Parity {
     is_on_demand: bool,
@@ -53,34 +54,34 @@ pub(super) struct Parity {
     payloads: Encoder,
     fragments: Encoder,
     payload_bytes_max: usize,
-    /// Groups in the log, at their number modulo the length.
+    /// Groups in the log; a group stands at its number modulo the length.
     groups: Vec<Asked>,
-    /// Groups whose parity receivers asked for and that is still to be sent.
+    /// Groups of which receivers asked for parity that is still to be sent.
     wanted: RepairQueue,
-    /// When repairs of both kinds wait, it is the turn of parity.
+    /// True when it is the turn of parity, while repairs of both kinds wait.
     has_turn: bool,
     share: Share,
     /// The first group whose pro-active parity has not all left, and how many of its parity packets
-    /// have.
+    /// have left.
     cursor: u64,
     cursor_sent: u32,
-    /// The last group and its size, once that is known to be short.
+    /// The last group and its size, once the group is known to be short.
     short: Option<(u64, u32)>,
-    /// The packets of one run, and how long each is.
+    /// The packets of one run, and the length of each in bytes.
     staged: Vec<u8>,
     segment: usize,
 }
 
-/// What receivers asked of one group.
+/// The requests of receivers for one group.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     group: u64,
-    /// The next parity index.
+    /// The index of the next parity packet.
     next_index: u32,
-    /// Parity packets that wait to be sent.
+    /// Number of parity packets that wait to be sent.
     pending: u32,
-    /// Parity packets sent within an elimination interval of each other, and when the last one was
-    /// sent.
+    /// Number of parity packets sent within an elimination interval of each other, and when the
+    /// last of them was sent.
     recent: u32,
     sent_at: Instant,
     is_asked: bool,
@@ -99,19 +100,19 @@ impl Asked {
     }
 }
 
-/// What became of a request for parity.
+/// The answer to a request for parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// More is to be sent than before.
+    /// The source will send more parity than before.
     Queued,
-    /// As much was asked for already.
+    /// Receivers had asked for as much parity already.
     Merged,
-    /// As much has just been sent.
+    /// The source has just sent as much parity.
     Eliminated,
 }
 
 impl Parity {
-    /// The parity that the configuration asks for; `None` when it asks for none.
+    /// Makes the parity state that the configuration asks for; `None` when it asks for no parity.
     pub(super) fn new(config: &Config, limits: &Limits, log: &TransmitLog) -> Option<Box<Self>> {
         let numbering = Numbering::new(config.fec_group())?;
         let code = Code::new(config.fec_group() as usize)?;
@@ -137,18 +138,19 @@ impl Parity {
         }))
     }
 
-    /// Most bytes by which a parity packet is longer than the longest member of its group. Data
+    /// The most bytes by which a parity packet is longer than the longest member of its group. Data
     /// packets leave these bytes free.
     pub(super) const BYTES_MAX: usize =
         4 + TGSIZE_BYTES + GROUP_BYTES + OPTION_BYTES + crate::fec::LENGTH_BYTES;
 
-    /// Computes payloads with another function from here on.
+    /// Computes payloads with another function from now on.
     pub(super) fn set_combine(&mut self, combine: Combine) {
         self.payloads = Encoder::new(combine, STAGED_MAX, self.payload_bytes_max);
         self.fragments = Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES);
     }
 
-    /// The options for SPMs: the offer, and at the end of the session the size of the last group.
+    /// Returns the options for SPMs: the offer, and at the end of the session the size of the last
+    /// group.
     pub(super) fn spm_options(&self) -> [Option<PgmOption<'static>>; 2] {
         let offer = ParityPrm::new(
             !self.share.is_none(),
@@ -160,7 +162,7 @@ impl Parity {
         [Some(PgmOption::ParityPrm(offer)), self.short.map(size)]
     }
 
-    /// The first position that parity still to be sent is computed from.
+    /// Returns the first position from which parity is still to be computed.
     #[inline]
     pub(super) fn hold(&self, unsent: u64) -> u64 {
         let group_size = u64::from(self.numbering.group_size());
@@ -178,12 +180,12 @@ impl Parity {
             .hasten(position / u64::from(self.numbering.group_size()));
     }
 
-    /// True when parity that was asked for waits.
+    /// Returns true when parity that receivers asked for waits.
     pub(super) const fn is_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// True when the parity of a full group is to follow it.
+    /// Returns true when the parity of a full group is to follow the group.
     #[inline]
     pub(super) fn is_proactive_due(&self, unsent: u64) -> bool {
         !self.share.is_none() && self.cursor_sent < self.share.count() && {
@@ -192,8 +194,8 @@ impl Parity {
     }
 
     /// Returns how many packets may leave as one run. A run ends with its group, because the
-    /// group's parity must leave before the next group: packets of that would make receivers ask
-    /// for the parity.
+    /// group's parity must leave before the next group: packets of the next group would make
+    /// receivers ask for the parity.
     pub(super) fn run_room(&self, unsent: u64) -> usize {
         if self.share.count() == 0 {
             return usize::MAX;
@@ -225,7 +227,7 @@ impl Parity {
         }
     }
 
-    /// Forgets what was asked for.
+    /// Forgets what receivers asked for.
     pub(super) fn clear(&mut self) {
         self.wanted.clear();
         self.groups
@@ -233,7 +235,7 @@ impl Parity {
             .for_each(|asked| *asked = Asked::nothing(asked.group));
     }
 
-    /// True when it is the turn of this kind of repairs, or when only this kind waits.
+    /// Returns true when it is the turn of parity, or when only parity waits.
     pub(super) const fn is_next(&self, others_wait: bool) -> bool {
         self.is_wanted() && (self.has_turn || !others_wait)
     }
@@ -243,8 +245,8 @@ impl Parity {
         self.has_turn = has_turn;
     }
 
-    /// Returns the group whose parity is next, and the number of its parity packets to send. No
-    /// group lies at or after `end`.
+    /// Returns the group whose parity is next, and the number of its parity packets to send. The
+    /// group lies before `end`.
     fn next(&mut self, end: u64, is_proactive: bool) -> (u64, u32) {
         if is_proactive {
             return (self.cursor, self.share.count() - self.cursor_sent);
@@ -264,7 +266,7 @@ impl Parity {
         }
     }
 
-    /// Returns the number of a group's members, when all of them were sent.
+    /// Returns the number of a group's members, once all of them were sent.
     fn size(&self, group: u64, unsent: u64) -> Option<u32> {
         let group_size = self.numbering.group_size();
         if (group + 1) * u64::from(group_size) <= unsent {
@@ -307,8 +309,8 @@ impl Parity {
     }
 
     /// Computes the next parity packets of a group, all of equal length: at most `count_max`
-    /// packets and `bytes_max` bytes, but at least one. Returns their number and the length of
-    /// each.
+    /// packets and `bytes_max` bytes, but at least one packet. Returns their number, and the length
+    /// of each in bytes.
     fn stage(
         &mut self,
         log: &TransmitLog,
@@ -354,8 +356,8 @@ impl Parity {
         (staged, segment)
     }
 
-    /// Notes that `sent` parity packets of a group have left. True when no parity of the group
-    /// waits any more.
+    /// Notes that `sent` parity packets of a group have left. Returns true when no parity of the
+    /// group waits any more.
     fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
         let indexes = self.code.parities_max() as u32;
         let asked = self.asked(batch.group);
@@ -376,7 +378,7 @@ impl Parity {
 }
 
 impl Source {
-    /// Computes parity with this function from here on: the session's owner may have one that is
+    /// Computes parity with `combine` from now on: the session's owner may have a function that is
     /// faster than [`crate::fec::combine`].
     pub fn set_combine(&mut self, combine: Combine) {
         if let Some(parity) = &mut self.parity {
@@ -384,7 +386,7 @@ impl Source {
         }
     }
 
-    /// True when parity is due to follow the group that was just completed.
+    /// Returns true when parity is due to follow the group that was just completed.
     #[inline]
     pub(super) fn is_proactive_due(&self) -> bool {
         let unsent = self.log.unsent();
@@ -392,8 +394,9 @@ impl Source {
         self.parity.as_deref().is_some_and(due)
     }
 
-    /// Takes a NAK for parity: `sqn` names a group and how many packets are missing. `None` when
-    /// the group was not all sent yet; otherwise, whether more parity is to be sent than before.
+    /// Takes a NAK for parity: `sqn` names a group and how many packets are missing. Returns `None`
+    /// when not all of the group was sent yet; otherwise, whether more parity is to be sent than
+    /// before.
     pub(super) fn ask_parity(&mut self, now: Instant, from: SocketAddr, sqn: Sqn) -> Option<bool> {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
         let parity = self.parity.as_deref_mut()?;
@@ -420,8 +423,8 @@ impl Source {
         Some(answer == Answer::Queued)
     }
 
-    /// Computes the next parity packets of one group. False when the group has left the log; the
-    /// source forgets the group then.
+    /// Computes the next parity packets of one group. Returns false when the group has left the
+    /// log; the source then forgets the group.
     pub(super) fn stage_parity(&mut self, limit: Budget, is_proactive: bool) -> bool {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
         let quantum = self.config.pacing_quantum();
@@ -456,7 +459,7 @@ impl Source {
         true
     }
 
-    /// The run that was staged last.
+    /// Returns the run that was staged last.
     pub(super) fn staged_run(&self) -> Option<Run<'_>> {
         let parity = self.parity.as_deref()?;
         Some(Run {
@@ -496,7 +499,7 @@ impl Source {
     }
 }
 
-/// Which group's parity, and why it is sent.
+/// A request for parity of one group: which group, and why its parity is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     group: u64,
@@ -504,7 +507,7 @@ pub(super) struct Batch {
     is_proactive: bool,
 }
 
-/// Payloads and fragment options of a group's members, where they lie in the log.
+/// Payloads and fragment options of a group's members, in their places in the log.
 struct Members<'a> {
     payloads: [&'a [u8]; MEMBERS_MAX],
     contents: [[u8; FRAGMENT_BYTES]; MEMBERS_MAX],
@@ -586,11 +589,12 @@ impl Head<'_> {
     }
 }
 
-/// Members of the largest group.
+/// The most members of a group.
 const MEMBERS_MAX: usize = 128;
-/// Parity packets computed at a time: as many as one pass over the members makes at full speed.
+/// The most parity packets computed at a time: as many as one pass over the members makes at full
+/// speed.
 const STAGED_MAX: usize = 8;
-/// OPT_CURR_TGSIZE, OPT_PARITY_GRP and OPT_FRAGMENT.
+/// Lengths of OPT_CURR_TGSIZE, OPT_PARITY_GRP and OPT_FRAGMENT in bytes.
 const TGSIZE_BYTES: usize = 8;
 const GROUP_BYTES: usize = 8;
 const OPTION_BYTES: usize = 16;

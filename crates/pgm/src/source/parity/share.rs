@@ -1,25 +1,27 @@
-//! How many parity packets follow each group unasked: enough that most groups need no NAK.
+//! The number of parity packets that follow each group unasked: enough that most groups need no
+//! NAK.
 //!
-//! It does not know losses or receivers, only for which groups receivers asked although parity had
-//! been sent. In: one note for each group sent, one for each group asked for. Out: a number.
+//! The module does not know losses or receivers. It knows only for which groups receivers asked
+//! although parity had been sent. In: one note for each group sent, one for each group asked for.
+//! Out: a number.
 //!
 //! ```text
 //!   of 64 groups, asked for     > 8        1 to 8       none, 8 times 64 groups in a row
 //!   parity of a group           one more   as it is     one fewer
 //! ```
 //!
-//! The number rises at once and falls only after long quiet: a NAK costs a round trip and as many
-//! packets as the worst receiver lacks, a needless parity packet costs only itself.
+//! The number rises at once and falls only after a long quiet time. A NAK costs a round trip and as
+//! many packets as the worst receiver lacks; a needless parity packet costs only itself.
 //!
 //! Invariant: the number lies between the two that were configured.
 
-/// The number of pro-active parity packets for each group, which adapts.
+/// The adaptive number of pro-active parity packets for each group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     count: u32,
     min: u32,
     max: u32,
-    /// Groups sent, and groups asked for, since the number was last looked at.
+    /// Groups sent, and groups asked for, since the number was last reviewed.
     sent: u32,
     asked: u32,
     /// Times in a row that receivers asked for none of [`GROUPS`] groups.
@@ -27,7 +29,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// A number that begins at `min`, its least value, and rises to at most `max`.
+    /// Makes a number that begins at `min`, never falls below it, and rises to at most `max`.
     pub(super) const fn new(min: u32, max: u32) -> Self {
         Self {
             count: min,
@@ -39,17 +41,17 @@ impl Share {
         }
     }
 
-    /// Parity packets that the present group gets.
+    /// Returns the number of parity packets that the present group gets.
     pub(super) const fn count(&self) -> u32 {
         self.count
     }
 
-    /// True when no group ever gets pro-active parity.
+    /// Returns true when no group ever gets pro-active parity.
     pub(super) const fn is_none(&self) -> bool {
         self.max == 0
     }
 
-    /// Notes that a receiver asked, as the first, for a group whose parity had been sent.
+    /// Notes that a receiver asked, before any other, for a group whose parity had been sent.
     pub(super) const fn group_asked(&mut self) {
         self.asked += 1;
     }
@@ -71,7 +73,7 @@ impl Share {
     }
 }
 
-/// The number may change after this many groups.
+/// Number of groups after which the number may change.
 const GROUPS: u32 = 64;
 const ASKED_MAX: u32 = GROUPS / 8;
 const QUIET_MAX: u32 = 8;
