@@ -15,13 +15,13 @@ pub struct RawAddress {
     len: socklen_t,
 }
 
-/// `struct sockaddr_storage` as plain bytes.
+/// The bytes of a `struct sockaddr_storage`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(crate) struct AddressBytes([u8; LEN_MAX as usize]);
 
 impl RawAddress {
-    /// All zero: room for the kernel to write an address into.
+    /// Makes an address of zeros: room for the kernel to write an address into.
     #[must_use]
     pub const fn empty() -> Self {
         Self {
@@ -30,12 +30,12 @@ impl RawAddress {
         }
     }
 
-    /// The address to hand to a call; valid while `self` is borrowed.
+    /// Returns the pointer to hand to a call; valid while `self` is borrowed.
     pub(crate) const fn as_ptr(&self) -> *const sockaddr {
         std::ptr::from_ref(&self.bytes).cast()
     }
 
-    /// Where a call may write an address of up to [`LEN_MAX`] bytes.
+    /// Returns the place where a call may write an address of up to [`LEN_MAX`] bytes.
     pub(crate) const fn as_mut_ptr(&mut self) -> *mut sockaddr {
         std::ptr::from_mut(&mut self.bytes).cast()
     }
@@ -49,12 +49,13 @@ impl RawAddress {
         &mut self.len
     }
 
-    /// As the structures of socket options hold it.
+    /// Returns the address as the structures of socket options hold it.
     pub(crate) const fn bytes(&self) -> AddressBytes {
         self.bytes
     }
 
-    /// The address in Rust's form; `None` when the kernel wrote none or another family.
+    /// Returns the address in Rust's form; `None` when the kernel wrote no address or one of
+    /// another family.
     #[must_use]
     pub fn to_socket_addr(&self) -> Option<SocketAddr> {
         let port = u16::from_be_bytes(self.field(PORT));
@@ -66,20 +67,20 @@ impl RawAddress {
             libc::AF_INET6 => {
                 let ip = Ipv6Addr::from(self.field::<16>(IPV6));
                 let scope = u32::from_ne_bytes(self.field(SCOPE));
-                // The flow label does not identify a peer; leaving it out keeps equal peers equal.
+                // The flow label does not identify a peer; without it, equal peers are equal.
                 Some(SocketAddrV6::new(ip, port, 0, scope).into())
             }
             _ => None,
         }
     }
 
-    /// The address of a packet socket: its interface and the kind of packet that came from there.
+    /// Returns the address of a packet socket: its interface and the kind of the packet from there.
     pub(crate) fn link(&self) -> (u32, u8) {
         let [kind] = self.field(LINK_KIND);
         (u32::from_ne_bytes(self.field(LINK_INTERFACE)), kind)
     }
 
-    /// An address of a packet socket; the protocol is in the network's byte order.
+    /// Makes an address of a packet socket; the protocol is in the network's byte order.
     pub(crate) fn of_link(interface: u32, protocol: u16) -> Self {
         let mut raw = Self::of_family(libc::AF_PACKET, size_of::<libc::sockaddr_ll>());
         raw.put(LINK_PROTOCOL, protocol.to_ne_bytes());
@@ -140,7 +141,7 @@ impl std::fmt::Debug for RawAddress {
     }
 }
 
-/// Room for every address family.
+/// Length of the longest address of any family, in bytes.
 pub(crate) const LEN_MAX: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
 const FAMILY: usize = 0;
 const PORT: usize = offset_of!(sockaddr_in, sin_port);

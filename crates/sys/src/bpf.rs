@@ -1,8 +1,9 @@
 //! The kernel's own programs (bpf(2)): tables, programs written instruction by instruction, and
-//! links that attach a program to an interface. It has only what a redirection of frames needs.
+//! links that attach a program to an interface. The module has only what a redirection of frames
+//! needs.
 //!
-//! Tables, programs and links are descriptors: each goes away with the last descriptor of it, also
-//! when the process is killed.
+//! Tables, programs and links are descriptors: each goes away with its last descriptor, even when
+//! the process is killed.
 //!
 //! **Spec**: include/uapi/linux/bpf.h, Documentation/bpf/standardization/instruction-set.rst.
 
@@ -25,7 +26,7 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// An instruction with all its fields; registers are numbers from 0 to 10.
+    /// Makes an instruction with all its fields; registers are numbers from 0 to 10.
     pub(crate) const fn new(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Self {
         // Bit fields follow the byte order of the machine.
         let registers = if cfg!(target_endian = "little") {
@@ -42,14 +43,15 @@ impl Instruction {
     }
 }
 
-/// A table that a program looks into, or counts in.
+/// A table in which a program looks values up, or counts.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
 }
 
 impl Map {
-    /// The sockets that frames can be redirected to, by number: `BPF_MAP_TYPE_XSKMAP`.
+    /// Makes a table of the sockets to which frames can be redirected, by number:
+    /// `BPF_MAP_TYPE_XSKMAP`.
     ///
     /// # Errors
     /// EPERM without CAP_BPF, EINVAL for a kernel without XDP sockets.
@@ -63,8 +65,8 @@ impl Map {
         })
     }
 
-    /// A table of one value of `bytes` bytes, at first zero, which [`Map::mapping`] maps into
-    /// memory.
+    /// Makes a table of one value of `bytes` bytes, at first zero. [`Map::mapping`] maps the value
+    /// into memory.
     ///
     /// # Errors
     /// EPERM without CAP_BPF, EINVAL before Linux 5.5.
@@ -86,7 +88,7 @@ impl Map {
         Mapping::new(self.as_fd(), bytes.next_multiple_of(PAGE_BYTES))
     }
 
-    /// Puts the descriptor of a socket in its place.
+    /// Puts a socket's descriptor into the table under `key`.
     ///
     /// # Errors
     /// EINVAL for a socket that is not an XDP socket.
@@ -99,8 +101,8 @@ impl Map {
             value: (&raw const value).expose_provenance() as u64,
             flags: 0,
         };
-        // The request's pointers are to `key` and `value` above, 4 bytes each as the table was
-        // made; both live until the call returns, which only reads them.
+        // The request's pointers are to `key` and `value` above, of 4 bytes each, as in the table.
+        // Both live until the call returns, and the call only reads them.
         bpf(MAP_UPDATE, &request).map(drop)
     }
 
@@ -138,14 +140,14 @@ pub(crate) fn load(program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
         attach_type: ATTACH_TO_INTERFACE,
     };
     // The request's pointers are to `program`, with its length, and to a string that ends in a
-    // zero; both outlive the call, which only reads them.
+    // zero. Both outlive the call, which only reads them.
     bpf(PROGRAM_LOAD, &request).and_then(owned)
 }
 
-/// Puts a program on an interface until the returned descriptor is closed.
+/// Attaches a program to an interface until the returned descriptor is closed.
 ///
 /// # Errors
-/// EBUSY or EEXIST when there is another program; EINVAL before Linux 5.9; what the driver says.
+/// EBUSY or EEXIST when there is another program; EINVAL before Linux 5.9; any error of the driver.
 pub(crate) fn link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
     let request = LinkSpec {
         program: program.as_raw_fd().cast_unsigned(),
@@ -158,7 +160,7 @@ pub(crate) fn link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::R
 
 fn bpf<T>(command: libc::c_int, request: &T) -> io::Result<libc::c_int> {
     // SAFETY: `request` is live, only read, and as long as announced; all requests here are
-    // `repr(C)` without padding. What its pointers need is said where they are made.
+    // `repr(C)` without padding. Where each request is made, a comment says what its pointers need.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -174,11 +176,11 @@ fn bpf<T>(command: libc::c_int, request: &T) -> io::Result<libc::c_int> {
 }
 
 fn owned(raw: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: `raw` was just returned by a command that makes a descriptor; it is nobody else's.
+    // SAFETY: a command that makes a descriptor has just returned `raw`; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// `union bpf_attr` for `BPF_MAP_CREATE`, as much as is used: the kernel takes the rest for zero.
+/// The part in use of `union bpf_attr` for `BPF_MAP_CREATE`: the kernel takes the rest for zero.
 #[repr(C)]
 struct MapSpec {
     kind: u32,
@@ -188,7 +190,7 @@ struct MapSpec {
     flags: u32,
 }
 
-/// For `BPF_MAP_UPDATE_ELEM`.
+/// The part in use of `union bpf_attr` for `BPF_MAP_UPDATE_ELEM`.
 #[repr(C)]
 struct MapUpdate {
     map: u32,
@@ -198,7 +200,7 @@ struct MapUpdate {
     flags: u64,
 }
 
-/// For `BPF_PROG_LOAD`.
+/// The part in use of `union bpf_attr` for `BPF_PROG_LOAD`.
 #[repr(C)]
 struct ProgramSpec {
     kind: u32,
@@ -215,7 +217,7 @@ struct ProgramSpec {
     attach_type: u32,
 }
 
-/// For `BPF_LINK_CREATE`.
+/// The part in use of `union bpf_attr` for `BPF_LINK_CREATE`.
 #[repr(C)]
 struct LinkSpec {
     program: u32,

@@ -1,4 +1,4 @@
-//! Turns results of system calls into Rust results, and holds the two socket option calls.
+//! Rust results from results of system calls, and the calls that set and read socket options.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use libc::{c_int, c_void, socklen_t};
 
-/// A non-negative result, or the errno behind a negative one.
+/// Returns the result when it is not negative, else the errno.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -17,12 +17,12 @@ pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     }
 }
 
-/// A byte or message count, or the errno behind a negative one.
+/// Returns the byte or message count when it is not negative, else the errno.
 pub(crate) fn check_len(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
 }
 
-/// Sets a socket option to the bytes of `value`: an integer or a C structure of the option.
+/// Sets a socket option to the bytes of `value`, an integer or the option's C structure.
 pub(crate) fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -44,8 +44,8 @@ pub(crate) fn set_option<T: Copy>(
     Ok(())
 }
 
-/// Reads a socket option that is an array of integers; integers that the kernel does not give are
-/// zero.
+/// Reads a socket option that is an array of integers. Integers that the kernel does not fill in
+/// are zero.
 pub(crate) fn int_options<const N: usize>(
     fd: BorrowedFd<'_>,
     level: c_int,

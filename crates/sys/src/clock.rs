@@ -1,4 +1,4 @@
-//! The clocks, and how exactly the calling thread is woken.
+//! The clocks, and how exactly the kernel wakes the calling thread.
 
 use std::{io, num::NonZeroU64, time::Duration};
 
@@ -8,13 +8,13 @@ use rustix::{
     time::{ClockId, Timespec, clock_getres, clock_gettime},
 };
 
-/// The monotonic clock, which every deadline is measured by.
+/// Returns the time of the monotonic clock, by which every deadline is measured.
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::from_nanos(nanos(ClockId::Monotonic))
 }
 
-/// The kernel's tick, which bounds how exactly a long wait ends: 1 to 10 ms.
+/// Returns the kernel's tick: 1 to 10 ms. It limits how exactly a long wait ends.
 ///
 /// **Source**: clock_getres(2), `CLOCK_MONOTONIC_COARSE`.
 #[must_use]
@@ -23,26 +23,26 @@ pub fn tick() -> Duration {
     Duration::from_nanos(u64::try_from(tick.tv_nsec).unwrap_or(0))
 }
 
-/// Nanoseconds of the wall clock since 1970: for people and for files, never for deadlines.
+/// Returns the wall clock's nanoseconds since 1970: for people and for files, never for deadlines.
 #[must_use]
 pub fn wall_nanos() -> u64 {
     nanos(ClockId::Realtime)
 }
 
-/// Processor time the whole process has used, user and system together.
+/// Returns the processor time that the whole process has used, user and system together.
 #[must_use]
 pub fn process_cpu() -> Duration {
     Duration::from_nanos(nanos(ClockId::ProcessCPUTime))
 }
 
-/// Processor time the calling thread has used.
+/// Returns the processor time that the calling thread has used.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(nanos(ClockId::ThreadCPUTime))
 }
 
-/// Sets how late the kernel may wake the calling thread from a timed wait. The default of 50 us
-/// makes short waits overshoot by 75-90 us; 1 ns brings that to 22-26 us.
+/// Sets how late the kernel may wake the calling thread from a timed wait. With the default of 50
+/// us, short waits take 75 to 90 us too long; with 1 ns, 22 to 26 us.
 ///
 /// # Errors
 /// When the kernel refuses (it never has a reason to).
@@ -59,7 +59,7 @@ fn nanos(clock: ClockId) -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// A duration in the kernel's form, saturating.
+/// Converts a duration to the kernel's form; one that is too long becomes the longest.
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,5 +1,5 @@
-//! One datagram a call, for measurements of single round trips: sockets with one peer, answers to
-//! any peer, and waits.
+//! One datagram a call, for measuring single round trips: sockets with one peer, answers to any
+//! peer, and waits.
 //!
 //! [`crate::message`] moves many datagrams a call.
 
@@ -28,8 +28,8 @@ use crate::{
     stamp,
 };
 
-/// Gives a datagram socket its only peer: the kernel does not deliver what others send, and when an
-/// ICMP message says that nobody listens there, the next call fails with `ECONNREFUSED`.
+/// Gives a datagram socket its only peer. The kernel then delivers nothing from other senders. When
+/// an ICMP message says that nobody listens at the peer, the next call fails with `ECONNREFUSED`.
 ///
 /// # Errors
 /// `ENETUNREACH`, `EHOSTUNREACH` without a route.
@@ -40,8 +40,8 @@ pub fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
 /// Sends to the peer without waiting for room.
 ///
 /// # Errors
-/// The errno of `send`: `EAGAIN` when the send buffer is full, `EMSGSIZE` beyond the path's MTU
-/// where fragments are not wanted.
+/// The errno of `send`: `EAGAIN` when the send buffer is full, `EMSGSIZE` for more than the path's
+/// MTU when the socket does not fragment.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(fd, bytes, AT_ONCE)?)
 }
@@ -55,7 +55,7 @@ pub fn send_to(fd: BorrowedFd<'_>, to: &RawAddress, bytes: &[u8]) -> io::Result<
 }
 
 /// Sends each of `datagrams`, up to [`message::MANY_MAX`] of them, to the peer in one call, without
-/// waiting for room. Returns how many left.
+/// waiting for room. Returns the number of datagrams that left.
 ///
 /// # Errors
 /// As [`send`], when even the first did not leave.
@@ -65,8 +65,9 @@ pub fn send_many(fd: BorrowedFd<'_>, datagrams: &[IoSlice<'_>]) -> io::Result<us
     message::send_each(fd, None, datagrams, &[], AT_ONCE.bits().cast_signed())
 }
 
-/// Sends `bytes` to the peer as datagrams of `segment` bytes each (UDP GSO), the last one shorter
-/// where `segment` does not divide the length. It sends all or none, and does not wait for room.
+/// Sends `bytes` to the peer as datagrams of `segment` bytes each (UDP GSO); the last is shorter
+/// where `segment` does not divide the length. The call sends all or none, and does not wait for
+/// room.
 ///
 /// # Errors
 /// As [`send`]; `EINVAL` for a segment that does not fit the path's MTU or too many of them, `EIO`
@@ -79,8 +80,8 @@ pub fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> io::Resu
     message::send_one(fd, None, &[piece], control.as_bytes(), flags)
 }
 
-/// Receives one datagram; what does not fit is lost. With `blocking` it waits at most for the limit
-/// of [`set_blocking`], otherwise not at all.
+/// Receives one datagram; bytes that do not fit are lost. With `blocking` it waits for at most the
+/// limit of [`set_blocking`], otherwise not at all.
 ///
 /// # Errors
 /// `EAGAIN` when no datagram has come; `ECONNREFUSED` when an ICMP answer has.
@@ -97,8 +98,8 @@ fn receive_flags(blocking: bool) -> RecvFlags {
     }
 }
 
-/// Receives one datagram without waiting, and says whether it came in fragments. That is known only
-/// after [`crate::UdpSocket::set_fragment_report`].
+/// Receives one datagram without waiting, and returns whether it came in fragments. The kernel
+/// tells that only after [`crate::UdpSocket::set_fragment_report`].
 ///
 /// # Errors
 /// As [`receive`].
@@ -115,7 +116,7 @@ pub fn receive_pieces(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     Ok((len, is_in_pieces))
 }
 
-/// Receives one datagram as [`receive`] does, and its sender into `from`.
+/// Receives one datagram as [`receive`] does, and writes its sender into `from`.
 ///
 /// # Errors
 /// As [`receive`].
@@ -143,8 +144,8 @@ pub fn set_blocking(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(fd, Timeout::Recv, limit)?)
 }
 
-/// Waits until there is a datagram to receive or an error to collect, at most `limit`. False when
-/// the limit has passed or a signal came.
+/// Waits for at most `limit` until there is a datagram to receive or an error to collect. Returns
+/// false when the limit has passed or a signal came.
 ///
 /// # Errors
 /// Never in practice.
@@ -154,7 +155,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     wait(fd, PollFlags::IN, limit)
 }
 
-/// Waits as [`wait_readable`] does, until there is room to send.
+/// Waits, as [`wait_readable`] does, until there is room to send.
 ///
 /// # Errors
 /// Never in practice.
@@ -172,8 +173,8 @@ pub(crate) fn wait(fd: BorrowedFd<'_>, events: PollFlags, limit: Duration) -> io
     }
 }
 
-/// The MTU that the kernel holds for the path to the peer of a connected socket, in bytes of an
-/// IP packet.
+/// Returns the MTU that the kernel holds for the path to the peer of a connected socket, as bytes
+/// of an IP packet.
 ///
 /// # Errors
 /// `ENOTCONN` without a peer.
@@ -186,7 +187,7 @@ pub fn path_mtu(fd: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<u32> {
     Ok(mtu?)
 }
 
-/// Never waits for room, and raises no signal.
+/// The flags of a send that never waits for room and raises no signal.
 const AT_ONCE: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 //!   receive() --> [request] . . waits in the kernel . . --> [completion] --> the caller's room
 //! ```
 //! One receive is under way at a time, so that datagrams come in their order. Shared memory shows
-//! whether it is done: a spinning thread makes no system call until a datagram is there.
+//! whether the receive is done: a spinning thread makes no system call until a datagram is there.
 //!
-//! Only raw pointers reach memory that the kernel may still write to; it is freed when its request
-//! has completed. If a request has not completed after the wait at drop, its memory is leaked.
+//! Only raw pointers reach memory that the kernel may still write to. The memory is freed when its
+//! request has completed. When a request does not complete during the wait at drop, its memory is
+//! leaked.
 //!
 //! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
 
@@ -31,7 +32,7 @@ pub struct DatagramRing {
     to: OwnedFd,
     receiving: Request,
     is_receiving: bool,
-    /// What the last receive gave, until the caller takes it.
+    /// The result of the last receive, until the caller takes it.
     received: Option<io::Result<usize>>,
     sending: Vec<Request>,
     /// Indexes of the requests of `sending` that are not under way.
@@ -40,7 +41,7 @@ pub struct DatagramRing {
     failed: Option<io::Error>,
 }
 
-/// Memory of one request, at one place until it is done.
+/// The memory of one request; it does not move until the request is done.
 struct Request(NonNull<Parts>);
 
 /// The memory that a request's pointers point to.
@@ -51,7 +52,7 @@ struct Parts {
     room: Vec<u8>,
 }
 
-// SAFETY: a request owns its memory alone, and nothing in it belongs to a thread.
+// SAFETY: a request alone owns its memory, and nothing in it belongs to a thread.
 unsafe impl Send for Request {}
 
 impl fmt::Debug for DatagramRing {
@@ -65,15 +66,16 @@ impl fmt::Debug for DatagramRing {
 }
 
 impl DatagramRing {
-    /// Rings over two sockets, which may be one: `from` receives and must be a blocking one
-    /// ([`crate::datagram::set_blocking`]), `to` sends. No datagram is longer than `room_bytes`.
+    /// Makes rings over two sockets, which may be one and the same: `from` receives and must be
+    /// blocking ([`crate::datagram::set_blocking`]), `to` sends. No datagram is longer than
+    /// `room_bytes`.
     ///
     /// # Errors
     /// `ENOSYS` on old kernels, `EPERM` where `kernel.io_uring_disabled` or a filter of system
-    /// calls says so.
+    /// calls forbids rings.
     pub fn new(from: BorrowedFd<'_>, to: BorrowedFd<'_>, room_bytes: usize) -> io::Result<Self> {
         // From Linux 5.19 on, a flag shows completions that wait for this thread. Otherwise the
-        // kernel interrupts its processor, which costs more than a round trip.
+        // kernel interrupts this thread's processor, which costs more than a round trip.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
@@ -95,10 +97,11 @@ impl DatagramRing {
         })
     }
 
-    /// Takes a datagram into `room`, without waiting, and its sender into `source`.
+    /// Takes a datagram into `room`, without waiting, and writes its sender into `source`.
     ///
     /// # Errors
-    /// `WouldBlock` when none is there; what the socket reports, `ECONNREFUSED` and the like.
+    /// `WouldBlock` when no datagram is there; errors that the socket reports, such as
+    /// `ECONNREFUSED`.
     pub fn receive(&mut self, room: &mut [u8], source: &mut RawAddress) -> io::Result<usize> {
         if !self.is_receiving && self.received.is_none() {
             self.ask()?;
@@ -116,11 +119,11 @@ impl DatagramRing {
         Ok(len)
     }
 
-    /// Sends a datagram to `to`, or, without it, to the peer of a connected socket.
+    /// Sends a datagram to `to` or, when that is `None`, to the peer of a connected socket.
     ///
     /// # Errors
-    /// `WouldBlock` when the ring's requests are all still under way; otherwise the error of this
-    /// or of an earlier send.
+    /// `WouldBlock` when all requests of the ring are still under way; otherwise the error of this
+    /// send or of an earlier one.
     pub fn send(&mut self, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
         self.collect();
         if let Some(error) = self.failed.take() {
@@ -137,18 +140,18 @@ impl DatagramRing {
         self.push(&entry)?;
         self.free.pop();
         self.ring.submit()?;
-        // A datagram mostly leaves at once, so its error belongs to this call.
+        // A datagram usually leaves at once, so its error belongs to this call.
         self.collect();
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// True when a datagram or an error of a receive has come; reads only shared memory.
+    /// Returns true when a datagram or an error of a receive has come. Reads only shared memory.
     pub fn has_received(&mut self) -> bool {
         self.collect();
         self.received.is_some()
     }
 
-    /// Waits until a datagram or an error has come, at most `limit`.
+    /// Waits for at most `limit` until a datagram or an error has come.
     ///
     /// # Errors
     /// Never in practice.
@@ -190,7 +193,7 @@ impl DatagramRing {
         pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Takes in the requests that have completed.
+    /// Notes the requests that have completed.
     fn collect(&mut self) {
         while let Some(entry) = self.completion() {
             let result = match entry.result() {
@@ -216,13 +219,13 @@ impl DatagramRing {
         if done.is_some() || !self.ring.submission().taskrun() {
             return done;
         }
-        // Any call makes the kernel finish what waits for this thread, so a failure does not
-        // matter.
+        // Any call makes the kernel finish the work that waits for this thread, so a failure does
+        // not matter.
         let _entered = self.ring.submit();
         self.ring.completion().next()
     }
 
-    /// True when the kernel may still touch a request's memory.
+    /// Returns true when the kernel may still touch a request's memory.
     fn is_under_way(&self) -> bool {
         self.is_receiving || self.free.len() < self.sending.len()
     }
@@ -241,7 +244,7 @@ impl Drop for DatagramRing {
             }
             let limit = types::Timespec::from(CANCEL_TIME);
             let args = types::SubmitArgs::new().timespec(&limit);
-            // The count of rounds bounds the time.
+            // The number of rounds bounds the time.
             let _waited = self.ring.submitter().submit_with_args(1, &args);
         }
         if self.is_under_way() {
@@ -288,7 +291,7 @@ impl Request {
         Ok(self.point(name_len, bytes.len()))
     }
 
-    /// Sets the pointers anew; with `name_len` 0 the message has no address.
+    /// Sets the pointers anew. With `name_len` 0 the message has no address.
     fn point(&mut self, name_len: libc::socklen_t, room_len: usize) -> *mut msghdr {
         let parts = self.parts();
         parts.vector.iov_base = parts.room.as_mut_ptr().cast();
@@ -305,14 +308,14 @@ impl Request {
         &raw mut parts.header
     }
 
-    /// The request's memory; to be called only for a request that is not under way.
+    /// Returns the request's memory. The request must not be under way.
     fn parts(&mut self) -> &mut Parts {
         // SAFETY: the memory was allocated by `new` and is freed by `free` alone, which takes the
         // request; the callers fill only requests of which the kernel has no pointer any more.
         unsafe { self.0.as_mut() }
     }
 
-    /// Frees the memory; to be called only for a request that is not under way.
+    /// Frees the memory. The request must not be under way.
     fn free(self) {
         // SAFETY: it came out of a box in `new`, is freed once as `self` is taken, and the kernel
         // has no pointer to it any more.
@@ -320,14 +323,14 @@ impl Request {
     }
 }
 
-/// Requests that may wait to be submitted.
+/// The most requests that may wait to be submitted.
 const ENTRIES: u32 = 64;
-/// Sends under way at a time.
+/// The most sends under way at a time.
 const SENDS_MAX: usize = 16;
-/// Marks of the requests other than sends.
+/// The user data that tells other requests from sends.
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-/// How long one wait at drop lasts for requests under way, and the most such waits.
+/// The duration of one wait at drop for requests under way, and the most such waits.
 const CANCEL_TIME: Duration = Duration::from_millis(50);
 const ROUNDS_MAX: usize = 20;
 

@@ -1,10 +1,11 @@
-//! How the kernel's wall clock is kept right, as the daemon that keeps it has told the kernel.
+//! The discipline of the kernel's wall clock, as the daemon that keeps the clock right reports it
+//! to the kernel.
 
 use std::io;
 
 use crate::call::check;
 
-/// What the kernel knows of its wall clock.
+/// The kernel's knowledge of its wall clock.
 /// <https://man7.org/linux/man-pages/man2/adjtimex.2.html>
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discipline {
@@ -17,7 +18,8 @@ pub struct Discipline {
     pub error_ns_estimated: u64,
     /// The correction that is still to be made, in nanoseconds.
     pub offset_ns: i64,
-    /// By how much the clock is made to run faster, in parts per billion.
+    /// The correction of the clock's speed, in parts per billion; positive when the clock runs
+    /// faster.
     pub frequency_ppb: i64,
     /// International atomic time less UTC, in seconds; 0 when no program has set it.
     pub tai_offset_s: i32,
@@ -25,13 +27,13 @@ pub struct Discipline {
     pub has_leap: bool,
 }
 
-/// Asks the kernel how its clock is kept; changes nothing.
+/// Reads how the kernel's clock is kept right; changes nothing.
 ///
 /// # Errors
 /// Never in practice.
 pub fn read() -> io::Result<Discipline> {
-    // SAFETY: `timex` is a C structure of integers; all zero is a valid value, and `modes` zero
-    // means that nothing is to be changed.
+    // SAFETY: `timex` is a C structure of integers; all zero is a valid value, and zero in `modes`
+    // means that the call changes nothing.
     let mut found: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `found` is live and exclusively borrowed; the kernel writes one timex into it.
     let state = check(unsafe { libc::adjtimex(&raw mut found) })?;

@@ -38,13 +38,13 @@ impl DriverCounters {
         Ok(counters)
     }
 
-    /// The names, in the driver's order.
+    /// Returns the names, in the driver's order.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The counters in the order of their names.
+    /// Reads the counters, in the order of their names.
     ///
     /// # Errors
     /// ENODEV when the interface is gone.
@@ -54,7 +54,7 @@ impl DriverCounters {
         if self.names.is_empty() {
             return Ok(Vec::new());
         }
-        // A header of 8 bytes, then the counters; the request is for as many counters as the driver
+        // A header of 8 bytes, then the counters. The request is for as many counters as the driver
         // announced.
         let mut words = vec![0_u64; 1 + self.names.len()];
         words[0] = join(READ_COUNTERS, self.names.len() as u32);
@@ -64,7 +64,7 @@ impl DriverCounters {
     }
 
     fn read_names(&self) -> io::Result<Vec<String>> {
-        // Command and reserved, mask of the sets wanted, then the length of each.
+        // Command and reserved field, mask of the wanted sets, then the length of each set.
         let mut sizes = [join(READ_SIZES, 0), 1 << COUNTERS, 0];
         self.request(&mut sizes)?;
         let count = if sizes[1] == 0 {
@@ -103,21 +103,21 @@ impl DriverCounters {
             *place = byte.cast_signed();
         }
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-        // SAFETY: `request` is live, and points at `words`, which are exclusively borrowed and hold
-        // what the command in them announces: as many counters or names as the driver said it has.
-        // The driver does not change these numbers while its interface exists.
+        // SAFETY: `request` is live and points at `words`. These are exclusively borrowed and hold
+        // what their command announces: as many counters or names as the driver said it has. The
+        // driver does not change these numbers while its interface exists.
         check(unsafe { libc::ioctl(self.socket.as_raw_fd(), ETHTOOL, &raw mut request) })?;
         Ok(())
     }
 }
 
-/// Two 32-bit fields that follow each other in memory.
+/// Joins two 32-bit fields that follow each other in memory.
 fn join(first: u32, second: u32) -> u64 {
     let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The first of two such fields.
+/// Returns the first of two joined fields.
 fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_ne_bytes();
     u32::from_ne_bytes([a, b, c, d])
@@ -132,7 +132,7 @@ const READ_SIZES: u32 = 0x37;
 const COUNTERS: u32 = 1;
 /// `ETH_GSTRING_LEN`.
 const NAME_LEN: usize = 32;
-/// Large adapters have a few thousand.
+/// The most counters of a driver; large adapters have a few thousand.
 const NAMES_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Filters in tcpdump's language, compiled and run by libpcap where the machine has it.
+//! Filters in tcpdump's language. libpcap compiles and runs them, where the machine has it.
 //!
-//! The library is loaded when the first filter is compiled, and stays: programs do not link to it.
+//! The library is loaded when the first filter is compiled, and stays loaded: programs do not link
+//! to it.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
@@ -39,21 +40,22 @@ impl FilterProgram {
         })
     }
 
-    /// Runs the program on a frame of `wire_len` bytes whose captured part is `frame`. Returns 0 to
-    /// reject it, otherwise how many bytes of it to keep.
+    /// Runs the filter on a frame of `wire_len` bytes, of which `frame` was captured. Returns the
+    /// number of bytes to keep; 0 rejects the frame.
     ///
     /// **Cost**: about two nanoseconds an instruction; no allocation.
     #[inline]
     #[must_use]
     pub fn run(&self, frame: &[u8], wire_len: u32) -> u32 {
         let len = c_uint::try_from(frame.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: `bpf_filter` only reads: `ops`, a program that libpcap's compiler made, whose
-        // jumps stay inside and go forward (see `compile`) to a return, and `frame`, of which it is
-        // told no more bytes than there are. It keeps its state on its own stack.
+        // SAFETY: `bpf_filter` only reads `ops` and `frame`. `ops` is a program of libpcap's
+        // compiler, whose jumps stay inside and go forward (see `compile`) to a return. The length
+        // given for `frame` is at most its true length. The function keeps its state on its own
+        // stack.
         unsafe { (self.run)(self.ops.as_ptr(), frame.as_ptr(), wire_len, len) }
     }
 
-    /// Its instructions, for the kernel to run.
+    /// Returns the filter's instructions, for the kernel to run.
     #[must_use]
     pub const fn ops(&self) -> &[FilterOp] {
         &self.ops
@@ -66,12 +68,12 @@ impl fmt::Debug for FilterProgram {
     }
 }
 
-/// Why a filter could not be compiled.
+/// The reason why a filter could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterError {
     /// The machine has no libpcap.
     NoLibrary,
-    /// What libpcap says is wrong with the text.
+    /// The text is wrong; libpcap says how.
     Text(String),
 }
 
@@ -88,19 +90,20 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Only an unconditional jump can go back: its distance is signed.
+/// Returns true for a jump that goes back: only an unconditional jump can, as its distance is
+/// signed.
 fn goes_back(op: &FilterOp) -> bool {
     op.code == JUMP && op.operand.cast_signed() < 0
 }
 
-/// `struct bpf_program`.
+/// The C structure `struct bpf_program`.
 #[repr(C)]
 struct Compiled {
     len: c_uint,
     ops: *mut FilterOp,
 }
 
-/// The functions of libpcap that are used.
+/// The functions of libpcap that this module uses.
 struct Library {
     open_dead: OpenDead,
     compile: Compile,
@@ -108,9 +111,9 @@ struct Library {
     free: Free,
     close: Close,
     run: Run,
-    /// Older versions of the compiler keep their state in the library's global variables.
+    /// Serialises compilation: older versions of the compiler keep their state in global variables.
     one_at_a_time: Mutex<()>,
-    /// The functions are valid while this value lives.
+    /// Keeps the library loaded: the functions are valid while this value lives.
     _loaded: libloading::Library,
 }
 
@@ -152,7 +155,7 @@ impl Library {
             .one_at_a_time
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: takes two integers by value.
+        // SAFETY: the function takes two integers by value.
         let pcap = unsafe { (self.open_dead)(link_type.into(), SNAP_LEN) };
         if pcap.is_null() {
             return Err(FilterError::NoLibrary);
@@ -170,17 +173,17 @@ impl Library {
             // below.
             let ops = unsafe { std::slice::from_raw_parts(compiled.ops, compiled.len as usize) };
             let ops = ops.to_vec();
-            // SAFETY: filled in by pcap_compile, and not used afterwards.
+            // SAFETY: pcap_compile filled `compiled` in, and it is not used afterwards.
             unsafe { (self.free)(&raw mut compiled) };
             Ok(ops)
         } else {
             // SAFETY: `pcap` is open.
             let error = unsafe { (self.error)(pcap) };
-            // SAFETY: a text that ends with a zero and lives as long as `pcap`.
+            // SAFETY: the text ends with a zero and lives as long as `pcap`.
             let error = unsafe { CStr::from_ptr(error) };
             Err(FilterError::Text(error.to_string_lossy().into_owned()))
         };
-        // SAFETY: open, and not used afterwards.
+        // SAFETY: `pcap` is open, and not used afterwards.
         unsafe { (self.close)(pcap) };
         outcome
     }

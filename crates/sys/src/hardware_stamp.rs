@@ -1,4 +1,4 @@
-//! Makes a network device stamp packets by its own clock, which it does only on request.
+//! Time stamps by a network device's own clock, which the device makes only on request.
 //!
 //! The setting belongs to the device and holds for every program. [`HardwareStamping`] restores the
 //! former setting when it is dropped. A process that is killed leaves the device stamping, which
@@ -17,14 +17,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::call::check;
 
-/// What a device can stamp by its own clock.
+/// The packets that a device can stamp by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampAbilities {
-    /// True when it can stamp every packet that it sends.
+    /// True when the device can stamp every packet that it sends.
     pub stamps_sent: bool,
-    /// True when it stamps every packet that it receives; devices that stamp only PTP do not count.
+    /// True when the device stamps every packet that it receives; devices that stamp only PTP do
+    /// not count.
     pub stamps_all_received: bool,
-    /// Its clock is `/dev/ptpN` with this number.
+    /// Number of the device's clock: `/dev/ptpN`.
     pub clock: Option<u32>,
 }
 
@@ -40,15 +41,16 @@ impl HardwareStamping {
     /// Makes the device stamp all packets, both ways.
     ///
     /// # Errors
-    /// `Unsupported` when it cannot; `EPERM` without CAP_NET_ADMIN in its network namespace;
-    /// `ENODEV` when there is no such interface.
+    /// `Unsupported` when the device cannot do that; `EPERM` without CAP_NET_ADMIN in the device's
+    /// network namespace; `ENODEV` when there is no such interface.
     pub fn start(interface: &str) -> io::Result<Self> {
         let device = Device::open(interface)?;
         let can = device.abilities()?;
         if !can.stamps_sent || !can.stamps_all_received {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // A driver that cannot say its setting is put back to the one that it begins with.
+        // When a driver cannot tell its setting, the setting to restore is the one that drivers
+        // begin with.
         let former = device.config().unwrap_or(Config::OFF);
         if former == Config::ALL {
             let former = None;
@@ -59,7 +61,7 @@ impl HardwareStamping {
             device,
             former: Some(former),
         };
-        // A driver may grant less than it was asked for; dropping `stamping` then restores the
+        // A driver may grant less than was asked of it; dropping `stamping` then restores the
         // former setting.
         if granted.sent != Config::ALL.sent || granted.received != Config::ALL.received {
             return Err(io::ErrorKind::Unsupported.into());
@@ -71,21 +73,21 @@ impl HardwareStamping {
 impl Drop for HardwareStamping {
     fn drop(&mut self) {
         if let Some(former) = self.former.take() {
-            // The interface may be gone; then there is nothing to put back.
+            // When the interface is gone, there is nothing to restore.
             drop(self.device.set(former));
         }
     }
 }
 
-/// Asks what the device of `interface` can stamp.
+/// Reads what the device of `interface` can stamp.
 ///
 /// # Errors
-/// `ENODEV` when there is no such interface, `EOPNOTSUPP` when its kernel does not know.
+/// `ENODEV` when there is no such interface, `EOPNOTSUPP` when its driver does not tell.
 pub fn abilities(interface: &str) -> io::Result<StampAbilities> {
     Device::open(interface)?.abilities()
 }
 
-/// An interface, by a socket that its requests go through.
+/// An interface, and the socket that its requests go through.
 #[derive(Debug)]
 struct Device {
     socket: OwnedFd,
@@ -133,7 +135,7 @@ impl Device {
         envelope.ifr_name = self.name;
         envelope.ifr_ifru.ifru_data = std::ptr::from_mut(answer).cast();
         // SAFETY: `envelope` is live and points at `answer`, which is exclusively borrowed and laid
-        // out as the kernel has the structure of this request; it writes no more than that.
+        // out like the kernel's structure of this request; the kernel writes no more than that.
         check(unsafe { libc::ioctl(self.socket.as_raw_fd(), request, &raw mut envelope) })?;
         Ok(())
     }
@@ -152,7 +154,7 @@ fn parse(info: &Info) -> StampAbilities {
     }
 }
 
-/// `struct ethtool_ts_info`.
+/// The C structure `struct ethtool_ts_info`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Info {
@@ -165,7 +167,7 @@ struct Info {
     received_reserved: [u32; 3],
 }
 
-/// `struct hwtstamp_config`.
+/// The C structure `struct hwtstamp_config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Config {
@@ -187,7 +189,8 @@ impl Config {
     };
 }
 
-/// What [`Device::request`] may hand to the kernel: plain integers, laid out as it has them.
+/// A type that [`Device::request`] may hand to the kernel: plain integers, laid out as the kernel
+/// has them.
 trait Answer {}
 impl Answer for Info {}
 impl Answer for Config {}

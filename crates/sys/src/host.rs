@@ -8,8 +8,8 @@ use rustix::{
     rand::{GetRandomFlags, getrandom},
 };
 
-/// Fills `bytes` from the system's generator of unpredictable numbers. While a machine boots, it
-/// waits until the generator is ready.
+/// Fills `bytes` from the system's generator of unpredictable numbers. While the machine boots, the
+/// call waits until the generator is ready.
 ///
 /// # Errors
 /// When a sandbox forbids the call.
@@ -33,7 +33,7 @@ pub fn random_u64() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The machine's name, when it has one.
+/// Returns the machine's name, if it has one.
 #[must_use]
 pub fn host_name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
@@ -41,7 +41,8 @@ pub fn host_name() -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Bytes of memory that this process occupies (its resident set), where `/proc` tells.
+/// Returns the number of bytes of memory that this process occupies (its resident set), if `/proc`
+/// shows it.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
@@ -50,9 +51,9 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Allows this process up to `wanted` open descriptors, as far as its hard limit permits; returns
-/// the limit that then holds. Libraries must not call it: a program that uses `select` breaks
-/// beyond 1,024 descriptors.
+/// Allows this process up to `wanted` open descriptors, as far as its hard limit permits. Returns
+/// the limit that then holds. Libraries must not call it: a program that uses `select` fails beyond
+/// 1,024 descriptors.
 ///
 /// # Errors
 /// When a sandbox forbids the call.

@@ -1,9 +1,9 @@
 //! System calls with safe faces: sockets, GSO/GRO, multicast, files, netlink; the other home of
 //! unsafe.
 //!
-//! Knows no protocol: bytes, addresses, options and descriptors in, results out. Every unsafe block
-//! holds one operation and its proof. Errors are [`std::io::Error`]s that carry the errno; the
-//! callers add operation, target and remedy.
+//! The crate knows no protocol: bytes, addresses, options and descriptors in, results out. Every
+//! unsafe block holds one operation and its proof. Errors are [`std::io::Error`]s with the errno;
+//! the callers add operation, target and remedy.
 #![cfg(target_os = "linux")]
 #![allow(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! A stretch of memory shared with the kernel.
+//! A range of memory shared with the kernel.
 
 use std::{
     io,
@@ -9,15 +9,15 @@ use std::{
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Memory that a socket's ring, its packets or a program's counters live in, until it is dropped.
+/// Memory of a socket's ring, its packets or a program's counters; unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is reached only through the one
-// ring that owns it, whose methods take `&mut self` wherever memory is read or written.
+// SAFETY: the mapping belongs to the process, not to a thread. Only the ring that owns it reaches
+// it, and the ring's methods take `&mut self` wherever memory is read or written.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -26,11 +26,11 @@ impl Mapping {
         Self::at(fd, len, 0)
     }
 
-    /// Maps `len` bytes of what `fd` stands for, from `offset` on, which is a multiple of the page
-    /// size.
+    /// Maps `len` bytes of what `fd` stands for, from `offset` on. `offset` must be a multiple of
+    /// the page size.
     pub(crate) fn at(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other mapping.
         let address = unsafe { mmap(null_mut(), len, PROTECTION, flags, fd, offset) }?;
         Ok(Self::of(address.cast(), len))
     }
@@ -38,7 +38,7 @@ impl Mapping {
     /// Maps `len` private bytes of zeros, to hand to the kernel.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other mapping.
         let address = unsafe { mmap_anonymous(null_mut(), len, PROTECTION, flags) }?;
         Ok(Self::of(address.cast(), len))
     }
@@ -48,7 +48,7 @@ impl Mapping {
         Self { start, len }
     }
 
-    /// The 32-bit word at `offset`, which the kernel changes concurrently.
+    /// Returns the 32-bit word at `offset`, which the kernel changes concurrently.
     ///
     /// **Panics** (bug): when the word is not inside the mapping or not aligned.
     #[inline]
@@ -64,7 +64,7 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(word.cast::<u32>()) }
     }
 
-    /// The 64-bit word at `offset`, which the kernel changes concurrently.
+    /// Returns the 64-bit word at `offset`, which the kernel changes concurrently.
     ///
     /// **Panics** (bug): when the word is not inside the mapping or not aligned.
     #[inline]
@@ -80,13 +80,13 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(word.cast::<u64>()) }
     }
 
-    /// The bytes from `offset` on.
+    /// Returns `len` bytes from `offset` on.
     ///
     /// **Panics** (bug): when they are not inside the mapping.
     ///
     /// # Safety
     /// Until the slice is gone, neither the kernel nor another reference writes these bytes: the
-    /// block or slot that they are part of was released to us and has not been returned.
+    /// kernel has released the block or slot that they are part of, and it has not been returned.
     #[inline]
     pub(crate) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         assert!(
@@ -100,7 +100,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// The bytes from `offset` on, to be written.
+    /// Returns `len` bytes from `offset` on, for the caller to write.
     ///
     /// **Panics** (bug): when they are not inside the mapping.
     ///
@@ -120,8 +120,8 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Makes the processor fetch the line at `offset`, which will be read soon; does nothing when
-    /// `offset` is outside the mapping.
+    /// Makes the processor fetch the cache line at `offset`, which will be read soon. Does nothing
+    /// when `offset` is outside the mapping.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -134,12 +134,12 @@ impl Mapping {
         }
     }
 
-    /// The address where the mapping begins, a multiple of the page size.
+    /// Returns the address where the mapping begins, a multiple of the page size.
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }
 
-    /// Bytes of the whole mapping.
+    /// Returns the length of the whole mapping in bytes.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }

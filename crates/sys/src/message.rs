@@ -1,6 +1,6 @@
 //! Datagrams in and out: gathered sends, many messages a call, and their control messages.
 //!
-//! Control messages are read and written as plain bytes with the offsets of the C structure, so
+//! Control messages are read and written as plain bytes at the offsets of the C structure. So
 //! nothing here depends on their alignment, and everything is bounds-checked.
 
 use std::{
@@ -31,7 +31,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// No control message.
+    /// Makes an empty list of control messages.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -40,13 +40,13 @@ impl Control {
         }
     }
 
-    /// Cuts the message into datagrams of `bytes` each (UDP GSO).
+    /// Adds the segment size: the kernel cuts the message into datagrams of `bytes` each (UDP GSO).
     #[must_use]
     pub fn segment(self, bytes: u16) -> Self {
         self.with(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())
     }
 
-    /// Sends with this time to live or hop limit instead of the socket's own.
+    /// Adds a time to live or hop limit, which replaces the socket's own.
     #[must_use]
     pub fn hops(self, hops: u8, is_ipv6: bool) -> Self {
         let value = c_int::from(hops).to_ne_bytes();
@@ -57,7 +57,7 @@ impl Control {
         }
     }
 
-    /// The bytes to hand to a send call.
+    /// Returns the bytes to hand to a send call.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -79,7 +79,7 @@ impl Control {
 }
 
 /// Sends the concatenation of `pieces` as one message, or as many datagrams when `control` asks for
-/// segmentation. Returns the bytes sent; a datagram socket sends all or nothing.
+/// segmentation. Returns the number of bytes sent; a datagram socket sends all or nothing.
 ///
 /// # Errors
 /// The errno of `sendmsg`.
@@ -94,8 +94,8 @@ pub fn send(
     send_one(fd, Some(to), pieces, control.as_bytes(), libc::MSG_NOSIGNAL)
 }
 
-/// Sends as [`send`] does, with any control messages and flags; without `to`, to the peer of a
-/// connected socket.
+/// Sends as [`send`] does, with any control messages and flags. Without `to`, sends to the peer of
+/// a connected socket.
 #[inline]
 pub(crate) fn send_one(
     fd: BorrowedFd<'_>,
@@ -111,10 +111,10 @@ pub(crate) fn send_one(
 }
 
 /// Sends each of `datagrams` as a message of its own, up to [`MANY_MAX`] of them, in one call.
-/// Returns how many left.
+/// Returns the number of messages that left.
 ///
 /// # Errors
-/// The errno of `sendmmsg`, which is that of the first datagram.
+/// The errno of `sendmmsg`, which is the error of the first datagram.
 ///
 /// **Cost**: one system call, no allocation.
 pub fn send_many(
@@ -127,7 +127,8 @@ pub fn send_many(
     send_each(fd, Some(to), datagrams, control, libc::MSG_NOSIGNAL)
 }
 
-/// Sends as [`send_many`] does, with any flags; without `to`, to the peer of a connected socket.
+/// Sends as [`send_many`] does, with any flags. Without `to`, sends to the peer of a connected
+/// socket.
 #[inline]
 pub(crate) fn send_each(
     fd: BorrowedFd<'_>,
@@ -158,8 +159,8 @@ pub(crate) fn send_each(
     Ok(usize::try_from(sent).unwrap_or(0))
 }
 
-/// Takes up to `reports_max` reports out of a socket's error queue, and returns how many there
-/// were. While a report waits there, a poll set reports the socket as ready.
+/// Takes up to `reports_max` reports out of a socket's error queue, and returns their number. While
+/// a report waits in the queue, a poll set reports the socket as ready.
 pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     let take = |_: &usize| receive_one(fd, &mut [], None, &mut [], flags).is_ok();
@@ -167,7 +168,7 @@ pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
 }
 
 /// Receives one message: its bytes, its sender into `from`, and its control messages. Returns the
-/// lengths of the bytes and of the control messages.
+/// lengths of bytes and control messages.
 #[inline]
 pub(crate) fn receive_one(
     fd: BorrowedFd<'_>,
@@ -200,15 +201,15 @@ pub(crate) fn receive_one(
     Ok((len, control_len.min(control.len())))
 }
 
-/// A message header that points at the given address, pieces and control bytes. It is valid for
-/// sending, which only reads through its pointers, while these three are borrowed.
+/// Makes a message header that points at the given address, pieces and control bytes. While these
+/// three are borrowed it is valid for sending, which only reads through its pointers.
 fn outgoing(to: Option<&RawAddress>, pieces: &[IoSlice<'_>], control: &[u8]) -> msghdr {
     let mut header = empty_header();
     if let Some(to) = to {
         header.msg_name = to.as_ptr().cast_mut().cast();
         header.msg_namelen = to.len();
     }
-    // `IoSlice` is guaranteed to have the layout of `iovec` on Unix.
+    // The layout of `IoSlice` is guaranteed to be that of `iovec` on Unix.
     header.msg_iov = pieces.as_ptr().cast_mut().cast::<iovec>();
     header.msg_iovlen = pieces.len() as _;
     if !control.is_empty() {
@@ -223,15 +224,15 @@ pub(crate) fn empty_header() -> msghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Room for the addresses and control messages of up to [`MANY_MAX`] received messages; the
-/// payload goes to buffers that each call brings along.
+/// Room for the addresses and control messages of up to [`MANY_MAX`] received messages. Each call
+/// brings its own buffers for the payload.
 pub struct Inbox {
     addresses: Box<[RawAddress]>,
     control: Box<[[u8; CONTROL_RECEIVE_BYTES]]>,
     outcomes: Box<[Outcome]>,
 }
 
-/// What the kernel wrote into one message header.
+/// The fields that the kernel wrote into one message header.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
     len: usize,
@@ -240,7 +241,7 @@ struct Outcome {
 }
 
 impl Inbox {
-    /// Room for `messages` (at most [`MANY_MAX`]) a call.
+    /// Makes room for `messages` messages a call, at most [`MANY_MAX`].
     #[must_use]
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MANY_MAX);
@@ -254,9 +255,9 @@ impl Inbox {
     /// Receives one message into each buffer, and returns how many came. Until the next call,
     /// [`Inbox::message`] has the details of each.
     ///
-    /// With `blocking` it waits for the first message, at most for the limit of
-    /// [`crate::datagram::set_blocking`]. The thread sleeps in the socket itself: waking it takes
-    /// less work in the kernel than with a set of descriptors.
+    /// With `blocking` it waits for the first message, for at most the limit of
+    /// [`crate::datagram::set_blocking`]. The thread sleeps in the socket itself: the kernel then
+    /// has less work to wake it than with a set of descriptors.
     ///
     /// # Errors
     /// The errno of `recvmmsg`; `WouldBlock` when nothing is there, `Interrupted` when a signal
@@ -299,8 +300,8 @@ impl Inbox {
         }
         let vlen = c_uint::try_from(count).expect("at most MANY_MAX messages");
         // SAFETY: the first `vlen` headers were written in the loop. Each points at a buffer, an
-        // address, a control array and an iovec of its own, which are exclusively borrowed (or
-        // local) until this function returns, with their true lengths; the kernel writes no more
+        // address, a control array and an iovec of its own, with their true lengths. All are
+        // exclusively borrowed (or local) until this function returns; the kernel writes no more
         // than these lengths and keeps no pointer. The timeout is null, which means none.
         let received = check(unsafe {
             libc::recvmmsg(
@@ -329,7 +330,7 @@ impl Inbox {
         Ok(received)
     }
 
-    /// The details of message `index` of the last [`Inbox::receive`].
+    /// Returns the details of message `index` of the last [`Inbox::receive`].
     ///
     /// **Panics** (bug): when `index` is past the inbox's size.
     #[must_use]
@@ -361,20 +362,20 @@ impl std::fmt::Debug for Inbox {
 /// One received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes written to the buffer.
+    /// Number of bytes written to the buffer.
     pub len: usize,
-    /// Bytes of each datagram but the last, when the kernel coalesced several (UDP GRO).
+    /// Length of each datagram except the last, when the kernel coalesced several (UDP GRO).
     pub segment: Option<usize>,
-    /// Who sent it.
+    /// The address of the message's sender.
     pub source: Option<SocketAddr>,
-    /// Which address it was sent to, when packet information was asked for.
+    /// The address that the message was sent to, when packet information was asked for.
     pub destination: Option<IpAddr>,
-    /// Index of the interface it arrived by, when packet information was asked for.
+    /// Index of the interface that the message arrived by, when packet information was asked for.
     pub interface: Option<u32>,
-    /// Socket buffers dropped since the socket was made, when that was asked for and the count is
-    /// not zero.
+    /// Socket buffers dropped since the socket was made, when that report was asked for and the
+    /// count is not zero.
     pub overflow: Option<u32>,
-    /// True when it was longer than the buffer; the rest is lost.
+    /// True when the message was longer than the buffer; the rest is lost.
     pub is_truncated: bool,
 }
 
@@ -420,9 +421,9 @@ impl Received {
 /// The most messages that one call sends or receives.
 pub const MANY_MAX: usize = 64;
 
-/// Segment size and hop limit: two messages of a header and up to eight bytes.
+/// Length of segment size and hop limit, in bytes: two messages of a header and up to eight bytes.
 const CONTROL_SEND_BYTES: usize = 2 * (aligned(HEADER_BYTES) + 8);
-/// GRO size, drop count and IPv6 packet information, with room to spare.
+/// Length of GRO size, drop count and IPv6 packet information, in bytes, with room to spare.
 const CONTROL_RECEIVE_BYTES: usize = 128;
 
 const HEADER_BYTES: usize = aligned(size_of::<cmsghdr>());
@@ -437,7 +438,7 @@ const _: () = assert!(offset_of!(libc::in_pktinfo, ipi_addr) == 8);
 const _: () = assert!(offset_of!(libc::in6_pktinfo, ipi6_addr) == 0);
 const _: () = assert!(offset_of!(libc::in6_pktinfo, ipi6_ifindex) == 16);
 
-/// Control messages start at multiples of the word size.
+/// Rounds up to a multiple of the word size, where control messages start.
 const fn aligned(len: usize) -> usize {
     len.next_multiple_of(size_of::<usize>())
 }

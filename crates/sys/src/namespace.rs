@@ -1,13 +1,14 @@
-//! Network, name, mount and user namespaces: they make hosts without machines, and give root's
-//! rights over these without being root.
+//! Network, name, mount and user namespaces. They make hosts without machines, and give root's
+//! rights over these hosts to a user who is not root.
 //!
-//! A network namespace, or one for the host's name or for mounts, is held by a descriptor alone, so
-//! it disappears with its last holder, even when that process is killed. A thread enters one for
-//! good ([`run_in`] uses a thread of its own); a command starts in one ([`CommandExt::namespace`]).
+//! A network namespace, or one for the host's name or for mounts, is held by a descriptor alone. So
+//! it disappears with its last holder, even when that process is killed. A thread enters a
+//! namespace for good ([`run_in`] uses a thread of its own); a command starts in one
+//! ([`CommandExt::namespace`]).
 //!
-//! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only
-//! a process with a single thread create one: at the very start of `main`
-//! ([`enter_user_namespace`]), or between fork and exec ([`CommandExt::user_namespace`]).
+//! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only a
+//! process with a single thread create one: at the very start of `main` ([`enter_user_namespace`]),
+//! or between fork and exec ([`CommandExt::user_namespace`]).
 #![expect(unsafe_code, reason = "namespace, process and descriptor system calls")]
 
 use std::{
@@ -73,8 +74,8 @@ impl Namespace {
     }
 
     /// Makes a namespace of mounts in which an empty filesystem in memory, with room for `bytes`
-    /// bytes, covers the directory `at`. Nothing of it is seen outside. The calling thread stays
-    /// where it is.
+    /// bytes, covers the directory `at`. Outside the namespace this mount is not visible. The
+    /// calling thread stays where it is.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_mnt_namespaces`, and what mount(2)
@@ -102,7 +103,7 @@ impl Namespace {
         })
     }
 
-    /// The identity of this namespace, different from all others on the machine.
+    /// Returns the identity of this namespace, which no other namespace on the machine has.
     ///
     /// # Errors
     /// When the descriptor cannot be examined; not expected.
@@ -121,10 +122,10 @@ impl AsFd for Namespace {
     }
 }
 
-/// What may be done in a filesystem.
+/// The kind of access to a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everything.
+    /// Reading and writing.
     ReadWrite,
     /// Only reading.
     ReadOnly,
@@ -137,7 +138,7 @@ pub struct NamespaceId {
     inode: u64,
 }
 
-/// Runs `body` on a thread of its own inside these namespaces and returns its result. A panic in
+/// Runs `body` on a thread of its own inside these namespaces, and returns its result. A panic in
 /// `body` continues in the caller.
 ///
 /// # Errors
@@ -147,7 +148,7 @@ pub fn run_in<T: Send>(
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     on_own_thread(|| {
-        // This thread gets a root and working directory of its own, without which it cannot enter a
+        // This thread gets a root and working directory of its own: without these it cannot enter a
         // namespace of mounts.
         unshare(UnshareFlags::FS)?;
         for namespace in namespaces {
@@ -157,16 +158,17 @@ pub fn run_in<T: Send>(
     })
 }
 
-/// Settings of a command: the namespaces that it starts in, and its end.
+/// Settings of a command: the namespaces that it starts in, and when it is killed.
 pub trait CommandExt {
-    /// Starts the command inside `namespace`; call it once for each kind.
+    /// Starts the command inside `namespace`. Call it once for each kind of namespace.
     fn namespace(&mut self, namespace: &Namespace) -> &mut Self;
 
-    /// Starts the command as root of a new user namespace with an empty network namespace of its
-    /// own. Spawning fails with a [`Refusal`]'s error number when the machine forbids it.
+    /// Starts the command as root of a new user namespace, with an empty network namespace of its
+    /// own. When the machine forbids that, spawning fails with a [`Refusal`]'s error number.
     fn user_namespace(&mut self) -> &mut Self;
 
-    /// Makes the kernel kill the command when the *thread* that starts it ends, however it ends.
+    /// Makes the kernel kill the command when the *thread* that starts it ends, for whatever
+    /// reason.
     fn dies_with_its_starter(&mut self) -> &mut Self;
 }
 
@@ -202,21 +204,21 @@ impl CommandExt for Command {
     }
 }
 
-/// Makes the calling process root of a new user namespace with an empty network namespace of its
-/// own, after proving on a forked child that it will work: a refusal leaves the process as it was.
+/// Makes the calling process root of a new user namespace, with an empty network namespace of its
+/// own. It first proves on a forked child that this works: a refusal leaves the process as it was.
 ///
 /// # Errors
-/// Which step the machine forbids; EINVAL at [`Step::UserNamespace`] when the process already has
-/// several threads: then start it again through [`CommandExt::user_namespace`].
+/// The step that the machine forbids. EINVAL at [`Step::UserNamespace`] when the process already
+/// has several threads: then start it again through [`CommandExt::user_namespace`].
 pub fn enter_user_namespace() -> Result<(), Refusal> {
     probe_user_namespace()?;
     become_root(&IdMaps::of_this_process())
 }
 
-/// Tries, on a forked child that does nothing else, whether [`CommandExt::user_namespace`] works.
+/// Tries [`CommandExt::user_namespace`] on a forked child that does nothing else.
 ///
 /// # Errors
-/// Which step the machine forbids.
+/// The step that the machine forbids.
 pub fn probe_user_namespace() -> Result<(), Refusal> {
     let mut command = Command::new("/proc/self/exe");
     command.stdin(Stdio::null()).user_namespace();
@@ -237,22 +239,22 @@ pub fn probe_user_namespace() -> Result<(), Refusal> {
 /// A step on the way into a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Starting a process at all.
+    /// Starting a process.
     Start,
     /// Making the user namespace.
     UserNamespace,
-    /// Mapping this user to root in it.
+    /// Mapping this user to root in the user namespace.
     IdMap,
-    /// Making a network namespace in it.
+    /// Making a network namespace in the user namespace.
     NetworkNamespace,
 }
 
-/// Why a user namespace was refused.
+/// A refusal of a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The step that failed.
     pub step: Step,
-    /// Its error number.
+    /// The step's error number.
     pub errno: i32,
 }
 
@@ -264,8 +266,8 @@ impl Refusal {
         }
     }
 
-    /// Packs step and error into one number: a child can hand only one to its parent through a
-    /// failed spawn.
+    /// Packs step and error into one number: through a failed spawn, a child can hand its parent
+    /// only one.
     fn into_io(self) -> io::Error {
         let step = match self.step {
             Step::Start => 0,
@@ -308,11 +310,11 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Kills every process in one of these network namespaces except this process, and waits at most
-/// two seconds for each to end. Returns the number of processes killed.
+/// Kills every process in one of these network namespaces except this process, and waits for each
+/// to end, for at most two seconds. Returns the number of processes killed.
 ///
-/// It finds only processes whose namespace this user may examine; those that this process started
-/// are always among them.
+/// The function finds only processes whose namespace this user may examine. Processes that this
+/// process started are always among them.
 #[must_use]
 pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
     let own = std::process::id();
@@ -331,8 +333,8 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
         if !is_in(pid, namespaces) {
             continue;
         }
-        // The descriptor belongs to one process, so checking again rules out that the number was
-        // reused.
+        // The descriptor belongs to one process: a second check shows whether the number was reused
+        // before it was opened.
         if let Some(process) = open_process(pid)
             && is_in(pid, namespaces)
             && pidfd_send_signal(&process, Signal::KILL).is_ok()
@@ -341,7 +343,7 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
         }
     }
     for process in &ending {
-        // A failure or a time-out means that the process is still ending, which cannot be changed.
+        // A failure or a time-out means that the process is still ending; nothing more can be done.
         let _ended = datagram::wait(process.as_fd(), PollFlags::IN, END_LIMIT);
     }
     ending.len()
@@ -361,7 +363,7 @@ fn open_process(pid: u32) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// The texts that map this user and group to root, made before fork.
+/// The texts that map this user and group to root, made before the fork.
 struct IdMaps {
     user: String,
     group: String,
@@ -378,7 +380,7 @@ impl IdMaps {
     }
 }
 
-/// Uses system calls only: it runs between fork and exec.
+/// Makes the child root of its namespaces, between fork and exec: it may use system calls only.
 fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
     let at = |step| move |errno| Refusal::at(step, errno);
     unshare(UnshareFlags::NEWUSER).map_err(at(Step::UserNamespace))?;
@@ -396,14 +398,14 @@ fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
 
 fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // These files take a text either whole or not at all.
+    // The kernel takes a text for these files either whole or not at all.
     rustix::io::write(file, text).map(drop)
 }
 
-/// Moves the calling thread, or the process with its only thread, into something of its own.
+/// Moves the calling thread, or a process with a single thread, into namespaces of its own.
 fn unshare(what: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: only with a table of descriptors of its own (`FILES`) would a thread see others
-    // behind the same numbers, and nobody here asks for that.
+    // SAFETY: a thread would see other descriptors behind the same numbers only with a table of its
+    // own (`FILES`), and no caller asks for that.
     unsafe { unshare_unsafe(what) }
 }
 
@@ -416,9 +418,9 @@ fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Re
     })
 }
 
-/// How long a process that was killed may take to end.
+/// The longest time that a killed process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// Larger than any error number of Linux.
+/// A factor larger than any error number of Linux.
 const STEP_FACTOR: i32 = 100_000;
 const PROBE_PASSED: i32 = 9 * STEP_FACTOR;
 

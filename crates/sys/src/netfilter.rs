@@ -1,7 +1,7 @@
-//! Which chains of netfilter rules incoming packets pass.
+//! The chains of netfilter rules that incoming packets pass.
 //!
-//! It names the chains and changes nothing. The kernel does not report what a chain does with a
-//! packet.
+//! The module names the chains and changes nothing. The kernel does not report what a chain does
+//! with a packet.
 
 use std::fs;
 
@@ -12,17 +12,17 @@ use crate::netlink::{Attributes, NetlinkError, NetlinkSocket, Protocol, Request}
 pub struct Chain {
     /// Family and table, as `nft list ruleset` names them.
     pub table: String,
-    /// Its name.
+    /// The chain's name.
     pub name: String,
-    /// True when it drops packets that none of its rules decides about.
+    /// True when the chain drops packets that none of its rules decides about.
     pub drops_by_default: bool,
 }
 
-/// The chains of this network namespace that incoming packets pass: hooks prerouting and input. Of
-/// tables of the older iptables it names only the table.
+/// Returns the chains of this network namespace that incoming packets pass: hooks prerouting and
+/// input. For tables of the older iptables it returns only the table's name.
 ///
 /// # Errors
-/// When the kernel has no nf_tables, or does not let this user look.
+/// When the kernel has no nf_tables, or does not let this user read the rules.
 pub fn incoming_chains() -> Result<Vec<Chain>, NetlinkError> {
     let mut chains: Vec<Chain> = Vec::new();
     let mut request = Request::new(LIST_CHAINS, 0);
@@ -50,7 +50,7 @@ pub fn incoming_chains() -> Result<Vec<Chain>, NetlinkError> {
     Ok(chains)
 }
 
-/// A chain, when it is at a hook of incoming packets.
+/// Reads a chain; `None` unless it is at a hook of incoming packets.
 fn parse(family: u8, attributes: Attributes<'_>) -> Option<Chain> {
     let (mut table, mut name, mut hook, mut policy) = (String::new(), String::new(), None, ACCEPT);
     let number = |payload: &[u8]| Some(u32::from_be_bytes(payload.try_into().ok()?));
@@ -85,9 +85,9 @@ fn parse(family: u8, attributes: Attributes<'_>) -> Option<Chain> {
     })
 }
 
-/// `struct nfgenmsg`.
+/// Length of `struct nfgenmsg` in bytes.
 const HEADER_LEN: usize = 4;
-/// Subsystem nf_tables, message NFT_MSG_GETCHAIN.
+/// The message that lists chains: subsystem nf_tables, NFT_MSG_GETCHAIN.
 /// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/netfilter/nf_tables.h>
 const LIST_CHAINS: u16 = 10 << 8 | 4;
 const CHAIN_TABLE: u16 = 1;

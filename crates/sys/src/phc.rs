@@ -1,12 +1,12 @@
-//! How far the clock of a network adapter (PTP hardware clock) is from the system's wall clock.
+//! The offset of a network adapter's clock (PTP hardware clock) from the system's wall clock.
 //!
 //! ```text
 //!   precise:   one moment, latched by the hardware in both clocks
 //!   extended:  system | device | system   25 times, the driver reads right beside the device
 //!   basic:     system | device | system | device ...   as above, but around the whole call
 //! ```
-//! Of several readings the one with the shortest time between its two system readings counts; half
-//! of that time bounds its error. It sets neither clock.
+//! Of several readings, the one with the shortest time between its two system readings counts; half
+//! of that time bounds its error. The code sets neither clock.
 //!
 //! Source: <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/ptp_clock.h>
 
@@ -26,30 +26,30 @@ pub struct PhcOffset {
     /// The device's clock less the system's wall clock, in nanoseconds. A device that keeps
     /// international atomic time is ahead by the leap seconds.
     pub offset_ns: i64,
-    /// How far the difference may be wrong, in nanoseconds: half the time between the two system
-    /// readings. Zero where the hardware latches both.
+    /// The most by which the offset may be wrong, in nanoseconds: half the time between the two
+    /// system readings; zero where the hardware latches both clocks.
     pub error_ns_max: u64,
-    /// How it was read.
+    /// The method by which the clocks were read.
     pub method: PhcMethod,
 }
 
-/// How the two clocks were read.
+/// A method of reading the two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhcMethod {
-    /// The hardware latched both at one moment (`PTP_SYS_OFFSET_PRECISE`).
+    /// The hardware latched both clocks at one moment (`PTP_SYS_OFFSET_PRECISE`).
     Precise,
-    /// The system clock right before and after reading the device's register
+    /// The driver read the system clock right before and after the device's register
     /// (`PTP_SYS_OFFSET_EXTENDED`).
     Extended,
-    /// The system clock before and after the whole call (`PTP_SYS_OFFSET`).
+    /// The kernel read the system clock before and after the whole call (`PTP_SYS_OFFSET`).
     Basic,
 }
 
 /// Compares the clock of `device`, such as `/dev/ptp0`, with the wall clock, by the most exact
-/// method that it has.
+/// method that the device has.
 ///
 /// # Errors
-/// `EACCES` for users who may not read the device; `ENOTTY` when it is no such clock.
+/// `EACCES` for users who may not read the device; `ENOTTY` when the device is no such clock.
 ///
 /// **Cost**: up to three system calls, and 25 readings of the device: about 10 to 100 us.
 pub fn offset(device: &Path) -> io::Result<PhcOffset> {
@@ -83,8 +83,9 @@ pub fn offset(device: &Path) -> io::Result<PhcOffset> {
 /// Makes the kernel fill in `question`, whose type belongs to `request`.
 fn ask<T: Question>(fd: BorrowedFd<'_>, request: libc::Ioctl, question: &mut T) -> io::Result<()> {
     let pointer = std::ptr::from_mut(question);
-    // SAFETY: `question` is live and exclusively borrowed; the request's number holds the size of
-    // its type, which a constant below asserts, and the kernel writes no more and keeps no pointer.
+    // SAFETY: `question` is live and exclusively borrowed. The request's number holds the size of
+    // the question's type, which a constant below asserts; the kernel writes no more and keeps no
+    // pointer.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, pointer) })?;
     Ok(())
 }
@@ -98,7 +99,7 @@ fn of_precise(found: &Precise) -> Option<PhcOffset> {
     })
 }
 
-/// Each: system, device, system.
+/// Picks the offset from readings of system, device and system clock, in this order.
 fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     let triples = times
         .iter()
@@ -106,7 +107,7 @@ fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Extended)
 }
 
-/// System and device alternately, a system time first and last.
+/// Picks the offset from times of system and device clock in turns, the system's first and last.
 fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     let triples = times
         .windows(3)
@@ -115,7 +116,7 @@ fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Basic)
 }
 
-/// Picks the reading with the least time between its two system readings.
+/// Picks the reading with the shortest time between its two system readings.
 fn shortest(
     triples: impl Iterator<Item = (i128, i128, i128)>,
     method: PhcMethod,
@@ -129,7 +130,7 @@ fn shortest(
     })
 }
 
-/// `struct ptp_clock_time`.
+/// The C structure `struct ptp_clock_time`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Time {
@@ -139,7 +140,8 @@ struct Time {
 }
 
 impl Time {
-    /// The time in nanoseconds; `None` when it was not filled in or makes no sense.
+    /// Returns the time in nanoseconds; `None` when the kernel did not fill it in or it makes no
+    /// sense.
     fn nanos(&self) -> Option<i128> {
         let is_sound = self.seconds >= 0 && self.nanos < 1_000_000_000;
         let ns = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos);
@@ -147,7 +149,7 @@ impl Time {
     }
 }
 
-/// `struct ptp_sys_offset_precise`.
+/// The C structure `struct ptp_sys_offset_precise`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Precise {
@@ -157,7 +159,7 @@ struct Precise {
     reserved: [u32; 4],
 }
 
-/// `struct ptp_sys_offset_extended`.
+/// The C structure `struct ptp_sys_offset_extended`.
 #[repr(C)]
 struct Extended {
     count: u32,
@@ -165,7 +167,7 @@ struct Extended {
     times: [[Time; 3]; READINGS],
 }
 
-/// `struct ptp_sys_offset`.
+/// The C structure `struct ptp_sys_offset`.
 #[repr(C)]
 struct Basic {
     count: u32,
@@ -173,7 +175,7 @@ struct Basic {
     times: [Time; 2 * READINGS + 1],
 }
 
-/// What [`ask`] may hand to the kernel: plain integers, laid out as the kernel has them.
+/// A type that [`ask`] may hand to the kernel: plain integers, laid out as the kernel has them.
 trait Question {}
 impl Question for Precise {}
 impl Question for Extended {}

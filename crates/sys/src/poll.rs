@@ -1,4 +1,4 @@
-//! Waiting for descriptors: epoll, and the two descriptors that make time and a wake-up pollable.
+//! Waiting for descriptors: epoll, and descriptors that make a deadline and a wake-up pollable.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use rustix::{
 
 use crate::{call::check_len, clock::timespec};
 
-/// Which events of a descriptor are asked for. Errors and hang-ups are always reported.
+/// The events of a descriptor that are asked for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Data to read, a connection to accept, or the end of the stream.
@@ -54,27 +54,28 @@ impl Interest {
 /// One descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The token it was added with.
+    /// The token that the descriptor was added with.
     pub token: u64,
     /// Something to read, or an error to collect by reading.
     pub readable: bool,
     /// Room to write, or an error to collect by writing.
     pub writable: bool,
-    /// An error or hang-up; for a UDP socket also reports that wait in its error queue.
+    /// An error or hang-up; for a UDP socket, also reports that wait in its error queue.
     pub faulty: bool,
 }
 
-/// A set of descriptors that are waited for together, level-triggered.
+/// A set of descriptors that a thread waits for together, level-triggered.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
-    // rustix's own structure has a pointer in it, so a set could not move to another thread.
+    // rustix's own structure has a pointer in it, which would keep a set from moving to another
+    // thread.
     events: Vec<libc::epoll_event>,
     has_pwait2: bool,
 }
 
 impl Epoll {
-    /// An empty set that reports up to `events_max` ready descriptors a call.
+    /// Makes an empty set that reports up to `events_max` ready descriptors a call.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -95,7 +96,7 @@ impl Epoll {
         Ok(epoll::add(&self.fd, fd, data, interest.flags())?)
     }
 
-    /// Changes what is asked of a descriptor in the set.
+    /// Changes the events asked for of a descriptor in the set.
     ///
     /// # Errors
     /// When the descriptor is not in the set.
@@ -112,7 +113,7 @@ impl Epoll {
         Ok(epoll::delete(&self.fd, fd)?)
     }
 
-    /// Waits up to `timeout` (`None`: for ever; zero: only looks) and returns what is ready. A
+    /// Waits up to `timeout` (`None`: for ever; zero: not at all) and returns what is ready. A
     /// signal ends the wait early with nothing ready.
     ///
     /// # Errors
@@ -165,14 +166,14 @@ impl Epoll {
         check_len(count as isize)
     }
 
-    /// Waits to the nanosecond. It makes the call by its number, because rustix uses it only in
-    /// builds for Linux 5.11 and later, and then has no fallback.
+    /// Waits, exact to the nanosecond. The call is made by its number, because rustix has it only
+    /// in builds for Linux 5.11 and later, which then have no fallback.
     fn wait_exactly(&mut self, timeout: Duration) -> io::Result<usize> {
         let timeout = timespec(timeout);
         let capacity = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
-        // SAFETY: `events` is exclusively borrowed and holds at least `capacity` entries, of which
-        // the kernel writes no more; `timeout` is live and only read; the signal mask is null, for
-        // which its size is ignored.
+        // SAFETY: `events` is exclusively borrowed and holds at least `capacity` entries; the
+        // kernel writes no more than these. `timeout` is live and only read. The signal mask is
+        // null, so its size is ignored.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -200,13 +201,13 @@ impl AsFd for Epoll {
     }
 }
 
-/// A deadline on the monotonic clock as a descriptor: readable once it has passed. Not subject to
-/// timer slack.
+/// A deadline on the monotonic clock as a descriptor, which is readable once the deadline has
+/// passed. Timer slack does not delay it.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
 impl TimerFd {
-    /// A timer that is not set.
+    /// Makes a timer that is not set.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -215,12 +216,14 @@ impl TimerFd {
         Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
-    /// Makes the timer readable from `deadline` on, at once when that has passed; `None` unsets it.
+    /// Makes the timer readable from `deadline` on, at once for a past deadline; `None` unsets the
+    /// timer.
     ///
     /// # Errors
     /// Never in practice.
     pub fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
-        // A value of zero would unset the timer, so the clock's origin becomes its first instant.
+        // A value of zero would unset the timer, so the clock's origin becomes the clock's first
+        // instant.
         let at = deadline.map_or(0, |deadline| deadline.as_nanos().max(1));
         let value = Itimerspec {
             it_interval: timespec(Duration::ZERO),
@@ -230,7 +233,7 @@ impl TimerFd {
         Ok(())
     }
 
-    /// Makes a passed timer unreadable until it is set again; true when it had passed.
+    /// Makes a passed timer unreadable until it is set again. Returns true when it had passed.
     #[must_use]
     pub fn take(&self) -> bool {
         take_count(&self.0)
@@ -243,12 +246,12 @@ impl AsFd for TimerFd {
     }
 }
 
-/// A wake-up as a descriptor: any thread makes it readable, the waiting one takes it.
+/// A wake-up as a descriptor: any thread makes it readable, and the waiting thread takes it.
 #[derive(Debug)]
 pub struct WakeFd(OwnedFd);
 
 impl WakeFd {
-    /// A wake-up that is not raised.
+    /// Makes a wake-up that is not raised.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -257,7 +260,7 @@ impl WakeFd {
         Ok(Self(eventfd(0, flags)?))
     }
 
-    /// A second handle on the same wake-up, for another thread.
+    /// Makes a second handle on the same wake-up, for another thread.
     ///
     /// # Errors
     /// When the process is out of descriptors.
@@ -265,13 +268,13 @@ impl WakeFd {
         self.0.try_clone().map(Self)
     }
 
-    /// Makes it readable. Raising twice is the same as once.
+    /// Makes the wake-up readable. Raising it twice is the same as once.
     pub fn raise(&self) {
-        // The only failure is a full counter, and then it is readable already.
+        // The only possible failure is a full counter, and then the wake-up is readable already.
         let _written_or_raised_already = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Lowers it; true when it was raised.
+    /// Lowers the wake-up. Returns true when it was raised.
     #[must_use]
     pub fn take(&self) -> bool {
         take_count(&self.0)
@@ -290,13 +293,14 @@ impl AsRawFd for WakeFd {
     }
 }
 
-/// Whole milliseconds, rounded up so that a wait never ends early, within what poll calls take.
+/// Returns whole milliseconds, rounded up so that a wait never ends early, and within the range of
+/// poll calls.
 fn millis(timeout: Duration) -> c_int {
     let rounded_up = timeout.as_nanos().div_ceil(1_000_000);
     c_int::try_from(rounded_up).unwrap_or(c_int::MAX)
 }
 
-/// Takes the 64-bit count of a timerfd or eventfd; false when it is zero.
+/// Takes the 64-bit count of a timerfd or eventfd. Returns false when the count is zero.
 fn take_count(fd: &OwnedFd) -> bool {
     rustix::io::read(fd, &mut [0; 8]) == Ok(8)
 }

@@ -1,4 +1,4 @@
-//! The privileges of a process, and giving them up.
+//! The privileges of a process, and how it gives them up.
 //!
 //! **Spec**: capabilities(7), capset(2), `PR_SET_NO_NEW_PRIVS` in prctl(2).
 
@@ -9,7 +9,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// Gives up every capability of this process for good: the calling thread loses them, and so do
+/// Gives up every capability of this process for good. The calling thread loses them, and so do
 /// threads that it starts later. Open files stay open.
 ///
 /// # Errors
@@ -18,8 +18,8 @@ pub fn drop_capabilities() -> io::Result<()> {
     keep(CapabilitySet::empty())
 }
 
-/// Like [`drop_capabilities`], but keeps the capability to open files anywhere, which gives no
-/// right to see or send packets.
+/// Gives up capabilities as [`drop_capabilities`] does, but keeps the one to open files anywhere,
+/// which gives no right to see or send packets.
 ///
 /// # Errors
 /// Never in practice.
@@ -53,7 +53,7 @@ pub fn become_user(name: &str) -> io::Result<()> {
     Ok(setuid(user.uid)?)
 }
 
-/// True when the calling thread has any capability in effect.
+/// Returns true when the calling thread has any capability in effect.
 ///
 /// # Errors
 /// Never in practice.

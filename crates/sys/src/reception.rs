@@ -1,4 +1,4 @@
-//! Datagrams with what their IP header said: source and destination, hops left, and the interface
+//! Datagrams with facts from their IP header: source and destination, hops left, and the interface
 //! that they came through.
 
 use std::{
@@ -11,23 +11,23 @@ use libc::c_int;
 
 use crate::{Family, RawAddress, call::set_option, message, stamp::control_messages};
 
-/// One datagram.
+/// One received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// Bytes that it had; what did not fit is lost.
+    /// Length of the datagram in bytes; bytes that did not fit are lost.
     pub len: usize,
-    /// Who sent it.
+    /// The address of the datagram's sender.
     pub source: Option<SocketAddr>,
-    /// The address it was sent to.
+    /// The address that the datagram was sent to.
     pub destination: Option<IpAddr>,
-    /// Number of the interface it came by.
+    /// Number of the interface that the datagram came through.
     pub interface: Option<u32>,
-    /// Time to live, or hop limit, that it had left.
+    /// Time to live, or hop limit, that the datagram had left.
     pub hops: Option<u8>,
 }
 
-/// Makes the kernel report with each datagram its destination, its interface, and the hops it had
-/// left.
+/// Makes the kernel report with each datagram its destination, its interface, and the hops that it
+/// had left.
 ///
 /// # Errors
 /// Never in practice.
@@ -98,7 +98,7 @@ fn int(data: &[u8], at: usize) -> Option<c_int> {
     Some(c_int::from_ne_bytes(bytes))
 }
 
-/// Hop limit and packet information, with room to spare.
+/// Length of hop limit and packet information in bytes, with room to spare.
 const CONTROL_BYTES: usize = 128;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Scheduling of the calling thread: real-time class, processor, and what the kernel limits.
+//! Scheduling of the calling thread: its real-time class, its processor, and the kernel's limits.
 
 use std::{fs, io};
 
@@ -10,8 +10,8 @@ use rustix::{
 
 use crate::call::check;
 
-/// Puts the calling thread into the real-time class SCHED_FIFO: it then runs before every ordinary
-/// thread until it waits.
+/// Puts the calling thread into the real-time class SCHED_FIFO: until it waits, the thread then
+/// runs before every ordinary thread.
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_NICE and beyond `ulimit -r`; `EINVAL` for a priority outside 1 to 99.
@@ -39,7 +39,7 @@ fn set(policy: libc::c_int, priority: u8) -> io::Result<()> {
 /// Binds the calling thread to one processor.
 ///
 /// # Errors
-/// `EINVAL` for one that does not exist or that this process may not use.
+/// `EINVAL` for a processor that does not exist or that this process may not use.
 pub fn set_cpu(cpu: u32) -> io::Result<()> {
     let cpu = usize::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     if cpu >= CpuSet::MAX_CPU {
@@ -50,7 +50,7 @@ pub fn set_cpu(cpu: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Processors that this process may use, in order.
+/// Returns the processors that this process may use, in order.
 ///
 /// # Errors
 /// When the machine has more than 1,024 processors.
@@ -62,8 +62,8 @@ pub fn cpus() -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// How long real-time threads may run in each period, as `(runtime, period)` in nanoseconds; `None`
-/// when they may always run, or when the kernel does not say.
+/// Returns how long real-time threads may run in each period, as `(runtime, period)` in
+/// nanoseconds. `None` when they may always run, or when the kernel does not say.
 #[must_use]
 pub fn realtime_limit_ns() -> Option<(u64, u64)> {
     let read = |name: &str| -> Option<i64> {
@@ -75,9 +75,9 @@ pub fn realtime_limit_ns() -> Option<(u64, u64)> {
     (runtime < period).then_some((ns(runtime)?, ns(period)?))
 }
 
-/// Locks the memory that this process has, so that no page has to be fetched while it measures.
-/// Memory that it allocates later is not locked, because a limit would then make allocations fail;
-/// call it again when memory has grown.
+/// Locks the memory that this process has, so that no page has to be fetched while the process
+/// measures. Memory allocated later is not locked, because a limit would then make allocations
+/// fail. Call it again when memory has grown.
 ///
 /// # Errors
 /// `EPERM` or `ENOMEM` without CAP_IPC_LOCK beyond `ulimit -l`.

@@ -5,11 +5,11 @@
 //!                         |  signal within the repeat time: the same request, nothing happens
 //!                         +- signal after it: the process exits at once
 //! ```
-//! One request often comes as several signals: `timeout` signals its child and then the child's
-//! group, and so do supervisors that signal a whole group. They are microseconds apart.
+//! One request often comes as several signals, microseconds apart: `timeout` signals its child and
+//! then the child's group, and so do supervisors that signal a whole group.
 //!
-//! The handler needs no thread, so that a program that must stay single-threaded (a user namespace
-//! is made by such a one only) can use it.
+//! The handler needs no thread. So a program that must stay single-threaded can use it, as one must
+//! that makes a user namespace.
 
 use std::{
     io, mem,
@@ -26,16 +26,16 @@ use libc::c_int;
 
 use crate::{call::check, clock};
 
-/// What a signal does from then on.
+/// The state of the request to end, and what later signals do.
 struct Request {
     is_asked: Arc<AtomicBool>,
-    /// When the first signal came, in monotonic nanoseconds; 0 before it.
+    /// Time of the first signal, in monotonic nanoseconds; 0 before it.
     first_ns: AtomicU64,
     repeat_ns: u64,
     exit_code: c_int,
 }
 
-/// What one signal means.
+/// The meaning of one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     First,
@@ -49,8 +49,8 @@ static REQUEST: OnceLock<Request> = OnceLock::new();
 /// that follow it within `repeat` belong to the same request. A later signal ends the process at
 /// once with `exit_code`.
 ///
-/// Each signal ends a blocking call if the kernel does not restart it after a signal. A second call
-/// of this function returns the flag of the first.
+/// Each signal ends a blocking call, if the kernel does not restart that call after a signal. A
+/// second call of this function returns the flag of the first.
 ///
 /// # Errors
 /// When the kernel refuses (it never has a reason to).
@@ -74,18 +74,18 @@ pub fn watch_end_requests(repeat: Duration, exit_code: u8) -> io::Result<Arc<Ato
     Ok(Arc::clone(&request.is_asked))
 }
 
-/// Asks a child to end: SIGTERM.
+/// Asks a child to end, by SIGTERM.
 ///
 /// # Errors
-/// When it has ended and was waited for already.
+/// When the child has ended and was already waited for.
 pub fn request_end(child: &Child) -> io::Result<()> {
     let id = c_int::try_from(child.id()).map_err(|_beyond| io::ErrorKind::InvalidInput)?;
-    // SAFETY: it takes two integers. The number is that of a child that is not waited for yet, or
-    // of none: `Child` waits once, and only by its owner's call.
+    // SAFETY: `kill` takes two integers. The number is that of a child that is not waited for yet,
+    // or of no process: `Child` waits once, and only when its owner calls.
     check(unsafe { libc::kill(id, libc::SIGTERM) }).map(drop)
 }
 
-/// The handler. What it calls is safe within one: atomics, clock_gettime(2), _exit(2).
+/// Handles a signal. It calls only what is safe in a handler: atomics, clock_gettime(2), _exit(2).
 extern "C" fn take(_signal: c_int) {
     let Some(request) = REQUEST.get() else {
         return;
@@ -94,7 +94,7 @@ extern "C" fn take(_signal: c_int) {
         Meaning::First => request.is_asked.store(true, Ordering::Relaxed),
         Meaning::Repeat => {}
         Meaning::Second => {
-            // SAFETY: it takes an integer, may be called in a handler, and never returns.
+            // SAFETY: `_exit` takes an integer, may be called in a handler, and never returns.
             unsafe { libc::_exit(request.exit_code) }
         }
     }

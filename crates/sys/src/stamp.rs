@@ -1,14 +1,14 @@
-//! The kernel's own times of a packet, and what waits in a socket's error queue.
+//! The kernel's own times of a packet, and the reports in a socket's error queue.
 //!
 //! ```text
 //!   send_stamped() --> SCHED (packet scheduler) --> SND (device) --> wire --> RX (a kernel)
 //!                        |                            |                       |
 //!                        +------ error queue ---------+          receive_stamped()
 //! ```
-//! Software stamps are of CLOCK_REALTIME, which may be set at any time; hardware stamps are of the
-//! network device's own clock. Stamps of sent packets carry a number that counts the stamped
-//! packets of the socket from 0. Control messages are parsed as plain bytes, bounds-checked; what
-//! makes no sense is skipped.
+//! Software stamps are times of CLOCK_REALTIME, which may be set at any time; hardware stamps are
+//! times of the network device's own clock. Stamps of sent packets carry a number that counts the
+//! stamped packets of the socket from 0. Control messages are parsed as plain bytes,
+//! bounds-checked; messages that make no sense are skipped.
 //!
 //! Source: Documentation/networking/timestamping.rst of the kernel.
 
@@ -23,67 +23,67 @@ use libc::{c_int, c_uint};
 
 use crate::{call::set_option, message};
 
-/// When a packet passed, in nanoseconds; by each clock that stamped it.
+/// The times of a packet in nanoseconds, one by each clock that stamped it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// The kernel's, of CLOCK_REALTIME.
+    /// The kernel's time, by CLOCK_REALTIME.
     pub software_ns: Option<u64>,
-    /// The network device's, of its own clock.
+    /// The network device's time, by the device's own clock.
     pub hardware_ns: Option<u64>,
 }
 
-/// Where a sent packet was stamped.
+/// The stage at which a sent packet was stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// On entry to the packet scheduler.
     Scheduled,
-    /// When handed to, or sent by, the device.
+    /// When handed to the device, or sent by it.
     Sent,
-    /// A stage that we do not ask for.
+    /// A stage that this module does not ask for.
     Other(u32),
 }
 
-/// Something that waited in the error queue.
+/// A report that waited in the error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The stamp of a packet that was sent.
     Stamp {
-        /// Which of the stamped packets of this socket, from 0.
+        /// The packet's number among the stamped packets of this socket, from 0.
         number: u32,
-        /// Where.
+        /// The stage at which the packet was stamped.
         stage: Stage,
-        /// When.
+        /// The times of the stamp.
         stamps: Stamps,
     },
     /// An error about a packet that was sent.
     Failure {
-        /// The errno it stands for.
+        /// The errno that the error stands for.
         errno: i32,
-        /// What reported it.
+        /// The origin of the error.
         origin: Origin,
         /// Type and code of the ICMP message.
         icmp: (u8, u8),
-        /// The next hop's MTU, with `EMSGSIZE`.
+        /// The next hop's MTU in bytes, with `EMSGSIZE`.
         info: u32,
-        /// Who sent the ICMP message.
+        /// The sender of the ICMP message.
         offender: Option<IpAddr>,
     },
 }
 
-/// What reports an error.
+/// The origin of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This machine.
     Local,
-    /// Another, by ICMP.
+    /// Another machine, by ICMP.
     Icmp,
-    /// Something that this release does not know.
+    /// An origin that this release does not know.
     Other(u8),
 }
 
 /// Turns stamping on for a socket: the kernel then stamps every packet that the socket receives,
-/// and those that [`send_stamped`] sends. There are hardware stamps only where the device was told
-/// to make them.
+/// and those that [`send_stamped`] sends. Hardware stamps come only from devices that were told to
+/// make them.
 ///
 /// # Errors
 /// On kernels before 3.17, and for sockets that cannot.
@@ -115,7 +115,7 @@ pub fn send_stamped(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     message::send_one(fd, None, &[IoSlice::new(bytes)], &control, flags)
 }
 
-/// Receives one datagram without waiting, and returns the times when it came.
+/// Receives one datagram without waiting, and returns its length and its times of arrival.
 ///
 /// # Errors
 /// `WouldBlock` when nothing is there; `ECONNREFUSED` and the like for ICMP errors.
@@ -124,7 +124,7 @@ pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
     Ok((len, parse_arrival(&control)))
 }
 
-/// Receives one datagram without waiting, with its control messages; zeros follow these.
+/// Receives one datagram without waiting, with its control messages; zeros follow the messages.
 pub(crate) fn receive_with_control(
     fd: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -134,7 +134,7 @@ pub(crate) fn receive_with_control(
     Ok((len, control))
 }
 
-/// Reads when a datagram came out of the control messages that it came with.
+/// Reads a datagram's times of arrival from the control messages that came with it.
 #[must_use]
 pub fn parse_arrival(control: &[u8]) -> Stamps {
     let is_stamp = |&(level, kind, _): &(c_int, c_int, &[u8])| {
@@ -144,8 +144,8 @@ pub fn parse_arrival(control: &[u8]) -> Stamps {
     stamps.map_or_else(Stamps::default, |(_, _, data)| parse_stamps(data))
 }
 
-/// Takes the next report out of the error queue; `None` when it is empty. It skips messages that
-/// are neither a stamp of our own packets nor an error.
+/// Takes the next report out of the error queue; `None` when the queue is empty. Skips messages
+/// that are neither a stamp of this socket's packets nor an error.
 ///
 /// # Errors
 /// Never in practice.
@@ -204,7 +204,7 @@ pub fn parse_report(control: &[u8]) -> Option<Report> {
     })
 }
 
-/// `struct scm_timestamping`: software, a place no longer used, hardware.
+/// Reads a `struct scm_timestamping`: software, a field no longer used, hardware.
 fn parse_stamps(data: &[u8]) -> Stamps {
     let at = |index: usize| parse_time(data.get(index * 16..)?);
     Stamps {
@@ -213,8 +213,8 @@ fn parse_stamps(data: &[u8]) -> Stamps {
     }
 }
 
-/// The `struct timespec` that `data` begins with, in nanoseconds; `None` for zero, which means no
-/// time.
+/// Reads the `struct timespec` that `data` begins with, in nanoseconds; `None` for zero, which
+/// means no time.
 pub(crate) fn parse_time(data: &[u8]) -> Option<u64> {
     let number = |at: usize| Some(u64::from_ne_bytes(*data.get(at..)?.first_chunk()?));
     let ns = number(0)?
@@ -223,7 +223,7 @@ pub(crate) fn parse_time(data: &[u8]) -> Option<u64> {
     (ns != 0).then_some(ns)
 }
 
-/// The `sockaddr` behind an extended error.
+/// Reads the `sockaddr` behind an extended error.
 fn parse_offender(data: &[u8]) -> Option<IpAddr> {
     let family = u16::from_ne_bytes(data.get(..2)?.try_into().ok()?);
     match c_int::from(family) {
@@ -239,7 +239,7 @@ fn parse_offender(data: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Level, kind and content of each control message, up to the first that is not whole.
+/// Returns level, kind and content of each control message, up to the first that is not whole.
 pub(crate) fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.get(..HEADER_BYTES)?;
@@ -269,10 +269,10 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     )
 }
 
-/// Both kinds of report with room to spare.
+/// Length of both kinds of report in bytes, with room to spare.
 const CONTROL_BYTES: usize = 256;
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
-/// `struct sock_extended_err`.
+/// Length of `struct sock_extended_err` in bytes.
 /// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/errqueue.h>
 const EXTENDED_BYTES: usize = 16;
 const ORIGIN_TIMESTAMPING: u8 = 4;

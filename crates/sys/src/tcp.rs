@@ -1,8 +1,8 @@
-//! TCP connections that never block, not even while they are being set up.
+//! TCP connections that never block, not even during their set-up.
 //!
-//! The streams and listeners are the standard library's; only what it cannot do is here: a connect
-//! that returns at once, a backlog for a thousand receivers dialling together, and the options that
-//! find out that a peer's host is gone.
+//! The streams and listeners are the standard library's. This module has only what that cannot do:
+//! a connect that returns at once, a backlog for a thousand receivers that dial together, and the
+//! options that find out that a peer's host is gone.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ use crate::{
 
 /// Starts to connect, after `prepare` has set options that must hold from the first packet on. The
 /// stream becomes writable when the connect has succeeded or failed: [`TcpStream::take_error`]
-/// reports a failure, once, and [`TcpStream::peer_addr`] success.
+/// reports a failure, once, and [`TcpStream::peer_addr`] a success.
 ///
 /// # Errors
 /// Errors that are known at once (no route, no descriptors), and those of `prepare`.
@@ -40,8 +40,8 @@ pub fn connect(
     }
 }
 
-/// Listens on `address` (port 0: any free one) with room for `backlog` connections not yet
-/// accepted. Accepted streams block until told otherwise.
+/// Listens on `address` (port 0: any free one) with room for `backlog` connections that are not
+/// accepted yet. Accepted streams block until they are set otherwise.
 ///
 /// # Errors
 /// `AddrInUse`, `AddrNotAvailable`, or `PermissionDenied` for ports below 1024.
@@ -56,8 +56,8 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from(fd))
 }
 
-/// Gives a connection up when the peer's host has been silent for about `limit`, whether or not
-/// anything is on the way to it.
+/// Makes the kernel give a connection up when the peer's host has been silent for about `limit`,
+/// whether or not data is on the way to it.
 ///
 /// # Errors
 /// Never in practice.
@@ -75,16 +75,16 @@ pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> 
     )?)
 }
 
-/// Bounds how long a lost segment goes unnoticed when nothing follows it. The kernel sends it again
-/// `resend_min` after a round trip (its own least value is 200 ms), and acknowledges what arrives
-/// within `ack_max` (its own bound is 40 ms or more). `resend_min` must exceed the `ack_max` of the
-/// other end; otherwise segments are sent twice, and nothing else goes wrong. The kernel counts
-/// both in its ticks, and each must be at least two ticks: 8 ms at 250 ticks a second. A listener's
-/// connections inherit both.
+/// Bounds how long a lost segment goes unnoticed when no other follows it. The kernel sends the
+/// segment again `resend_min` after a round trip (the kernel's own least value is 200 ms), and
+/// acknowledges what arrives within `ack_max` (its own bound is 40 ms or more). `resend_min` must
+/// exceed the `ack_max` of the other end; otherwise segments are sent twice, and nothing else goes
+/// wrong. The kernel counts both times in its ticks, and each must be at least two ticks: 8 ms at
+/// 250 ticks a second. A listener's connections inherit both.
 ///
-/// A kernel that does not know these options ignores them: Linux before 6.15 knows neither.
+/// A kernel without these options ignores them: Linux before 6.15 has neither.
 ///
-/// `TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US` of include/uapi/linux/tcp.h.
+/// **Source**: `TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US` of include/uapi/linux/tcp.h.
 pub fn set_prompt_resend(socket: &impl AsFd, resend_min: Duration, ack_max: Duration) {
     let options = [(TCP_RTO_MIN_US, resend_min), (TCP_DELACK_MAX_US, ack_max)];
     for (name, span) in options {
@@ -93,7 +93,7 @@ pub fn set_prompt_resend(socket: &impl AsFd, resend_min: Duration, ack_max: Dura
     }
 }
 
-/// The `resend_min` and `ack_max` that the kernel granted to [`set_prompt_resend`].
+/// Returns the `resend_min` and `ack_max` that the kernel granted to [`set_prompt_resend`].
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.15.
@@ -107,7 +107,8 @@ pub fn prompt_resend(socket: &impl AsFd) -> io::Result<[Duration; 2]> {
 
 const TCP_RTO_MIN_US: c_int = 45;
 const TCP_DELACK_MAX_US: c_int = 46;
-/// A silence limit is one idle time and this many probes less one.
+/// Number of equal parts of a silence limit: one idle time, and an interval for each of `PROBES -
+/// 1` probes.
 const PROBES: u32 = 3;
 const SILENCE_SECONDS_MAX: u64 = i32::MAX as u64 / 1_000;
 

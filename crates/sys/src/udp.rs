@@ -1,4 +1,4 @@
-//! UDP sockets and the options that multicast transports need, one typed function each.
+//! UDP sockets and the options that multicast transports need, one typed function for each.
 
 use std::{
     io,
@@ -22,12 +22,12 @@ use crate::{
 pub enum Family {
     /// IPv4.
     V4,
-    /// IPv6, never carrying IPv4.
+    /// IPv6 only, which never carries IPv4.
     V6,
 }
 
 impl Family {
-    /// The family of an address.
+    /// Returns the family of an address.
     #[must_use]
     pub const fn of(address: &SocketAddr) -> Self {
         match address {
@@ -36,7 +36,7 @@ impl Family {
         }
     }
 
-    /// A socket that never blocks.
+    /// Makes a socket that never blocks.
     pub(crate) fn socket(self, kind: SocketType) -> io::Result<OwnedFd> {
         let domain = match self {
             Self::V4 => AddressFamily::INET,
@@ -54,14 +54,14 @@ impl Family {
     }
 }
 
-/// What happens to a datagram that is longer than the path allows.
+/// The treatment of a datagram that is longer than the path allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathMtu {
     /// The kernel refuses it (`EMSGSIZE`) when it is longer than the interface's MTU; a router
-    /// drops it when it is longer than the path's. The kernel ignores what ICMP says about the
+    /// drops it when it is longer than the path's MTU. The kernel ignores ICMP messages about the
     /// path.
     Probe,
-    /// Cut into fragments.
+    /// The kernel cuts it into fragments.
     Fragment,
 }
 
@@ -73,7 +73,7 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// An unbound socket.
+    /// Makes an unbound socket.
     ///
     /// # Errors
     /// When the family is not available or the process is out of descriptors.
@@ -85,8 +85,8 @@ impl UdpSocket {
         Ok(Self { fd, family })
     }
 
-    /// Takes a local address and port (0: any free one). A group address makes the kernel pass on
-    /// only what was sent to that group.
+    /// Binds to a local address and port (port 0: any free one). Bound to a group's address, the
+    /// kernel passes on only packets to that group.
     ///
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable`, or `PermissionDenied` for ports below 1024.
@@ -94,7 +94,7 @@ impl UdpSocket {
         Ok(bind(&self.fd, &address)?)
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
     /// Never in practice.
@@ -102,8 +102,8 @@ impl UdpSocket {
         Ok(getsockname(&self.fd)?.try_into()?)
     }
 
-    /// Lets several sockets bind the same group and port; each gets every datagram. On a unicast
-    /// address the socket bound last gets every datagram, so it must not be set there.
+    /// Lets several sockets bind the same group and port; each receives every datagram. On a
+    /// unicast address only the socket bound last would receive, so do not set the option there.
     ///
     /// # Errors
     /// Never in practice.
@@ -128,8 +128,8 @@ impl UdpSocket {
         }
     }
 
-    /// Blocks `source` in a group that was joined. When it is an address of this host and no other
-    /// socket here is in the group, its packets do not even loop back.
+    /// Blocks `source` in a group that the socket has joined. When `source` is an address of this
+    /// host and no other socket here is in the group, its packets do not even loop back.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
@@ -138,8 +138,8 @@ impl UdpSocket {
         self.set(self.family.level(), libc::MCAST_BLOCK_SOURCE, &request)
     }
 
-    /// Sets whether the socket also gets packets of groups that only *other* sockets of this host
-    /// joined. The kernel's default is yes.
+    /// Sets whether the socket also receives packets of groups that only *other* sockets of this
+    /// host joined. The kernel's default is yes.
     ///
     /// # Errors
     /// For IPv6 on kernels before 4.20.
@@ -202,7 +202,7 @@ impl UdpSocket {
         )
     }
 
-    /// Sets the byte that holds DSCP (upper six bits) and ECN (lower two).
+    /// Sets the byte that holds DSCP (upper six bits) and ECN (lower two bits).
     ///
     /// # Errors
     /// `PermissionDenied` where a priority needs CAP_NET_ADMIN.
@@ -210,7 +210,7 @@ impl UdpSocket {
         self.set_by_family(libc::IP_TOS, libc::IPV6_TCLASS, class.into())
     }
 
-    /// Sets what happens to datagrams that are longer than the path allows.
+    /// Sets the treatment of datagrams that are longer than the path allows.
     ///
     /// # Errors
     /// Never in practice.
@@ -224,8 +224,8 @@ impl UdpSocket {
         self.set_by_family(libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER, value)
     }
 
-    /// Asks for a receive buffer of `bytes`, beyond `net.core.rmem_max` when privileged. Returns
-    /// what the kernel granted, in the same measure.
+    /// Asks for a receive buffer of `bytes` bytes, beyond `net.core.rmem_max` when privileged.
+    /// Returns what the kernel granted, in the same measure.
     ///
     /// # Errors
     /// Never in practice; a clipped buffer is a smaller grant, not an error.
@@ -233,7 +233,7 @@ impl UdpSocket {
         self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
     }
 
-    /// The receive buffer, in the measure of [`UdpSocket::set_receive_buffer`].
+    /// Returns the size of the receive buffer, in the measure of [`UdpSocket::set_receive_buffer`].
     ///
     /// # Errors
     /// Never in practice.
@@ -241,8 +241,8 @@ impl UdpSocket {
         self.buffer(libc::SO_RCVBUF)
     }
 
-    /// Asks for a send buffer of `bytes`, beyond `net.core.wmem_max` when privileged. Returns what
-    /// the kernel granted, in the same measure.
+    /// Asks for a send buffer of `bytes` bytes, beyond `net.core.wmem_max` when privileged. Returns
+    /// what the kernel granted, in the same measure.
     ///
     /// # Errors
     /// Never in practice; a clipped buffer is a smaller grant, not an error.
@@ -259,9 +259,9 @@ impl UdpSocket {
         self.set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &c_int::from(on))
     }
 
-    /// Sets whether a send fails with `ENOBUFS` when the interface's own queue drops it; without
-    /// this the kernel reports such a drop as sent. ICMP errors then wait in the socket's error
-    /// queue, which [`crate::message::discard_errors`] empties.
+    /// Sets whether a send fails with `ENOBUFS` when the interface's own queue drops the datagram;
+    /// without this option the kernel reports the datagram as sent. ICMP errors then wait in the
+    /// socket's error queue, which [`crate::message::discard_errors`] empties.
     ///
     /// # Errors
     /// Never in practice.
@@ -285,7 +285,8 @@ impl UdpSocket {
         self.set_by_family(libc::IP_RECVFRAGSIZE, libc::IPV6_RECVFRAGSIZE, on.into())
     }
 
-    /// Sets whether the kernel may hand over several datagrams of one flow as one message.
+    /// Sets whether the kernel may hand over several datagrams of one flow as one message (UDP
+    /// GRO).
     ///
     /// # Errors
     /// On kernels before 5.0.
@@ -293,14 +294,15 @@ impl UdpSocket {
         self.set(libc::SOL_UDP, libc::UDP_GRO, &c_int::from(on))
     }
 
-    /// True when the kernel knows UDP segmentation (Linux 4.18). A route may still refuse it.
+    /// Returns true when the kernel knows UDP segmentation (Linux 4.18). A route may still refuse
+    /// it.
     #[must_use]
     pub fn has_gso(&self) -> bool {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Socket buffers dropped since the socket was made, mostly because it was full: the count that
-    /// received messages report, without waiting for one.
+    /// Returns the number of socket buffers dropped since the socket was made, mostly because it
+    /// was full: the count that received messages report, without waiting for a message.
     ///
     /// # Errors
     /// On kernels before 4.12.
@@ -310,14 +312,14 @@ impl UdpSocket {
         Ok(info[MEMINFO_DROPS].cast_unsigned())
     }
 
-    /// The address family.
+    /// Returns the address family.
     #[must_use]
     pub const fn family(&self) -> Family {
         self.family
     }
 
-    /// Tries the privileged option first. The kernel doubles the value that it is given, and reads
-    /// back the doubled value.
+    /// Sets a buffer, trying the privileged option first. The kernel doubles the value that it is
+    /// given, and reads back the doubled value.
     fn set_buffer(&self, force: c_int, plain: c_int, bytes: usize) -> io::Result<usize> {
         let value = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
         if self.set(libc::SOL_SOCKET, force, &value).is_err() {
@@ -355,7 +357,7 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-/// `struct group_req`.
+/// The C structure `struct group_req`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct GroupRequest {
@@ -363,7 +365,7 @@ struct GroupRequest {
     group: AddressBytes,
 }
 
-/// `struct group_source_req`.
+/// The C structure `struct group_source_req`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct GroupSourceRequest {

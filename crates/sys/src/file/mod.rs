@@ -1,15 +1,15 @@
 //! Files beneath one directory, so that no name from the network can lead out of it.
 //!
-//! [`Directory`] is the only way in: names are relative, without `..`, and no symbolic link on the
+//! [`Directory`] is the only way in. Names are relative, without `..`, and no symbolic link on the
 //! way is followed, even when another process puts one there at the wrong moment. The kernel checks
-//! that (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`); where it is too old or a sandbox
-//! forbids the call, components are opened one by one, with the same effect.
+//! that (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`). Where the kernel is too old or a
+//! sandbox forbids the call, components are opened one by one, with the same effect.
 //!
 //! ```text
 //! "a/b/file" ──> open "a/b" beneath, no links ──> operation on "file" in it, not following it
 //! ```
 //!
-//! Opened files are [`std::fs::File`]s: reading and writing at an offset is the standard library's.
+//! Opened files are [`std::fs::File`]s: the standard library reads and writes at an offset.
 
 use std::{
     ffi::{CStr, CString},
@@ -42,17 +42,17 @@ pub use status::{
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
-/// What a rename does when the new name is taken.
+/// The effect of a rename when the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The rename fails with `AlreadyExists`; checked by the kernel in one step.
+    /// The rename fails with `AlreadyExists`; the kernel checks and renames in one step.
     Refuse,
-    /// What was there is replaced.
+    /// The rename replaces what has the new name.
     Replace,
 }
 
 impl Directory {
-    /// Opens a directory anywhere; it follows links in `path`, because the user chose the path.
+    /// Opens a directory anywhere. It follows links in `path`, because the user chose the path.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory` or `PermissionDenied`.
@@ -70,15 +70,15 @@ impl Directory {
             .map(Self)
     }
 
-    /// As [`Directory::directory`], but of this directory's own filesystem: nothing that is mounted
-    /// beneath it.
+    /// Opens a directory as [`Directory::directory`] does, but only on this directory's own
+    /// filesystem, not on one that is mounted beneath it.
     ///
     /// # Errors
     /// As [`Directory::directory`], and `CrossesDevices`.
     pub fn directory_unmounted(&self, path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = self.open_beneath(path, flags, 0, ResolveFlags::NO_XDEV)?;
-        // For kernels that were not asked to see to it.
+        // The fallback did not ask the kernel to check this.
         if fstat(&opened)?.st_dev != fstat(&self.0)?.st_dev {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
@@ -93,8 +93,7 @@ impl Directory {
         self.regular(path, OFlags::RDONLY)
     }
 
-    /// Opens whatever is at `path` for reading, without waiting; the caller checks afterwards what
-    /// it is.
+    /// Opens whatever is at `path` for reading, without waiting. The caller then checks what it is.
     ///
     /// # Errors
     /// `NotFound`, or a link on the way.
@@ -129,7 +128,7 @@ impl Directory {
         Ok(mkdirat(parent, &name, Mode::from_raw_mode(mode))?)
     }
 
-    /// Makes a symbolic link at `path` that says `target`, whatever that is.
+    /// Makes a symbolic link at `path` with the text `target`, whatever that names.
     ///
     /// # Errors
     /// `AlreadyExists` when the name is taken.
@@ -139,8 +138,8 @@ impl Directory {
     }
 
     /// Renames `from` beneath this directory to `to` beneath `destination`, in one step. It follows
-    /// neither name when that is a link. Where a filesystem cannot refuse a taken name (NFS), a
-    /// file gets its new name before it loses the old one, and renaming a directory fails.
+    /// neither name when that is a link. Some filesystems (NFS) cannot refuse a taken name: there,
+    /// a file gets its new name before it loses the old one, and renaming a directory fails.
     ///
     /// # Errors
     /// `AlreadyExists` by [`Taken::Refuse`]; `CrossesDevices` when the two are on different
@@ -159,7 +158,7 @@ impl Directory {
             Taken::Replace => RenameFlags::empty(),
         };
         match renameat_with(&old_parent, &old, &new_parent, &new, flags) {
-            // The filesystem can rename, but not on condition that the name is free.
+            // The filesystem can rename, but not on the condition that the new name is free.
             Err(Errno::INVAL | Errno::NOSYS) if taken == Taken::Refuse => {
                 link_over(old_parent.as_fd(), &old, new_parent.as_fd(), &new)
             }
@@ -167,7 +166,7 @@ impl Directory {
         }
     }
 
-    /// Removes a file or a link (itself, not what it names).
+    /// Removes a file or a link (the link itself, not what it names).
     ///
     /// # Errors
     /// `NotFound`, or `IsADirectory`.
@@ -175,19 +174,19 @@ impl Directory {
         self.unlink(path, AtFlags::empty())
     }
 
-    /// Sets this directory's own permission bits.
+    /// Sets the permission bits of this directory.
     ///
     /// # Errors
-    /// `PermissionDenied` when it belongs to someone else.
+    /// `PermissionDenied` when the directory belongs to another user.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
-    /// Sets the permission bits of what is at `path`, which need not be readable; a link there is
-    /// not followed.
+    /// Sets the permission bits of what is at `path`, which need not be readable. It does not
+    /// follow a link there.
     ///
     /// # Errors
-    /// `Unsupported` for a link; `PermissionDenied` when it belongs to someone else.
+    /// `Unsupported` for a link; `PermissionDenied` when the file belongs to another user.
     pub fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         let (at, flags) = (parent.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
@@ -205,7 +204,7 @@ impl Directory {
         self.unlink(path, AtFlags::REMOVEDIR)
     }
 
-    /// Returns the status of what is at `path`; does not follow a link there.
+    /// Returns the status of what is at `path`. It does not follow a link there.
     ///
     /// # Errors
     /// `NotFound`, or a link on the way.
@@ -214,11 +213,12 @@ impl Directory {
         Status::at(parent.as_fd(), &name)
     }
 
-    /// Checks whether this process, with its effective rights, may read what is at `path`; does not
-    /// follow a link there. This is cheaper than opening it, but only opening it is certain.
+    /// Checks whether this process, with its effective rights, may read what is at `path`. It does
+    /// not follow a link there. The check is cheaper than opening the file, but only opening is
+    /// certain.
     ///
     /// # Errors
-    /// `PermissionDenied` when it may not; `NotFound`, or a link on the way.
+    /// `PermissionDenied` when the process may not read it; `NotFound`, or a link on the way.
     pub fn check_readable(&self, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         match status::check_readable(parent.as_fd(), &name) {
@@ -227,39 +227,39 @@ impl Directory {
         }
     }
 
-    /// Where the link at `path` points.
+    /// Returns the text of the link at `path`: where it points.
     ///
     /// # Errors
-    /// `InvalidInput` when it is not a link.
+    /// `InvalidInput` when there is no link at `path`.
     pub fn read_link(&self, path: &Path) -> io::Result<std::path::PathBuf> {
         let (parent, name) = self.parent_of(path)?;
         status::read_link(parent.as_fd(), &name)
     }
 
-    /// Sets the modification time of what is at `path`, for a link that of the link itself. The
+    /// Sets the modification time of what is at `path`; of a link there, the link's own time. The
     /// access time stays.
     ///
     /// # Errors
-    /// When it belongs to another user.
+    /// When the file belongs to another user.
     pub fn set_modified(&self, path: &Path, modified: FileTime) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         status::set_modified(parent.as_fd(), &name, modified)
     }
 
-    /// Names in this directory, without `.` and `..`, in no particular order.
+    /// Returns the names in this directory, without `.` and `..`, in no particular order.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the directory cannot be read.
     pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
-        // Reads through the descriptor, so that it is this directory even if it was renamed.
+        // Reads through the descriptor: this directory's names, even if the directory was renamed.
         let through = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         std::fs::read_dir(through)?
             .map(|entry| entry.map(|entry| entry.file_name()))
             .collect()
     }
 
-    /// Writes this directory's own entries to the disk: call it after a rename and before reporting
-    /// that.
+    /// Writes this directory's own entries to the disk. Call it after a rename, before reporting
+    /// that rename.
     ///
     /// # Errors
     /// When the disk fails.
@@ -270,12 +270,12 @@ impl Directory {
     /// Writes everything on this directory's filesystem to the disk: one call for many files.
     ///
     /// # Errors
-    /// When the disk fails; since Linux 5.8 also when it failed before.
+    /// When the disk fails; since Linux 5.8 also when it failed earlier.
     pub fn sync_filesystem(&self) -> io::Result<()> {
         Ok(syncfs(&self.0)?)
     }
 
-    /// How much room the filesystem has.
+    /// Returns how much room the filesystem has.
     ///
     /// # Errors
     /// When the filesystem does not say.
@@ -288,8 +288,8 @@ impl Directory {
         Ok(unlinkat(parent, &name, flags)?)
     }
 
-    /// Opens a regular file. Opening never waits, as it would for a pipe's other end, and the kind
-    /// of what was opened is checked.
+    /// Opens a regular file. It never waits, as opening a pipe would for the other end, and checks
+    /// the kind of what it opened.
     fn regular(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let fd = self.beneath(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, 0)?;
         let file = File::from(fd);
@@ -306,7 +306,7 @@ impl Directory {
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
-    /// The directory that `path` is in, and its name there.
+    /// Opens the directory that `path` is in, and returns it with the last name of `path`.
     fn parent_of(&self, path: &Path) -> io::Result<(Parent<'_>, CString)> {
         let names = components(path)?;
         let (name, above) = names.split_last().ok_or_else(|| unusable(path))?;
@@ -349,7 +349,7 @@ impl Directory {
         self.beneath_by_steps(&names, flags, mode)
     }
 
-    /// Opens the components one by one, none of which may be a link.
+    /// Opens the components one by one, and fails for a link.
     fn beneath_by_steps(
         &self,
         names: &[CString],
@@ -374,11 +374,12 @@ impl AsFd for Directory {
     }
 }
 
-/// Takes disk space for `bytes` bytes of a file, which gets that length: so that a full disk shows
-/// before data arrives.
+/// Reserves disk space for `bytes` bytes of a file, and gives the file that length: so a full disk
+/// is found before data arrives.
 ///
 /// # Errors
-/// `StorageFull`, `FileTooLarge` or `QuotaExceeded`; `Unsupported` where the filesystem cannot.
+/// `StorageFull`, `FileTooLarge` or `QuotaExceeded`; `Unsupported` where the filesystem cannot
+/// reserve.
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return file.set_len(0);
@@ -391,7 +392,7 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     })?)
 }
 
-/// The directory an operation is done in.
+/// The directory in which an operation is done.
 enum Parent<'a> {
     Same(BorrowedFd<'a>),
     Opened(OwnedFd),
@@ -406,7 +407,7 @@ impl AsFd for Parent<'_> {
     }
 }
 
-/// The names in a relative path; anything else is refused.
+/// Returns the names in a relative path; refuses any other path.
 fn components(path: &Path) -> io::Result<Vec<CString>> {
     let name = |component| match component {
         Component::Normal(name) => CString::new(name.as_bytes()).map_err(io::Error::from),
@@ -420,8 +421,8 @@ fn unusable(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// A kernel before 5.6 does not know the call; some sandboxes forbid it. A path that is forbidden
-/// for another reason fails in the fallback too.
+/// Returns true when the kernel does not know the call (before 5.6) or a sandbox forbids it. A path
+/// that is forbidden for another reason fails in the fallback, too.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -429,8 +430,8 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Renames a file unless the new name is taken, as [`Taken::Refuse`] demands, in two steps: between
-/// them the file has both names.
+/// Renames a file unless the new name is taken, as [`Taken::Refuse`] demands. It takes two steps;
+/// between them the file has both names.
 fn link_over(
     old_at: BorrowedFd<'_>,
     old: &CStr,
@@ -441,7 +442,7 @@ fn link_over(
     Ok(unlinkat(old_at, old, AtFlags::empty())?)
 }
 
-/// Set by the first call that fails. A race only repeats the attempt.
+/// True once the call has failed as a missing call does. A race only repeats the attempt.
 static OPENAT2_IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

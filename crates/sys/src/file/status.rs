@@ -1,4 +1,4 @@
-//! What is known about a file, and about the filesystem it is on.
+//! The status of a file, and of the filesystem that the file is on.
 
 use std::{
     ffi::{CStr, OsString},
@@ -16,24 +16,24 @@ use rustix::{
     process::geteuid,
 };
 
-/// What is at a name.
+/// The status of a file, directory or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What kind of thing it is.
+    /// The kind of what has the name.
     pub kind: Kind,
     /// Permission bits, including set-user-id and the like.
     pub mode: u32,
-    /// Number of the user who owns it.
+    /// Number of the user who owns the file.
     pub owner: u32,
     /// Length in bytes; for a link, the length of its text.
     pub bytes: u64,
     /// When the contents were last modified.
     pub modified: FileTime,
-    /// Number of the device it is on.
+    /// Number of the device that the file is on.
     pub device: u64,
-    /// Number on that device.
+    /// Number of the file on that device.
     pub inode: u64,
-    /// Names it has.
+    /// Number of names that the file has.
     pub links: u64,
 }
 
@@ -50,7 +50,7 @@ pub enum Kind {
     Other,
 }
 
-/// A time of the wall clock, as files have it.
+/// A time of the wall clock, in the form that files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct FileTime {
     /// Seconds since 1970, negative before.
@@ -59,22 +59,22 @@ pub struct FileTime {
     pub nanoseconds: u32,
 }
 
-/// Room on a filesystem.
+/// The room on a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that this user may still write.
+    /// Number of bytes that this user may still write.
     pub available_bytes: u64,
-    /// Files that may still be made; a filesystem without such a limit says 0, and 0 for
+    /// Number of files that may still be made. A filesystem without such a limit says 0 here and in
     /// `total_files`.
     pub available_files: u64,
-    /// Files there can be in all.
+    /// The most files that there can be in all.
     pub total_files: u64,
 }
 
 impl Status {
-    /// True when `user` owns the file and has kept the right to read it: for the owner, only the
-    /// owner's bits decide, not the group's or an access list. This proves nothing about the
-    /// directories above the file or about network filesystems.
+    /// Returns true when `user` owns the file and has kept the right to read it. For the owner,
+    /// only the owner's bits decide, not the group's or an access list. The answer proves nothing
+    /// about the directories above the file or about network filesystems.
     #[must_use]
     pub const fn is_readable_by_owner(&self, user: u32) -> bool {
         self.owner == user && self.mode & OWNER_READS != 0
@@ -119,34 +119,34 @@ pub(super) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Pa
     Ok(OsString::from_vec(text.into_bytes()).into())
 }
 
-/// The errors of [`accessat`], and ENOSYS before Linux 5.8.
+/// Checks the right to read. Fails as [`accessat`] does, and with ENOSYS before Linux 5.8.
 pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
     Ok(accessat(directory, name, Access::READ_OK, flags)?)
 }
 
 /// Opens whatever is at `path` for reading, without waiting: a FIFO would wait for its writer. The
-/// caller checks by the descriptor what it is.
+/// caller checks by the descriptor what was opened.
 ///
 /// # Errors
-/// As open(2).
+/// Those of open(2).
 pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(open(path, flags, Mode::empty())?.into())
 }
 
-/// The user with whose rights this process opens files.
+/// Returns the number of the user with whose rights this process opens files.
 #[must_use]
 pub fn effective_user() -> u32 {
     geteuid().as_raw()
 }
 
-/// The permission bits that this process's mask takes from every file it makes.
+/// Returns the permission bits that this process's mask removes from every file that it makes.
 ///
-/// **Cost**: reads a file of `/proc`; the call that returns the mask would change it.
+/// **Cost**: reads a file of `/proc`, because the call that returns the mask would change it.
 ///
 /// # Errors
-/// When `/proc` does not say (before Linux 4.7).
+/// When `/proc` does not show the mask (before Linux 4.7).
 pub fn creation_mask() -> io::Result<u32> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let mask = text.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -11,7 +11,7 @@ use super::{
 /// One address of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The link it belongs to.
+    /// Number of the link that has the address.
     pub index: u32,
     /// The address itself.
     pub ip: IpAddr,
@@ -19,7 +19,7 @@ pub struct Address {
     pub prefix: u8,
     /// The other end of a point-to-point link.
     pub peer: Option<IpAddr>,
-    /// How far the address is valid.
+    /// The scope in which the address is valid.
     pub scope: Scope,
     /// `IFA_F_*` bits.
     pub flags: AddressFlags,
@@ -42,7 +42,8 @@ impl Address {
                 _ => {}
             }
         }
-        // On a point-to-point link IFA_ADDRESS is the peer's, on any other link our own.
+        // IFA_ADDRESS is the peer's address on a point-to-point link, and the link's own on any
+        // other.
         let Some(ip) = local.or(address) else {
             return Ok(None);
         };
@@ -57,7 +58,7 @@ impl Address {
     }
 }
 
-/// How far an address or route is valid (`RT_SCOPE_*`).
+/// The scope in which an address or route is valid (`RT_SCOPE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everywhere.
@@ -68,7 +69,7 @@ pub enum Scope {
     Link,
     /// On this host only.
     Host,
-    /// A number the kernel has no name for.
+    /// A number that the kernel has no name for.
     Other(u8),
 }
 
@@ -83,7 +84,7 @@ impl Scope {
         }
     }
 
-    /// The scope's name in output.
+    /// Returns the scope's name in output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,19 +102,19 @@ impl Scope {
 pub struct AddressFlags(pub u32);
 
 impl AddressFlags {
-    /// Not usable yet: duplicate address detection runs.
+    /// Returns true when the address is not usable yet: duplicate address detection runs.
     #[must_use]
     pub const fn is_tentative(self) -> bool {
         self.0 & libc::IFA_F_TENTATIVE != 0
     }
 
-    /// Not usable: another station has it.
+    /// Returns true when the address is not usable: another station has it.
     #[must_use]
     pub const fn is_duplicate(self) -> bool {
         self.0 & libc::IFA_F_DADFAILED != 0
     }
 
-    /// Usable, but not for new connections.
+    /// Returns true when the address is usable, but not for new connections.
     #[must_use]
     pub const fn is_deprecated(self) -> bool {
         self.0 & libc::IFA_F_DEPRECATED != 0
@@ -121,7 +122,7 @@ impl AddressFlags {
 }
 
 impl Rtnetlink {
-    /// All addresses, IPv4 and IPv6.
+    /// Returns all addresses, IPv4 and IPv6.
     ///
     /// # Errors
     /// When the kernel refuses or its answer is malformed.
@@ -133,8 +134,8 @@ impl Rtnetlink {
         Ok(addresses.into_iter().flatten().collect())
     }
 
-    /// Gives a link an address, with no duplicate address detection; succeeds also when the link
-    /// has it already.
+    /// Gives a link an address, without duplicate address detection. Succeeds also when the link
+    /// has the address already.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when there is no such link.
@@ -165,7 +166,7 @@ impl Rtnetlink {
     }
 }
 
-/// The address family number of an address.
+/// Returns the address family number of an address.
 pub(super) const fn family(ip: IpAddr) -> u8 {
     let number = match ip {
         IpAddr::V4(_) => libc::AF_INET,
@@ -174,5 +175,5 @@ pub(super) const fn family(ip: IpAddr) -> u8 {
     number.to_ne_bytes()[if cfg!(target_endian = "little") { 0 } else { 3 }]
 }
 
-/// `struct ifaddrmsg`: family u8, prefix u8, flags u8, scope u8, index u32.
+/// Length of `struct ifaddrmsg`: family u8, prefix u8, flags u8, scope u8, index u32.
 const HEADER_LEN: usize = 8;

@@ -1,21 +1,21 @@
-//! A slow link: the token bucket filter (`tbf`) as the only queue of an interface.
+//! A slow interface: the token bucket filter (`tbf`) as its only queue.
 
 use super::{NetlinkError, Request, Rtnetlink, socket::flag};
 
-/// What an interface may send.
+/// The limits of what an interface may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Bytes a second, with the link header; below 4 GiB.
+    /// Bytes a second, headers of the link layer included; below 4 GiB.
     pub bytes_per_s: u32,
-    /// Bytes that may leave at once after a pause: at least one packet. The kernel segments longer
-    /// GSO runs.
+    /// Number of bytes that may leave at once after a pause: at least one packet. The kernel
+    /// segments GSO runs that are longer.
     pub burst_bytes: u32,
-    /// Bytes that may wait; packets beyond are dropped.
+    /// Number of bytes that may wait; packets that do not fit are dropped.
     pub queue_bytes: u32,
 }
 
 impl Rtnetlink {
-    /// Makes the link send through `bucket`, which replaces the queue that it had.
+    /// Makes the link send through `bucket`, which replaces the link's queue.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the kernel lacks `sch_tbf`.
@@ -40,7 +40,7 @@ impl Rtnetlink {
     }
 }
 
-/// `struct tcmsg`: family u8, padding, index i32, handle u32, parent u32, info u32.
+/// Makes a `struct tcmsg`: family u8, padding, index i32, handle u32, parent u32, info u32.
 fn header(index: u32) -> [u8; 20] {
     let mut bytes = [0; 20];
     bytes[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -49,8 +49,9 @@ fn header(index: u32) -> [u8; 20] {
     bytes
 }
 
-/// `struct tc_tbf_qopt`: rate and peak rate (`struct tc_ratespec`, 12 bytes each: cell, link layer,
-/// overhead, alignment, least size, rate u32), limit u32, buffer u32, largest packet u32.
+/// Makes a `struct tc_tbf_qopt`: rate and peak rate (`struct tc_ratespec`, 12 bytes each: cell,
+/// link layer, overhead, alignment, least size, rate u32), limit u32, buffer u32, largest packet
+/// u32.
 fn parameters(bucket: &TokenBucket) -> [u8; 36] {
     let mut bytes = [0; 36];
     bytes[1] = LINK_LAYER_ETHERNET;
@@ -62,7 +63,7 @@ fn parameters(bucket: &TokenBucket) -> [u8; 36] {
 /// `TCA_TBF_PARMS` and `TCA_TBF_BURST` of `linux/pkt_sched.h`.
 const TBF_PARMS: u16 = 1;
 const TBF_BURST: u16 = 6;
-/// With a known link layer the kernel needs no table of transmission times.
+/// The link layer: when it is known, the kernel needs no table of transmission times.
 const LINK_LAYER_ETHERNET: u8 = 1;
 const HANDLE: u32 = 1 << 16;
 /// `TC_H_ROOT`.

@@ -6,7 +6,7 @@ use super::{
     message::{fixed, u16_at},
 };
 
-/// Switches device features in one network namespace. Needs Linux 5.6 or later.
+/// The device features in one network namespace. Needs Linux 5.6 or later.
 #[derive(Debug)]
 pub struct Ethtool {
     socket: NetlinkSocket,
@@ -14,7 +14,7 @@ pub struct Ethtool {
 }
 
 impl Ethtool {
-    /// Opens a socket for the calling thread's network namespace and looks the family up.
+    /// Opens a socket for the calling thread's network namespace and looks up the ethtool family.
     ///
     /// # Errors
     /// When the kernel has no ethtool netlink family.
@@ -46,15 +46,16 @@ impl Ethtool {
     /// Switches the feature called `name` (as `ethtool -k` prints it) of a link on or off.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, or when the device has no such feature. It is no error when the
-    /// driver leaves a feature unchanged: [`Ethtool::is_active`] tells.
+    /// Without CAP_NET_ADMIN, or when the device has no such feature. When the driver leaves a
+    /// feature unchanged, the call succeeds: [`Ethtool::is_active`] shows the feature's state.
     pub fn set_feature(&mut self, index: u32, name: &str, on: bool) -> Result<(), NetlinkError> {
         let mut request = Request::new(self.family, 0);
         request.fixed(&header(FEATURES_SET));
         request.nested(FEATURES_HEADER, |device| {
             device.number(HEADER_DEVICE_INDEX, index);
         });
-        // A bit that is named without its value flag is cleared; bits that are not named stay.
+        // A bit that is named without its value flag is cleared; bits that are not named stay as
+        // they are.
         request.nested(FEATURES_WANTED, |set| {
             set.nested(BITSET_BITS, |bits| {
                 bits.nested(BITSET_BITS_BIT, |bit| {
@@ -71,8 +72,9 @@ impl Ethtool {
             .map_err(|error| error.during(format!("switch {name} {word} on interface {index}")))
     }
 
-    /// Bits a second that a link carries, as its driver says; `None` where the driver does not
-    /// know, as for a link that is down. A virtual cable names a rate that it does not keep.
+    /// Returns the bits a second that a link carries, as its driver says. `None` where the driver
+    /// does not know, as for a link that is down. A virtual cable names a rate that it does not
+    /// keep.
     ///
     /// # Errors
     /// When the link does not exist, or its driver has no speed.
@@ -98,7 +100,7 @@ impl Ethtool {
         Ok(speed)
     }
 
-    /// Receive queues of a link that are in use; `None` where the driver does not say.
+    /// Returns the number of a link's receive queues in use; `None` where the driver does not say.
     ///
     /// # Errors
     /// When the link does not exist, or its driver knows nothing of queues.
@@ -113,7 +115,8 @@ impl Ethtool {
             .request(request, &mut |reply| {
                 let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "generic netlink header")?;
                 for attribute in Attributes::parse(rest)? {
-                    // A driver has queues that only receive, queues for both, or some of each.
+                    // A driver has queues that only receive, queues for both directions, or some of
+                    // each.
                     if matches!(attribute.kind, CHANNELS_RX_COUNT | CHANNELS_COMBINED_COUNT) {
                         queues += attribute.number().unwrap_or(0);
                     }
@@ -127,7 +130,7 @@ impl Ethtool {
     /// Sets the number of queues that a link uses in each direction.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN; when the driver has fewer, or cannot set both directions.
+    /// Without CAP_NET_ADMIN; when the driver has fewer queues, or cannot set both directions.
     pub fn set_queues(&mut self, index: u32, queues: u32) -> Result<(), NetlinkError> {
         let mut request = Request::new(self.family, 0);
         request.fixed(&header(CHANNELS_SET));
@@ -141,7 +144,7 @@ impl Ethtool {
             .map_err(|error| error.during(format!("use {queues} queues of interface {index}")))
     }
 
-    /// True when the feature called `name` is on at this moment.
+    /// Returns true when the feature called `name` is on at this moment.
     ///
     /// # Errors
     /// When the link does not exist.
@@ -171,7 +174,7 @@ impl Ethtool {
     }
 }
 
-/// `struct genlmsghdr`: command u8, version u8, reserved u16.
+/// Makes a `struct genlmsghdr`: command u8, version u8, reserved u16.
 const fn header(command: u8) -> [u8; HEADER_LEN] {
     [command, 1, 0, 0]
 }

@@ -14,32 +14,33 @@ use super::{
 /// One network interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number in this namespace.
+    /// The interface's number in its namespace.
     pub index: u32,
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// Driver kind of a virtual link (`veth`, `bridge`, `vlan`, `tun`, ...); none for real devices.
+    /// Kind of driver of a virtual link (`veth`, `bridge`, `vlan`, `tun`, ...); `None` for real
+    /// devices.
     pub kind: Option<String>,
-    /// `ARPHRD_*`: 1 Ethernet, 772 loopback.
+    /// Kind of hardware (`ARPHRD_*`): 1 Ethernet, 772 loopback.
     pub hardware: u16,
     /// `IFF_*` bits.
     pub flags: LinkFlags,
     /// Operational state.
     pub state: LinkState,
-    /// Largest IP packet in bytes.
+    /// The largest IP packet, in bytes.
     pub mtu: u32,
-    /// Hardware address, of links that have one of six bytes.
+    /// The hardware address; `None` for links without an address of six bytes.
     pub address: Option<[u8; 6]>,
-    /// Receive queues that it was made with, of which not all may be in use; 1 when the kernel does
-    /// not say.
+    /// Number of receive queues that the link was made with, of which not all may be in use; 1 when
+    /// the kernel does not say.
     pub receive_queues: u32,
-    /// Number of the XDP program on it, if there is one.
+    /// Number of the XDP program on the interface, if there is one.
     pub program: Option<u32>,
-    /// The bridge or bond it belongs to.
+    /// The bridge or bond that the interface belongs to.
     pub master: Option<u32>,
-    /// Largest run handed down in one piece, in bytes with all headers.
+    /// The largest run handed down in one piece, in bytes with all headers.
     pub gso_max_size: Option<u32>,
-    /// Largest run handed down in one piece, in segments.
+    /// The largest run handed down in one piece, in segments.
     pub gso_max_segs: Option<u32>,
 }
 
@@ -97,10 +98,10 @@ impl Link {
         Ok(link)
     }
 
-    /// True when packets can pass at this moment.
+    /// Returns true when packets can pass now.
     ///
-    /// The flags alone do not tell: a link that was just made counts as running until the kernel
-    /// has looked at its carrier.
+    /// The flags alone do not show that: a link that was just made counts as running until the
+    /// kernel has looked at its carrier.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
         self.flags.is_running() && matches!(self.state, LinkState::Up)
@@ -112,37 +113,37 @@ impl Link {
 pub struct LinkFlags(pub u32);
 
 impl LinkFlags {
-    /// Switched on by the administrator.
+    /// Returns true when the administrator has switched the link on.
     #[must_use]
     pub const fn is_up(self) -> bool {
         self.has(libc::IFF_UP)
     }
 
-    /// Can send to all stations.
+    /// Returns true when the link can send to all stations.
     #[must_use]
     pub const fn is_broadcast(self) -> bool {
         self.has(libc::IFF_BROADCAST)
     }
 
-    /// The loopback interface.
+    /// Returns true for the loopback interface.
     #[must_use]
     pub const fn is_loopback(self) -> bool {
         self.has(libc::IFF_LOOPBACK)
     }
 
-    /// Has exactly one peer.
+    /// Returns true when the link has exactly one peer.
     #[must_use]
     pub const fn is_point_to_point(self) -> bool {
         self.has(libc::IFF_POINTOPOINT)
     }
 
-    /// Carries multicast.
+    /// Returns true when the link carries multicast.
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         self.has(libc::IFF_MULTICAST)
     }
 
-    /// Up and with a carrier: packets can pass.
+    /// Returns true when the link is up and has a carrier: packets can pass.
     #[must_use]
     pub const fn is_running(self) -> bool {
         self.has(libc::IFF_RUNNING)
@@ -153,20 +154,20 @@ impl LinkFlags {
     }
 }
 
-/// Operational state of a link (RFC 2863).
+/// The operational state of a link (RFC 2863).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
     /// The driver does not say; usual for loopback and tunnels.
     Unknown,
     /// A component is missing.
     NotPresent,
-    /// No carrier, or switched off.
+    /// No carrier, or switched off by the administrator.
     Down,
     /// The link beneath it is down.
     LowerLayerDown,
     /// In a test mode.
     Testing,
-    /// Waiting for an outer event, such as authentication.
+    /// Waiting for an outside event, such as authentication.
     Dormant,
     /// Packets pass.
     Up,
@@ -185,7 +186,7 @@ impl LinkState {
         }
     }
 
-    /// The state's name in output.
+    /// Returns the state's name in output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -217,12 +218,12 @@ pub struct Veth<'a> {
     pub peer_namespace: BorrowedFd<'a>,
     /// The number of this end; with `None`, the next free one.
     pub index: Option<u32>,
-    /// Largest IP packet in bytes, for both ends; with `None`, the kernel's 1500.
+    /// The largest IP packet in bytes, for both ends; with `None`, the kernel's 1500.
     pub mtu: Option<u32>,
 }
 
 impl Rtnetlink {
-    /// All links, those that are down included, in the kernel's order.
+    /// Returns all links, those that are down included, in the kernel's order.
     ///
     /// # Errors
     /// When the kernel refuses or its answer is malformed.
@@ -237,18 +238,18 @@ impl Rtnetlink {
         )
     }
 
-    /// The number of the link called `name`.
+    /// Returns the number of the link called `name`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such link.
     pub fn link_index(&mut self, name: &str) -> Result<u32, NetlinkError> {
         self.link(name).map(|link| link.index)
     }
 
-    /// The link called `name`.
+    /// Returns the link called `name`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such link.
     pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
         self.links()?
             .into_iter()
@@ -306,7 +307,7 @@ impl Rtnetlink {
         })
     }
 
-    /// Makes a link a port of the bridge `master`; with `None`, of no bridge.
+    /// Makes a link a port of the bridge `master`; with `None`, takes it out of its bridge.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when one of the two does not exist.
@@ -346,7 +347,8 @@ impl Rtnetlink {
     }
 }
 
-/// `struct ifinfomsg`: family u8, padding, hardware u16, index i32, flags u32, mask of flags u32.
+/// Makes a `struct ifinfomsg`: family u8, padding, hardware u16, index i32, flags u32, mask of
+/// flags u32.
 fn header(index: u32, flags: u32, mask: u32) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     bytes[4..8].copy_from_slice(&index.to_ne_bytes());

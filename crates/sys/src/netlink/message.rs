@@ -1,14 +1,15 @@
 //! The netlink codec: it writes requests, and reads replies and attributes. It makes no system
 //! calls.
 //!
-//! Bytes from the kernel -> [`Replies`] -> [`Reply`] -> [`Attributes`] -> [`Attribute`], each step
-//! checked against the bytes that are there, so a malformed buffer is an error and never a panic.
+//! Bytes from the kernel -> [`Replies`] -> [`Reply`] -> [`Attributes`] -> [`Attribute`]. Each step
+//! is checked against the bytes that are there, so a malformed buffer is an error and never a
+//! panic.
 //!
 //! ```text
 //! | length u32 | kind u16 | flags u16 | sequence u32 | port u32 | fixed header | attributes... |
 //! attribute: | length u16, header included | kind u16 | payload | padding to 4 |
 //! ```
-//! All integers are in host order, as netlink(7) has it.
+//! All integers are in host order, as netlink(7) demands.
 
 use std::{
     fmt,
@@ -22,7 +23,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A message of `kind` with `flags`; length and sequence are filled in when it is sent.
+    /// Makes a message of `kind` with `flags`. Length and sequence number are filled in for
+    /// sending.
     #[must_use]
     pub fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; HEADER_LEN];
@@ -86,13 +88,13 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Makes the kernel confirm this request, where several are sent together.
+    /// Makes the kernel confirm this request, when several are sent together.
     pub fn want_acknowledgement(&mut self) {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | ACKNOWLEDGE;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     }
 
-    /// The complete message, with `flags` added to its own and its sequence number set.
+    /// Returns the complete message, with `flags` added to its own and its sequence number set.
     #[must_use]
     pub fn finish(mut self, flags: u16, sequence: u32) -> Vec<u8> {
         let len = u32::try_from(self.bytes.len()).expect("a request is far below 4 GiB");
@@ -111,21 +113,21 @@ pub struct Reply<'a> {
     pub kind: u16,
     /// `NLM_F_*` bits.
     pub flags: u16,
-    /// The sequence number of the request it answers.
+    /// The sequence number of the request that the message answers.
     pub sequence: u32,
-    /// Everything behind the netlink header.
+    /// The bytes behind the netlink header.
     pub payload: &'a [u8],
 }
 
-/// The messages in one received buffer, in order; the iteration ends after the first malformed
-/// message.
+/// An iterator over the messages in one received buffer, in order. It ends after the first
+/// malformed message.
 #[derive(Clone, Debug)]
 pub struct Replies<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Replies<'a> {
-    /// The messages in `buffer`.
+    /// Makes an iterator over the messages in `buffer`.
     #[must_use]
     pub const fn new(buffer: &'a [u8]) -> Self {
         Self { rest: buffer }
@@ -167,24 +169,25 @@ impl<'a> Iterator for Replies<'a> {
 pub struct Attribute<'a> {
     /// The type, without the nested and byte-order bits.
     pub kind: u16,
-    /// What it holds.
+    /// The attribute's contents.
     pub payload: &'a [u8],
 }
 
 impl<'a> Attribute<'a> {
-    /// The payload as a byte.
+    /// Returns the payload as a byte.
     #[must_use]
     pub fn byte(&self) -> Option<u8> {
         self.payload.first().copied()
     }
 
-    /// The payload as a 32-bit number in host order.
+    /// Returns the payload as a 32-bit number in host order.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         Some(u32::from_ne_bytes(self.payload.try_into().ok()?))
     }
 
-    /// The payload as text up to its terminating zero; bytes that are not UTF-8 are replaced.
+    /// Returns the payload as text up to its terminating zero; bytes that are not UTF-8 are
+    /// replaced.
     #[must_use]
     pub fn text(&self) -> String {
         let end = self.payload.iter().position(|&byte| byte == 0);
@@ -192,7 +195,7 @@ impl<'a> Attribute<'a> {
         String::from_utf8_lossy(text).into_owned()
     }
 
-    /// The payload as an IP address, told apart by its length.
+    /// Returns the payload as an IP address; its length tells the family.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         if let Ok(octets) = <[u8; 4]>::try_from(self.payload) {
@@ -202,7 +205,7 @@ impl<'a> Attribute<'a> {
         Some(Ipv6Addr::from(octets).into())
     }
 
-    /// The attributes nested inside.
+    /// Reads the attributes nested inside.
     ///
     /// # Errors
     /// When the payload is not a chain of attributes.
@@ -211,7 +214,7 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// A chain of attributes whose lengths have been checked; iterating cannot fail.
+/// A chain of attributes whose lengths were checked; iterating cannot fail.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
     rest: &'a [u8],
@@ -221,7 +224,7 @@ impl<'a> Attributes<'a> {
     /// Checks the whole chain.
     ///
     /// # Errors
-    /// When an attribute's length is below its header's or beyond the bytes that are there.
+    /// When an attribute's length is below that of its header, or beyond the bytes that are there.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = bytes;
         while let Some((_, behind)) = split_attribute(rest)? {
@@ -241,14 +244,14 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Bytes from the kernel that are not what netlink promises.
+/// An error: bytes from the kernel that are not what netlink promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// What was being read.
+    /// The part that was being read.
     pub what: &'static str,
-    /// Bytes it needs.
+    /// Number of bytes that this part needs.
     pub needed: usize,
-    /// Bytes that are there.
+    /// Number of bytes that are there.
     pub available: usize,
 }
 
@@ -264,7 +267,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Splits off a fixed-size header; attributes follow at the next multiple of four bytes.
+/// Splits off a header of fixed size; attributes follow at the next multiple of four bytes.
 pub(super) fn fixed<'a, const N: usize>(
     bytes: &'a [u8],
     what: &'static str,
@@ -278,7 +281,7 @@ pub(super) fn fixed<'a, const N: usize>(
     Ok((header, rest))
 }
 
-/// The number at `offset` of a header whose size the type proves.
+/// Returns the 32-bit number at `offset` of a header whose size the type proves.
 pub(super) fn u32_at<const N: usize>(header: &[u8; N], offset: usize) -> u32 {
     u32::from_ne_bytes([
         header[offset],
@@ -288,7 +291,7 @@ pub(super) fn u32_at<const N: usize>(header: &[u8; N], offset: usize) -> u32 {
     ])
 }
 
-/// The 16-bit number at `offset` of a header whose size the type proves.
+/// Returns the 16-bit number at `offset` of a header whose size the type proves.
 pub(super) fn u16_at<const N: usize>(header: &[u8; N], offset: usize) -> u16 {
     u16::from_ne_bytes([header[offset], header[offset + 1]])
 }
@@ -296,7 +299,7 @@ pub(super) fn u16_at<const N: usize>(header: &[u8; N], offset: usize) -> u16 {
 type Split<'a> = Option<(Attribute<'a>, &'a [u8])>;
 
 fn split_attribute(bytes: &[u8]) -> Result<Split<'_>, Malformed> {
-    // The kernel may leave padding shorter than a header behind the last attribute.
+    // Behind the last attribute, the kernel may leave padding that is shorter than a header.
     if bytes.len() < ATTRIBUTE_HEADER_LEN {
         return Ok(None);
     }

@@ -1,9 +1,9 @@
 //! Synchronous netlink: interfaces, addresses, routes, device features, packet loss.
 //!
-//! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`; [`Ethtool`] switches
-//! device features; [`RandomLoss`] makes the network lose packets, [`TokenBucket`] slows it.
-//! [`Request`] and [`Reply`] are the codec, pure and bounds-checked; [`NetlinkSocket`] is the one
-//! place with system calls. It holds no state: each call asks the kernel.
+//! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`. [`Ethtool`] switches
+//! device features. [`RandomLoss`] makes the network lose packets; [`TokenBucket`] slows it.
+//! [`Request`] and [`Reply`] are the codec, pure and bounds-checked. Only [`NetlinkSocket`] makes
+//! system calls. The module holds no state: each call asks the kernel.
 //!
 //! Sockets belong to the network namespace of the thread that opened them.
 

@@ -1,6 +1,7 @@
 //! Random packet loss by a netfilter rule, made over netlink without the `nft` program.
 //!
-//! One table of our own with one chain before everything else and one rule:
+//! The rule is the only one in the only chain of a table of its own, which comes before all other
+//! chains:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
@@ -30,7 +31,8 @@ impl RandomLoss {
     }
 
     /// Drops `lost` of `of` UDP packets that arrive by `interface`, each drawn at random, and
-    /// counts them from 0. Replaces what was set before. A GSO run that arrives whole is one draw.
+    /// counts the dropped ones from 0. Replaces the rule set before. A GSO run that arrives whole
+    /// is one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
@@ -43,7 +45,7 @@ impl RandomLoss {
             .map_err(|error| error.during(format!("lose {lost} of {of} packets at {interface}")))
     }
 
-    /// Removes the rule; harmless when there is none.
+    /// Removes the rule; does nothing when there is none.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or without nf_tables in the kernel.
@@ -60,8 +62,8 @@ impl RandomLoss {
             .map_err(|error| error.during("stop losing packets"))
     }
 
-    /// Packets dropped since the rule was set; `None` when there is no rule. A GSO run that arrived
-    /// whole counts as one packet.
+    /// Returns the number of packets dropped since the rule was set; `None` when there is no rule.
+    /// A GSO run that arrived whole counts as one packet.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -89,7 +91,7 @@ impl RandomLoss {
     }
 }
 
-/// The packet count, when the expression is a counter.
+/// Returns the packet count when the expression is a counter.
 pub(super) fn counted(expression: &Attribute<'_>) -> Option<u64> {
     let mut parts = expression.nested().ok()?;
     let name = parts.next().filter(|part| part.kind == EXPRESSION_NAME)?;
@@ -150,7 +152,7 @@ fn rule(interface: &str, lost: u32, of: u32) -> Request {
             draw.attribute(NUMGEN_MODULUS, &of.to_be_bytes());
             draw.attribute(NUMGEN_TYPE, &NUMGEN_RANDOM.to_be_bytes());
         });
-        // The draw is in host order, but the comparison goes byte by byte from the highest.
+        // The draw is in host order, but the kernel compares byte by byte from the highest.
         expression(list, "byteorder", |swap| {
             swap.attribute(SWAP_FROM, &REGISTER)
                 .attribute(SWAP_TO, &REGISTER);
@@ -197,7 +199,7 @@ fn expression(list: &mut Request, name: &str, fill: impl FnOnce(&mut Request)) {
     });
 }
 
-/// `struct nfgenmsg`: family u8, version u8, resource u16.
+/// Makes a `struct nfgenmsg`: family u8, version u8, resource u16.
 const fn header(family: u8) -> [u8; HEADER_LEN] {
     [family, 0, 0, 0]
 }

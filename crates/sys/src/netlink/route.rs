@@ -1,4 +1,4 @@
-//! Routes: listing them, adding one, and asking which one a packet would take.
+//! Routes: listing them, adding one, and asking which of them a packet would take.
 
 use std::net::IpAddr;
 
@@ -14,21 +14,21 @@ use super::{
 pub struct Route {
     /// True for IPv6.
     pub is_ipv6: bool,
-    /// Where it leads; `None` for the default route.
+    /// The network that the route leads to; `None` for the default route.
     pub destination: Option<IpAddr>,
-    /// Leading bits of the destination that must match.
+    /// Number of leading bits of the destination that must match.
     pub prefix: u8,
-    /// The next router; `None` when the destination is on the link.
+    /// The next router; `None` when the destination is on the link itself.
     pub gateway: Option<IpAddr>,
-    /// The link that packets leave by; `None` for routes that refuse.
+    /// The link that packets leave by; `None` for routes that refuse packets.
     pub interface: Option<u32>,
     /// The source address that the kernel prefers.
     pub source: Option<IpAddr>,
-    /// Of two routes, the kernel takes the one with the smaller metric.
+    /// The route's metric: of two routes, the kernel takes the one with the smaller metric.
     pub metric: u32,
     /// Routing table: 254 main, 255 local.
     pub table: u32,
-    /// What becomes of the packet.
+    /// What becomes of packets that take the route.
     pub kind: RouteKind,
 }
 
@@ -78,7 +78,8 @@ impl Route {
         Ok(route)
     }
 
-    /// Reads the first of several next hops that share the traffic; it stands for the route.
+    /// Reads the first of several next hops that share the traffic; the route is described by it
+    /// alone.
     fn read_first_hop(&mut self, hops: &[u8]) -> Result<(), Malformed> {
         // struct rtnexthop: length u16, flags u8, hops u8, interface i32.
         let (header, _) = fixed::<8>(hops, "route next hop")?;
@@ -91,14 +92,14 @@ impl Route {
         Ok(())
     }
 
-    /// True for the default route of the main table.
+    /// Returns true for the default route of the main table.
     #[must_use]
     pub const fn is_default(&self) -> bool {
         self.prefix == 0 && matches!(self.kind, RouteKind::Unicast) && self.table == TABLE_MAIN
     }
 }
 
-/// What becomes of a packet that takes a route (`RTN_*`).
+/// The fate of a packet that takes a route (`RTN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
     /// Sent to a gateway or a neighbour.
@@ -128,19 +129,19 @@ impl RouteKind {
     }
 }
 
-/// What a packet carries that decides its route.
+/// The properties of a packet that decide its route.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteQuery {
-    /// Where it goes.
+    /// The address that the packet goes to.
     pub to: IpAddr,
     /// The source address, when it is already chosen.
     pub from: Option<IpAddr>,
-    /// The link it must leave by, when it is already chosen.
+    /// The link that the packet must leave by, when it is already chosen.
     pub interface: Option<u32>,
 }
 
 impl Rtnetlink {
-    /// All routes of both families, in all tables.
+    /// Returns all routes of both families, in all tables.
     ///
     /// # Errors
     /// When the kernel refuses or its answer is malformed.
@@ -155,10 +156,11 @@ impl Rtnetlink {
         )
     }
 
-    /// The route that a packet would take.
+    /// Returns the route that a packet would take.
     ///
     /// # Errors
-    /// When the kernel knows no route (ENETUNREACH), or the source address is not ours (EINVAL).
+    /// When the kernel knows no route (ENETUNREACH), or the source address is not this host's
+    /// (EINVAL).
     pub fn route_to(&mut self, query: &RouteQuery) -> Result<Route, NetlinkError> {
         let what = || format!("find a route to {}", query.to);
         let mut request = Request::new(libc::RTM_GETROUTE, 0);
@@ -185,8 +187,8 @@ impl Rtnetlink {
         route.ok_or_else(|| NetlinkError::missing(what()))
     }
 
-    /// Adds a route to `destination/prefix` by a link, in the main table; succeeds also when it
-    /// exists already.
+    /// Adds a route to `destination/prefix` by a link, in the main table. Succeeds also when the
+    /// route exists already.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the link does not exist or is down.
@@ -231,6 +233,7 @@ const fn full_prefix(ip: IpAddr) -> u8 {
     }
 }
 
-/// `struct rtmsg`: family, prefix, source prefix, TOS, table, protocol, scope, kind: u8; flags u32.
+/// Length of `struct rtmsg`: family, prefix, source prefix, TOS, table, protocol, scope, kind: u8;
+/// flags u32.
 const HEADER_LEN: usize = 12;
 const TABLE_MAIN: u32 = libc::RT_TABLE_MAIN as u32;

@@ -1,9 +1,9 @@
-//! The rtnetlink socket that links, addresses and routes are read and changed through.
+//! The rtnetlink socket, by which links, addresses and routes are read and changed.
 
 use super::{Malformed, NetlinkError, NetlinkSocket, Protocol, Request};
 
-/// Links, addresses and routes of one network namespace. Methods are grouped by object in the
-/// files of their types.
+/// A socket for the links, addresses and routes of one network namespace. The file of each type has
+/// the methods for its objects.
 #[derive(Debug)]
 pub struct Rtnetlink {
     socket: NetlinkSocket,
@@ -23,7 +23,7 @@ impl Rtnetlink {
         &mut self.socket
     }
 
-    /// Dumps one table: each message of `kind` goes through `parse`.
+    /// Reads one table: each message of `kind` goes through `parse`.
     pub(super) fn list<T>(
         &mut self,
         request: &Request,
@@ -43,7 +43,7 @@ impl Rtnetlink {
         Ok(found.into_inner())
     }
 
-    /// Sends a change; `what` names it when it fails.
+    /// Sends a change; `what` names the change when it fails.
     pub(super) fn change(
         &mut self,
         request: Request,

@@ -1,7 +1,7 @@
 //! A blocking netlink socket: one request, its replies, its acknowledgement.
 //!
-//! It knows no message family; the neighbouring modules do. The socket belongs to the network
-//! namespace of the thread that opened it and may be used from any other thread.
+//! The socket knows no message family; the neighbouring modules do. It belongs to the network
+//! namespace of the thread that opened it, and any other thread may use it.
 
 use std::{
     fmt, io,
@@ -20,7 +20,7 @@ use super::message::{Malformed, Replies, Reply, Request, fixed, u32_at};
 use super::{Attributes, message};
 use crate::call::set_option;
 
-/// Which kernel subsystem a socket talks to.
+/// The kernel subsystem that a socket talks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Links, addresses, routes (rtnetlink).
@@ -46,7 +46,7 @@ impl NetlinkSocket {
     /// When the kernel has no such netlink protocol or the process has no descriptor left.
     pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
         let number = match protocol {
-            // Number 0.
+            // The protocol number 0.
             Protocol::Route => None,
             Protocol::Generic => Some(netlink::GENERIC),
             Protocol::Netfilter => Some(netlink::NETFILTER),
@@ -55,7 +55,8 @@ impl NetlinkSocket {
         let fd = socket_with(AddressFamily::NETLINK, kind, flags, number)
             .map_err(|errno| NetlinkError::os("open a netlink socket", errno))?;
         // Asks for reasons in words, and for acknowledgements without a copy of the request. Only
-        // newer kernels have these, and the code works without them, so a refusal is ignored.
+        // newer kernels have these options, and the code works without them, so a refusal is
+        // ignored.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let on: libc::c_int = 1;
             let _refused = set_option(fd.as_fd(), libc::SOL_NETLINK, option, &on);
@@ -67,10 +68,11 @@ impl NetlinkSocket {
         })
     }
 
-    /// Sends one request and waits for its acknowledgement; `visit` gets each reply before it.
+    /// Sends one request and waits for its acknowledgement. `visit` gets each reply that comes
+    /// before it.
     ///
     /// # Errors
-    /// What the kernel answered, with its reason when it gives one.
+    /// The kernel's answer, with its reason when it gives one.
     pub fn request(
         &mut self,
         request: Request,
@@ -82,10 +84,10 @@ impl NetlinkSocket {
     }
 
     /// Asks for all objects of a kind; `visit` gets each of them. When a change interrupts the
-    /// dump, it begins again; `restart` is called before each attempt.
+    /// dump, the dump begins again; `restart` is called before each attempt.
     ///
     /// # Errors
-    /// What the kernel answered, or that the tables changed faster than they could be read.
+    /// The kernel's answer, or that the tables changed faster than they could be read.
     pub fn dump(
         &mut self,
         request: &Request,
@@ -113,8 +115,8 @@ impl NetlinkSocket {
         })
     }
 
-    /// Sends several requests as one datagram, as nftables wants its transactions, and waits for
-    /// the acknowledgement of the one that asks for it, or for the first refusal.
+    /// Sends several requests as one datagram, as nftables demands for its transactions. Waits for
+    /// the acknowledgement of the request that asks for one, or for the first refusal.
     pub(super) fn transaction(&mut self, requests: Vec<Request>) -> Result<(), NetlinkError> {
         let mut bytes = Vec::new();
         let before = self.sequence;
@@ -193,7 +195,7 @@ impl NetlinkSocket {
     }
 }
 
-/// Why a netlink operation failed: what was attempted, and the kernel's reason.
+/// The failure of a netlink operation: what was attempted, and the kernel's reason.
 #[derive(Debug)]
 pub struct NetlinkError {
     operation: String,
@@ -208,7 +210,7 @@ impl NetlinkError {
         }
     }
 
-    /// An operation that found nothing to act on.
+    /// Makes the error of an operation that found nothing to act on.
     pub(super) fn missing(operation: impl Into<String>) -> Self {
         Self {
             operation: operation.into(),
@@ -216,14 +218,14 @@ impl NetlinkError {
         }
     }
 
-    /// The same failure, reported as the failure of `operation`.
+    /// Returns the same failure, reported as the failure of `operation`.
     #[must_use]
     pub fn during(mut self, operation: impl Into<String>) -> Self {
         self.operation = operation.into();
         self
     }
 
-    /// The error number, when the kernel or a system call gave one.
+    /// Returns the error number, when the kernel or a system call gave one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {
@@ -279,8 +281,8 @@ struct Progress {
     interrupted: bool,
 }
 
-/// `NLMSG_ERROR`: a negated error number (0 is an acknowledgement), the request's header, and with
-/// `NLM_F_ACK_TLVS` attributes that say why.
+/// Checks an `NLMSG_ERROR`: a negated error number (0 is an acknowledgement), the request's header,
+/// and with `NLM_F_ACK_TLVS` attributes that say why.
 pub(super) fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
     let (header, rest) = fixed::<20>(reply.payload, "netlink error")?;
     let errno = u32_at(header, 0).cast_signed().wrapping_neg();
@@ -306,12 +308,13 @@ pub(super) fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
     })
 }
 
-/// libc gives netlink flags as `c_int`; on the wire they are 16 bits.
+/// Converts netlink flags from libc's `c_int` to the 16 bits that they have on the wire.
 pub(super) const fn flag(flags: libc::c_int) -> u16 {
     (flags & 0xFFFF) as u16
 }
 
-/// The kernel fills dump buffers up to 32 KiB; a single object may need more.
+/// Length of the receive buffer in bytes: the kernel fills dump buffers up to 32 KiB, and a single
+/// object may need more.
 const BUFFER_BYTES: usize = 65_536;
 const DUMP_ATTEMPTS: u32 = 10;
 /// `NLM_F_CAPPED`.

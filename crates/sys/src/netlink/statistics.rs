@@ -1,43 +1,44 @@
-//! What an interface has counted since it was made: `struct rtnl_link_stats64`.
+//! The counts of an interface since it was made: `struct rtnl_link_stats64`.
 
 use super::{
     Attributes, Malformed, NetlinkError, Request, Rtnetlink,
     message::{fixed, u32_at},
 };
 
-/// Packets and bytes of one interface, and what it lost, 64 bits each.
+/// Packets and bytes of one interface, and its losses, 64 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStatistics {
-    /// Received, in packets.
+    /// Packets received.
     pub rx_packets: u64,
-    /// Sent, in packets.
+    /// Packets sent.
     pub tx_packets: u64,
-    /// Received, in bytes.
+    /// Bytes received.
     pub rx_bytes: u64,
-    /// Sent, in bytes.
+    /// Bytes sent.
     pub tx_bytes: u64,
     /// Received packets that were damaged.
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Received packets that the kernel threw away before any program saw them.
+    /// Received packets that the kernel dropped before any program saw them.
     pub rx_dropped: u64,
-    /// Packets thrown away on the way out.
+    /// Packets dropped on the way out.
     pub tx_dropped: u64,
-    /// Packets without room in the adapter's queue (part of `rx_errors` for some drivers).
+    /// Packets for which the adapter's queue had no room (part of `rx_errors` for some drivers).
     pub rx_fifo: u64,
-    /// Packets without room in the adapter (not part of `rx_packets`).
+    /// Packets for which the adapter had no room (not part of `rx_packets`).
     pub rx_missed: u64,
 }
 
 impl LinkStatistics {
-    /// Packets that arrived at the interface and that no socket on it can have seen.
+    /// Returns the number of packets that arrived at the interface and that no socket on it can
+    /// have seen.
     #[must_use]
     pub const fn rx_lost(&self) -> u64 {
         self.rx_dropped + self.rx_missed + self.rx_fifo
     }
 
-    /// The counts since `earlier`; zero for a counter that was reset since then.
+    /// Returns the counts since `earlier`; zero for a counter that was reset since then.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -82,10 +83,10 @@ impl LinkStatistics {
 }
 
 impl Rtnetlink {
-    /// What the interface has counted.
+    /// Returns the counters of interface `index`.
     ///
     /// # Errors
-    /// When it does not exist any more.
+    /// When the interface does not exist any more.
     pub fn statistics(&mut self, index: u32) -> Result<LinkStatistics, NetlinkError> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.fixed(&[0; HEADER_LEN]);

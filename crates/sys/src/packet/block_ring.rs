@@ -4,8 +4,9 @@
 //! block: | descriptor 48 | header, room, frame | header, room, frame | ... |
 //!                          \__ next offset ____/
 //! ```
-//! A block is released when the next packet does not fit or when its retire time has passed, so a
-//! lone packet waits up to the retire time: never measure delays through this ring.
+//! The kernel releases a block when the next packet does not fit or when the block's retire time
+//! has passed. So a lone packet waits up to the retire time: never measure delays through this
+//! ring.
 
 use std::{
     io,
@@ -17,21 +18,23 @@ use std::{
 use super::{PacketSocket, RawPacket, SocketDrops, frame::RingHeader};
 use crate::{call::set_option, mapping::Mapping};
 
-/// How large a ring of blocks is, and how long the kernel may fill one.
+/// The size of a ring of blocks, and how long the kernel may fill a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRingSpec {
-    /// Bytes of a block: a multiple of the page size. A packet longer than a block is cut.
+    /// Length of a block in bytes: a multiple of the page size. A packet longer than a block is
+    /// cut.
     pub block_bytes: u32,
     /// Number of blocks, at least 2.
     pub blocks: u32,
-    /// A block that holds a packet is released after this long, in whole milliseconds.
+    /// The retire time, in whole milliseconds: the kernel then releases a block that holds a
+    /// packet.
     pub retire: Duration,
 }
 
 /// A receiving ring of blocks.
 #[derive(Debug)]
 pub struct BlockRing {
-    // Stands before the socket, so that the mapping is dropped first.
+    // Declared before the socket, so that the mapping is dropped first.
     mapping: Mapping,
     socket: PacketSocket,
     block_bytes: usize,
@@ -45,14 +48,15 @@ impl BlockRing {
     ///
     /// # Errors
     /// ENOMEM when the kernel has no room for that many blocks; EINVAL for a block size that is no
-    /// multiple of the page.
+    /// multiple of the page size.
     pub fn new(socket: PacketSocket, spec: &BlockRingSpec) -> io::Result<Self> {
         socket.prepare_ring(libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
         let frames = spec.block_bytes / FRAME_BYTES * spec.blocks;
         let request = libc::tpacket_req3 {
             tp_block_size: spec.block_bytes,
             tp_block_nr: spec.blocks,
-            // Packets are packed as they come; the kernel only checks that this divides a block.
+            // Packets are packed as they come. The kernel only checks that this size divides a
+            // block.
             tp_frame_size: FRAME_BYTES,
             tp_frame_nr: frames,
             tp_retire_blk_tov: u32::try_from(spec.retire.as_millis().max(1)).unwrap_or(u32::MAX),
@@ -75,8 +79,8 @@ impl BlockRing {
         })
     }
 
-    /// The next block that the kernel has released, if there is one; it goes back to the kernel
-    /// when it is dropped.
+    /// Returns the next block that the kernel has released, if there is one. Dropping the block
+    /// gives it back to the kernel.
     ///
     /// **Cost**: one load; no system call.
     #[inline]
@@ -99,7 +103,7 @@ impl BlockRing {
         })
     }
 
-    /// See [`PacketSocket::take_drops`].
+    /// Returns and clears the counters: see [`PacketSocket::take_drops`].
     ///
     /// # Errors
     /// Never in practice.
@@ -107,13 +111,13 @@ impl BlockRing {
         self.socket.take_drops()
     }
 
-    /// The socket beneath the ring: to bind it, and to ask for its counters.
+    /// Returns the socket beneath the ring: to bind it, and to ask for its counters.
     #[must_use]
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket
     }
 
-    /// Bytes of memory shared with the kernel.
+    /// Returns the length of the memory shared with the kernel, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.mapping.len()
@@ -126,7 +130,7 @@ impl AsFd for BlockRing {
     }
 }
 
-/// A block that the kernel has released to us; dropping it returns it.
+/// A block that the kernel has released; dropping it gives it back.
 #[derive(Debug)]
 pub struct Block<'r> {
     ring: &'r BlockRing,
@@ -138,7 +142,7 @@ pub struct Block<'r> {
 }
 
 impl Block<'_> {
-    /// The packets that have not been taken yet, in order. They borrow the block:
+    /// Returns the packets that have not been taken yet, in order. They borrow the block:
     ///
     /// ```compile_fail,E0505
     /// fn keep(ring: &mut towline_sys::packet::BlockRing) -> Option<Vec<u8>> {
@@ -165,8 +169,8 @@ impl Block<'_> {
             let (header, next_offset) = parse(header);
             *next = start.saturating_add(next_offset);
             // The kernel wrote the header on another processor: without the hint, reading each
-            // packet waits for it to arrive from there. The place is a guess: packets of one load
-            // mostly have one size.
+            // packet waits for its header to arrive from there. The place is a guess, because
+            // packets of one load usually have one size.
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));
@@ -176,20 +180,20 @@ impl Block<'_> {
         std::iter::from_fn(visit)
     }
 
-    /// Number of packets not taken yet.
+    /// Returns the number of packets not taken yet.
     #[must_use]
     pub const fn remaining(&self) -> u32 {
         self.remaining
     }
 
-    /// True when the kernel has dropped packets since its counters were last read.
+    /// Returns true when the kernel has dropped packets since its counters were last read.
     #[must_use]
     pub const fn is_losing(&self) -> bool {
         self.is_losing
     }
 
-    /// True when the kernel released the block because its time had passed, not because it was
-    /// full.
+    /// Returns true when the kernel released the block because its retire time had passed, not
+    /// because it was full.
     #[must_use]
     pub const fn is_timed_out(&self) -> bool {
         self.is_timed_out
@@ -204,7 +208,8 @@ impl Drop for Block<'_> {
     }
 }
 
-/// `struct tpacket3_hdr` with the `struct sockaddr_ll` behind it, and the offset to the next.
+/// Reads a `struct tpacket3_hdr` and the `struct sockaddr_ll` behind it; also returns the offset to
+/// the next.
 #[inline]
 fn parse(bytes: &[u8]) -> (RingHeader, usize) {
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
@@ -222,20 +227,20 @@ fn parse(bytes: &[u8]) -> (RingHeader, usize) {
         direction: bytes[ADDRESS + 10],
     };
     let next = word(0) as usize;
-    // The last packet of a block has no next; the count ends the walk there.
+    // The last packet of a block has no next packet; the count ends the walk there.
     (header, if next == 0 { usize::MAX } else { next })
 }
 
-/// Within a block: `block_status`, `num_pkts` and `offset_to_first_pkt` of `tpacket_hdr_v1`, which
-/// follows a version and an offset of 32 bits each.
+/// Offsets in a block of `block_status`, `num_pkts` and `offset_to_first_pkt` of `tpacket_hdr_v1`,
+/// which follows a version and an offset of 32 bits each.
 const STATUS: usize = 8;
 const PACKET_COUNT: usize = 12;
 const FIRST_PACKET: usize = 16;
-/// `sizeof(struct tpacket3_hdr)`; the address follows.
+/// Offset of the address: `sizeof(struct tpacket3_hdr)`.
 const ADDRESS: usize = 48;
 const HEADER_LEN: usize = ADDRESS + 20;
 const FRAME_BYTES: u32 = 2048;
-/// How many packets ahead of the returned one the hint fetches.
+/// Number of packets by which the hint is ahead of the returned packet.
 const AHEAD: usize = 3;
 
 const _: () = {

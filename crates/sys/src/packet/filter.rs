@@ -4,17 +4,17 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FilterOp {
-    /// Operation.
+    /// The operation.
     pub code: u16,
-    /// Instructions to skip when the condition holds.
+    /// Number of instructions to skip when the condition holds.
     pub if_true: u8,
-    /// Instructions to skip when it does not.
+    /// Number of instructions to skip when the condition does not hold.
     pub if_false: u8,
-    /// Operand.
+    /// The operand.
     pub operand: u32,
 }
 
-/// The filter that keeps every packet, cut to `bytes`: with 0, it rejects every packet.
+/// Returns a filter that keeps every packet, cut to `bytes` bytes; with 0 it rejects every packet.
 #[must_use]
 pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
     [FilterOp {
@@ -25,7 +25,7 @@ pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
     }]
 }
 
-/// Bytes kept of a packet that is rejected but must be counted: fewer than any frame has.
+/// Number of bytes kept of a packet that is rejected but must be counted: fewer than any frame has.
 pub const STUB_LEN: u32 = 2;
 
 /// `BPF_RET | BPF_K`.

@@ -1,42 +1,42 @@
-//! One packet as the kernel hands it over: bytes and what is known about them.
+//! One packet as the kernel hands it over: its bytes, and what is known about them.
 
 use crate::mapping::Mapping;
 
-/// A packet that borrows the ring (or buffer) it was received into.
+/// A packet that borrows the ring (or buffer) into which it was received.
 #[derive(Clone, Copy, Debug)]
 pub struct RawPacket<'a> {
-    /// The frame from its first link-layer byte on, as much as was captured. A VLAN tag that the
+    /// The frame from its first link-layer byte on, as far as it was captured. A VLAN tag that the
     /// kernel had taken out is back in its place.
     pub data: &'a [u8],
-    /// Bytes that the whole frame has, tag included; more than `data` when the packet was cut.
+    /// Length of the whole frame in bytes, tag included; more than `data` when the packet was cut.
     pub wire_len: u32,
-    /// When it was received: nanoseconds since 1970, by the clock that `stamp_source` names.
+    /// The time of reception: nanoseconds since 1970, by the clock that `stamp_source` names.
     pub stamp_ns: u64,
-    /// What took the stamp.
+    /// The clock that made the stamp.
     pub stamp_source: StampSource,
     /// Number of the interface.
     pub interface: u32,
-    /// Where it came from or went to.
+    /// Where the packet came from or went to.
     pub direction: Direction,
-    /// What is known of its checksums.
+    /// What is known of the packet's transport checksum.
     pub checksum: Checksum,
-    /// What the kernel left for an adapter to do, when the socket asks for the virtio header.
+    /// The work that the kernel left for an adapter, when the socket asks for the virtio header.
     pub offload: Option<Offload>,
     /// True when a VLAN tag was put back.
     pub is_tag_restored: bool,
 }
 
-/// What took a packet's time stamp.
+/// The clock that makes a packet's time stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StampSource {
-    /// The kernel, CLOCK_REALTIME.
+    /// The kernel's CLOCK_REALTIME.
     #[default]
     Software,
-    /// The adapter, in its own time scale.
+    /// The adapter's clock, in its own time scale.
     Hardware,
 }
 
-/// Where a packet came from or went to, as seen from the interface.
+/// The origin or destination of a packet, as seen from the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// For this machine.
@@ -63,15 +63,16 @@ impl Direction {
     }
 }
 
-/// What is known of a packet's transport checksum.
+/// The knowledge of a packet's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     Unknown,
-    /// It was not filled in: the packet never left the machine, or the adapter was to fill it in.
+    /// The checksum was not filled in: the packet never left the machine, or the adapter was to
+    /// fill it in.
     Missing,
-    /// The kernel or the adapter has found it right.
+    /// The kernel or the adapter has found the checksum right.
     Valid,
 }
 
@@ -87,21 +88,23 @@ impl Checksum {
     }
 }
 
-/// `struct virtio_net_hdr`: what an adapter was to do to the packet before it goes on the wire.
+/// Work that an adapter was to do on the packet before it goes on the wire: `struct
+/// virtio_net_hdr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload {
-    /// How it is to be cut into packets; `None` when it is not to be cut.
+    /// How the frame is to be cut into packets; `None` when it is not to be cut.
     pub gso: Option<GsoKind>,
-    /// Bytes of payload in each packet except the last.
+    /// Length of the payload in each packet except the last, in bytes.
     pub segment_bytes: u16,
-    /// Bytes of all headers, without a tag that was put back; 0 when the kernel does not say.
+    /// Length of all headers in bytes, without a tag that was put back; 0 when the kernel does not
+    /// say.
     pub header_bytes: u16,
-    /// When a checksum is to be filled in: the offset in `data` where the sum begins, and the
-    /// offset from there to the checksum.
+    /// The checksum that is to be filled in, if any: the offset in `data` where the sum begins, and
+    /// the offset from there to the checksum.
     pub checksum: Option<(u16, u16)>,
 }
 
-/// How a frame that never crossed a wire in one piece is to be cut.
+/// The kind of packets into which a frame that never crossed a wire in one piece is to be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP in IPv4.
@@ -154,7 +157,7 @@ impl Offload {
     }
 }
 
-/// What a ring's header says about a packet; the bytes come from the mapping.
+/// A ring's header of a packet; the packet's bytes are in the mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingHeader {
     pub(super) status: u32,
@@ -170,12 +173,13 @@ pub(super) struct RingHeader {
 }
 
 impl RingHeader {
-    /// The packet whose header begins at `start` and whose room ends at `end` of the mapping; this
-    /// moves its bytes apart where a VLAN tag belongs. `None` when the header points outside.
+    /// Returns the packet whose header begins at `start` and whose room ends at `end` of the
+    /// mapping. When a VLAN tag belongs into the packet, this moves its bytes apart. `None` when
+    /// the header points outside the room.
     ///
     /// # Safety
-    /// The bytes from `start` to `end` were released by the kernel and stay so for `'a`, and this
-    /// packet's are not borrowed otherwise.
+    /// The kernel has released the bytes from `start` to `end` and leaves them so for `'a`, and the
+    /// bytes of this packet are not borrowed otherwise.
     #[inline]
     pub(super) unsafe fn packet<'a>(
         &self,
@@ -189,7 +193,7 @@ impl RingHeader {
         if self.mac < ROOM_BEFORE_MAC || mac > end || end - mac < captured {
             return None;
         }
-        // SAFETY: inside the room, see above, which the caller vouches for.
+        // SAFETY: the bytes are inside the room (checked above), for which the caller vouches.
         let room = unsafe { mapping.bytes_mut(mac - ROOM_BEFORE_MAC, ROOM_BEFORE_MAC + captured) };
         let offload = has_offload.then(|| {
             let header = room[ROOM_BEFORE_MAC - OFFLOAD_LEN..].first_chunk();
@@ -230,13 +234,14 @@ impl RingHeader {
     }
 }
 
-/// Bytes of `struct virtio_net_hdr`.
+/// Length of `struct virtio_net_hdr` in bytes.
 pub(super) const OFFLOAD_LEN: usize = 10;
-/// Room that the kernel leaves in front of every packet: `PACKET_RESERVE`, so that a tag fits.
+/// Room in bytes that the kernel leaves in front of every packet (`PACKET_RESERVE`), so that a tag
+/// fits.
 pub(super) const RESERVE: u32 = 4;
-/// Bytes in front of a packet that belong to it: the virtio header, or room for a tag.
+/// Number of bytes in front of a packet that belong to it: the virtio header, or room for a tag.
 const ROOM_BEFORE_MAC: usize = 16;
-/// Both hardware addresses.
+/// Length of both hardware addresses in bytes.
 const MACS_LEN: usize = 12;
 const TAG_LEN: usize = 4;
 const VLAN_8021Q: u16 = 0x8100;

@@ -3,7 +3,7 @@
 //! [`PacketSocket`] is the socket with its options; a ring takes it over: [`BlockRing`]
 //! (TPACKET_V3, packets packed into blocks: the cheapest), [`SlotRing`] (TPACKET_V2, one slot a
 //! packet: the lowest delay) and [`TransmitRing`]. A ring owns descriptor and mapping together, so
-//! neither outlives the other. What they hand out is a [`RawPacket`] that borrows the ring's
+//! neither outlives the other. Receiving rings hand out a [`RawPacket`], which borrows the ring's
 //! memory:
 //!
 //! ```text
@@ -11,9 +11,9 @@
 //!                       ^ returned to the kernel when its Block is dropped
 //! ```
 //!
-//! Invariants: a block or slot is read only between the kernel's release and our return of it;
-//! every offset that the kernel wrote is checked against the block before it is used; at most one
-//! block is out at a time; a packet cannot outlive its block.
+//! Invariants: a ring reads a block or slot only between the kernel's release and the return to the
+//! kernel; every offset that the kernel wrote is checked against the block before it is used; at
+//! most one block is handed out at a time; a packet cannot outlive its block.
 //!
 //! **Spec**: Documentation/networking/packet_mmap.rst, include/uapi/linux/if_packet.h.
 

@@ -12,7 +12,7 @@ use crate::mapping::Mapping;
 /// A receiving ring of slots.
 #[derive(Debug)]
 pub struct SlotRing {
-    // Stands before the socket, so that the mapping is dropped first.
+    // Declared before the socket, so that the mapping is dropped first.
     mapping: Mapping,
     socket: PacketSocket,
     slot_bytes: usize,
@@ -21,11 +21,11 @@ pub struct SlotRing {
 }
 
 impl SlotRing {
-    /// Gives `socket` a ring of at least `bytes` bytes whose slots hold frames of `frame_bytes`;
-    /// longer frames are cut. The caller binds the socket afterwards.
+    /// Gives `socket` a ring of at least `bytes` bytes whose slots hold frames of `frame_bytes`
+    /// bytes. Longer frames are cut. The caller binds the socket afterwards.
     ///
     /// # Errors
-    /// ENOMEM when the kernel has no room for it.
+    /// ENOMEM when the kernel has no room for the ring.
     pub fn new(socket: PacketSocket, bytes: usize, frame_bytes: usize) -> io::Result<Self> {
         socket.prepare_ring(libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
         let slot_bytes = (frame_bytes + HEADROOM).next_power_of_two();
@@ -40,8 +40,8 @@ impl SlotRing {
         })
     }
 
-    /// The next packet that the kernel has released, if there is one; its slot goes back to the
-    /// kernel when the guard is dropped.
+    /// Returns the next packet that the kernel has released, if there is one. Dropping the guard
+    /// gives the packet's slot back to the kernel.
     ///
     /// **Cost**: one load; no system call.
     #[inline]
@@ -55,7 +55,7 @@ impl SlotRing {
         Some(SlotGuard { ring: self, start })
     }
 
-    /// See [`PacketSocket::take_drops`].
+    /// Returns and clears the counters: see [`PacketSocket::take_drops`].
     ///
     /// # Errors
     /// Never in practice.
@@ -63,19 +63,19 @@ impl SlotRing {
         self.socket.take_drops()
     }
 
-    /// The socket beneath the ring: to bind it, and to ask for its counters.
+    /// Returns the socket beneath the ring: to bind it, and to ask for its counters.
     #[must_use]
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket
     }
 
-    /// Bytes of a slot, the kernel's headers included.
+    /// Returns the length of a slot in bytes, the kernel's headers included.
     #[must_use]
     pub const fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Bytes of memory shared with the kernel.
+    /// Returns the length of the memory shared with the kernel, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.mapping.len()
@@ -88,7 +88,7 @@ impl AsFd for SlotRing {
     }
 }
 
-/// A slot that the kernel has released to us; dropping it returns it.
+/// A slot that the kernel has released; dropping it gives it back.
 #[derive(Debug)]
 pub struct SlotGuard<'r> {
     ring: &'r SlotRing,
@@ -96,17 +96,17 @@ pub struct SlotGuard<'r> {
 }
 
 impl SlotGuard<'_> {
-    /// The packet in the slot; `None` when the kernel's header makes no sense.
+    /// Returns the packet in the slot; `None` when the kernel's header makes no sense.
     ///
-    /// It takes the guard by exclusive reference because it puts a VLAN tag back in place; a second
-    /// call gives `None`.
+    /// The call puts a VLAN tag back in place, so it takes the guard by exclusive reference. A
+    /// second call returns `None`.
     #[must_use]
     pub fn packet(&mut self) -> Option<RawPacket<'_>> {
         let mapping = &self.ring.mapping;
-        // SAFETY: the slot was released by the kernel and goes back only when `self` is dropped.
+        // SAFETY: the kernel has released the slot, and gets it back only when `self` is dropped.
         let bytes = unsafe { mapping.bytes_mut(self.start, HEADER_LEN) };
         let header = parse(bytes);
-        // An offset that no packet has marks the slot as visited.
+        // An offset that no packet has marks the slot as read.
         bytes[MAC..MAC + 2].fill(0);
         let end = self.start + self.ring.slot_bytes;
         // SAFETY: as above, and once only, see the mark.
@@ -122,7 +122,7 @@ impl Drop for SlotGuard<'_> {
     }
 }
 
-/// `struct tpacket2_hdr` with the `struct sockaddr_ll` behind it.
+/// Reads a `struct tpacket2_hdr` and the `struct sockaddr_ll` behind it.
 fn parse(bytes: &[u8]) -> RingHeader {
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
     let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -141,10 +141,10 @@ fn parse(bytes: &[u8]) -> RingHeader {
 }
 
 const MAC: usize = 12;
-/// `sizeof(struct tpacket2_hdr)`; the address follows.
+/// Offset of the address: `sizeof(struct tpacket2_hdr)`.
 const ADDRESS: usize = 32;
 const HEADER_LEN: usize = ADDRESS + 20;
-/// Header, address, alignment and room in front of a frame.
+/// Length of what precedes a frame in bytes: header, address, alignment and room.
 const HEADROOM: usize = 128;
 
 const _: () = {

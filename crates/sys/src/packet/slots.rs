@@ -1,15 +1,15 @@
-//! Makes a ring of slots for either direction.
+//! The making of a ring of slots, for either direction.
 
 use std::{io, os::fd::BorrowedFd};
 
 use crate::{call::set_option, mapping::Mapping};
 
-/// Gives the socket a ring of at least `bytes` bytes and `slots_least` slots of `slot_bytes`, a
-/// power of two; `direction` is `PACKET_RX_RING` or `PACKET_TX_RING`. Returns its memory and the
-/// number of slots.
+/// Gives the socket a ring of at least `bytes` bytes and `slots_least` slots. A slot has
+/// `slot_bytes` bytes, a power of two; `direction` is `PACKET_RX_RING` or `PACKET_TX_RING`. Returns
+/// the ring's memory and the number of slots.
 ///
 /// # Errors
-/// ENOMEM when the kernel has no room for it; EINVAL beyond 4 GiB.
+/// ENOMEM when the kernel has no room for the ring; EINVAL beyond 4 GiB.
 pub(super) fn make_slots(
     fd: BorrowedFd<'_>,
     direction: libc::c_int,
@@ -32,5 +32,5 @@ pub(super) fn make_slots(
     Ok((Mapping::new(fd, block_bytes * blocks)?, slots))
 }
 
-/// A page.
+/// The least length of a block in bytes: a page.
 const BLOCK_BYTES_LEAST: usize = 4096;

@@ -1,4 +1,4 @@
-//! The packet socket and its options; sending and receiving one frame a call.
+//! The packet socket and its options; it sends and receives one frame a call.
 
 use std::{
     array, io,
@@ -29,33 +29,33 @@ use crate::{
     stamp::{self, control_messages},
 };
 
-/// A raw packet socket. It sees nothing until it is bound, so options, filter and ring come first.
+/// A raw packet socket. It sees nothing until it is bound, so set options, filter and ring first.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
     pub(super) has_offload: bool,
 }
 
-/// Which packets a socket is bound for.
+/// The packets that a bound socket sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
     /// Everything that passes the interface, both ways.
     All,
-    /// Nothing: a socket that only sends would otherwise be handed its own traffic.
+    /// Nothing: a socket that only sends would otherwise receive its own traffic.
     None,
 }
 
-/// Where time stamps are taken.
+/// The place where time stamps are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamping {
-    /// By the kernel, as the packet enters it.
+    /// The kernel, as the packet enters it.
     #[default]
     Software,
-    /// By the adapter where it can; [`StampSource`] says so for each packet.
+    /// The adapter, where it can; [`StampSource`] tells for each packet.
     Hardware,
 }
 
-/// How packets are shared out among the sockets of a group.
+/// The rule by which the sockets of a group share packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fanout {
     /// By flow.
@@ -76,14 +76,14 @@ impl Fanout {
     }
 }
 
-/// What the kernel has counted since it was last asked.
+/// The kernel's counts since they were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketDrops {
-    /// Packets that passed the filter, dropped ones included.
+    /// Packets that passed the filter, with those dropped afterwards.
     pub seen: u32,
-    /// Packets among these for which there was no room.
+    /// Packets among these for which the kernel had no room.
     pub dropped: u32,
-    /// How often a ring of blocks was full.
+    /// Number of times that a ring of blocks was full.
     pub freezes: u32,
 }
 
@@ -100,8 +100,8 @@ impl PacketSocket {
         })
     }
 
-    /// Makes the kernel describe with each packet what an adapter was to do to it (GSO, checksum),
-    /// and lets packets be sent that way. Call it before making a ring.
+    /// Makes the kernel describe with each packet the work that it left for an adapter (GSO,
+    /// checksum), and lets packets be sent with such a description. Call it before making a ring.
     ///
     /// # Errors
     /// When the kernel does not know the option.
@@ -111,7 +111,8 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Leaves out packets that this machine sends. This halves the load where only arrivals matter.
+    /// Leaves out packets that this machine sends. This halves the load when only arriving packets
+    /// matter.
     ///
     /// # Errors
     /// Before Linux 4.20.
@@ -119,7 +120,8 @@ impl PacketSocket {
         self.option(libc::PACKET_IGNORE_OUTGOING, c_int::from(on))
     }
 
-    /// Sends around the queueing discipline: no queue, and hidden from other taps of the device.
+    /// Sends past the queueing discipline: frames wait in no queue, and other taps of the device do
+    /// not see them.
     ///
     /// # Errors
     /// When the kernel does not know the option.
@@ -127,7 +129,7 @@ impl PacketSocket {
         self.option(libc::PACKET_QDISC_BYPASS, c_int::from(on))
     }
 
-    /// Chooses the clock of the stamps and has packets stamped as they enter the kernel, not as
+    /// Chooses the clock of the stamps. Packets are then stamped as they enter the kernel, not when
     /// they are copied.
     ///
     /// # Errors
@@ -142,7 +144,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Makes the kernel keep only the first `bytes` of each packet.
+    /// Makes the kernel keep only the first `bytes` bytes of each packet.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -150,8 +152,8 @@ impl PacketSocket {
         self.attach_filter(&keep_all(bytes))
     }
 
-    /// Makes the kernel keep only packets that `program` returns a length for, cut to that length.
-    /// Rejected packets are counted nowhere.
+    /// Makes the kernel keep only packets for which `program` returns a length, cut to that length.
+    /// The kernel does not count rejected packets.
     ///
     /// # Errors
     /// EINVAL for a program that the kernel does not accept.
@@ -161,7 +163,7 @@ impl PacketSocket {
             len,
             filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut(),
         };
-        // The kernel copies the instructions during the call, which borrows them.
+        // The kernel copies the instructions during the call, for which they are borrowed.
         set_option(
             self.as_fd(),
             libc::SOL_SOCKET,
@@ -170,7 +172,7 @@ impl PacketSocket {
         )
     }
 
-    /// Binds to an interface; packets flow from here on.
+    /// Binds the socket to an interface; packets arrive from now on.
     ///
     /// # Errors
     /// ENODEV when there is no such interface, but never ENETDOWN: a socket may wait for the
@@ -183,7 +185,7 @@ impl PacketSocket {
         Ok(bind(&self.fd, &RawAddress::of_link(interface, protocol))?)
     }
 
-    /// Makes the interface receive also frames for other machines, until the socket is closed.
+    /// Makes the interface also receive frames for other machines, until the socket is closed.
     ///
     /// # Errors
     /// When the interface does not exist.
@@ -216,8 +218,8 @@ impl PacketSocket {
         )
     }
 
-    /// Begins a group of sockets that share the interface's packets; returns its number, which no
-    /// other group of the network namespace has. Call it after [`PacketSocket::bind`].
+    /// Begins a group of sockets that share the interface's packets. Returns the group's number,
+    /// which no other group of the network namespace has. Call it after [`PacketSocket::bind`].
     ///
     /// # Errors
     /// Before Linux 4.12.
@@ -225,11 +227,11 @@ impl PacketSocket {
         let value = (fanout.kind() | UNIQUE_GROUP) << 16;
         self.option(libc::PACKET_FANOUT, value.cast_signed())?;
         let group = int_option(self.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT)?;
-        // The upper half tells the kind.
+        // The upper half of the number is the kind.
         Ok(group as u16)
     }
 
-    /// Shares the interface's packets with the other sockets of group `id`. To be called after
+    /// Shares the interface's packets with the other sockets of group `id`. Call it after
     /// [`PacketSocket::bind`].
     ///
     /// # Errors
@@ -239,13 +241,13 @@ impl PacketSocket {
         self.option(libc::PACKET_FANOUT, value.cast_signed())
     }
 
-    /// Returns what the kernel counted since the last call, and sets its counters to zero. Only one
+    /// Returns the kernel's counts since the last call, and sets its counters to zero. Only one
     /// reader may call it, often enough that 32 bits do not overflow.
     ///
     /// # Errors
     /// Never in practice.
     pub fn take_drops(&self) -> io::Result<SocketDrops> {
-        // Only a ring of blocks reports the last one.
+        // Only a ring of blocks reports freezes, the last count.
         let counts = int_options(self.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         let [seen, dropped, freezes] = counts.map(c_int::cast_unsigned);
         Ok(SocketDrops {
@@ -263,8 +265,8 @@ impl PacketSocket {
         Ok(socket_error(&self.fd)?.err().map(io::Error::from))
     }
 
-    /// Sets how many bytes may wait in the kernel when there is no ring; returns what the kernel
-    /// grants.
+    /// Sets how many bytes may wait in the kernel when there is no ring. Returns the number that
+    /// the kernel grants.
     ///
     /// # Errors
     /// Never in practice.
@@ -273,11 +275,11 @@ impl PacketSocket {
         if sockopt::set_socket_recv_buffer_size_force(&self.fd, wanted).is_err() {
             sockopt::set_socket_recv_buffer_size(&self.fd, wanted)?;
         }
-        // The kernel doubles the number, for its own overhead.
+        // The kernel doubles the number, to allow for its own overhead.
         Ok(sockopt::socket_recv_buffer_size(&self.fd)? / 2)
     }
 
-    /// Makes each received packet come with its VLAN tag and checksum state.
+    /// Makes the kernel report each received packet's VLAN tag and checksum state.
     ///
     /// # Errors
     /// Never in practice.
@@ -285,8 +287,8 @@ impl PacketSocket {
         self.option(libc::PACKET_AUXDATA, c_int::from(on))
     }
 
-    /// Receives one packet into `buffer`; `None` when none has come. Only for a socket without a
-    /// ring.
+    /// Receives one packet into `buffer`; `None` when no packet has come. Only for a socket without
+    /// a ring.
     ///
     /// # Errors
     /// ENETDOWN when the interface went down; receiving goes on once it is up again.
@@ -294,7 +296,8 @@ impl PacketSocket {
     /// **Cost**: one system call and one copy a packet.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<RawPacket<'a>>> {
         let head = ROOM_FOR_TAG + if self.has_offload { OFFLOAD_LEN } else { 0 };
-        // The frame goes behind room for a tag; the virtio header arrives in front of the frame.
+        // Room for a tag stays free before the frame; the virtio header arrives directly in front
+        // of the frame.
         let start = ROOM_FOR_TAG;
         let (mut from, mut control) = (RawAddress::empty(), [0; CONTROL_BYTES]);
         let room = &mut buffer[start..];
@@ -314,7 +317,7 @@ impl PacketSocket {
         )))
     }
 
-    /// Sends one frame; false when there is no room at the moment.
+    /// Sends one frame. Returns false when there is no room at the moment.
     ///
     /// # Errors
     /// EMSGSIZE for a frame longer than the interface takes, ENETDOWN, ENXIO.
@@ -326,11 +329,12 @@ impl PacketSocket {
         }
     }
 
-    /// Waits until there is room to send, at most `limit`; false when the limit has passed. No
-    /// thread waits between calls, so the kernel wakes none for each frame that has left.
+    /// Waits for at most `limit` until there is room to send. Returns false when the limit has
+    /// passed. Between calls no thread waits, so the kernel does not wake one for each frame that
+    /// has left.
     ///
     /// # Errors
-    /// When the wait is refused; a signal is no error.
+    /// When the kernel refuses the wait; a signal is no error.
     pub fn wait_writable(&self, limit: Duration) -> io::Result<bool> {
         datagram::wait(self.as_fd(), PollFlags::OUT, limit)
     }
@@ -390,7 +394,7 @@ impl Auxiliary {
         found
     }
 
-    /// The packet of `captured` bytes that begins at `head`, its tag put back.
+    /// Returns the packet of `captured` bytes that begins at `head`, and puts its tag back.
     fn packet<'a>(
         &self,
         buffer: &'a mut [u8],
@@ -433,10 +437,10 @@ impl Auxiliary {
     }
 }
 
-/// Auxiliary data and a stamp, with room to spare.
+/// Length of auxiliary data and a stamp in bytes, with room to spare.
 const CONTROL_BYTES: usize = 128;
 const AUXILIARY_BYTES: usize = size_of::<tpacket_auxdata>();
 /// `PACKET_FANOUT_FLAG_UNIQUEID`.
 const UNIQUE_GROUP: u32 = 0x2000;
-/// In front of a received frame: a tag, and alignment.
+/// Room in front of a received frame in bytes: a tag, and alignment.
 const ROOM_FOR_TAG: usize = 16;

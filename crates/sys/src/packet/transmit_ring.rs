@@ -3,12 +3,13 @@
 //! ```text
 //! | slot | slot | slot | ...     written: SEND_REQUEST   kernel at it: SENDING   done: AVAILABLE
 //! ```
-//! A slot is free again when neither of the two bits is set; stamps may set others.
+//! A slot is free again when neither the SEND_REQUEST nor the SENDING bit is set; stamps may set
+//! other bits.
 //!
-//! Each frame has a virtio header in front, which tells the kernel how much of it to copy into the
-//! packet itself: all of it, up to a limit. Otherwise the kernel would attach the ring's pages, and
-//! a virtual cable would copy these into pages of its own, which is a tenth of what a small frame
-//! costs.
+//! Each frame has a virtio header in front, which tells the kernel how much of the frame to copy
+//! into the packet itself: all of it, up to a limit. Otherwise the kernel would attach the ring's
+//! pages, and a virtual cable would copy these into pages of its own. That copy is a tenth of the
+//! cost of a small frame.
 
 use std::{
     io,
@@ -24,17 +25,17 @@ use rustix::{
 use super::{PacketSocket, frame::OFFLOAD_LEN, slots::make_slots};
 use crate::mapping::Mapping;
 
-/// A sending ring (TPACKET_V2: version 3 brings nothing to this side).
+/// A sending ring (TPACKET_V2: version 3 has no advantage for sending).
 #[derive(Debug)]
 pub struct TransmitRing {
-    // Stands before the socket, so that the mapping is dropped first.
+    // Declared before the socket, so that the mapping is dropped first.
     mapping: Mapping,
     socket: PacketSocket,
     slot_bytes: usize,
     slots: usize,
-    /// The next slot to be written.
+    /// The next slot to write.
     at: usize,
-    /// Frames written since the last flush.
+    /// Number of frames written since the last flush.
     untold: usize,
     refused: u64,
     /// The place of the frame that the kernel refused, among the frames written since the last
@@ -43,11 +44,11 @@ pub struct TransmitRing {
 }
 
 impl TransmitRing {
-    /// Gives `socket` a ring of at least `bytes` bytes for frames of up to `frame_bytes`. The
-    /// socket is to be bound for [`Packets::None`](super::Packets::None).
+    /// Gives `socket` a ring of at least `bytes` bytes for frames of up to `frame_bytes` bytes. The
+    /// caller binds the socket for [`Packets::None`](super::Packets::None).
     ///
     /// # Errors
-    /// ENOMEM when the kernel has no room for it.
+    /// ENOMEM when the kernel has no room for the ring.
     pub fn new(mut socket: PacketSocket, bytes: usize, frame_bytes: usize) -> io::Result<Self> {
         socket.set_offload(true)?;
         socket.option(
@@ -69,7 +70,7 @@ impl TransmitRing {
         })
     }
 
-    /// The next slot, when it is free.
+    /// Returns the next slot if it is free.
     #[inline]
     pub fn next_slot(&mut self) -> Option<TransmitSlot<'_>> {
         let start = self.at * self.slot_bytes;
@@ -80,19 +81,19 @@ impl TransmitRing {
         Some(TransmitSlot { ring: self, start })
     }
 
-    /// Makes the kernel send what was written; returns the bytes that it took. When it did not take
-    /// all, call again once the socket is writable.
+    /// Makes the kernel send the frames that were written. Returns the number of bytes that it
+    /// took. When it did not take all, call again once the socket is writable.
     ///
     /// # Errors
-    /// EMSGSIZE or EINVAL for a frame that the interface does not take (the frame is skipped and
-    /// counted by [`TransmitRing::refused`]); ENETDOWN.
+    /// EMSGSIZE or EINVAL for a frame that the interface does not take ([`TransmitRing::refused`]
+    /// counts it, and it is skipped); ENETDOWN.
     ///
     /// **Cost**: one system call; the kernel sends within it.
     pub fn flush(&mut self) -> io::Result<usize> {
         if self.untold == 0 {
             return Ok(0);
         }
-        // No bytes: the frames are in the ring.
+        // The call sends no bytes: the frames are in the ring.
         match send(&self.socket, &[], SendFlags::DONTWAIT) {
             Ok(bytes) => {
                 if !self.has_waiting() {
@@ -108,32 +109,33 @@ impl TransmitRing {
         }
     }
 
-    /// True while the kernel has yet to take or to finish a frame that was written.
+    /// Returns true while the kernel has not yet taken or finished a frame that was written.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         (0..self.slots).any(|slot| self.status(slot) & BUSY != 0)
     }
 
-    /// Frames written since the kernel last took all.
+    /// Returns the number of frames written since the kernel last took all.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.untold
     }
 
-    /// Frames that the kernel refused, because they are wrong for the interface.
+    /// Returns the number of frames that the kernel refused, because they are wrong for the
+    /// interface.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Returns the place of the frame that was refused since the last call: counted from 0 among
-    /// those that were [`TransmitRing::waiting`] before the flush.
+    /// Returns the place of the frame that was refused since the last call, counted from 0 among
+    /// the frames that were [`TransmitRing::waiting`] before the flush.
     pub const fn take_refused(&mut self) -> Option<usize> {
         self.refused_at.take()
     }
 
-    /// How many of the frames that are [`TransmitRing::waiting`] the kernel has not begun with.
-    /// These are the last of them.
+    /// Returns how many of the frames that are [`TransmitRing::waiting`] the kernel has not begun
+    /// with. They are the last of the waiting frames.
     #[must_use]
     pub fn untaken(&self) -> usize {
         let untold = self.untold.min(self.slots);
@@ -144,7 +146,7 @@ impl TransmitRing {
         (1..=untold).take_while(is_untaken).count()
     }
 
-    /// Takes back the frames that the kernel has not begun with, and returns how many they were.
+    /// Takes back the frames that the kernel has not begun with. Returns their number.
     pub fn take_back(&mut self) -> usize {
         let untaken = self.untaken();
         for _ in 0..untaken {
@@ -156,26 +158,26 @@ impl TransmitRing {
         untaken
     }
 
-    /// Slots of the ring.
+    /// Returns the number of slots of the ring.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Longest frame that fits a slot.
+    /// Returns the length of the longest frame that fits a slot, in bytes.
     #[must_use]
     pub const fn frame_bytes_max(&self) -> usize {
         self.slot_bytes - DATA
     }
 
-    /// The socket beneath the ring: to bind it, and to wait for room.
+    /// Returns the socket beneath the ring: to bind it, and to wait for room.
     #[must_use]
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket
     }
 
-    /// Takes a refused frame out by moving up those behind it; the kernel would stop at it for
-    /// ever.
+    /// Takes a refused frame out by moving up the frames behind it; otherwise the kernel would stop
+    /// at it for ever.
     fn skip_refused(&mut self) {
         let first = self.at + self.slots - self.untold.min(self.slots);
         let is_refused =
@@ -190,10 +192,10 @@ impl TransmitRing {
             let len = self.mapping.word(from + LEN).load(Ordering::Relaxed);
             self.mapping.word(to + LEN).store(len, Ordering::Relaxed);
             let bytes = (len as usize).min(self.slot_bytes - HEADER);
-            // SAFETY: the kernel reads frames only during a send call of ours; no slot is lent out
-            // while `self` is borrowed.
+            // SAFETY: the kernel reads frames only during this process's send calls; no slot is
+            // lent out while `self` is borrowed.
             let source = unsafe { self.mapping.bytes(from + HEADER, bytes) };
-            // SAFETY: as above, and the two slots are different ones, as there are at least two.
+            // SAFETY: as above; and the two slots differ, because there are at least two.
             let target = unsafe { self.mapping.bytes_mut(to + HEADER, bytes) };
             target.copy_from_slice(source);
             let status = self.mapping.word(to);
@@ -206,7 +208,7 @@ impl TransmitRing {
         self.refused += 1;
     }
 
-    /// True when the kernel has not taken the last frame that was written.
+    /// Returns true when the kernel has not yet taken the last frame that was written.
     fn has_waiting(&self) -> bool {
         let last = (self.at + self.slots - 1) % self.slots;
         self.status(last) & libc::TP_STATUS_SEND_REQUEST != 0
@@ -232,16 +234,16 @@ pub struct TransmitSlot<'r> {
 }
 
 impl TransmitSlot<'_> {
-    /// Room for the frame.
+    /// Returns room for the frame.
     #[must_use]
     pub fn bytes(&mut self) -> &mut [u8] {
         let len = self.ring.slot_bytes - DATA;
-        // SAFETY: the slot is not the kernel's, and the borrow of `self` keeps this the only
+        // SAFETY: the slot is not the kernel's, and the borrow of `self` makes this the only
         // reference into it.
         unsafe { self.ring.mapping.bytes_mut(self.start + DATA, len) }
     }
 
-    /// Marks the first `len` bytes to be sent with the next flush.
+    /// Marks the slot's first `len` bytes for sending with the next flush.
     ///
     /// **Panics** (bug): when `len` is more than the slot holds.
     pub fn send(self, len: usize) {
@@ -258,7 +260,7 @@ impl TransmitSlot<'_> {
         header[COPIED..COPIED + 2].copy_from_slice(&copied.to_ne_bytes());
         let word = ring.mapping.word(self.start + LEN);
         word.store((len + OFFLOAD_LEN) as u32, Ordering::Relaxed);
-        // The frame must be written before its status, for a kernel that looks from another
+        // The frame must be written before its status, because the kernel may look from another
         // processor.
         fence(Ordering::Release);
         let status = ring.mapping.word(self.start);
@@ -269,13 +271,13 @@ impl TransmitSlot<'_> {
 }
 
 const BUSY: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
-/// Where `tp_len` is in a slot.
+/// Offset of `tp_len` in a slot.
 const LEN: usize = 4;
-/// Where the bytes to send begin in a slot: the header's length, aligned to 16.
+/// Offset of the bytes to send in a slot: the length of the header, aligned to 16.
 const HEADER: usize = 32;
-/// Where the frame begins, behind its virtio header.
+/// Offset of the frame in a slot, behind its virtio header.
 const DATA: usize = HEADER + OFFLOAD_LEN;
-/// Within the virtio header: how many bytes the kernel copies into the packet.
+/// Offset, in the virtio header, of the number of bytes that the kernel copies into the packet.
 const COPIED: usize = 2;
-/// Longer frames are attached beyond this, where that is cheaper than copying.
+/// The most bytes of a frame that are copied; the rest is attached, where that is cheaper.
 const COPY_MAX: usize = 2048;

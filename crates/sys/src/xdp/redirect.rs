@@ -6,8 +6,8 @@
 //! redirect to sockets[queue], or to the host ---none-> take the stamp off, count as passed
 //! count as redirected, for the queue
 //! ```
-//! The program counts, so that the sum of all counts can be checked: the sockets count only what
-//! they drop, and nothing else counts the frames that they were given.
+//! The program counts, so that the sum of all counts can be checked: the sockets count only frames
+//! that they drop, and nothing else counts the frames that they receive.
 
 use std::{
     io,
@@ -21,19 +21,19 @@ use crate::{
     mapping::Mapping,
 };
 
-/// Where in the kernel the program runs.
+/// The place in the kernel where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, before the kernel makes its own packet of the frame.
+    /// In the driver, before the kernel makes a packet of its own from the frame.
     Native,
     /// Behind the driver, on each packet that the kernel has made; this works with every driver.
     Generic,
 }
 
-/// The program with its tables, and its hold on an interface.
+/// The program with its tables, and its attachment to an interface.
 #[derive(Debug)]
 pub struct XdpRedirect {
-    // Dropped first, so that no frame is redirected while the rest is dropped.
+    // Dropped first, so that no frame is redirected while the other fields are dropped.
     link: Option<OwnedFd>,
     program: OwnedFd,
     sockets: Map,
@@ -42,7 +42,7 @@ pub struct XdpRedirect {
 }
 
 impl XdpRedirect {
-    /// Makes the kernel accept the program, for an interface of `queues` receive queues.
+    /// Makes the kernel check and accept the program, for an interface of `queues` receive queues.
     ///
     /// # Errors
     /// EPERM without CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8) in the machine's
@@ -66,7 +66,7 @@ impl XdpRedirect {
         })
     }
 
-    /// Puts the program on an interface, until it is detached or dropped, or the process ends.
+    /// Attaches the program to an interface, until it is detached or dropped, or the process ends.
     /// Until sockets are added, frames go on to the host.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl XdpRedirect {
         Ok(())
     }
 
-    /// Sends frames of `queue` to `socket` from here on; the socket must be bound to that queue.
+    /// Sends frames of `queue` to `socket` from now on; the socket must be bound to that queue.
     ///
     /// # Errors
     /// E2BIG for a queue that the program was not made for.
@@ -89,18 +89,19 @@ impl XdpRedirect {
         self.sockets.put(queue, socket.as_fd())
     }
 
-    /// Takes the program off its interface: frames go to the host again.
+    /// Detaches the program from its interface: frames go to the host again.
     pub fn detach(&mut self) {
         self.link = None;
     }
 
-    /// Frames that the program redirected to sockets, including those that the sockets dropped.
+    /// Returns the number of frames that the program redirected to sockets, with those that the
+    /// sockets dropped.
     #[must_use]
     pub fn redirected(&self) -> u64 {
         (0..self.queues).map(|queue| self.counter(queue)).sum()
     }
 
-    /// Frames that went to the host, because no socket was there for their queue.
+    /// Returns the number of frames that went to the host, because their queue had no socket.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.counter(self.queues)
@@ -112,7 +113,8 @@ impl XdpRedirect {
     }
 }
 
-/// The program, see above. r6 is the frame's description, r7 its queue.
+/// Returns the program that the module's drawing shows. r6 is the frame's description, r7 its
+/// queue.
 fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
     let [take_sockets, rest_of_sockets] = load_map(1, sockets, OF_MAP, 0);
     let [take_counts, rest_of_counts] = load_map(1, counters, OF_VALUE, 0);
@@ -123,7 +125,7 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
         copy(6, 1),
         load(7, 6, QUEUE_AT),
         jump(GREATER_OR_EQUAL, 7, queues, 27),
-        // Eight bytes in front of the frame for the clock.
+        // Makes room for the clock: eight bytes in front of the frame.
         copy(1, 6),
         set(2, -STAMP_LEN),
         call(ADJUST_META),
@@ -135,7 +137,7 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
         add(3, STAMP_LEN),
         jump_greater(3, 2, 1),
         store(1, 0),
-        // To the socket of the queue, or to the host when there is none.
+        // Redirects to the socket of the queue, or to the host when there is none.
         take_sockets,
         rest_of_sockets,
         copy(2, 7),
@@ -149,7 +151,7 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
         set(2, 1),
         count(1, 2),
         exit(),
-        // To the host, as the frame came.
+        // Passes the frame to the host, as it came.
         copy(1, 6),
         set(2, STAMP_LEN),
         call(ADJUST_META),
@@ -162,47 +164,47 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
     ]
 }
 
-/// `r_to = r_from`.
+/// Makes `r_to = r_from`.
 const fn copy(to: u8, from: u8) -> Instruction {
     Instruction::new(0xbf, to, from, 0, 0)
 }
 
-/// `r_to = value`.
+/// Makes `r_to = value`.
 const fn set(to: u8, value: i32) -> Instruction {
     Instruction::new(0xb7, to, 0, 0, value)
 }
 
-/// `r_to = *(u32 *)(r_from + offset)`.
+/// Makes `r_to = *(u32 *)(r_from + offset)`.
 const fn load(to: u8, from: u8, offset: i16) -> Instruction {
     Instruction::new(0x61, to, from, offset, 0)
 }
 
-/// `*(u64 *)r_to = r_from`.
+/// Makes `*(u64 *)r_to = r_from`.
 const fn store(to: u8, from: u8) -> Instruction {
     Instruction::new(0x7b, to, from, 0, 0)
 }
 
-/// `r_to += value`.
+/// Makes `r_to += value`.
 const fn add(to: u8, value: i32) -> Instruction {
     Instruction::new(0x07, to, 0, 0, value)
 }
 
-/// `r_to += r_from`.
+/// Makes `r_to += r_from`.
 const fn add_register(to: u8, from: u8) -> Instruction {
     Instruction::new(0x0f, to, from, 0, 0)
 }
 
-/// `r_to <<= bits`.
+/// Makes `r_to <<= bits`.
 const fn shift_left(to: u8, bits: i32) -> Instruction {
     Instruction::new(0x67, to, 0, 0, bits)
 }
 
-/// `*(u64 *)r_to += r_from`, atomic among all processors.
+/// Makes `*(u64 *)r_to += r_from`, atomic among all processors.
 const fn count(to: u8, from: u8) -> Instruction {
     Instruction::new(0xdb, to, from, 0, 0)
 }
 
-/// Skips `over` instructions when `r compared with value` holds.
+/// Skips `over` instructions when `register` compared with `value` holds.
 const fn jump(compared: u8, register: u8, value: i32, over: i16) -> Instruction {
     Instruction::new(compared, register, 0, over, value)
 }
@@ -212,17 +214,17 @@ const fn jump_greater(left: u8, right: u8, over: i16) -> Instruction {
     Instruction::new(0x2d, left, right, over, 0)
 }
 
-/// Calls a function of the kernel with r1 to r5; r0 is its result, r6 to r9 stay.
+/// Calls a function of the kernel with r1 to r5. Its result is in r0; r6 to r9 keep their values.
 const fn call(function: i32) -> Instruction {
     Instruction::new(0x85, 0, 0, 0, function)
 }
 
-/// Ends the program; r0 says what becomes of the frame.
+/// Ends the program; the value of r0 decides what becomes of the frame.
 const fn exit() -> Instruction {
     Instruction::new(0x95, 0, 0, 0, 0)
 }
 
-/// `r_to` = a table, or the address of its value plus `offset`: one instruction of 16 bytes.
+/// Makes `r_to` a table, or the address of its value plus `offset`: one instruction of 16 bytes.
 fn load_map(to: u8, map: &Map, what: u8, offset: i32) -> [Instruction; 2] {
     use std::os::fd::AsRawFd as _;
     [
@@ -252,10 +254,12 @@ const BEHIND_DRIVER: u32 = 1 << 1;
 const IN_DRIVER: u32 = 1 << 2;
 /// `BPF_F_XDP_HAS_FRAGS`.
 const HAS_PIECES: u32 = 1 << 5;
-/// Bytes of the stamp in front of a frame: CLOCK_MONOTONIC in nanoseconds, in the machine's order.
+/// Length of the stamp in front of a frame, in bytes: CLOCK_MONOTONIC in nanoseconds, in the
+/// machine's byte order.
 pub(super) const STAMP_LEN: i32 = 8;
-/// Each queue counts in a cache line of its own: queues are on different processors.
+/// Length of a cache line in bytes. Each queue counts in a line of its own, because queues are on
+/// different processors.
 const LINE_BYTES: u32 = 1 << LINE_BITS;
 const LINE_BITS: i32 = 6;
-/// More than any adapter has.
+/// The most receive queues; no adapter has as many.
 const QUEUES_MAX: u32 = 4096;

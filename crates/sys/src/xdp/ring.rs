@@ -1,6 +1,6 @@
 //! The two rings of a socket: descriptors of frames that came, and chunks for frames to come. One
-//! side writes the producer's index, the other side the consumer's index; both only grow, modulo
-//! 2^32.
+//! side writes the producer's index, the other side the consumer's index. Both indexes only grow,
+//! modulo 2^32.
 
 use std::{
     io,
@@ -12,17 +12,17 @@ use rustix::net::xdp::XdpRingOffset;
 
 use crate::mapping::Mapping;
 
-/// What the kernel says of one frame, or of one piece of it: `struct xdp_desc`.
+/// The kernel's description of one frame, or of one piece of it: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// Offset of its first byte in the socket's memory.
+    /// Offset of the first byte in the socket's memory.
     pub(super) at: u64,
     pub(super) len: u32,
     /// True when the frame goes on in the next descriptor.
     pub(super) goes_on: bool,
 }
 
-/// Frames that came: the kernel produces, we consume.
+/// The ring of frames that came: the kernel produces, this process consumes.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     ring: Ring,
@@ -32,7 +32,7 @@ pub(super) struct ReceiveRing {
     end: u32,
 }
 
-/// Chunks that may be filled: we produce, the kernel consumes.
+/// The ring of chunks that the kernel may fill: this process produces, the kernel consumes.
 #[derive(Debug)]
 pub(super) struct FillRing {
     ring: Ring,
@@ -45,13 +45,13 @@ struct Ring {
     producer_at: usize,
     consumer_at: usize,
     entries_at: usize,
-    /// Only from Linux 5.4 on.
+    /// The place of the ring's flags; `None` before Linux 5.4.
     flags_at: Option<usize>,
     mask: u32,
 }
 
 impl ReceiveRing {
-    /// Maps the ring of `entries` descriptors, a power of two, that the socket was given.
+    /// Maps the socket's ring of `entries` descriptors, a power of two.
     pub(super) fn new(
         fd: BorrowedFd<'_>,
         offsets: &XdpRingOffset,
@@ -65,7 +65,7 @@ impl ReceiveRing {
         })
     }
 
-    /// Number of descriptors to read, as of the last [`ReceiveRing::refresh`].
+    /// Returns the number of descriptors to read, as the last [`ReceiveRing::refresh`] found it.
     #[inline]
     pub(super) const fn len(&self) -> u32 {
         self.end.wrapping_sub(self.at)
@@ -78,13 +78,13 @@ impl ReceiveRing {
         self.len()
     }
 
-    /// Reads the descriptor that lies `ahead` after the next; `ahead` must be below
+    /// Reads the descriptor that is `ahead` places after the next one; `ahead` must be below
     /// [`ReceiveRing::len`].
     #[inline]
     pub(super) fn peek(&self, ahead: u32) -> Descriptor {
         let slot = self.at.wrapping_add(ahead) & self.ring.mask;
         let start = self.ring.entries_at + slot as usize * DESCRIPTOR_BYTES;
-        // Two words of the kernel's, which it wrote before it moved its index.
+        // The kernel wrote these two words before it moved its index.
         let words = [start, start + 8].map(|at| self.ring.mapping.long_word(at));
         let [at, rest] = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
         let half = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| rest[at + byte]));
@@ -101,7 +101,7 @@ impl ReceiveRing {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Returns to the kernel the places of all descriptors that were read.
+    /// Returns the places of all descriptors that were read to the kernel.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.at, Ordering::Release);
@@ -109,7 +109,7 @@ impl ReceiveRing {
 }
 
 impl FillRing {
-    /// As [`ReceiveRing::new`].
+    /// Maps the socket's ring, as [`ReceiveRing::new`] does.
     pub(super) fn new(
         fd: BorrowedFd<'_>,
         offsets: &XdpRingOffset,
@@ -119,7 +119,7 @@ impl FillRing {
         Ok(Self { ring, at: 0 })
     }
 
-    /// Puts a chunk in. The ring has room for all chunks.
+    /// Adds a chunk. The ring has room for all chunks.
     #[inline]
     pub(super) fn push(&mut self, chunk: u64) {
         let slot = (self.at & self.ring.mask) as usize;
@@ -129,13 +129,13 @@ impl FillRing {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Gives the kernel the chunks that were put in.
+    /// Gives the kernel the chunks that were added.
     #[inline]
     pub(super) fn submit(&self) {
         self.ring.producer().store(self.at, Ordering::Release);
     }
 
-    /// True when the driver sleeps for want of chunks and must be woken.
+    /// Returns true when the driver sleeps for lack of chunks and must be woken.
     #[inline]
     pub(super) fn wants_call(&self) -> bool {
         let flags = self.ring.flags_at.map(|at| self.ring.mapping.word(at));

@@ -1,4 +1,4 @@
-//! One socket for one receive queue: memory that the kernel writes frames into, and its rings.
+//! One socket for one receive queue: its rings, and the memory into which the kernel writes frames.
 
 use std::{
     io,
@@ -24,78 +24,79 @@ use super::{
 };
 use crate::mapping::Mapping;
 
-/// How much memory a socket has.
+/// The size of a socket's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpSpec {
-    /// Bytes of one chunk: 2048 or 4096. A frame that is longer than [`XdpSpec::room`] takes
-    /// several.
+    /// Length of one chunk in bytes: 2048 or 4096. A frame that is longer than [`XdpSpec::room`]
+    /// takes several chunks.
     pub chunk_bytes: u32,
-    /// Number of chunks, at least 1: so many pieces of frames can wait.
+    /// Number of chunks, at least 1: as many pieces of frames can wait.
     pub chunks: u32,
 }
 
 impl XdpSpec {
-    /// Bytes of a frame that one chunk holds: the kernel keeps the first bytes of a chunk for
-    /// itself.
+    /// Returns the number of bytes of a frame that fit one chunk: the kernel keeps the first bytes
+    /// of a chunk for itself.
     #[must_use]
     pub const fn room(&self) -> u32 {
         self.chunk_bytes - HEADROOM
     }
 
-    /// Bytes of the memory that is shared.
+    /// Returns the length of the shared memory in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.chunk_bytes as usize * self.chunks as usize
     }
 }
 
-/// How frames come into the shared memory.
+/// The way of frames into the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpCopy {
-    /// The adapter writes frames there itself. This needs a driver with zero-copy support and a
+    /// The adapter itself writes frames there. This needs a driver with zero-copy support and a
     /// native XDP program.
     Zero,
-    /// The kernel copies frames; it cuts those longer than a chunk into pieces. From Linux 6.6 on.
+    /// The kernel copies frames, and cuts frames longer than a chunk into pieces. From Linux 6.6
+    /// on.
     InPieces,
-    /// The kernel copies frames; it drops those longer than a chunk.
+    /// The kernel copies frames, and drops frames longer than a chunk.
     Whole,
 }
 
 /// One frame, which borrows the socket's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct XdpFrame<'a> {
-    /// From its first link-layer byte to its last, tags in place.
+    /// The frame from its first link-layer byte to its last, tags in place.
     pub data: &'a [u8],
-    /// When the program saw it: nanoseconds of CLOCK_MONOTONIC. `None` where the driver leaves no
-    /// room in front of a frame.
+    /// The time when the program saw the frame: nanoseconds of CLOCK_MONOTONIC. `None` where the
+    /// driver leaves no room in front of a frame.
     pub stamp_ns: Option<u64>,
 }
 
-/// What a socket has dropped since it was made.
+/// The frames that a socket has dropped since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpDrops {
-    /// Frames for which there was no chunk, or that were too long for one.
+    /// Frames for which there was no chunk, or that were too long for a chunk.
     pub dropped: u64,
     /// Frames for which there was no place in the RX ring.
     pub ring_full: u64,
-    /// How often the kernel looked for a chunk and found none; when the kernel copies, `dropped`
-    /// counts these frames too.
+    /// Number of times that the kernel looked for a chunk and found none; when the kernel copies,
+    /// `dropped` counts these frames, too.
     pub fill_ring_empty: u64,
 }
 
-/// A socket with its memory. It receives nothing until it is bound, and a program sends it frames.
+/// A socket with its memory. It receives nothing until it is bound and a program sends it frames.
 #[derive(Debug)]
 pub struct XdpSocket {
     receive: ReceiveRing,
     fill: FillRing,
-    // The kernel pins the pages itself; the fields still unmap them last.
+    // The kernel itself pins the pages; even so, the fields unmap them last.
     socket: OwnedFd,
     memory: Mapping,
     spec: XdpSpec,
-    /// Chunks that are given back together.
+    /// Number of chunks that are given back together.
     batch: u32,
     times_full: u64,
-    /// Where the pieces of a long frame are put together.
+    /// The buffer in which the pieces of a long frame are put together.
     long: Vec<u8>,
 }
 
@@ -145,9 +146,9 @@ impl XdpSocket {
     /// Binds to a receive queue of an interface.
     ///
     /// # Errors
-    /// EOPNOTSUPP or EINVAL when the driver or the kernel does not know this way of copying, and
-    /// another socket must be made; EBUSY when the queue has another socket, or had one a moment
-    /// ago; EINVAL when there is no such queue.
+    /// EOPNOTSUPP or EINVAL when the driver or the kernel does not know this way of copying
+    /// (another attempt needs a new socket); EBUSY when the queue has another socket, or had one a
+    /// moment ago; EINVAL when there is no such queue.
     pub fn bind(&self, interface: u32, queue: u32, copy: XdpCopy) -> io::Result<()> {
         use SocketAddrXdpFlags as Flags;
         let copy = match copy {
@@ -160,8 +161,8 @@ impl XdpSocket {
         Ok(bind(&self.socket, &address)?)
     }
 
-    /// Passes up to `limit` frames to `visit`, in order, until there is none left or `visit` breaks
-    /// off. Each frame is passed once. Returns how many were passed.
+    /// Passes up to `limit` frames to `visit`, in order, until no frame is left or `visit` breaks
+    /// off. Each frame is passed once. Returns the number of frames passed.
     ///
     /// # Errors
     /// When a driver that sleeps cannot be woken.
@@ -203,7 +204,7 @@ impl XdpSocket {
         Ok(given)
     }
 
-    /// What the socket has dropped so far.
+    /// Returns the counts of frames that the socket has dropped so far.
     ///
     /// # Errors
     /// Never in practice.
@@ -225,20 +226,21 @@ impl XdpSocket {
         Ok(socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
-    /// How often a read found every chunk in use, so that the kernel had to drop the next frame.
+    /// Returns how often a read found every chunk in use, so that the kernel had to drop the next
+    /// frame.
     #[must_use]
     pub const fn times_full(&self) -> u64 {
         self.times_full
     }
 
-    /// How much memory it has.
+    /// Returns the size of the socket's memory.
     #[must_use]
     pub const fn spec(&self) -> &XdpSpec {
         &self.spec
     }
 
     /// Passes the next frame to `visit`, and its chunks to the fill ring. Returns how many chunks
-    /// it had (0 when its last piece has not come), and whether `visit` broke off.
+    /// the frame had (0 when its last piece has not come), and whether `visit` broke off.
     #[inline]
     fn give_one(&mut self, visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>) -> (u32, bool) {
         let first = self.receive.peek(0);
@@ -246,16 +248,16 @@ impl XdpSocket {
             return self.give_long(visit);
         }
         if self.receive.len() > 1 {
-            // Another processor usually wrote the next frame: it is fetched while this one is
-            // handled.
+            // Another processor usually wrote the next frame: this processor fetches it while it
+            // handles the present frame.
             let next = self.receive.peek(1).at as usize;
             self.memory.prefetch(next.saturating_sub(STAMP_BYTES));
             self.memory.prefetch(next);
         }
         let is_enough = self.place(first.at, first.len).is_some_and(|(at, len)| {
             let stamp_ns = self.take_stamp(at);
-            // SAFETY: the chunk was released to us with this descriptor, and goes back only when
-            // the fill ring is submitted, after the slice is gone.
+            // SAFETY: the kernel released the chunk with this descriptor, and gets it back only
+            // when the fill ring is submitted, after the slice is gone.
             let data = unsafe { self.memory.bytes(at, len) };
             visit(&XdpFrame { data, stamp_ns }).is_break()
         });
@@ -305,7 +307,7 @@ impl XdpSocket {
     #[inline]
     fn take_stamp(&self, at: usize) -> Option<u64> {
         // SAFETY: the eight bytes in front of a frame are in the same chunk (the kernel keeps 256
-        // there), which was released to us and has no other borrower yet.
+        // bytes there), which the kernel released and which has no other borrower yet.
         let bytes = unsafe { self.memory.bytes_mut(at - STAMP_BYTES, STAMP_BYTES) };
         let stamp = u64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte]));
         bytes.fill(0);
@@ -325,7 +327,7 @@ impl XdpSocket {
         self.fill.submit();
     }
 
-    /// Wakes a sleeping driver, because there are chunks again.
+    /// Wakes a sleeping driver, because there are chunks for it again.
     fn wake(&self) -> io::Result<()> {
         match recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT) {
             Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NETDOWN | Errno::NOBUFS) => Ok(()),
