@@ -6,7 +6,7 @@ use wire::object::ErrorCode;
 
 use crate::{Hash, Manifest, RangeSet};
 
-/// Keeps the content of one manifest: stages it, hashes it, and puts it in place.
+/// A store of the content of one manifest: it stages it, hashes it, and puts it in place.
 ///
 /// Every call returns at once. An implementation may do the work in the call, or queue it for a
 /// thread and answer later; it serves requests in the order they were made, so a seal covers all

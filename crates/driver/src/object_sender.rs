@@ -10,8 +10,8 @@ use wire::pgm::Profile;
 use crate::parameters::{FILES_BACKLOG_BYTES, FILES_BURST_BYTES};
 use crate::{Endpoint, Handle, Sending, opening, steering};
 
-/// Sends one manifest: fills the source's window from the manifest, and tells the manifest when a
-/// pass has left.
+/// A sender of one manifest: it fills the source's window from the manifest, and tells the manifest
+/// when a pass has left.
 ///
 /// **Flow control**: new blocks wait for the slowest receiver that reports its position, within the
 /// source's flow window; the source does repairs and keeps the window.

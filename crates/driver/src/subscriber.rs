@@ -14,7 +14,7 @@ use wire::{
 use crate::parameters::LEAVE_TIME_MAX;
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// Takes what a [`Subscriber`] receives. Messages of one session come in order.
+/// A sink for what a [`Subscriber`] receives. Messages of one session come in order.
 pub trait MessageSink {
     /// Takes one whole message; `data` is valid during the call only. Messages that shared a packet
     /// have one position.

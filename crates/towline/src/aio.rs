@@ -152,7 +152,7 @@ impl fmt::Debug for AsyncPublisher {
 pub struct Message {
     /// The session that the message belongs to.
     pub session: u32,
-    /// Position of the packet with the message's end, in its session.
+    /// Position of the message's last packet in the session.
     pub position: u64,
     /// The application's bytes.
     pub data: Vec<u8>,

@@ -21,7 +21,7 @@ pub enum Received<'a> {
     Message {
         /// The session that the message belongs to.
         session: u32,
-        /// Position of the packet with the message's end, in its session.
+        /// Position of the message's last packet in the session.
         position: u64,
         /// The application's bytes.
         data: &'a [u8],

@@ -31,7 +31,7 @@ pub struct Completed {
     pub root: String,
 }
 
-/// Runs a program after each transfer.
+/// A hook that runs a program after each transfer.
 ///
 /// [`Hook::push`] and [`Hook::turn`] never wait. Dropping the hook asks a running program to end
 /// (SIGTERM), and kills it after 2 s.

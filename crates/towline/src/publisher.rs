@@ -93,7 +93,7 @@ impl PublisherBuilder {
     }
 }
 
-/// Sends messages.
+/// A sender of messages.
 ///
 /// When little is sent, a message leaves in the call that takes it. In a long stream of messages
 /// without pauses, several share a system call: the last ones leave with the next call, at the
@@ -300,8 +300,8 @@ impl Publisher {
         Ok(turn)
     }
 
-    /// Sends messages without looking at NAKs and reports, which wait for the next turn. This is
-    /// the fastest way out for a single message.
+    /// Sends messages without looking at NAKs and reports, which wait for the next turn, due soon.
+    /// This is the fastest way out for a single message.
     pub fn send_ready(&mut self) {
         self.pace.waiting = 0;
         self.end.driver.endpoint.uncork();
@@ -558,8 +558,7 @@ impl Drop for Publisher {
                 self.end.driver.endpoint.break_off(now, now);
             }
         }
-        // Receivers are told once: one that misses this forgets the session when nothing more
-        // comes.
+        // A receiver that misses the announcement forgets the session when nothing more comes.
         while let Ok(_) = self.turn()
             && !self.is_closed()
             && self.end.driver.now() < until

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use delivery::ReceiverProgress;
 use wire::object::Phase;
 
-/// Detects that nothing has moved in a transfer for some time.
+/// A watch that detects that nothing has moved in a transfer for some time.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

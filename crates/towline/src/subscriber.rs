@@ -14,7 +14,7 @@ use crate::{
     trace::Traced,
 };
 
-/// Receives messages, in order from each sender.
+/// A receiver of messages, which come in order from each sender.
 ///
 /// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`] with a sink of the
 /// caller's does not copy messages that arrive in order.

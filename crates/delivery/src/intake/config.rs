@@ -144,7 +144,7 @@ pub enum ObjectReceiverEvent {
     },
 }
 
-/// Takes the first manifest that any sender offers, into one given store.
+/// An intake of the first manifest that any sender offers, into one given store.
 #[derive(Debug)]
 pub struct TakeFirst<S>(Option<S>);
 

@@ -47,7 +47,8 @@ pub use config::{
     TakeFirst,
 };
 
-/// Receives every manifest that its owner wants, from all senders of a group; or one manifest only.
+/// The receiver of every manifest that its owner wants, from all senders of a group; or of one
+/// manifest only.
 #[derive(Debug)]
 pub struct Transfers<I: Intake> {
     intake: I,

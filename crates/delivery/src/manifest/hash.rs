@@ -16,7 +16,7 @@ pub const HASH_LEN: usize = 32;
 /// its end. No known bytes have this hash.
 pub const WITHDRAWN: Hash = [0; HASH_LEN];
 
-/// Hashes one slab, or a group of its chunks, in order.
+/// A hasher of one slab, or of a group of its chunks, in order.
 #[derive(Clone, Debug)]
 pub struct SlabHasher {
     hasher: blake3::Hasher,

@@ -56,7 +56,7 @@ use reports::Told;
 mod stream;
 use stream::Stream;
 
-/// Receives one manifest.
+/// A receiver of one manifest.
 #[derive(Debug)]
 pub struct TransferReceiver<S> {
     config: TransferReceiverConfig,

@@ -37,7 +37,7 @@ use crate::{
 mod config;
 pub use config::{ReporterConfig, ReporterCounters, ReporterEvent};
 
-/// Reports on the sessions that a receiver follows.
+/// The reports on all sessions that a receiver follows.
 #[derive(Debug)]
 pub struct Reporter {
     caller: Caller,

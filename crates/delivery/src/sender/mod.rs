@@ -68,7 +68,7 @@ use withdraw::Proof;
 mod window;
 use window::Window;
 
-/// Sends one manifest to many receivers.
+/// A sender of one manifest to many receivers.
 #[derive(Debug)]
 pub struct TransferSender<C> {
     config: TransferSenderConfig,

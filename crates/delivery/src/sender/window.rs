@@ -20,7 +20,7 @@ use wire::object::{ErrorCode, ObjectId};
 
 use crate::{Content, ContentError, HASH_LEN, Hash, Manifest, SlabHasher, WITHDRAWN, hash_bytes};
 
-/// Reads and hashes the objects of one manifest.
+/// A reader and hasher of the objects of one manifest.
 #[derive(Debug)]
 pub(super) struct Window<C> {
     manifest: Arc<Manifest>,

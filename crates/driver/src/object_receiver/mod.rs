@@ -12,7 +12,8 @@ use pgm::{Mode, Ready, Receiver};
 
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// Receives the manifests that its owner wants from all senders of a group, or one manifest only.
+/// A receiver of the manifests that its owner wants, from all senders of a group, or of one
+/// manifest only.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
     receiver: Receiver,

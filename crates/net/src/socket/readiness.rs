@@ -165,7 +165,7 @@ impl Readiness {
     }
 }
 
-/// Ends the wait of a [`crate::UdpIo`] from another thread. Clones end the same wait.
+/// A handle that ends the wait of a [`crate::UdpIo`] from another thread. Clones end the same wait.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<WakeFd>);
 

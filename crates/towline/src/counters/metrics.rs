@@ -23,7 +23,7 @@ use std::{
 
 use super::server::write_until;
 
-/// Answers scrapes until it is dropped.
+/// A server that answers scrapes until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,

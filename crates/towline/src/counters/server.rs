@@ -21,7 +21,7 @@ use std::{
 use super::{CounterReading, MetricsServer, ProcessCounters, SessionCounters, directory};
 use crate::Snapshot;
 
-/// Serves the counters of this process until it is dropped.
+/// A server of the counters of this process, until it is dropped.
 #[derive(Debug)]
 pub struct CounterServer {
     shared: Arc<Shared>,

@@ -9,8 +9,8 @@ use wire::object::ErrorCode;
 use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
 use crate::sources::Sources;
 
-/// Makes the store of each offered transfer, or declines the offer. A store that works on its own
-/// thread wakes the receiver by its [`crate::Waker`] when there is an event.
+/// A function that makes the store of each offered transfer, or declines the offer. A store that
+/// works on its own thread wakes the receiver by its [`crate::Waker`] when there is an event.
 pub type OwnStores =
     Box<dyn FnMut(&Sender, &Offer) -> Result<Box<dyn Store + Send>, Decline> + Send>;
 
@@ -113,7 +113,7 @@ impl Store for ReceiverStore {
     }
 }
 
-/// Takes manifests from allowed senders, into the target.
+/// An intake of manifests from allowed senders, into the target.
 #[derive(Debug)]
 pub struct FileIntake {
     pub(super) sources: Sources,

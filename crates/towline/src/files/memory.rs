@@ -12,7 +12,7 @@ use std::{
 use delivery::{Manifest, RangeSet, Store, StoreEvent};
 use wire::object::ErrorCode;
 
-/// Keeps a receiver's files in memory. Clones share the same files.
+/// A place in memory for a receiver's files. Clones share the same files.
 ///
 /// The files of a transfer appear together, when all of them are verified. Only a tree's files are
 /// kept, with their paths, but not its directories and links. Nothing is kept for a later attempt.
@@ -80,7 +80,7 @@ impl fmt::Debug for MemoryFiles {
     }
 }
 
-/// Keeps the content of one transfer.
+/// A store for the content of one transfer.
 pub(super) struct MemoryStore {
     files: MemoryFiles,
     staged: Option<(Arc<Manifest>, Vec<u8>)>,

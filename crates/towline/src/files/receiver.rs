@@ -149,7 +149,7 @@ fn name_of(directory: &Path) -> String {
     format!("{last}-{:02x}{:02x}", hash[0], hash[1])
 }
 
-/// Receives transfers into a [`Target`].
+/// A receiver of transfers into a [`Target`].
 pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.

@@ -17,7 +17,7 @@ use crate::{
     transfer::transfer,
 };
 
-/// Sends files and trees to all receivers of a group.
+/// A sender of files and trees to all receivers of a group.
 pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.

@@ -17,7 +17,7 @@ use wire::object::{EntryKind, EntryRef};
 use super::Selection;
 use crate::{Error, session::random_u64};
 
-/// Describes a [`FileSet`].
+/// A description of a [`FileSet`].
 #[derive(Default)]
 pub struct FileSetBuilder {
     sources: Vec<TreeSource>,

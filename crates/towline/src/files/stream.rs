@@ -22,7 +22,7 @@ use wire::object::{EntryKind, ErrorCode};
 
 use super::Spool;
 
-/// Keeps one file and writes it to a stream.
+/// A store that keeps one file and writes it to a stream.
 pub struct StreamStore {
     out: Option<Box<dyn Write + Send>>,
     place: PathBuf,

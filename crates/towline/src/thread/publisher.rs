@@ -24,7 +24,7 @@ pub struct PublisherThread {
     limit: (usize, &'static str),
 }
 
-/// Gathers the application's messages until the thread takes all of them at once.
+/// A queue that gathers the application's messages until the thread takes all of them at once.
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<QueueState>,

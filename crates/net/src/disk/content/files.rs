@@ -25,7 +25,7 @@ pub(crate) enum Root {
 /// Where each top-level name of the manifest comes from.
 pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 
-/// Reads files, and keeps some of them open.
+/// A reader of files, which keeps some of them open.
 #[derive(Debug)]
 pub(super) struct Files {
     roots: Arc<Roots>,

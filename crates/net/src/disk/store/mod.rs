@@ -64,7 +64,7 @@ pub use surplus::Delete;
 mod worker;
 use worker::Worker;
 
-/// Keeps a manifest's content in a directory.
+/// A store that keeps a manifest's content in a directory.
 #[derive(Debug)]
 pub struct FileStore {
     directory: Arc<Directory>,
