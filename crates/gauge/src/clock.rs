@@ -115,14 +115,14 @@ pub fn clock() -> Result<ClockReport, Error> {
 
 impl ClockReport {
     /// Replaces the wall clock's state with a later reading. The kernel's error bound grows until
-    /// the daemon resets it, so whoever compares bounds needs them from one reading.
+    /// the daemon resets it, so bounds can be compared only within one reading.
     pub fn set_state(&mut self, state: ClockState) {
         (self.is_synchronised, self.error_ns_max) = (state.is_synchronised, state.error_ns_max);
         (self.has_one_way, self.one_way) = one_way(state.is_synchronised, state.error_ns_max);
     }
 }
 
-/// Whether one-way delays can be measured with this clock, and the reason. The error of a delay is
+/// Says whether one-way delays can be measured with this clock, and why. The error of a delay is
 /// the sum of both ends' bounds.
 fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
     let bound_us = error_ns_max.div_ceil(1_000);
@@ -176,7 +176,7 @@ fn ptp_clocks(home: &Path, tai_offset_s: i32) -> Vec<PtpClock> {
 fn ptp_offset(found: phc::PhcOffset, tai_offset_s: i32) -> PtpOffset {
     let tai_ns = i64::from(tai_offset_s) * 1_000_000_000;
     let from_utc_ns = found.offset_ns.saturating_sub(tai_ns);
-    // A clock within half a second of atomic time keeps atomic time and not UTC.
+    // A clock within half a second of atomic time keeps atomic time, not UTC.
     let is_tai = tai_offset_s > 0 && from_utc_ns.unsigned_abs() < 500_000_000;
     PtpOffset {
         offset_ns: found.offset_ns,
@@ -190,7 +190,7 @@ fn ptp_offset(found: phc::PhcOffset, tai_offset_s: i32) -> PtpOffset {
     }
 }
 
-/// The smallest step between two readings, and how long one reading takes.
+/// Measures the smallest step between two readings, and how long one reading takes, in nanoseconds.
 fn resolution() -> (u64, u64) {
     let now = || sys::clock::monotonic().as_nanos();
     let (start, mut last, mut step) = (now(), now(), u64::MAX);
@@ -211,7 +211,8 @@ fn text(path: &Path) -> String {
         .to_owned()
 }
 
-/// A clock with an error above a millisecond cannot measure delays of microseconds.
+/// The largest error of a clock, in nanoseconds, that is good enough: beyond 1 ms it cannot measure
+/// delays of microseconds.
 const ERROR_NS_MAX: u64 = 1_000_000;
 const READINGS: u64 = 10_000;
 

@@ -1,12 +1,12 @@
-//! Why an instrument could not measure.
+//! The errors of the instruments.
 
 use std::{io, net::SocketAddr};
 
 use net::{InterfaceError, Remedy, SystemError};
 use sys::errno;
 
-/// Every way in which a measurement can fail. The text names the operation, the target, the cause
-/// and, where one is known, the remedy.
+/// An error of a measurement. The text names the operation, the target, the cause and, where one is
+/// known, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The session that carries the measurement could not be opened or used.
@@ -27,7 +27,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What failed and why: the text without its remedy.
+    /// Says what failed and why: the text without its remedy.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {
@@ -38,7 +38,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it, where that is known.
+    /// Says what the user can do about it, where that is known.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
@@ -50,8 +50,8 @@ impl Error {
     }
 }
 
-/// The error of a server that cannot listen at `address`; when the port is in use, it also says
-/// how to find the program that has it.
+/// Makes the error of a server that cannot listen at `address`. When the port is in use, it also
+/// says how to find the program that has it.
 pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> SystemError {
     let refused = SystemError::system("listen at", address, error);
     if error.raw_os_error() != Some(errno::EADDRINUSE) {

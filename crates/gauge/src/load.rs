@@ -5,7 +5,7 @@ pub use sender::{LoadSender, LoadSpec};
 
 pub use measure::{Delays, Percentiles, Schedule, ScheduleError, load::*};
 
-/// The wall clock in nanoseconds since 1970; stamps hold this time.
+/// Reads the wall clock, in nanoseconds since 1970; stamps hold this time.
 #[must_use]
 pub fn wall_ns() -> u64 {
     sys::clock::wall_nanos()

@@ -1,18 +1,18 @@
 //! Finds the largest packet that passes a path unfragmented, by sending packets that must not be
-//! fragmented. Tells which ICMP messages were right about the path.
+//! fragmented, and says which ICMP messages were right about the path.
 //!
 //! ```text
 //!   probe(size) --> arrived   the reflector answers at this size, or the host that nobody listens
 //!               --> too big   a router says so (ICMP), and names an MTU: a claim, to be tested
 //!               --> silence   tried three times: dropped without a word
 //! ```
-//! An ICMP message is only a claim: the size it names must arrive, and one byte more must not. When
-//! a packet arrives that a router called too big, the router was wrong. No privileges are needed,
-//! as Linux hands ICMP errors to the socket that caused them.
+//! An ICMP message is only a claim: a packet of the size that it names must arrive, and one of a
+//! byte more must not. When a packet arrives that a router called too big, the router was wrong. No
+//! privileges are needed, because Linux hands ICMP errors to the socket that caused them.
 //!
-//! An answer that comes back in fragments proves the path there, but not the path back, because the
-//! reflector may fragment what its path does not take. In this case the search also finds the
-//! largest answer that comes back whole.
+//! An answer in fragments proves the path there, but not the path back: the reflector may fragment
+//! what that path does not take. The search then also finds the largest answer that comes back
+//! whole.
 
 use std::{
     io,
@@ -42,21 +42,21 @@ pub struct PathMtuReport {
     /// The MTU of the interface here.
     pub interface_mtu: u32,
     /// The largest packet whose answer of the same size came back whole. It is less than `path_mtu`
-    /// when larger answers came in fragments. None without a reflector.
+    /// when larger answers came in fragments. `None` without a reflector.
     pub path_mtu_back: Option<u32>,
     /// Who confirmed that packets arrived.
     pub confirmation: Confirmation,
     /// What routers claimed, each claim once.
     pub claims: Vec<Claim>,
-    /// Claims beyond those, however often each was made: 8 are listed.
+    /// Number of claims that are not listed: 8 are listed, each once.
     pub unlisted_claims: u64,
     /// The conclusion from all this.
     pub verdict: MtuVerdict,
-    /// Largest UDP payload that is not fragmented.
+    /// Bytes of the largest UDP payload that is not fragmented.
     pub udp_payload_max: u32,
-    /// Largest message part in one PGM data packet over UDP, without options.
+    /// Bytes of the largest message part in one PGM data packet over UDP, without options.
     pub pgm_payload_max: u32,
-    /// Packets sent.
+    /// Number of packets sent.
     pub probes: u64,
 }
 
@@ -66,7 +66,7 @@ pub enum Confirmation {
     /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back`] is the
     /// largest packet that the path back takes whole.
     Reflector,
-    /// The host answered that nothing listens on the port. So the packet arrived; of the path back
+    /// The host answered that nothing listens on the port, so the packet arrived. Of the path back
     /// this proves only that small packets pass.
     PortUnreachable,
 }
@@ -83,7 +83,7 @@ pub struct Claim {
 /// What the search found out about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MtuVerdict {
-    /// Everything that leaves here arrives.
+    /// Every packet that leaves here arrives.
     Clear,
     /// A router refuses larger packets and names the right MTU.
     Told,
@@ -91,13 +91,13 @@ pub enum MtuVerdict {
     BlackHole,
     /// A router names an MTU that is not the path's.
     FalseClaim,
-    /// The search was stopped: packets larger than `path_mtu` may arrive, too.
+    /// The caller stopped the search: packets larger than `path_mtu` may arrive, too.
     Unfinished,
 }
 
 impl Claim {
-    /// True when packets larger than the claim have arrived. A router may rightly name more than
-    /// `path_mtu`, when a later part of the path is narrower.
+    /// Returns true when packets larger than the claim have arrived. A router may rightly name more
+    /// than `path_mtu`, when a later part of the path is narrower.
     #[must_use]
     pub const fn is_refuted(&self, path_mtu: u32) -> bool {
         self.mtu < path_mtu
@@ -109,7 +109,7 @@ impl Claim {
 /// # Errors
 /// When not even a small packet is answered, or when the system refuses.
 ///
-/// **Cost**: some 15 packets when a reflector answers; a second for each packet that is dropped.
+/// **Cost**: some 15 packets when a reflector answers; 1 s for each packet that is dropped.
 pub fn path_mtu(
     peer: SocketAddr,
     timeout: Duration,
@@ -119,7 +119,7 @@ pub fn path_mtu(
     search.run(is_stopped)
 }
 
-/// What routers claim, each claim once, as long as there is room.
+/// The claims of routers, each claim once, as long as there is room.
 #[derive(Debug, Default)]
 struct Claims {
     listed: Vec<Claim>,
@@ -187,8 +187,8 @@ impl Search {
             peer,
             timeout,
             patience: PATIENCE_MIN.min(timeout),
-            // The length field of an IP packet is the limit where the interface (loopback) allows
-            // more.
+            // Where the interface (loopback) allows more, the length field of an IP packet is the
+            // limit.
             interface_mtu: interface.mtu.min(PACKET_BYTES_MAX),
             claims: Claims::default(),
             confirmation: None,
@@ -211,7 +211,7 @@ impl Search {
         while good + 1 < bad {
             match self.probe(next, is_stopped)? {
                 Fate::Arrived => good = next,
-                // When stopped, the search does not know: the answer may have come after the wait
+                // A search that was stopped does not know: the answer may have come after its wait
                 // ended.
                 Fate::TooBig | Fate::Silent if is_stopped() => return Ok(self.unfinished(good)),
                 Fate::TooBig | Fate::Silent => bad = next,
@@ -226,21 +226,21 @@ impl Search {
         if !self.search_back(is_stopped)? {
             return Ok(self.unfinished(good));
         }
-        // A wrong ICMP message about the last packet may come after its answer.
+        // After the answer to the last packet, a wrong ICMP message about it may still come.
         let end = sys::clock::monotonic() + self.patience;
         while sys::clock::monotonic() < end && !is_stopped() {
             self.drain();
             let left = end.since(sys::clock::monotonic());
             let _ready = datagram::wait_readable(self.socket.as_fd(), left);
-            // Messages that wait, such as doubled answers, would end the next wait at once: read
-            // them.
+            // Waiting messages, such as doubled answers, would end the next wait at once, so they
+            // are read.
             while datagram::receive(self.socket.as_fd(), &mut [0; 1], false).is_ok() {}
         }
         Ok(self.report(good))
     }
 
     /// Searches by halves between the largest answer that came whole and the smallest that came in
-    /// fragments; false when the caller stopped it.
+    /// fragments. Returns false when the caller stopped it.
     fn search_back(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<bool, Error> {
         let (Some(mut whole), Some(mut pieces)) = (self.whole_back, self.pieces_back) else {
             return Ok(true);
@@ -306,7 +306,7 @@ impl Search {
     }
 
     /// Sends a packet of `size` bytes, up to three times, until its fate is known or the caller
-    /// stops it.
+    /// stops the search.
     fn probe(&mut self, size: u32, is_stopped: &dyn Fn() -> bool) -> Result<Fate, Error> {
         let len = size.saturating_sub(self.headers()) as usize;
         let mut message = vec![0; len.max(PROBE_BYTES_MIN)];
@@ -327,13 +327,13 @@ impl Search {
                     if size > self.interface_mtu {
                         return Ok(Fate::TooBig);
                     }
-                    // The error is that of an earlier packet; this packet has not been sent.
+                    // The error is that of an earlier packet; this one was not sent.
                     fate = Fate::TooBig;
                     continue;
                 }
                 // Our own link dropped the packet, as a veth pair does when its far end takes less.
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
-                // The error is that of an earlier packet; this packet has not been sent.
+                // The error is that of an earlier packet; this one was not sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => {
                     let error = SystemError::system("probe the path to", self.peer, &error);
@@ -357,7 +357,7 @@ impl Search {
             match self.drain() {
                 Some(Fate::TooBig) if fate == Fate::Silent => {
                     fate = Fate::TooBig;
-                    // A router's word is no proof: an answer may be on its way.
+                    // A router's message is no proof: an answer may be on its way.
                     end = end.min(sys::clock::monotonic() + self.patience);
                 }
                 Some(Fate::Arrived) => return self.arrived(began),
@@ -380,7 +380,7 @@ impl Search {
                     continue;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The error queue has the report that belongs to this error.
+                // The report of this error is in the error queue.
                 Err(_) => continue,
             }
             let left = end.since(sys::clock::monotonic());
@@ -392,8 +392,8 @@ impl Search {
         }
     }
 
-    /// Sets how long to wait for answers after a router's word, from the time that this answer
-    /// took.
+    /// Notes that an answer came. The time that it took sets how long to wait for one after a
+    /// router's message.
     fn arrived(&mut self, sent: Instant) -> Fate {
         let took = sys::clock::monotonic().since(sent);
         self.patience = self.patience.max(took * 3).min(self.timeout);
@@ -445,12 +445,13 @@ impl Search {
 const TRIES: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_millis(50);
 const CLAIMS_MAX: usize = 8;
-/// Distinguishes answers from strangers' messages. It is fixed, as probes carry no secret.
+/// The number that tells answers from strangers' messages. It is fixed, because probes carry no
+/// secret.
 const TOKEN: u64 = 0x6d74_7520_7072_6f62;
 const UDP_HEADER: u32 = 8;
-/// PGM's common header and its data header.
+/// Bytes of PGM's common header and its data header.
 const PGM_HEADERS: u32 = 24;
-/// The largest length of an IPv4 packet.
+/// The largest length of an IPv4 packet in bytes.
 const PACKET_BYTES_MAX: u32 = 65_535;
 
 #[cfg(test)]

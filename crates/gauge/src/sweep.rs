@@ -6,8 +6,8 @@
 //! host 0: gen: --ring--> cable --> host 1: int: | ring: | ring2: -> null:
 //!         |<- not measured ->|<- processor time of the machine ->|<- not measured ->|
 //! ```
-//! The cost of sending without a capture is subtracted. Losses are known from the capture's account
-//! and from the numbers in the generated frames.
+//! The cost of sending without a capture is subtracted. The capture's account and the numbers in
+//! the generated frames tell the losses.
 
 use std::{
     io::{self, Write},
@@ -81,7 +81,7 @@ pub struct SweepRow {
 }
 
 impl SweepRow {
-    /// Subtracts the cost of sending alone.
+    /// Subtracts the cost of sending without a capture.
     fn less(mut self, alone: Option<f64>) -> Self {
         let left = self.cpu_ns.zip(alone).map(|(all, alone)| all - alone);
         self.cpu_is_noise = left.is_some_and(|left| left < 0.0);
@@ -89,7 +89,7 @@ impl SweepRow {
         self
     }
 
-    /// Share of the sent packets that were not captured, 0 to 1.
+    /// Returns the share of the sent packets that were not captured, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.sent.saturating_sub(self.captured) as f64 / self.sent.max(1) as f64
@@ -114,7 +114,7 @@ impl CaptureSweep {
         let mut rows = Vec::new();
         let mut alone = None;
         for size in sizes {
-            // With all sizes of the ring the packets are the same, so the cost of sending is
+            // For all sizes of the ring the packets are the same, so the cost of sending is
             // measured once.
             if alone.is_none() || self.by == SweepBy::PacketSize {
                 alone = self.run_one(&lab, None, *size, is_stopped)?.cpu_ns;
@@ -129,7 +129,7 @@ impl CaptureSweep {
         Ok(rows)
     }
 
-    /// Makes one run; without a capture only its cost means something.
+    /// Makes one run. Without a capture, only the cost of the run means something.
     fn run_one(
         &self,
         lab: &Lab,
@@ -198,7 +198,7 @@ impl CaptureSweep {
         let sink = format!("ring:{}", host.interface());
         let limits = Limits {
             pace: Pace::Packets(rate),
-            // The source sleeps between bursts, because the processor time that counts is the
+            // Between bursts the source sleeps, because the processor time to measure is the
             // capture's.
             burst: (rate * BURST_US / 1_000_000).max(1),
             ..Limits::default()
@@ -281,12 +281,12 @@ fn failure(error: impl std::fmt::Display) -> Error {
 
 const KINDS: [&str; 3] = ["int", "ring", "ring2"];
 const RING_SIZES: [usize; 6] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-/// Without check sequence; on the wire these are 64 to 1518 bytes.
+/// Bytes of packets without check sequence; on the wire these are 64 to 1518 bytes.
 const PACKET_SIZES: [usize; 6] = [60, 124, 252, 508, 1020, 1514];
 const MIXED_SIZES: &str = "60-1514";
 /// How often to ask the caller whether to go on.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// Not a multiple of the kernel's clock tick.
+/// The time between two bursts in microseconds; not a multiple of the kernel's clock tick.
 const BURST_US: u64 = 1_700;
 
 #[cfg(test)]

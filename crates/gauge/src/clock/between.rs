@@ -12,10 +12,10 @@ use crate::{
     rtt::{Client, ClockExchanges, exchange_clocks},
 };
 
-/// How two clocks are compared.
+/// The task of comparing two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct BetweenSpec {
-    /// A reflector.
+    /// The reflector to ask.
     pub peer: SocketAddr,
     /// How many questions to ask.
     pub count: usize,
@@ -23,7 +23,7 @@ pub struct BetweenSpec {
     pub gap: Duration,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// Distinguishes the messages of this run from those of others.
+    /// A number that tells the messages of this run from those of others.
     pub seed: u64,
 }
 
@@ -86,7 +86,8 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
 }
 
 fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Between {
-    // Both bounds grow during the measurement: the stated error takes the bounds of one exchange.
+    // Both bounds grow during the measurement. The stated error takes those of the exchange in
+    // which their sum was greatest.
     let widest = found.answered.iter().max_by_key(|it| it.error_ns_max());
     let worst = |of: fn(&measure::ClockExchange) -> ClockState| ClockState {
         is_synchronised: found.answered.iter().all(|it| of(it).is_synchronised),
@@ -116,7 +117,7 @@ fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Betwe
     }
 }
 
-/// True for an address of this host: a reflector there reads the same clock.
+/// Returns true for an address of this host: a reflector there reads the same clock.
 fn is_own(peer: SocketAddr) -> Result<bool, Error> {
     Ok(peer.ip().is_loopback() || Interfaces::read()?.with_address(peer.ip()).is_some())
 }

@@ -1,10 +1,10 @@
-//! The daemons that keep this host's wall clock right, and what they report. They are asked over
-//! the loopback interface, or leave a file; no privileges are needed.
+//! The daemons that keep this host's wall clock right, and what they report. They answer over the
+//! loopback interface, or leave a file; no privileges are needed.
 //!
 //! chronyd answers a `tracking` request (UDP port 323), ntpd a `readvar` (UDP port 123, mode 6),
 //! and systemd-timesyncd leaves a file when it has synchronised. ptp4l and phc2sys answer only
-//! root, but the kernel's error bound shows their effect. Answers are bounded and checked, and one
-//! that makes no sense is ignored.
+//! root, but the kernel's error bound shows their effect. Answers are bounded and checked; one that
+//! makes no sense is ignored.
 
 use std::{
     fs, io,
@@ -43,8 +43,8 @@ pub struct KeeperState {
     pub error_ns_max: Option<u64>,
 }
 
-/// Looks for the daemons. **Cost**: reads a file for each process, and waits for each answer up to
-/// [`ANSWER_TIME_MAX`].
+/// Looks for the daemons. **Cost**: reads a file for each process, and waits up to
+/// [`ANSWER_TIME_MAX`] for each answer.
 pub(super) fn keepers() -> Vec<Keeper> {
     let mut found = running(Path::new("/proc"));
     for keeper in &mut found {
@@ -57,7 +57,8 @@ pub(super) fn keepers() -> Vec<Keeper> {
             _ => None,
         };
     }
-    // chronyd is asked in any case: its port may answer when its process is not visible.
+    // chronyd is asked even when no process is found: its port may answer although the process is
+    // not visible.
     if let Some(state) = ask(CHRONY_PORT, &chrony_request(), parse_chrony) {
         match found.iter_mut().find(|it| it.program == "chronyd") {
             Some(keeper) => keeper.state = Some(state),
@@ -71,7 +72,7 @@ pub(super) fn keepers() -> Vec<Keeper> {
     found
 }
 
-/// The daemons that run. `/proc` cuts their names after 15 bytes.
+/// Finds the daemons that run. `/proc` cuts their names after 15 bytes.
 fn running(proc: &Path) -> Vec<Keeper> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let mut found: Vec<Keeper> = entries
@@ -110,8 +111,8 @@ fn ask(port: u16, question: &[u8], parse: fn(&[u8]) -> Option<KeeperState>) -> O
     parse(&answer().ok()?)
 }
 
-/// A `tracking` request of chronyd's command protocol, version 6. chronyd demands that it is as
-/// long as the answer. <https://gitlab.com/chrony/chrony/-/blob/4.3/candm.h>
+/// Makes a `tracking` request of chronyd's command protocol, version 6. chronyd demands that it is
+/// as long as the answer. <https://gitlab.com/chrony/chrony/-/blob/4.3/candm.h>
 fn chrony_request() -> [u8; CHRONY_BYTES] {
     let mut request = [0; CHRONY_BYTES];
     request[..2].copy_from_slice(&[CHRONY_VERSION, 1]);
@@ -132,7 +133,7 @@ fn parse_chrony(answer: &[u8]) -> Option<KeeperState> {
         return None;
     }
     let (stratum, leap) = (half(52), half(54));
-    // This correction is added to the clock: when it is positive, the clock is slow.
+    // chronyd adds this correction to the clock: when it is positive, the clock is slow.
     let correction_s = float(68);
     let (delay_s, dispersion_s) = (float(92), float(96));
     let error_s = correction_s.abs() + dispersion_s.abs() + delay_s.abs() / 2.0;
@@ -182,7 +183,7 @@ fn parse_ntp(answer: &[u8]) -> Option<KeeperState> {
     Some(KeeperState {
         is_synchronised: leap != LEAP_UNKNOWN && stratum < STRATUM_NONE,
         stratum: Some(stratum),
-        // ntpd reports what must be added to the clock.
+        // ntpd reports what must be added to the clock, so the sign changes.
         offset_ns: offset.map(|ms| (-ms * 1e6).round() as i64),
         error_ns_max: error.map(|ms| (ms * 1e6).ceil() as u64),
     })
@@ -197,14 +198,14 @@ const PROGRAMS: [&str; 6] = [
     "systemd-timesyncd",
 ];
 const NAME_BYTES_MAX: usize = 15;
-/// timesyncd makes this file when it synchronises for the first time after the machine started.
+/// The file that timesyncd makes when it first synchronises after the machine started.
 const TIMESYNC_FILE: &str = "/run/systemd/timesync/synchronized";
 const CHRONY_PORT: u16 = 323;
 const CHRONY_BYTES: usize = 104;
 const CHRONY_VERSION: u8 = 6;
-/// `REQ_TRACKING`.
+/// chronyd's `REQ_TRACKING`.
 const CHRONY_TRACKING: u16 = 33;
-/// `RPY_TRACKING`.
+/// chronyd's `RPY_TRACKING`.
 const CHRONY_TRACKED: u16 = 5;
 const NTP_PORT: u16 = 123;
 /// Version 2, mode 6, operation readvar; association 0 stands for the system's own variables.

@@ -1,4 +1,4 @@
-//! Checks the result of a demo with another tool, which hashes the tree that was sent and the
+//! Checks the result of a demo with another tool. It hashes the tree that was sent and the
 //! directories that were written.
 
 use std::{
@@ -21,12 +21,12 @@ use crate::Error;
 pub enum Tool {
     /// Prints the same hashes as Towline.
     B3sum,
-    /// Installed on every system.
+    /// Prints SHA-256 hashes; every system has it.
     Sha256sum,
 }
 
 impl Tool {
-    /// The best tool that is installed.
+    /// Finds the best tool that is installed.
     pub fn find() -> Result<Self, Error> {
         for tool in [Self::B3sum, Self::Sha256sum] {
             let mut command = Command::new(tool.name());
@@ -42,7 +42,7 @@ impl Tool {
         Err(SystemError::refused("check", "the received files", cause).into())
     }
 
-    /// The program's name.
+    /// Returns the program's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Tool {
 /// its own output, sorted by path.
 #[derive(Clone, Debug)]
 pub struct Checksums {
-    /// Which tool.
+    /// The tool that made the hashes.
     pub tool: Tool,
     /// The hash of the tree that was sent.
     pub sent: String,
@@ -97,14 +97,14 @@ impl Checksums {
         })
     }
 
-    /// True when all hashes are equal.
+    /// Returns true when all hashes are equal.
     #[must_use]
     pub fn agree(&self) -> bool {
         !self.received.is_empty() && self.received.iter().all(|hash| *hash == self.sent)
     }
 }
 
-/// The names in a directory, without hidden ones: Towline hides what it stages.
+/// Returns the names in a directory, without hidden ones: Towline hides what it stages.
 fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let entries = fs::read_dir(directory)
         .map_err(|error| SystemError::system("read", directory.display(), &error))?;
@@ -184,7 +184,7 @@ fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Erro
         .to_owned())
 }
 
-/// So few files that a command line stays well below the kernel's limit.
+/// The most files of one call, so that its command line stays well below the kernel's limit.
 const FILES_PER_CALL: usize = 500;
 
 #[cfg(test)]

@@ -34,12 +34,12 @@ use staging::Staging;
 mod tree;
 pub use tree::Tree;
 
-/// What a demo is to do.
+/// The task of a demo.
 #[derive(Clone, Debug)]
 pub struct Demo {
     /// The program that sends and receives: normally the running one.
     pub program: PathBuf,
-    /// What to send.
+    /// The files to send.
     pub tree: Tree,
     /// How many receivers.
     pub receivers: u32,
@@ -71,8 +71,8 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    /// True when every receiver has proved delivery to the sender and the other tool's hashes are
-    /// equal.
+    /// Returns true when every receiver has proved delivery to the sender and the other tool's
+    /// hashes are equal.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.sent["is_proven"] == Value::Bool(true) && self.checksums.agree()
@@ -80,9 +80,9 @@ impl DemoReport {
 }
 
 impl Demo {
-    /// Runs the demo. It tells `say` each step in a sentence. It asks `is_interrupted` at least ten
-    /// times a second, and ends when the answer is true. It leaves nothing behind except what
-    /// `keep` says, also after an error.
+    /// Runs the demo. Tells `say` each step in a sentence. Asks `is_interrupted` at least ten times
+    /// a second, and ends when the answer is true. Leaves nothing behind but the directories that
+    /// [`Demo::keep`] names, also after an error.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; or when a process cannot be started or prints no report, or when a
@@ -94,7 +94,7 @@ impl Demo {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<DemoReport, Error> {
         let result = self.steps(place, say, is_interrupted);
-        // A signal to the process group also ends the children: their errors need no report.
+        // A signal to the process group also ends the children: nobody needs their errors.
         if is_interrupted() {
             return Err(Error::Interrupted);
         }
@@ -107,7 +107,7 @@ impl Demo {
         say: &mut dyn FnMut(&str),
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<DemoReport, Error> {
-        // The tool is looked for first, because without it nothing can be proved.
+        // The tool comes first, because without it nothing can be proved.
         let tool = Tool::find()?;
         let staging = Staging::new(self.keep.as_deref(), self.receivers, self.tree.bytes)?;
         say(&format!("receiving into {}", staging.root.display()));
@@ -176,8 +176,8 @@ impl Demo {
     }
 }
 
-/// A running process of the demo; dropping it kills the process. Threads read its output all the
-/// time, so that it never waits for a reader.
+/// A running process of the demo; dropping this kills the process. Threads read its output all the
+/// time, so the process never waits for a reader.
 struct Process {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -255,7 +255,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when the process has ended already.
+        // Both calls fail only when the process has ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -264,7 +264,7 @@ impl Drop for Process {
 fn read(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // After a read error the output so far is kept.
+        // When reading fails, the output so far is kept.
         stream.read_to_end(&mut bytes).unwrap_or_default();
         bytes
     })
@@ -276,5 +276,5 @@ fn text(stream: Option<JoinHandle<Vec<u8>>>) -> String {
 }
 
 const GROUP: &str = "239.192.77.77:7577";
-/// Pause between looks at a running process.
+/// How long to wait between looks at a running process.
 const POLL: Duration = Duration::from_millis(10);

@@ -16,18 +16,18 @@ pub enum Place {
     },
 }
 
-/// Prepares the process for making hosts without being root. Call it first, while the process has
-/// one thread, because it may start the program again inside a user namespace.
+/// Prepares the process for making hosts without being root. Call this first, while the process has
+/// one thread: it may start the program again inside a user namespace.
 ///
 /// # Errors
-/// Says why namespaces cannot be made; the demo then runs on loopback.
+/// Why namespaces cannot be made; the demo then runs on loopback.
 pub fn isolate() -> Result<(), String> {
     lab::enter_user_namespace_or_explain().map_err(|refusal| refusal.to_string())
 }
 
 impl Place {
-    /// Makes a host for each of `count` processes; loopback when there is a `refusal` or the kernel
-    /// refuses.
+    /// Makes a host for each of `count` processes. Takes loopback addresses when there is a
+    /// `refusal`, or when the kernel refuses.
     #[must_use]
     pub fn new(count: u32, refusal: Option<String>) -> Self {
         if let Some(reason) = refusal {
@@ -42,7 +42,7 @@ impl Place {
         }
     }
 
-    /// Where the processes run, in words, for the report.
+    /// Says in words where the processes run, for the report.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// A command that runs on host `number`.
+    /// Makes a command that runs on host `number`.
     pub(super) fn command(&self, number: usize, program: impl AsRef<OsStr>) -> Command {
         match self {
             Self::Hosts(lab) => lab.host(number).command(program),
@@ -64,7 +64,7 @@ impl Place {
         }
     }
 
-    /// The value of `--iface` on host `number`.
+    /// Returns the value of `--iface` on host `number`.
     pub(super) fn interface(&self, number: usize) -> String {
         match self {
             Self::Hosts(lab) => lab.host(number).interface().to_owned(),

@@ -1,5 +1,5 @@
-//! The receivers' directories of a demo. They are removed at its end; when the process was killed
-//! before, the next demo removes them.
+//! The receivers' directories of a demo. The demo removes them at its end; when its process was
+//! killed, the next demo does.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ pub(super) struct Staging {
     pub(super) root: PathBuf,
     pub(super) directories: Vec<PathBuf>,
     is_kept: bool,
-    /// Locked while the demo runs: another demo removes only directories that nobody has locked.
+    /// A lock while the demo runs: another demo removes only directories that nobody has locked.
     _lock: Option<File>,
 }
 
@@ -32,8 +32,8 @@ impl Staging {
             for place in [Path::new(MEMORY), &std::env::temp_dir()] {
                 sweep(place);
             }
-            // Other users may write in the same place: `create_dir` fails when they made the
-            // directory.
+            // Other users may write in the same place. When one of them made the directory,
+            // `create_dir` fails.
             fs::create_dir(&root)
                 .map_err(|error| net::SystemError::system("make", root.display(), &error))?;
             lock = File::open(&root).ok();
@@ -68,8 +68,8 @@ impl Drop for Staging {
     }
 }
 
-/// A directory in memory when that has ample room, so that the demo shows the network and not the
-/// disk; otherwise the system's temporary directory.
+/// Returns a directory in memory when that has ample room, so that the demo shows the network and
+/// not the disk; otherwise the system's temporary directory.
 fn temporary(bytes: u64) -> PathBuf {
     let memory = Path::new(MEMORY);
     let space = sys::file::Directory::open(memory).and_then(|directory| directory.space());
@@ -79,8 +79,8 @@ fn temporary(bytes: u64) -> PathBuf {
     }
 }
 
-/// Removes the directories that this user's demos left in `place` when they were killed. It removes
-/// only directories with a demo's name (no links) whose process is dead and which nobody has
+/// Removes the directories that this user's demos left in `place` when they were killed. Removes
+/// only directories (no links) with a demo's name, whose process is dead and which nobody has
 /// locked.
 fn sweep(place: &Path) {
     let (Ok(entries), Ok(me)) = (fs::read_dir(place), fs::metadata("/proc/self")) else {
@@ -96,7 +96,8 @@ fn sweep(place: &Path) {
         let is_ours = fs::symlink_metadata(&path)
             .is_ok_and(|found| found.is_dir() && found.uid() == me.uid());
         let is_dead = !Path::new(&format!("/proc/{pid}")).exists();
-        // A process number of another container says nothing here, but its lock does.
+        // In another container the process number means another process, but the lock holds there,
+        // too.
         let is_free = || File::open(&path).is_ok_and(|root| root.try_lock().is_ok());
         if is_ours && is_dead && is_free() {
             // This fails when another demo removes the directory at the same time.

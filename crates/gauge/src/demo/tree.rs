@@ -20,13 +20,14 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree below one path. What `send` leaves out of it, such as links that lead elsewhere,
+    /// Makes the tree below one path. What `send` leaves out, such as links that lead elsewhere,
     /// does not count.
     ///
     /// # Errors
     /// When something below cannot be read.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        // An absolute path, as the processes and the checking tool run in other directories.
+        // The processes and the checking tool run in other directories, so the path must be
+        // absolute.
         let path = fs::canonicalize(path)
             .map_err(|error| net::SystemError::system("read", path.display(), &error))?;
         let mut tally = Tally {
@@ -45,8 +46,8 @@ impl Tree {
         })
     }
 
-    /// Finds directories of this machine that together hold at least this many bytes and files. It
-    /// tries, in a fixed order, directories that everybody may read and that nothing changes.
+    /// Finds directories of this machine that together hold at least this many bytes and files.
+    /// Tries, in a fixed order, directories that everybody may read and that nothing changes.
     ///
     /// # Errors
     /// When the machine has no such directories.
@@ -77,7 +78,7 @@ impl Tree {
         self.bytes >= bytes_min && self.files >= files_min
     }
 
-    /// Adds a directory unless it is unsuitable, tiny, or larger than the demo is meant to be.
+    /// Adds a directory unless it is unsuitable, tiny, or larger than the demo should be.
     fn add(&mut self, directory: PathBuf, bytes_min: u64) {
         let mut tally = Tally {
             bytes_max: bytes_min,
@@ -104,7 +105,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Counts the files and bytes below `path`; false as soon as an entry is unsuitable.
+    /// Counts the files and bytes below `path`; returns false as soon as an entry is unsuitable.
     fn visit(&mut self, path: &Path, depth: usize) -> bool {
         let Ok(metadata) = fs::symlink_metadata(path) else {
             return false;
@@ -133,7 +134,8 @@ impl Tally {
     }
 }
 
-/// True for a link that cannot lead out of the tree; the link is `depth` levels below the root.
+/// Returns true for a link that cannot lead out of the tree; the link lies `depth` levels below the
+/// root.
 fn stays_inside(target: &Path, depth: usize) -> bool {
     let mut level = depth as i64 - 1;
     for component in target.components() {
@@ -160,7 +162,7 @@ fn subdirectories(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where systems keep files that anybody may read and that do not change.
+/// The directories where systems keep files that anybody may read and that do not change.
 const ROOTS: &[&str] = &[
     "/usr/share",
     "/usr/include",

@@ -11,28 +11,29 @@ use towline::{Error, Publisher, SendStatus};
 
 use super::wall_ns;
 
-/// What a [`LoadSender`] sends.
+/// What a [`LoadSender`] sends, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSpec {
     /// The length of each message; the seed also chooses the content.
     pub sizes: LoadSizes,
-    /// The sender ends after this many messages.
+    /// The number of messages after which the sender ends.
     pub count: Option<u64>,
-    /// The sender ends this long after the first message was due.
+    /// How long after the due time of the first message the sender ends.
     pub duration: Option<Duration>,
     /// When each message is due; with `None` messages leave as fast as the publisher takes them.
     pub schedule: Option<Schedule>,
-    /// Each message says when it was due; without a schedule, when it was handed over.
+    /// Whether each message says when it was due or, without a schedule, when it was handed over.
     pub is_stamped: bool,
 }
 
-/// Makes load messages and hands them over. It never waits longer than its caller says.
+/// A sender that makes load messages and hands them to a publisher. It never waits longer than its
+/// caller says.
 ///
-/// A message that finds no room when it is due leaves later, but its stamp says when it was due. So
-/// the delays that a receiver finds include the sender's own waits.
+/// A message for which there is no room when it is due leaves later, but its stamp says when it was
+/// due. So the delays that a receiver finds include the sender's own waits.
 ///
-/// It hands over no more than leaves in 20 ms at the publisher's rate: what was handed over has
-/// left or is about to.
+/// It hands over no more than leaves in 20 ms at the publisher's rate: messages that were handed
+/// over have left, or are about to.
 ///
 /// ```no_run
 /// # use towline_gauge::load::{LoadSender, LoadSpec};
@@ -55,7 +56,7 @@ pub struct LoadSender {
     start: Option<Start>,
 }
 
-/// When message 0 was due, by the publisher's clock and by the wall clock.
+/// The time when message 0 was due, by the publisher's clock and by the wall clock.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     at: Instant,
@@ -63,7 +64,7 @@ struct Start {
 }
 
 impl LoadSender {
-    /// A sender of the messages that `spec` describes. **Cost**: that of a pattern.
+    /// Makes a sender of the messages that `spec` describes. **Cost**: that of making a pattern.
     #[must_use]
     pub fn new(spec: LoadSpec) -> Self {
         Self {
@@ -76,9 +77,9 @@ impl LoadSender {
         }
     }
 
-    /// Hands over messages that are due, at most 1,000. When none is due or there is no room, it
-    /// gives the publisher a turn. When the publisher has nothing to do either, it waits at most
-    /// `wait_max`. Message 0 is due at the first call.
+    /// Hands over messages that are due, at most 1,000. When none is due or there is no room, gives
+    /// the publisher a turn. When the publisher has nothing to do either, waits at most `wait_max`.
+    /// Message 0 is due at the first call.
     ///
     /// # Errors
     /// When the publisher cannot send, or a message is longer than it takes.
@@ -100,7 +101,7 @@ impl LoadSender {
         Ok(())
     }
 
-    /// True when all messages were handed over, or the time is over.
+    /// Returns true when all messages were handed over, or the time is over.
     #[must_use]
     pub fn is_over(&self, publisher: &mut Publisher) -> bool {
         let now = publisher.now();
@@ -112,25 +113,25 @@ impl LoadSender {
             || self.spec.duration.is_some_and(is_time_up)
     }
 
-    /// Messages handed over so far.
+    /// Returns the number of messages handed over so far.
     #[must_use]
     pub const fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Their bytes.
+    /// Returns the number of bytes of these messages.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When the next message is due, counted from the first; `None` without a schedule.
+    /// Says when the next message is due, counted from the first; `None` without a schedule.
     fn due_after(&self) -> Option<Duration> {
         let schedule = self.spec.schedule?;
         Some(Duration::from_nanos(schedule.due_ns(self.messages)))
     }
 
-    /// The time in the stamp of the next message.
+    /// Returns the time for the stamp of the next message.
     fn stamp_ns(&self, start: Start) -> u64 {
         match self.spec.schedule {
             Some(schedule) => start.wall_ns + schedule.due_ns(self.messages),
@@ -138,7 +139,7 @@ impl LoadSender {
         }
     }
 
-    /// Hands over the next message; false when there is no room for it.
+    /// Hands over the next message; returns false when there is no room for it.
     fn send(&mut self, publisher: &mut Publisher, start: Start) -> Result<bool, Error> {
         let size = self.spec.sizes.of(self.messages);
         let stamp_ns = self.spec.is_stamped.then(|| self.stamp_ns(start));
@@ -165,7 +166,7 @@ impl LoadSender {
     }
 }
 
-/// Whether what waits in the publisher leaves soon.
+/// Returns true when messages that wait in the publisher leave soon.
 fn has_room(publisher: &Publisher) -> bool {
     let waiting = publisher.backlog_bytes() as u64;
     let leaves_soon =
@@ -193,12 +194,12 @@ impl Start {
     }
 }
 
-/// Two clocks that were read within this time count as read at once.
+/// The most time between readings of two clocks that count as made at once.
 const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
 const CLOCK_READINGS_MAX: usize = 100;
-/// How long what was handed over may wait to leave.
+/// How long messages that were handed over may wait to leave.
 const QUEUE_MAX: Duration = Duration::from_millis(20);
-/// How many messages may leave before the caller looks at the clock and at events again.
+/// The most messages that leave before the caller looks at the clock and at events again.
 const BATCH_MESSAGES: u64 = 1_000;
 
 #[cfg(test)]

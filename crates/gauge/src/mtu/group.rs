@@ -1,4 +1,4 @@
-//! The MTU of the path to each receiver of a group, known from that receiver's answers.
+//! The MTU of the path to each receiver of a group, by that receiver's answers.
 //!
 //! ```text
 //!   probe(size) to the group --> each reflector that it reaches answers at that size, by unicast
@@ -20,7 +20,7 @@ use sys::{Family, PathMtu, RawAddress, UdpSocket, datagram, errno};
 use super::{PACKET_BYTES_MAX, UDP_HEADER};
 use crate::Error;
 
-/// The paths to a group's receivers. Sizes are those of whole IP packets.
+/// The paths to a group's receivers. Sizes are those of whole IP packets, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMtuReport {
     /// The interface by which packets leave for the group.
@@ -29,14 +29,14 @@ pub struct GroupMtuReport {
     pub interface_mtu: u32,
     /// Each receiver that answered, with the largest packet that it answered; ordered by address.
     pub receivers: Vec<(IpAddr, u32)>,
-    /// Answers of receivers that are not listed, as the list holds 4,096.
+    /// Number of answers from receivers that are not listed, because the list holds 4,096.
     pub unlisted: u64,
-    /// Packets sent.
+    /// Number of packets sent.
     pub probes: u64,
 }
 
 impl GroupMtuReport {
-    /// The largest packet that reaches all of them.
+    /// Returns the largest packet that reaches all of them.
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
         let mtus = self.receivers.iter().map(|(_, mtu)| *mtu);
@@ -50,7 +50,7 @@ impl GroupMtuReport {
 /// # Errors
 /// When nobody answers even a small packet, or when the system refuses.
 ///
-/// **Cost**: some 12 packets for each different MTU, each waited for as long as `timeout`.
+/// **Cost**: some 12 packets for each different MTU; each answer may take as long as `timeout`.
 pub fn group_mtu(
     group: SocketAddr,
     wanted: Option<&Selector>,
@@ -140,8 +140,8 @@ impl Search {
             .emit(&mut message);
             match datagram::send_to(self.socket.as_fd(), &to, &message) {
                 Ok(_) => {}
-                // The packet is larger than the interface takes, or than the far end of a virtual
-                // cable takes.
+                // The interface, or the far end of a virtual cable, does not take so large a
+                // packet.
                 Err(error) if error.raw_os_error() == Some(errno::EMSGSIZE) => break,
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
                 Err(error) => return Err(error),
@@ -158,7 +158,7 @@ impl Search {
         Ok(())
     }
 
-    /// Notes each receiver that answers; true when all known receivers have answered.
+    /// Notes each receiver that answers; returns true when all known receivers have answered.
     fn listen(&mut self, size: u32, len: usize, most: u32) -> io::Result<bool> {
         let end = sys::clock::monotonic() + self.timeout;
         let mut room = vec![0; PACKET_BYTES_MAX as usize];

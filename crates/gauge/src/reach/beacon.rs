@@ -1,29 +1,29 @@
-//! The messages that participating hosts send to the group and to each other: each datagram is one
+//! The messages that participating hosts send to the group and to each other. Each datagram is one
 //! JSON document.
 
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// What a host tells about itself.
+/// What a host says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Beacon {
     /// The version of this message's format.
     pub(super) towline_reach: u32,
-    /// A random number, drawn when the host's run began.
+    /// A random number that the host drew when its run began.
     pub(super) token: u64,
     pub(super) name: String,
     pub(super) group: SocketAddr,
     /// Time to live of the host's packets to the group.
     pub(super) hops: u8,
-    /// The interface by which it sends, and its address there.
+    /// The interface by which the host sends, and its address there.
     pub(super) interface: String,
     pub(super) address: Option<IpAddr>,
     /// Why the host cannot send.
     pub(super) refusal: Option<String>,
-    /// Tokens of the hosts that it hears through the group, at most [`HEARD_MAX`].
+    /// Tokens of the hosts that this host hears through the group, at most [`HEARD_MAX`].
     pub(super) heard: Vec<u64>,
-    /// True when it hears more hosts than `heard` names.
+    /// True when this host hears more hosts than `heard` names.
     #[serde(default)]
     pub(super) is_cut: bool,
     /// True for a beacon to the group; false for one to a single host.
@@ -44,8 +44,8 @@ impl Beacon {
         is_sound.then_some(beacon)
     }
 
-    /// Whether the beacon's sender hears the host of `token`; `None` when its list is cut and does
-    /// not name it.
+    /// Says whether the beacon's sender hears the host of `token`; `None` when its list is cut and
+    /// does not name that host.
     pub(super) fn hears(&self, token: u64) -> Option<bool> {
         if self.heard.contains(&token) {
             return Some(true);
@@ -55,11 +55,11 @@ impl Beacon {
 }
 
 pub(super) const VERSION: u32 = 1;
-/// With this many tokens a beacon fits one packet.
+/// The most tokens of a beacon, so that it fits one packet.
 pub(super) const HEARD_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
-/// Time to live of packets between hosts: each router on the path lowers it by one, so that the
-/// receiver can count routers.
+/// Time to live of packets between hosts. Each router on the path lowers it by one, so the receiver
+/// can count routers.
 pub(super) const UNICAST_HOPS: u8 = 64;
 
 #[cfg(test)]

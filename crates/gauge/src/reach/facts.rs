@@ -76,12 +76,12 @@ pub struct RuleChain {
 }
 
 impl RuleChain {
-    /// Table and chain, as `nft` commands name them.
+    /// Returns table and chain, as `nft` commands name them.
     pub(super) fn place(&self) -> String {
         format!("{} {}", self.table, self.name).trim().to_owned()
     }
 
-    /// True when packets of this IP version pass the chain.
+    /// Returns true when packets of this IP version pass through the chain.
     pub(super) fn takes(&self, is_ipv6: bool) -> bool {
         let other = if is_ipv6 { "ip" } else { "ip6" };
         let other_legacy = if is_ipv6 { "iptables" } else { "ip6tables" };
@@ -253,7 +253,7 @@ pub struct ReversePath {
 }
 
 impl ReversePath {
-    /// True when the kernel drops packets from this source.
+    /// Returns true when the kernel drops packets from this source.
     #[must_use]
     pub fn drops(&self) -> bool {
         match self.mode {

@@ -1,4 +1,4 @@
-//! What the kernel of this host says: interface, route, reverse paths, rules.
+//! What the kernel of this host says about interface, route, reverse paths and rules.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ impl Host {
         })
     }
 
-    /// The interface that a session would use, or why there is none.
+    /// Chooses the interface as a session would, or says why there is none.
     pub(super) fn choose(
         &self,
         wanted: Option<&Selector>,
@@ -53,12 +53,13 @@ impl Host {
         found.map_or_else(|| format!("interface {index}"), |it| it.name.clone())
     }
 
-    /// True when the kernel has a route to the group.
+    /// Returns true when the kernel has a route to the group.
     pub(super) fn has_route(&mut self, group: IpAddr) -> bool {
         self.leaves_by(group, None).is_some()
     }
 
-    /// By which interface packets to `source` would leave; those from it arrive by `interface`.
+    /// Says by which interface packets to `source` would leave; packets from it arrive by
+    /// `interface`.
     pub(super) fn reverse_path(&mut self, source: IpAddr, interface: &str) -> ReversePath {
         let leaves_by = self.leaves_by(source, None).map(|index| self.name(index));
         ReversePath {
@@ -105,7 +106,7 @@ fn refusal(error: InterfaceError) -> Refusal {
     }
 }
 
-/// The `rp_filter` in force: the stricter of the interface's and the one for all interfaces.
+/// Returns the `rp_filter` in force: the larger of the interface's and that for all interfaces.
 fn filter_mode(interface: &str) -> u8 {
     let read = |name: &str| -> u8 {
         let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -115,7 +116,7 @@ fn filter_mode(interface: &str) -> u8 {
     read("all").max(read(interface))
 }
 
-/// How many packets the host's reverse-path filter has dropped.
+/// Returns how many packets the host's reverse-path filter has dropped.
 pub(super) fn reverse_path_drops() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -129,7 +130,7 @@ pub(super) fn reverse_path_drops() -> u64 {
     value.unwrap_or(0)
 }
 
-/// The chains of rules that incoming packets pass.
+/// Returns the chains of rules that incoming packets pass.
 pub(super) fn chains() -> Vec<RuleChain> {
     let chains = sys::netfilter::incoming_chains().unwrap_or_default();
     let facts = |chain: sys::netfilter::Chain| RuleChain {
@@ -151,7 +152,7 @@ fn igmp_version(text: &str, interface: &str) -> Option<String> {
     version.starts_with('V').then(|| version.to_owned())
 }
 
-/// An address with a port.
+/// Joins an address and a port.
 pub(super) fn with_port(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }

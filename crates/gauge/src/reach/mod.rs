@@ -1,4 +1,4 @@
-//! Finds out why a group does not arrive: observes what is sent and heard on each interface and
+//! Finds out why a group does not arrive. It observes what is sent and heard on each interface and
 //! what the kernel would do with it, and names each cause with its fix.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!                          \         |         /
 //!                           +---- Facts ----> judge() ----> findings
 //! ```
-//! A frame that enters the host and does not reach the socket was dropped by this host. A frame
-//! that a peer says it sends, and that never enters the host, was dropped on the way or never sent.
-//! The unicast beacons tell how many routers are between the hosts, even when the group does not
+//! This host has dropped a frame that enters it and does not reach the socket. A frame that a peer
+//! says it sends, and that never enters this host, was dropped on the way or never sent. The
+//! unicast beacons tell how many routers are between the hosts, even when the group does not
 //! arrive.
 
 mod beacon;

@@ -1,5 +1,5 @@
-//! Writes into [`Facts`] what beacons say, and reads from it what this host's beacons say. The
-//! lists are bounded, and [`super::Unlisted`] counts what they have no room for.
+//! Writes what beacons say into [`Facts`], and reads from there what this host's beacons say. The
+//! lists are bounded; [`super::Unlisted`] counts what they have no room for.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -81,8 +81,9 @@ impl Facts {
         }
     }
 
-    /// The tokens in a beacon to the host at `peer`, and whether this host hears more hosts than
-    /// these. The peer's own token comes first, because it wants to know whether it is heard.
+    /// Returns the tokens for a beacon to the host at `peer`, and whether this host hears more
+    /// hosts than these. The peer's own token comes first, because the peer wants to know whether
+    /// it is heard.
     pub(super) fn heard_for(&self, peer: IpAddr) -> (Vec<u64>, bool) {
         let said = self.peers.iter().find(|it| it.address.ip() == peer);
         let said = said.and_then(|it| Some(it.word.as_ref()?.token));
@@ -103,6 +104,6 @@ impl Facts {
     }
 }
 
-/// Entries of each list of hosts. A host sends to each listed host five times a second, and
-/// searches the list for each frame.
+/// The most entries of each list of hosts. This host sends to each listed host five times a second,
+/// and searches the list for each frame.
 pub(super) const LISTED_MAX: usize = 256;

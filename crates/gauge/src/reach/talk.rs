@@ -23,7 +23,7 @@ use super::{
 };
 use crate::Error;
 
-/// What a run observes.
+/// The task of observing a group.
 #[derive(Clone, Debug)]
 pub struct ReachSpec {
     /// The group and its port.
@@ -32,7 +32,7 @@ pub struct ReachSpec {
     pub interface: Option<Selector>,
     /// Time to live of packets to the group.
     pub hops: u8,
-    /// Other hosts that run the same at the same time.
+    /// Other hosts that observe the group at the same time.
     pub peers: Vec<SocketAddr>,
     /// The port on which other hosts talk to this one, besides the group.
     pub port: u16,
@@ -40,7 +40,7 @@ pub struct ReachSpec {
     pub time: Duration,
     /// This host's name for itself.
     pub name: String,
-    /// A random number that distinguishes this run from others.
+    /// A random number that tells this run from others.
     pub token: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct ReachReport {
     pub findings: Vec<Finding>,
 }
 
-/// Draws a number that distinguishes a run from others.
+/// Draws a number that tells a run from others.
 ///
 /// # Errors
 /// When the system has no random numbers.
@@ -67,7 +67,7 @@ pub fn new_token() -> Result<u64, Error> {
 ///
 /// # Errors
 /// When the system refuses sockets or does not tell its interfaces. A group that does not arrive is
-/// a finding and no error.
+/// a finding, not an error.
 pub fn reach(spec: &ReachSpec, is_stopped: &dyn Fn() -> bool) -> Result<ReachReport, Error> {
     let host = Host::read()?;
     let choice = host.choose(spec.interface.as_ref(), spec.group.ip());
@@ -112,7 +112,7 @@ struct Talk<'a> {
     spec: &'a ReachSpec,
     host: Host,
     choice: Option<Choice>,
-    /// One socket for each interface, joined on it.
+    /// A socket for each interface, which has joined the group there.
     inbound: Vec<UdpSocket>,
     outbound: Option<UdpSocket>,
     unicast: UdpSocket,
@@ -146,8 +146,8 @@ impl<'a> Talk<'a> {
             }
             match joined(spec.group, interface.index) {
                 Ok(socket) => inbound.push(socket),
-                // A failure matters only on the interface that is used; the others are merely
-                // observed, too.
+                // A failure matters only on the chosen interface; the others are observed only to
+                // say more.
                 Err(error) if is_chosen => return Err(refused("join")(error)),
                 Err(_) => {}
             }
@@ -191,7 +191,7 @@ impl<'a> Talk<'a> {
             self.wire
                 .look(self.spec.group.ip(), &|index| names.name(index));
             let wait = datagram::wait_readable(self.unicast.as_fd(), LOOK);
-            // The next look at the socket reads an error.
+            // The next look at the socket reads the error.
             drop(wait);
         }
         self.facts.lasted = self.elapsed();
@@ -217,7 +217,7 @@ impl<'a> Talk<'a> {
         for peer in to {
             (beacon.heard, beacon.is_cut) = self.facts.heard_for(peer.ip());
             let bytes = beacon.emit();
-            // When a beacon cannot be sent, the other end misses it and reports that.
+            // When a beacon cannot be sent, the other end misses it, and reports that.
             let _sent = datagram::send_to(self.unicast.as_fd(), &RawAddress::from(peer), &bytes);
         }
     }
@@ -262,7 +262,7 @@ impl<'a> Talk<'a> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The error comes from a beacon that this host sent earlier.
+                // An earlier beacon of this host caused the error.
                 Err(_) => {}
             }
         }
@@ -296,7 +296,8 @@ impl<'a> Talk<'a> {
         let drops = host::reverse_path_drops();
         self.facts.reverse_path_drops = drops.saturating_sub(self.facts.reverse_path_drops);
         if let Some(choice) = &self.choice {
-            // The group is joined now, so these facts tell more than those at the beginning.
+            // The group is joined at this moment, so these facts tell more than those from the
+            // beginning.
             self.facts.interface = Some(host::interface_facts(choice));
         }
         let chosen = self.choice.as_ref().map(|it| it.interface.name.clone());
@@ -328,7 +329,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// A socket that hears the group on one interface only.
+/// Opens a socket that hears the group on one interface only.
 fn joined(group: SocketAddr, interface: u32) -> io::Result<UdpSocket> {
     let socket = UdpSocket::new(Family::of(&group))?;
     socket.set_reuse_address(true)?;

@@ -1,5 +1,5 @@
-//! Turns the observations into findings in words, each with its fix. It reads no clock and makes no
-//! system call.
+//! Turns the observations into findings in words, each with its fix. This module reads no clock and
+//! makes no system call.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -75,8 +75,8 @@ impl Finding {
     }
 }
 
-/// Draws the conclusions; no finding when the group arrives from every host that was named or
-/// heard.
+/// Draws the conclusions. Returns no finding when the group arrives from every host that the user
+/// named or that was heard.
 #[must_use]
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -90,7 +90,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::new(Cause::NoInterface, words, fix));
     }
     for peer in &facts.peers {
-        // One cause often stops both directions, so a finding about one direction is enough.
+        // One cause often stops both directions, so one finding is enough.
         let deaf = || of_deaf(facts, peer.word.as_ref()?);
         findings.extend(of_peer(facts, peer).or_else(deaf));
     }
@@ -115,7 +115,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The refusal in the library's words.
+/// Returns the refusal with the library's words.
 pub(super) const fn refused(refusal: &Refusal) -> &Refused {
     match refusal {
         Refusal::Down(text)
@@ -142,7 +142,7 @@ fn of_refusal(refusal: &Refusal) -> Finding {
     Finding::new(cause, words.clone(), fix)
 }
 
-/// Why a named host's packets do not arrive; `None` when they do.
+/// Finds why a named host's packets do not arrive; `None` when they do.
 fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let Some(word) = &peer.word else {
         return of_silent_peer(facts, peer);
@@ -180,15 +180,15 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(of_distance(facts, word).unwrap_or_else(|| of_unseen(facts, word)))
 }
 
-/// True when this host heard more hosts than its list holds. Then a host missing from the list may
-/// have been heard, and is no finding.
+/// Returns true when this host heard more hosts than its list holds. A host that is missing from
+/// the list may then have been heard, so that it is missing is no finding.
 const fn is_heard_cut(facts: &Facts) -> bool {
     facts.unlisted.heard > 0
 }
 
-/// The finding that a named host does not hear this one, although this one sends. `None` when it
-/// does hear, when its list is cut and does not name this host, or when another finding explains
-/// it.
+/// Makes the finding that a named host does not hear this one, although this one sends. `None` when
+/// it hears this one, when its list is cut and does not name this host, or when another finding
+/// explains it.
 fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let is_explained = word.refusal.is_some()
         || word.group != facts.group
@@ -218,7 +218,7 @@ fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
 }
 
 fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
-    // A host that says nothing is known only by the address of its packets.
+    // Of a host that says nothing, only the address of its packets is known.
     let ip = peer.address.ip();
     if facts
         .heard
@@ -247,8 +247,8 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     }))
 }
 
-/// The finding from frames of a source that entered the host. `None` when they reached the socket,
-/// or when a cut list cannot tell.
+/// Makes the finding for frames of a source that entered the host. `None` when they reached the
+/// socket, or when a cut list cannot tell.
 fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     if is_heard_cut(facts) {
         return None;
@@ -295,8 +295,8 @@ fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     ))
 }
 
-/// The finding for frames that entered by the right interface for the right port, and never reached
-/// the socket.
+/// Makes the finding for frames that entered by the right interface to the right port, and never
+/// reached the socket.
 fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     let path = facts.reverse_paths.iter();
     let path = path
@@ -321,13 +321,14 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     )
 }
 
-/// The finding from the number of routers between the hosts.
+/// Makes the finding from the number of routers between the hosts.
 fn of_distance(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let routers = word.routers.filter(|routers| *routers > 0)?;
     Some(distance(facts.group.ip(), &word.name, word.hops, routers))
 }
 
-/// The finding for a host on the same network that has sent to the group and was never heard here.
+/// Makes the finding for a host on the same network that has sent to the group and was never heard
+/// here.
 fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     if facts.sees_wire && facts.unlisted.frames == 0 {
         return of_switch(facts, &word.name, None);
@@ -349,9 +350,10 @@ fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     found
 }
 
-/// A host that has sent fewer messages may not have heard anybody yet; it sends five a second.
+/// The fewest messages of a host, at five a second, after which it must have heard others if it
+/// can.
 const WORDS_MIN: u64 = 3;
-/// Beacons leave five times a second: a host that is silent for this long has stopped.
+/// How long a host is silent before it counts as stopped; beacons leave five times a second.
 const STOPPED: Duration = Duration::from_millis(1_500);
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use wire::link::Layers;
 
 use super::{Frames, Querier, notes::LISTED_MAX};
 
-/// Sees the frames of all interfaces.
+/// A view of the frames of all interfaces.
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: Option<PacketSocket>,
@@ -15,12 +15,12 @@ pub(super) struct Wire {
     pub(super) entered: Entered,
 }
 
-/// The frames and queries that have entered, for the facts.
+/// The frames and queries that have entered the host, for the facts.
 #[derive(Debug, Default)]
 pub(super) struct Entered {
     pub(super) frames: Vec<Frames>,
     pub(super) queriers: Vec<Querier>,
-    /// Frames and queries that the lists had no room for.
+    /// Number of frames and queries for which the lists had no room.
     pub(super) unlisted_frames: u64,
     pub(super) unlisted_queries: u64,
 }
@@ -110,8 +110,8 @@ impl Entered {
                 }
             }
             Seen::Query { source, version } => {
-                // The first querier of an interface always has room: the verdict asks whether there
-                // is any.
+                // The first querier of an interface always has room, because the verdict asks
+                // whether there is one.
                 let is_first = self.queriers.iter().all(|it| it.interface != interface);
                 let version = version.to_owned();
                 let querier = Querier {

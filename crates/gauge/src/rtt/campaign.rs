@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Error;
 
-/// What is to be measured.
+/// The task of a whole measurement.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The reflector, or the group of reflectors.
@@ -38,24 +38,24 @@ pub struct Campaign {
     pub size: usize,
     /// How long each variant is measured, all its slices added up.
     pub duration: Duration,
-    /// How long a slice is: several variants take turns, a slice each. With `None` they run one
+    /// How long a slice is: several variants take turns, one slice each. With `None`, they run one
     /// after the other.
     pub slice: Option<Duration>,
     /// How long each variant runs before its messages count.
     pub warm_up: Duration,
-    /// The most messages that may be without an answer at a time.
+    /// The most messages that may wait for an answer at a time.
     pub window: Option<u32>,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// The seed that tokens are drawn from.
+    /// The seed from which tokens are drawn.
     pub seed: u64,
     /// The kernel stamps one message in this many; 0 for none.
     pub stamp_every: u64,
-    /// Processor of the measuring thread.
+    /// The processor for the measuring thread.
     pub cpu: Option<u32>,
     /// True to lock the process's memory.
     pub lock_memory: bool,
-    /// The link's speed, when the system does not know it or is wrong about it.
+    /// The link's speed in bits a second, when the system does not know it or is wrong.
     pub link_bits_per_s: Option<u64>,
     /// The command line, for the manifest.
     pub command: Vec<String>,
@@ -78,12 +78,12 @@ pub struct Variant {
 
 impl Campaign {
     /// Measures all variants on the calling thread, which it binds to processors and moves to
-    /// scheduling classes as the variants ask. It passes remarks for the user to `tell`, and the
+    /// scheduling classes as the variants ask. Passes remarks for the user to `tell`, and the
     /// figures of each stretch of time to `watch`.
     ///
     /// # Errors
-    /// When no reflector answers, or when the system refuses. `output` has what was measured
-    /// before.
+    /// When no reflector answers, or when the system refuses. `output` has what was measured before
+    /// the error.
     pub fn run(
         &self,
         output: impl Write + Send + 'static,
@@ -105,7 +105,7 @@ impl Campaign {
             remarks.push(error.to_string());
         }
         let variants = self.possible(&client, &mut remarks);
-        // Dropping it restores the device's setting.
+        // When this is dropped, the device gets its setting back.
         let _device = match stamp_every {
             0 => None,
             _ => stamping_device(&client, &mut remarks),
@@ -157,7 +157,7 @@ impl Campaign {
         Ok(outcomes)
     }
 
-    /// One message in how many can be stamped, and a remark when none can.
+    /// Returns how often a message is stamped (one in this many), and a remark when none can be.
     fn stamps(&self) -> (u64, Option<String>) {
         if self.transport == Transport::Udp || self.stamp_every == 0 {
             return (self.stamp_every, None);
@@ -169,11 +169,12 @@ impl Campaign {
         (0, Some(text))
     }
 
-    /// The variants that work on this machine; `remarks` gets a sentence for each of the others.
+    /// Returns the variants that work on this machine; `remarks` gets a sentence for each of the
+    /// others.
     ///
-    /// They are tried before the manifest is written, so that the manifest says what was refused.
-    /// They are tried on separate threads, because the recorder's thread inherits what this thread
-    /// has: were it bound and in a real-time class, a spinning real-time thread on its processor
+    /// The variants are tried before the manifest is written, so that the manifest says what was
+    /// refused. They are tried on separate threads, because the recorder's thread inherits the
+    /// settings of this thread: bound and in a real-time class, a spinning thread on its processor
     /// would never let it run.
     fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
         let mut add = |remark: String| {
@@ -274,8 +275,9 @@ impl Campaign {
     }
 }
 
-/// The variants as they will really run: each with the engine and the class that it was `granted`,
-/// and with a label that says so. When this makes two variants equal, one of them is left out.
+/// Returns the variants as they will really run: each with the engine and the class that were
+/// `granted`, and with a label that says so. Of two variants that this makes equal, one is left
+/// out.
 fn substituted(wanted: &[Variant], granted: &[(Engine, Scheduling)]) -> Vec<Variant> {
     let mut variants: Vec<Variant> = Vec::new();
     for (asked, &(engine, scheduling)) in wanted.iter().zip(granted) {
@@ -336,7 +338,7 @@ fn limit_remark(variant: &Variant) -> Option<String> {
     ))
 }
 
-/// The MTU assumed where the system does not say.
+/// The MTU in bytes where the system does not tell it.
 const MTU: u32 = 1_500;
 
 #[cfg(test)]

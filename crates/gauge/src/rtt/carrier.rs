@@ -5,8 +5,8 @@
 //!   tcp         messages back to back in one connection
 //!   pgm         two sessions of the library
 //! ```
-//! Client and reflector drive each of the six through the same calls. Messages are received into
-//! [`Rooms`] that the caller keeps, so that no call allocates once a measurement has begun.
+//! Client and reflector drive each of the six through the same calls. The caller keeps [`Rooms`]
+//! for received messages, so no call allocates once a measurement has begun.
 
 use std::{fmt::Debug, io, time::Duration};
 
@@ -19,11 +19,11 @@ use super::Wait;
 /// One end of a connection for whole messages.
 pub(super) trait Carrier: Debug + Send {
     /// Sends a message: to the peer, or to the sender of the message received last. `WouldBlock`
-    /// means that there was no room and that no part of it has left.
+    /// means that there was no room, and no part of the message has left.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
-    /// Sends a message like [`Carrier::send`]; the kernel also stamps it when it leaves, if the
-    /// carrier supports that.
+    /// Sends a message as [`Carrier::send`] does; if the carrier supports that, the kernel also
+    /// stamps it when it leaves.
     fn send_stamped(&mut self, message: &[u8]) -> io::Result<()> {
         self.send(message)
     }
@@ -32,19 +32,20 @@ pub(super) trait Carrier: Debug + Send {
     /// `WouldBlock` means that there was none.
     fn receive(&mut self, rooms: &mut Rooms) -> io::Result<usize>;
 
-    /// Receives like [`Carrier::receive`]. A carrier that [`Carrier::waits_itself`] first waits at
-    /// most [`LOOK`] in the same system call.
+    /// Receives as [`Carrier::receive`] does. A carrier that [`Carrier::waits_itself`] first waits
+    /// at most [`LOOK`] in the same system call.
     fn receive_waiting(&mut self, rooms: &mut Rooms) -> io::Result<usize> {
         self.receive(rooms)
     }
 
-    /// Receives one message with the times of its arrival; only for carriers that stamp messages.
+    /// Receives one message with the times of its arrival. Only carriers that stamp messages can do
+    /// this.
     fn receive_stamped(&mut self, _: &mut Rooms) -> io::Result<Stamps> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Sends the `count` messages received last back to their senders, except those that were
-    /// discarded; returns how many could not be sent.
+    /// discarded. Returns how many could not be sent.
     fn reply(&mut self, rooms: &Rooms, _count: usize) -> io::Result<u64> {
         let answer = rooms.message(0);
         if answer.is_empty() {
@@ -56,20 +57,20 @@ pub(super) trait Carrier: Debug + Send {
         }
     }
 
-    /// True when one system call can wait for a message and receive it.
+    /// Returns true when one system call can wait for a message and receive it.
     fn waits_itself(&self) -> bool {
         false
     }
 
-    /// Whether a message is there; `None` when only a wait can tell.
+    /// Says whether a message is there; `None` when only a wait can tell.
     fn is_ready(&mut self) -> io::Result<Option<bool>> {
         Ok(None)
     }
 
-    /// Waits at most `limit` for a message. It may return although there is none.
+    /// Waits at most `limit` for a message. May return although there is none.
     fn wait(&mut self, limit: Duration) -> io::Result<()>;
 
-    /// What the protocol has repaired; `None` for one that repairs nothing.
+    /// Returns what the protocol has repaired; `None` for a protocol that repairs nothing.
     fn repairs(&self) -> Option<Repairs> {
         None
     }
@@ -101,7 +102,7 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Room for `count` messages, at most [`BATCH`].
+    /// Makes room for `count` messages, at most [`BATCH`].
     pub(super) fn new(count: usize) -> Self {
         Self {
             bytes: vec![0; count.clamp(1, BATCH) * ROOM_BYTES],
@@ -109,12 +110,12 @@ impl Rooms {
         }
     }
 
-    /// The room of the first message.
+    /// Returns the room of the first message.
     pub(super) fn first(&mut self) -> &mut [u8] {
         &mut self.bytes[..ROOM_BYTES]
     }
 
-    /// The room of each message.
+    /// Returns the room of each message.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.bytes.chunks_mut(ROOM_BYTES)
     }
@@ -129,18 +130,18 @@ impl Rooms {
         self.lens[index] = 0;
     }
 
-    /// Message `index`; empty when it was discarded.
+    /// Returns message `index`; empty when it was discarded.
     pub(super) fn message(&self, index: usize) -> &[u8] {
         &self.bytes[index * ROOM_BYTES..][..self.lens[index]]
     }
 
-    /// Message `index`, to change in place.
+    /// Returns message `index`, to be changed in place.
     pub(super) fn message_mut(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes[index * ROOM_BYTES..][..self.lens[index]]
     }
 }
 
-/// True for errors that concern one client or one moment.
+/// Returns true for errors that concern one client or one moment.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -154,8 +155,9 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(sys::errno::ENOBUFS)
 }
 
-/// True when nothing listens at the far end: perhaps not yet, as a datagram was refused, or not any
-/// more, as a connection has ended. [`is_passing`] is false for the second.
+/// Returns true when nothing listens at the far end. A datagram was refused: perhaps nothing
+/// listens yet. Or a connection has ended: nothing listens any more; [`is_passing`] is false for
+/// that.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -168,7 +170,7 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// How long a busy reflector looks for the next message before it sleeps.
 const BUSY: Duration = Duration::from_micros(200);
-/// How many messages one call receives at most.
+/// The most messages that one call receives.
 pub(super) const BATCH: usize = 32;
-/// The longest message, from any sender.
+/// Bytes of the longest message, from any sender.
 pub(super) const ROOM_BYTES: usize = 65_536;

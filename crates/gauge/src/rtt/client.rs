@@ -28,13 +28,13 @@ use measurement::Measurement;
 #[derive(Debug)]
 pub struct Client {
     carrier: Box<dyn Carrier>,
-    /// The sockets from which each measurement's carrier is made; `None` over TCP and PGM, which
+    /// The sockets from which each measurement makes its carrier; `None` over TCP and PGM, which
     /// have one carrier.
     sockets: Option<Arc<Sockets>>,
     rooms: Rooms,
     peer: SocketAddr,
     local: Option<SocketAddr>,
-    /// Drawn for each measurement: an echo with another token belongs to somebody else.
+    /// The number drawn for each measurement: an echo with another token belongs to another one.
     token: u64,
     /// How long an answer may take.
     timeout: Duration,
@@ -51,7 +51,7 @@ pub enum Cut {
     Silent,
     /// The far end's kernel says that nobody listens there any more.
     Refused,
-    /// The caller stopped the measurement. No more was sent, and messages under way had the
+    /// The caller stopped the measurement. No more messages were sent, and those under way had the
     /// time-out to be answered.
     Stopped,
     /// The result cannot be written any more; [`Recorder::finish`] says why.
@@ -61,7 +61,7 @@ pub enum Cut {
 /// The results of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunOutcome {
-    /// Its accounts.
+    /// The accounts of the measurement.
     pub end: End,
     /// Why the measurement ended early.
     pub cut: Option<Cut>,
@@ -95,8 +95,8 @@ impl Client {
     }
 
     /// Opens a connection, or the sessions of a group, to a reflector over `transport`, and checks
-    /// that the reflector answers. A group is reached by the `wanted` interface; with `None` by
-    /// that of the kernel's route. With [`Transport::Udp`] this is [`Client::connect`].
+    /// that the reflector answers. A group is reached by the `wanted` interface; with `None`, by
+    /// that of the kernel's route. With [`Transport::Udp`] this does what [`Client::connect`] does.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -119,7 +119,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client with room for one message.
+    /// Makes a client with room for one message.
     fn new(carrier: Box<dyn Carrier>, peer: SocketAddr, token: u64, timeout: Duration) -> Self {
         Self {
             carrier,
@@ -135,8 +135,8 @@ impl Client {
         }
     }
 
-    /// What PGM has repaired at this end since the sessions were opened; `None` over another
-    /// transport.
+    /// Returns what PGM has repaired at this end since the sessions were opened; `None` over
+    /// another transport.
     #[must_use]
     pub fn repairs(&self) -> Option<Repairs> {
         self.carrier.repairs()
@@ -146,7 +146,7 @@ impl Client {
     /// the stamps of the echoes, too.
     ///
     /// # Errors
-    /// When the kernel cannot do it, or when the transport does not send each message as a
+    /// When the kernel cannot do this, or when the transport does not send each message as a
     /// datagram.
     pub fn set_stamping(&mut self, every: u64) -> Result<(), Error> {
         let result = match &self.sockets {
@@ -159,18 +159,18 @@ impl Client {
         Ok(())
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     #[must_use]
     pub const fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// Measures for `duration`, and passes what became of every message to `recorder`; with `None`
-    /// it only warms up.
+    /// Measures for `duration`, and passes the fate of every message to `recorder`; with `None`, it
+    /// only warms up.
     ///
     /// # Errors
     /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX` or a rate
-    /// that no [`Schedule`] has. When the system refuses to send or receive: what came before is
+    /// that no [`Schedule`] has. When the system refuses to send or receive; what came before is
     /// recorded.
     pub fn run(
         &mut self,
@@ -196,7 +196,8 @@ impl Client {
             Measurement::new(self, setup, engine, duration, recorder.as_deref_mut());
         let result = result.and_then(|()| measurement.go(is_stopped));
         let (counts, lasted_ns, stamps) = measurement.close();
-        // A receive that still waits in the ring would take a datagram of the next measurement.
+        // A receive request that still waits in the ring would take a datagram of the next
+        // measurement.
         let result = self.use_engine(Engine::default()).and(result);
         let usage = meter.read();
         let after = self.repairs();
@@ -228,7 +229,7 @@ impl Client {
         Ok(())
     }
 
-    /// Why an engine does not work here, and what to use instead; `None` when it works.
+    /// Says why an engine does not work here, and what to use instead; `None` when it works.
     pub(super) fn refusal(&self, engine: Engine) -> Option<String> {
         let sockets = self
             .sockets
@@ -257,7 +258,7 @@ impl Client {
             match self.welcome_until(end) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                // The reflector may be starting, and listen a moment later.
+                // The reflector may be starting: it may listen a moment later.
                 Err(error) => refusal = Some(error),
             }
         }
@@ -319,13 +320,13 @@ impl Client {
         self.carrier.wait(limit)
     }
 
-    /// The number that distinguishes this measurement's messages from others'.
+    /// Returns the number that tells this measurement's messages from others'.
     pub(super) const fn token(&self) -> u64 {
         self.token
     }
 }
 
-/// Refuses a setup that could not be measured as it says.
+/// Refuses a setup that cannot be measured as it says.
 fn check(setup: &Setup) -> Result<(), Error> {
     let size = setup.size;
     if !(PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&size) {
@@ -338,7 +339,7 @@ fn check(setup: &Setup) -> Result<(), Error> {
     Ok(())
 }
 
-/// This host's address on the way to `peer`, by the kernel's routes; no packet is sent.
+/// Returns this host's address on the way to `peer`, by the kernel's routes; no packet is sent.
 fn local_towards(peer: SocketAddr) -> io::Result<SocketAddr> {
     let socket = UdpSocket::new(Family::of(&peer))?;
     datagram::connect(socket.as_fd(), peer)?;

@@ -1,4 +1,4 @@
-//! Asks a reflector how accurate its clock is, and when it received the question.
+//! Asks a reflector how accurate its clock is, and when each question arrived there.
 
 use std::{io, time::Duration};
 
@@ -11,17 +11,18 @@ use super::Client;
 pub struct ClockExchanges {
     /// The answered questions.
     pub answered: Vec<ClockExchange>,
-    /// Questions without an answer in time.
+    /// Number of questions without an answer in time.
     pub lost: u64,
-    /// Answers that do not count because this host's wall clock was set during the exchange.
+    /// Number of answers that do not count because this host's wall clock was set during the
+    /// exchange.
     pub disturbed: u64,
     /// The round trips of `answered`, in its order, in nanoseconds of the monotonic clock; the
     /// reflector's time is included.
     pub round_trips_ns: Vec<u64>,
 }
 
-/// Asks `count` questions, one after the other, `gap` apart. It stops when the first
-/// `UNANSWERED_MAX` questions get no answer, as then the reflector does not know the question.
+/// Asks `count` questions, one after the other, `gap` apart. Stops when the first `UNANSWERED_MAX`
+/// questions get no answer, because then the reflector does not know the question.
 ///
 /// # Errors
 /// When the system refuses to send or receive, or does not tell the state of its own clock.
@@ -86,8 +87,8 @@ pub fn exchange_clocks(
     Ok(found)
 }
 
-/// The answer to one question, with the wall clock's time of its arrival; `None` when no answer
-/// comes.
+/// Waits for the answer to one question, and returns it with the wall clock's time of its arrival;
+/// `None` when no answer comes.
 fn hear(
     client: &mut Client,
     sequence: u64,
@@ -114,14 +115,14 @@ fn hear(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 client.wait(left)?;
             }
-            // The reflector is gone and would not answer the next question either.
+            // The reflector is gone, so it would not answer the next question either.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// After this many questions without any answer, no more are asked.
+/// The number of questions without any answer after which no more are asked.
 const UNANSWERED_MAX: u64 = 3;
-/// During a round trip the two clocks move apart by less than this, unless one was set.
+/// The most nanoseconds by which two clocks move apart during a round trip, unless one was set.
 const CLOCK_STEP_NS: u64 = 100_000;

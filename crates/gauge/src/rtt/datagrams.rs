@@ -24,7 +24,7 @@ use crate::Error;
 /// The sockets of one end.
 #[derive(Debug)]
 pub(super) struct Sockets {
-    /// The socket that sends. A client's is connected to the reflector, or to a group of
+    /// The socket that sends; a client's is connected to the reflector, or to a group of
     /// reflectors.
     socket: UdpSocket,
     /// The socket that receives the answers of a group's reflectors.
@@ -34,15 +34,15 @@ pub(super) struct Sockets {
 /// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Sends to its peer.
+    /// The end sends to its peer.
     Asks,
-    /// Sends to the sender of the last message.
+    /// The end sends to the sender of the last message.
     Answers,
 }
 
 impl Sockets {
-    /// The sockets of a client of `peer`: a reflector, or a group of reflectors. A group is reached
-    /// by the `wanted` interface; with `None` by that of the kernel's route.
+    /// Opens the sockets of a client of `peer`: a reflector, or a group of reflectors. A group is
+    /// reached by the `wanted` interface; with `None`, by that of the kernel's route.
     ///
     /// # Errors
     /// When the system refuses.
@@ -63,7 +63,7 @@ impl Sockets {
         } else {
             datagram::connect(sockets.sending(), peer).map_err(refused("find a way to"))?;
         }
-        // An echo must not be lost because this end's buffer is full.
+        // An echo must not be lost because this end's receive buffer is full.
         let receiving = sockets.inbound.as_ref().unwrap_or(&sockets.socket);
         let _granted = receiving
             .set_receive_buffer(BUFFER_BYTES)
@@ -72,8 +72,9 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// The socket of a reflector at `listen`: an address of this host, or a group. The reflector
-    /// joins a group on the `wanted` interface; with `None` on that of the kernel's route.
+    /// Opens the socket of a reflector at `listen`: an address of this host, or a group. The
+    /// reflector joins a group on the `wanted` interface; with `None`, on that of the kernel's
+    /// route.
     ///
     /// # Errors
     /// When the address or port cannot be had.
@@ -101,37 +102,37 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Limits how long a receive call may wait. Calls that must not wait say so themselves.
+    /// Limits how long a receive call may wait. Calls that must not wait say so each time.
     fn set_waits(&self) -> io::Result<()> {
         datagram::set_blocking(self.receiving(), LOOK)
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// The socket by which messages leave.
+    /// Returns the socket by which messages leave.
     pub(super) fn sending(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// The socket by which messages arrive.
+    /// Returns the socket by which messages arrive.
     pub(super) fn receiving(&self) -> BorrowedFd<'_> {
         self.inbound.as_ref().unwrap_or(&self.socket).as_fd()
     }
 
-    /// Switches the kernel's stamps on or off, for received messages and for those sent with a
+    /// Switches the kernel's stamps on or off, for received messages and for messages sent with a
     /// stamp.
     ///
     /// # Errors
-    /// When the kernel cannot do it.
+    /// When the kernel cannot do this.
     pub(super) fn set_stamping(&self, is_on: bool) -> io::Result<()> {
         let set = if is_on { stamp::enable } else { stamp::disable };
         set(self.sending()).and_then(|()| set(self.receiving()))
     }
 
-    /// The carrier that uses the system calls of `engine`.
+    /// Makes the carrier that uses the system calls of `engine`.
     ///
     /// # Errors
     /// When the kernel does not have them.
@@ -162,13 +163,13 @@ impl Sockets {
     }
 }
 
-/// [`Engine::Recv`] and [`Engine::Epoll`]: one system call for each datagram.
+/// The engines [`Engine::Recv`] and [`Engine::Epoll`]: one system call for each datagram.
 #[derive(Debug)]
 struct Single {
     sockets: Arc<Sockets>,
     /// The sender of the last datagram; an end with a peer does not need it.
     source: Option<RawAddress>,
-    /// Waits for datagrams; with `None` the socket's own calls wait.
+    /// The poll set that waits for datagrams; with `None` the socket's own calls wait.
     epoll: Option<Epoll>,
 }
 
@@ -243,7 +244,8 @@ impl Carrier for Single {
     }
 }
 
-/// [`Engine::Mmsg`]: many datagrams in a call. Datagrams of a schedule still leave one by one.
+/// The engine [`Engine::Mmsg`]: many datagrams in a call. Datagrams of a schedule still leave one
+/// by one.
 #[derive(Debug)]
 struct Batch {
     sockets: Arc<Sockets>,
@@ -264,7 +266,7 @@ impl Carrier for Batch {
         Ok(count)
     }
 
-    /// Answers to consecutive messages of one client leave in one call.
+    /// Sends consecutive answers to one client in one call.
     fn reply(&mut self, rooms: &Rooms, count: usize) -> io::Result<u64> {
         let mut sources = [None; BATCH];
         for (index, source) in sources.iter_mut().enumerate().take(count) {
@@ -286,7 +288,7 @@ impl Carrier for Batch {
             }
             let (fd, to) = (self.sockets.sending(), RawAddress::from(source));
             refused += match message::send_many(fd, &to, &answers[..same], &Control::new()) {
-                // The socket had no room for some answers: they are lost, and counted.
+                // The socket had no room for the other answers: they are lost, and counted.
                 Ok(sent) => same - sent,
                 Err(error) if is_passing(&error) => same,
                 Err(error) => return Err(error),
@@ -305,11 +307,11 @@ impl Carrier for Batch {
     }
 }
 
-/// The engine [`Engine::IoUring`]: a receive request is always in the kernel, which shows in shared
-/// memory when a datagram has come.
+/// The engine [`Engine::IoUring`]: a receive request is always in the kernel. Shared memory shows
+/// when a datagram has come.
 #[derive(Debug)]
 struct Ring {
-    /// The ring stands before the sockets, so that it is dropped first: it uses their descriptors.
+    /// The ring comes before the sockets, so that it is dropped first: it uses their descriptors.
     ring: DatagramRing,
     #[expect(dead_code, reason = "keeps the descriptors of the ring open")]
     sockets: Arc<Sockets>,
@@ -338,8 +340,8 @@ impl Carrier for Ring {
     }
 }
 
-/// Connects a socket to a group. Answers come to a second socket with the same address, which takes
-/// them from any sender.
+/// Connects a socket to a group. Answers come to a second socket with the same address, which
+/// accepts any sender.
 fn towards_group(
     socket: &UdpSocket,
     group: SocketAddr,
@@ -356,7 +358,7 @@ fn towards_group(
     Ok(inbound)
 }
 
-/// Joins a group such that answers to its messages leave from this host's own address.
+/// Joins a group. Answers to its messages then leave from this host's own address.
 fn join(socket: &UdpSocket, group: SocketAddr, interface: u32) -> io::Result<()> {
     socket.set_reuse_address(true)?;
     socket.bind(group)?;

@@ -16,7 +16,7 @@ pub(super) struct Flight {
     ring: Vec<Slot>,
     oldest: u64,
     next: u64,
-    /// How many of the messages under way have no answer yet.
+    /// How many of the messages under way are not answered yet.
     waiting: u64,
     highest_answered: Option<u64>,
 }
@@ -31,7 +31,7 @@ struct Slot {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Never sent.
+    /// No message was sent with this number.
     #[default]
     Empty,
     Waiting,
@@ -39,7 +39,7 @@ enum State {
 }
 
 impl Flight {
-    /// A ring with room for at least this many messages.
+    /// Makes a ring with room for at least this many messages.
     pub(super) fn new(messages: usize) -> Self {
         Self {
             ring: vec![Slot::default(); messages.next_power_of_two()],
@@ -50,8 +50,8 @@ impl Flight {
         }
     }
 
-    /// Notes a message that was sent. Its number is greater than all before; the numbers between
-    /// were missed.
+    /// Notes a message that was sent. Its number is greater than all earlier ones; the numbers
+    /// between them were missed.
     pub(super) fn send(&mut self, sequence: u64, intended_ns: u64, sent_ns: u64) {
         while self.next < sequence {
             self.put(self.next, Slot::default());
@@ -70,7 +70,7 @@ impl Flight {
         self.waiting += 1;
     }
 
-    /// Notes an echo in `counts`; true when it answers a message that waited for it.
+    /// Notes an echo in `counts`; returns true when it answers a message that waited for it.
     pub(super) fn answer(&mut self, sequence: u64, now_ns: u64, counts: &mut Counts) -> bool {
         let is_inside = (self.oldest..self.next).contains(&sequence);
         let index = self.index(sequence);
@@ -90,7 +90,7 @@ impl Flight {
         true
     }
 
-    /// Takes out the oldest message whose fate is known: because it was answered, was sent before
+    /// Takes out the oldest message whose fate is known: it was answered, was sent before
     /// `give_up_ns`, or must leave a full ring.
     pub(super) fn settle(&mut self, give_up_ns: u64, counts: &mut Counts) -> Option<Sample> {
         while self.oldest < self.next {
@@ -123,12 +123,12 @@ impl Flight {
         None
     }
 
-    /// Messages without an answer.
+    /// Returns the number of messages without an answer.
     pub(super) const fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// True when the message of number `sequence` has a place without giving up an older one.
+    /// Returns true when message number `sequence` has a place without giving up an older one.
     pub(super) fn has_room(&self, sequence: u64) -> bool {
         sequence.saturating_sub(self.oldest) < self.ring.len() as u64
     }

@@ -1,12 +1,12 @@
-//! The facts about a machine that belong into its results.
+//! The facts about a machine that belong in its results.
 
 use std::{fs, net::IpAddr, path::Path};
 
 use measure::{Link, raw::Host};
 use net::Interfaces;
 
-/// Describes this machine, as far as it matters to times. **Cost**: reads a dozen files of `/proc`
-/// and `/sys`.
+/// Describes this machine as far as it affects times. **Cost**: reads a dozen files of `/proc` and
+/// `/sys`.
 #[must_use]
 pub fn host() -> Host {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -20,7 +20,8 @@ pub fn host() -> Host {
         kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
         preemption: preemption(&version, text("/sys/kernel/debug/sched/preempt").as_deref()),
         processor: processor.to_owned(),
-        // The machine's number of processors, even when the calling thread is bound to one of them.
+        // This counts the machine's processors, even when the calling thread is bound to one of
+        // them.
         cpu_count: (0..)
             .zip(cpuinfo.lines().filter(|line| line.starts_with("processor")))
             .fold(0, |_, (index, _)| index + 1),
@@ -30,7 +31,7 @@ pub fn host() -> Host {
     }
 }
 
-/// Name, driver and link of the interface that has the address `local`.
+/// Returns name, driver and link of the interface that has the address `local`.
 #[must_use]
 pub fn link_of(local: IpAddr) -> Option<(String, Option<String>, Option<Link>)> {
     let all = Interfaces::read().ok()?;
@@ -50,8 +51,8 @@ pub fn link_of(local: IpAddr) -> Option<(String, Option<String>, Option<Link>)> 
     Some((name, driver, link))
 }
 
-/// The kernel's preemption model: the one in force where the kernel tells it, otherwise the one
-/// that the kernel was built with.
+/// Returns the kernel's preemption model: the one in force where the kernel tells it, otherwise the
+/// one with which the kernel was built.
 fn preemption(version: &str, dynamic: Option<&str>) -> String {
     let chosen = dynamic.and_then(|text| text.split_once('(')?.1.split_once(')'));
     if let Some((chosen, _)) = chosen {

@@ -1,5 +1,5 @@
-//! Round trips as an application sees them: a reflector that sends every message back, and a
-//! measurement that asks it on a fixed schedule, by one clock.
+//! Round trips as an application sees them: a reflector sends every message back, and a measurement
+//! asks it on a fixed schedule, by one clock.
 //!
 //! ```text
 //!   run(): due? -- send --> network --> Reflector --> network --> receive -- Sample --> recorder
@@ -57,5 +57,5 @@ pub use measure::{
 
 /// The default port of a reflector.
 pub const PORT: u16 = 7700;
-/// The longest message: the most that a datagram over IPv4 holds.
+/// Bytes of the longest message: the most that a datagram over IPv4 holds.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;

@@ -1,7 +1,7 @@
 //! The figures of a measurement while it runs, one stretch of time after the other.
 //!
 //! The thread that writes the result also makes these figures, so that the measuring thread has no
-//! work with them. The figures of a stretch come when a later sample is known, which may take as
+//! work with them. The figures of a stretch come once a later sample is known: that may take as
 //! long as the time-out for an answer.
 
 use std::{fmt, time::Duration};
@@ -17,13 +17,14 @@ pub struct Passage {
     pub from_ns: u64,
     /// End of the stretch, in nanoseconds after the start of the run.
     pub to_ns: u64,
-    /// Messages that were sent in the stretch.
+    /// Number of messages that were sent in the stretch.
     pub sent: u64,
-    /// Round trips of the answered ones, counted from when they should have been sent.
+    /// Round trips of the messages that were answered, from the time when each should have been
+    /// sent.
     pub round_trips: Percentiles,
 }
 
-/// Calls a function with each [`Passage`].
+/// A function that is called with each [`Passage`].
 pub struct Watch {
     every_ns: u64,
     tell: Box<dyn FnMut(&Passage) + Send>,
@@ -40,9 +41,9 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Calls `tell` for each stretch of length `every`, and at the end of a run for the rest. It
-    /// calls on the thread that writes the result. Stretches without a message are joined into one.
-    /// **Cost**: 200 KiB, and tens of nanoseconds a message on that thread.
+    /// Makes a watch that calls `tell` for each stretch of length `every`, and at the end of a run
+    /// for the rest, on the thread that writes the result. Stretches without a message are joined
+    /// into one. **Cost**: 200 KiB, and tens of nanoseconds a message on that thread.
     pub fn new(every: Duration, tell: impl FnMut(&Passage) + Send + 'static) -> Self {
         Self {
             every_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1),

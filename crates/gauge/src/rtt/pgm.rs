@@ -30,7 +30,7 @@ pub(super) struct Pgm {
 }
 
 impl Pgm {
-    /// The client's end; `group` is the one that the reflectors listen to.
+    /// Opens the client's end; `group` is the one that the reflectors listen to.
     ///
     /// # Errors
     /// When the sessions cannot be opened.
@@ -38,7 +38,7 @@ impl Pgm {
         Self::open(group, up(group)?, wanted)
     }
 
-    /// The reflector's end.
+    /// Opens the reflector's end.
     ///
     /// # Errors
     /// When the sessions cannot be opened.
@@ -59,7 +59,7 @@ impl Pgm {
         })
     }
 
-    /// Gives the publisher a turn when the last one was `interval_ns` ago.
+    /// Gives the publisher a turn when the last one was at least `interval_ns` ago.
     fn turn_after(&mut self, interval_ns: u64) -> io::Result<()> {
         let now = sys::clock::monotonic().as_nanos();
         if now < self.turned_ns + interval_ns {
@@ -74,7 +74,8 @@ impl Pgm {
 impl Carrier for Pgm {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let status = self.publisher.try_send(message).map_err(io::Error::other)?;
-        // A message leaves at once, without waiting for a fuller run; NAKs are handled meanwhile.
+        // A message leaves at once, without waiting for a fuller run; NAKs are handled in the
+        // turns.
         self.publisher.send_ready();
         self.turn_after(NAKS_NS)?;
         match status {
@@ -128,8 +129,8 @@ impl Carrier for Pgm {
     }
 }
 
-/// The group for answers: the next address. With one group for both ways each end would hear its
-/// own messages.
+/// Returns the group for answers: the next address. With one group for both ways, each end would
+/// hear its own messages.
 fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     let next: Option<IpAddr> = match group.ip() {
         IpAddr::V4(ip) => ip
@@ -150,8 +151,9 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(answers)
 }
 
-/// An idle publisher gets a turn after this time when the thread sleeps, and after this many
-/// receive calls when it spins. The time is long enough for the subscriber to sleep in its socket.
+/// How long an idle publisher waits for a turn when the thread sleeps; below, after how many
+/// receive calls it gets one when the thread spins. The time is long enough for the subscriber to
+/// sleep in its socket.
 const TURN_NS: u64 = 10_000_000;
 const RECEIVES_PER_TURN: u32 = 256;
 /// How often the publisher looks at NAKs while messages come and go.

@@ -7,12 +7,12 @@ use sys::{errno, scheduler};
 /// How a thread waits for a packet or a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Wait {
-    /// Sleeps in the kernel until a packet is there or a slot is due: takes no processor time, and
-    /// wakes up late.
+    /// Sleeps in the kernel until a packet is there or a slot is due. This takes no processor time,
+    /// and wakes up late.
     Block,
     /// Sleeps until shortly before a slot is due, then spins.
     Busy,
-    /// Never sleeps: takes a whole processor.
+    /// Never sleeps. This takes a whole processor.
     #[default]
     Spin,
 }
@@ -33,13 +33,13 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// True when the kernel can stamp single messages with this engine.
+    /// Returns true when the kernel can stamp single messages with this engine.
     #[must_use]
     pub const fn takes_stamps(self) -> bool {
         matches!(self, Self::Recv | Self::Epoll)
     }
 
-    /// Why `io_uring` does not work here, and what is used instead.
+    /// Says why `io_uring` does not work here, and what is used instead.
     pub(super) fn refusal(error: &std::io::Error) -> String {
         let remedy = if error.raw_os_error() == Some(errno::ENOSYS) {
             "it needs Linux 5.11"
@@ -103,7 +103,7 @@ pub struct Readiness {
 }
 
 /// Gives the calling thread a scheduling class and a processor, and locks the process's memory. A
-/// refusal is no error: the measurement goes on with what it got, and says so.
+/// refusal is no error: the measurement goes on with what the system granted, and says so.
 #[must_use]
 pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> Readiness {
     let mut ready = Readiness {
@@ -111,7 +111,8 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
         cpu: None,
         remarks: Vec::new(),
     };
-    // With the default slack every timed wait of an ordinary thread would be up to 50 us late.
+    // With the default timer slack, every timed wait of an ordinary thread would end up to 50 us
+    // late.
     let slack = sys::clock::set_timer_slack(std::time::Duration::from_nanos(1));
     if let Err(error) = slack {
         ready.remarks.push(format!(

@@ -15,20 +15,20 @@ use measure::{
 use super::Watch;
 use crate::Error;
 
-/// Passes the samples of a measurement to a thread that writes them.
+/// A recorder that passes the samples of a measurement to a thread, which writes them.
 ///
 /// Samples are passed in blocks whose memory is reused, so the measuring thread allocates nothing
 /// during a run. At most `QUEUE_BLOCKS` blocks wait. When the disk is slower, the measurement has
 /// to wait, and the result shows this as a pause.
 ///
-/// A block is passed on when it is full or holds a quarter of a second, and is written at once. So
-/// a killed process loses at most a quarter of a second.
+/// A block is passed on when it is full or holds 0.25 s, and is written at once. So a killed
+/// process loses at most 0.25 s.
 #[derive(Debug)]
 pub struct Recorder {
     blocks: SyncSender<Block>,
     empty: Receiver<Vec<Sample>>,
     samples: Vec<Sample>,
-    /// The writing thread has ended early: nothing more is written.
+    /// The writing thread has ended early; nothing more is written.
     has_failed: Cell<bool>,
     thread: JoinHandle<std::io::Result<()>>,
 }
@@ -43,7 +43,7 @@ enum Block {
 }
 
 impl Recorder {
-    /// Begins the result and starts the thread, which also makes the figures for `watch`.
+    /// Begins the result, and starts the thread that writes it and makes the figures for `watch`.
     ///
     /// # Errors
     /// When `output` or the system refuses.
@@ -57,7 +57,7 @@ impl Recorder {
         let (blocks, incoming) = sync_channel(QUEUE_BLOCKS);
         let (outgoing, empty) = channel();
         for _ in 0..4 {
-            // The receiving end exists, so this cannot fail.
+            // The receiving end still exists, so this cannot fail.
             let _sent = outgoing.send(Vec::with_capacity(BLOCK_SAMPLES));
         }
         let thread = std::thread::Builder::new()
@@ -78,7 +78,7 @@ impl Recorder {
         self.hand_over(Block::Begin(setup.clone()));
     }
 
-    /// Takes what became of one message.
+    /// Takes the fate of one message.
     pub(super) fn sample(&mut self, sample: Sample) {
         self.samples.push(sample);
         let since_ns = sample.sent_ns.saturating_sub(self.samples[0].sent_ns);
@@ -95,8 +95,8 @@ impl Recorder {
         self.hand_over(Block::Disturbance(what));
     }
 
-    /// True when the result cannot be written any more, for example on a full disk. What was
-    /// written before is whole.
+    /// Returns true when the result cannot be written any more, for example on a full disk. What
+    /// was written before that is whole.
     pub(super) const fn has_failed(&self) -> bool {
         self.has_failed.get()
     }
@@ -110,7 +110,7 @@ impl Recorder {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// The first write that failed; everything before it is whole.
+    /// When a write failed; everything before the first such write is whole.
     pub fn finish(mut self) -> Result<(), Error> {
         self.flush();
         drop(self.blocks);
@@ -184,5 +184,5 @@ fn write(
 
 const QUEUE_BLOCKS: usize = 256;
 const BLOCK_SAMPLES: usize = 4_096;
-/// A block is passed on after a quarter of a second: a killed run loses no more.
+/// The time in nanoseconds after which a block is passed on: a killed run loses no more.
 const BLOCK_TIME_NS: u64 = 250_000_000;

@@ -27,7 +27,7 @@ use crate::Error;
 /// How a reflector works.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectSpec {
-    /// Where the reflector listens: an address of this host, or a group.
+    /// The address of this host, or the group, at which the reflector listens.
     pub listen: SocketAddr,
     /// Which system calls move the packets.
     pub engine: Engine,
@@ -35,7 +35,7 @@ pub struct ReflectSpec {
     pub wait: Wait,
 }
 
-/// Answers any number of clients at a time.
+/// A reflector that answers any number of clients at a time.
 #[derive(Debug)]
 pub struct Reflector {
     sockets: Arc<Sockets>,
@@ -52,14 +52,14 @@ pub struct ReflectCounts {
     pub greeted: u64,
     /// Messages sent back.
     pub answered: u64,
-    /// Datagrams that were no message of a measurement; they get no answer.
+    /// Datagrams that were no message of a measurement, and get no answer.
     pub foreign: u64,
     /// Answers that the kernel refused to send.
     pub refused: u64,
 }
 
 impl Reflector {
-    /// Opens the socket. A group is joined on the interface of the kernel's route.
+    /// Opens the socket. Joins a group on the interface of the kernel's route.
     ///
     /// # Errors
     /// When the address or port cannot be had.
@@ -67,7 +67,8 @@ impl Reflector {
         Self::open_on(spec, None)
     }
 
-    /// Like [`Reflector::open`]; with `wanted` a group is joined on that interface.
+    /// Opens the socket as [`Reflector::open`] does; with `wanted`, joins a group on that
+    /// interface.
     ///
     /// # Errors
     /// As for [`Reflector::open`], and when there is no such interface.
@@ -93,7 +94,7 @@ impl Reflector {
         })
     }
 
-    /// The address on which the reflector listens.
+    /// Returns the address on which the reflector listens.
     ///
     /// # Errors
     /// Never in practice.
@@ -102,7 +103,7 @@ impl Reflector {
         Ok(self.sockets.local().map_err(refused)?)
     }
 
-    /// What the system refused, and what is used instead.
+    /// Says what the system refused, and what is used instead.
     #[must_use]
     pub fn remark(&self) -> Option<&str> {
         self.remark.as_deref()
@@ -126,15 +127,15 @@ impl Reflector {
         Ok(self.counts)
     }
 
-    /// What the reflector has done so far.
+    /// Returns what the reflector has done so far.
     #[must_use]
     pub const fn counts(&self) -> ReflectCounts {
         self.counts
     }
 }
 
-/// Answers over TCP or PGM until the caller stops it. A group is joined on the `wanted` interface;
-/// with `None` on that of the kernel's route.
+/// Answers over TCP or PGM until the caller stops it. Joins a group on the `wanted` interface; with
+/// `None`, on that of the kernel's route.
 ///
 /// # Errors
 /// When the address or group cannot be had, or when the sessions cannot be used any more.
@@ -188,15 +189,15 @@ fn reflect_tcp(
             clients.push(scope.spawn(move || {
                 let mut counts = ReflectCounts::default();
                 if let Ok(mut carrier) = Tcp::new(stream) {
-                    // This ends when the client leaves.
+                    // The thread ends when its client leaves.
                     let rooms = Rooms::new(1);
                     drop(answer(&mut carrier, rooms, wait, &mut counts, is_over));
                 }
                 counts
             }));
         };
-        // The stop is needed even when the listener failed: the scope waits for every client's
-        // thread.
+        // The scope waits for every client's thread, so they must stop even when the listener
+        // failed.
         stop.store(true, Ordering::Relaxed);
         for client in clients {
             total.add(&client.join().unwrap_or_default());
@@ -216,7 +217,8 @@ fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpS
         return Ok(None);
     }
     if !has_room {
-        // A waiting client keeps the listener readable, so waiting for it would return at once.
+        // A waiting client keeps the listener readable, so a wait for it would return at once:
+        // sleep.
         thread::sleep(LOOK);
         return Ok(None);
     }
@@ -224,7 +226,7 @@ fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpS
         Ok((stream, _)) => Ok(Some(stream)),
         Err(error) if is_beyond_use(&error) => Err(error),
         Err(_) => {
-            // Without descriptors or memory the client keeps waiting, and accept fails at once:
+            // Without descriptors or memory, `accept` fails at once while the client keeps waiting:
             // sleep.
             thread::sleep(LOOK);
             Ok(None)
@@ -232,7 +234,7 @@ fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpS
     }
 }
 
-/// True when accept failed because the descriptor is no listener (any more).
+/// Returns true when `accept` failed because the descriptor is no listener, or no longer one.
 fn is_beyond_use(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -240,7 +242,7 @@ fn is_beyond_use(error: &io::Error) -> bool {
     )
 }
 
-/// Answers the messages that `carrier` receives into `rooms`, until the caller says stop or the
+/// Answers the messages that `carrier` receives into `rooms`, until the caller stops it or the
 /// connection ends.
 fn answer(
     carrier: &mut dyn Carrier,
@@ -273,7 +275,7 @@ fn answer(
         match result {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The client has left; the others go on.
+            // This client has left; the others go on.
             Err(error) if is_passing(&error) => counts.refused += 1,
             Err(error) => return Err(error),
         }
@@ -290,7 +292,7 @@ impl ReflectCounts {
         self.refused += other.refused;
     }
 
-    /// Turns a message into its answer in place; false when it gets none.
+    /// Turns a message into its answer in place; returns false when it gets none.
     fn answer(&mut self, message: &mut [u8]) -> bool {
         match Probe::answer(message).map(|asked| asked.kind) {
             Some(ProbeKind::Hello) => self.greeted += 1,
@@ -320,7 +322,7 @@ fn tell_clock(message: &mut [u8]) {
         received_ns,
         sent_ns: received_ns,
     };
-    // Somebody may set the wall clock back between the two readings.
+    // Between the two readings somebody may set the wall clock back.
     word.sent_ns = sys::clock::wall_nanos().max(received_ns);
     word.put(message);
 }

@@ -1,15 +1,15 @@
-//! Combines the kernel's stamps of a message, to show where the time of its round trip went.
+//! Combines the kernel's stamps of a message: they show where the time of its round trip went.
 
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 use measure::{Split, StampCounts};
 use sys::stamp::{Report, Stage, Stamps, receive_report};
 
-/// The stamped messages that still lack some of their stamps.
+/// The stamped messages that still wait for some of their stamps.
 #[derive(Debug, Default)]
 pub(super) struct Stamping {
     pending: VecDeque<Pending>,
-    /// How many messages were stamped, which is also the kernel's number for the next one.
+    /// How many messages were stamped. This is also the kernel's number for the next one.
     count: u32,
     /// How many messages of this run the kernel or the device stamped.
     pub(super) counts: StampCounts,
@@ -21,15 +21,15 @@ struct Pending {
     sequence: u64,
     sent: Clocks,
     scheduled_ns: Option<u64>,
-    /// When the message left, by the device's clock if the device stamps, otherwise by the
+    /// When the message left: by the device's clock if the device stamps, otherwise by the
     /// kernel's.
     left: Option<Stamps>,
     /// The echo's stamps, and when the application received it.
     echoed: Option<(Stamps, Clocks)>,
 }
 
-/// Both clocks at one moment. The kernel stamps by the wall clock, which somebody may set
-/// meanwhile.
+/// Both clocks at one moment. The kernel stamps by the wall clock, which somebody may set while a
+/// message is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     monotonic_ns: u64,
@@ -44,7 +44,7 @@ impl Clocks {
         }
     }
 
-    /// How far the wall clock moved against the monotonic clock since `earlier`.
+    /// Returns how far the wall clock moved against the monotonic clock since `earlier`.
     const fn step_ns(&self, earlier: &Self) -> u64 {
         let wall = self.wall_ns.wrapping_sub(earlier.wall_ns);
         wall.abs_diff(self.monotonic_ns.wrapping_sub(earlier.monotonic_ns))
@@ -60,7 +60,7 @@ pub(super) enum Outcome {
 }
 
 impl Stamping {
-    /// Forgets the previous run. The count goes on, as the kernel's does.
+    /// Forgets the previous run. The count goes on, because the kernel's does.
     pub(super) fn restart(&mut self) {
         self.pending.clear();
         self.counts = StampCounts::default();
@@ -91,7 +91,7 @@ impl Stamping {
         }
     }
 
-    /// Reads the stamps that wait; `found` gets each message that now has all its stamps.
+    /// Reads the stamps that wait; passes each message that then has all its stamps to `found`.
     pub(super) fn collect(&mut self, fd: BorrowedFd<'_>, mut found: impl FnMut(Outcome)) {
         // Only our own stamps and ICMP errors ever wait there.
         while let Ok(Some(report)) = receive_report(fd) {
@@ -112,7 +112,7 @@ impl Stamping {
         }
     }
 
-    /// True while some message lacks stamps.
+    /// Returns true while a message waits for stamps.
     pub(super) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -128,8 +128,8 @@ impl Stamping {
         }
     }
 
-    /// Takes out the first message that has all its stamps. The inner value is `None` when they
-    /// make no sense.
+    /// Takes out the first message that has all its stamps. The inner value is `None` when the
+    /// stamps make no sense.
     fn take(&mut self) -> Option<Option<Outcome>> {
         let whole = |one: &Pending| Some((one.scheduled_ns?, one.left?, one.echoed?));
         let found = self.pending.iter().position(|one| whole(one).is_some())?;
@@ -145,15 +145,15 @@ impl Stamping {
             let split = Split {
                 sequence: one.sequence,
                 queue_ns: scheduled.checked_sub(one.sent.wall_ns)?,
-                // With the device's stamps this includes the way back from the device to our
-                // kernel.
+                // With the device's stamps, this includes the way from the device back to this
+                // host's kernel.
                 device_ns: kernel.checked_sub(scheduled)?.checked_sub(link_ns)?,
                 link_ns,
                 wake_ns: got.wall_ns.checked_sub(kernel)?,
             };
             Some((split, is_hardware))
         };
-        // The thread may have been interrupted between the readings of the two clocks.
+        // Perhaps the thread was interrupted between its readings of the two clocks.
         let is_exact = step_ns <= CLOCK_ERROR_NS;
         let found = split().filter(|_| is_exact);
         match found {
@@ -165,17 +165,19 @@ impl Stamping {
     }
 }
 
-/// The time on the link, and whether the device measured it: from device to device by the device's
-/// clock if it stamps both ways, otherwise from device to kernel by the kernel's clock.
+/// Returns the time on the link, and whether the device measured it. If the device stamps both
+/// ways, the time is from device to device, by its clock; otherwise from device to kernel, by the
+/// kernel's clock.
 fn link_ns(left: &Stamps, came: &Stamps) -> Option<(u64, bool)> {
     let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
     let by_device = between(left.hardware_ns, came.hardware_ns).map(|ns| (ns, true));
     by_device.or_else(|| between(left.software_ns, came.software_ns).map(|ns| (ns, false)))
 }
 
-/// While a message is under way the clocks drift apart by less than this, unless one was set.
+/// The most nanoseconds by which the clocks drift apart while a message is under way, unless one
+/// was set.
 const CLOCK_STEP_NS: u64 = 1_000_000;
-/// Splits with a larger error are left out.
+/// The largest error of a split in nanoseconds; splits with a larger one are left out.
 const CLOCK_ERROR_NS: u64 = 5_000;
 const PENDING_MAX: usize = 256;
 

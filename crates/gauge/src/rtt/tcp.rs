@@ -39,7 +39,7 @@ impl Tcp {
         Ok(Self::new(stream).map_err(refused)?)
     }
 
-    /// One end of an open connection.
+    /// Makes one end of an open connection.
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -50,7 +50,7 @@ impl Tcp {
         })
     }
 
-    /// Sends the bytes that have not left; true when none remain.
+    /// Sends the bytes that have not left; returns true when none remain.
     fn flush(&mut self) -> io::Result<bool> {
         while !self.outbound.is_empty() {
             match self.stream.write(&self.outbound) {
@@ -87,7 +87,8 @@ impl Carrier for Tcp {
                 rooms.set_len(0, len);
                 return Ok(1);
             }
-            // Reads straight into the caller's room, as a message usually arrives whole and alone.
+            // A message usually arrives whole and alone, so this reads straight into the caller's
+            // room.
             if self.inbound.is_empty() {
                 let len = read(&mut self.stream, room)?;
                 if first_message(&room[..len])? == Some(len) {
@@ -117,7 +118,7 @@ fn read(stream: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Length of the first message of a stream; `None` until it is complete.
+/// Returns the length of the first message of a stream; `None` until it is complete.
 fn first_message(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(header) = bytes.get(..PROBE_BYTES_MIN) else {
         return Ok(None);
@@ -136,7 +137,7 @@ fn is_nothing(error: &io::Error) -> bool {
     )
 }
 
-/// Turns all the ways in which the far end can end a connection into one error.
+/// Makes one error of all the ways in which the far end can end a connection.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {

@@ -1,4 +1,5 @@
-//! What the kernel counts outside our sockets: for one interface, and for IP and UDP as a whole.
+//! The kernel's counters outside this process's sockets: of one interface, and of IP and UDP as a
+//! whole.
 
 use std::{fs, net::IpAddr};
 
@@ -36,7 +37,7 @@ pub struct KernelCounters {
     pub udp_receive_buffer_errors: u64,
 }
 
-/// Reads the counters of one interface and of the host.
+/// A reader of the counters of one interface and of the host.
 #[derive(Debug)]
 pub(super) struct CounterReader {
     netlink: Option<Rtnetlink>,
@@ -53,7 +54,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// The interface that has the address `local`.
+    /// Returns the interface that has the address `local`.
     pub(super) fn of(local: IpAddr) -> Option<Self> {
         let all = Interfaces::read().ok()?;
         all.with_address(local).map(|found| Self {
@@ -73,14 +74,14 @@ impl CounterReader {
         }
     }
 
-    /// The counters now. A counter that the kernel does not tell stays 0.
+    /// Reads the counters. A counter that the kernel does not tell stays 0.
     pub(super) fn read(&mut self) -> KernelCounters {
         let link = self
             .netlink
             .as_mut()
             .and_then(|netlink| netlink.statistics(self.interface).ok())
             .unwrap_or_default();
-        // The files of this thread's network namespace, which may differ from the process's.
+        // These files are of this thread's network namespace, which may not be the process's.
         let text = |name: &str| {
             fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
         };
@@ -94,7 +95,7 @@ impl CounterReader {
 }
 
 impl KernelCounters {
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -171,7 +172,7 @@ fn parse_snmp6(text: &str) -> KernelCounters {
     }
 }
 
-/// How many seconds the kernel keeps the fragments of an incomplete datagram.
+/// Reads for how many seconds the kernel keeps the fragments of an incomplete datagram.
 pub(super) fn reassembly_timeout_s() -> u64 {
     fs::read_to_string("/proc/sys/net/ipv4/ipfrag_time")
         .ok()
@@ -179,7 +180,7 @@ pub(super) fn reassembly_timeout_s() -> u64 {
         .unwrap_or(REASSEMBLY_TIMEOUT_S)
 }
 
-/// The kernel's default.
+/// The kernel's default, in seconds.
 const REASSEMBLY_TIMEOUT_S: u64 = 30;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// One end of it.
+/// One end of the control connection.
 #[derive(Debug)]
 pub(super) struct ControlLink {
     stream: TcpStream,
@@ -80,5 +80,5 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
-/// The longest message is an outcome of some 700 bytes.
+/// Bytes of the longest message; the longest that occurs is an outcome of some 700 bytes.
 const LINE_BYTES_MAX: usize = 8_192;

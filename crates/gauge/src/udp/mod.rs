@@ -9,8 +9,8 @@
 //! ```
 //! A rate is what the *receiver* counted. Each trial opens new sockets, so that the kernel's count
 //! of datagrams dropped at a full buffer belongs to that trial. Other missing datagrams were lost
-//! before the socket. The counters of both ends' interfaces and of IP reassembly are read before
-//! and after each trial.
+//! before the socket. Before and after each trial, both ends read the counters of their interfaces
+//! and of IP reassembly.
 //!
 //! A server sends only to its client, or to the group that the trial names. The client's address is
 //! that of the control connection, and a datagram with the trial's token must have come from there.
@@ -49,7 +49,8 @@ pub use measure::sweep::Load;
 
 /// The default port of a server.
 pub const PORT: u16 = 7701;
-/// The shortest and the longest datagram: just its header, and the most that IPv4 carries.
+/// The shortest and the longest datagram, in bytes: only its header, and the most that IPv4
+/// carries.
 pub const SIZES: std::ops::RangeInclusive<usize> = measure::sweep::HEADER_BYTES..=65_507;
 /// The rates that a user can ask for, in datagrams each second.
 pub const RATES: std::ops::RangeInclusive<u64> = 1..=measure::Schedule::RATE_MAX;

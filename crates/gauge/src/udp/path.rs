@@ -15,14 +15,14 @@ use super::{Mode, Profile, counters::Port, protocol::TrialSpec};
 /// The sockets by which one end sends and receives.
 #[derive(Debug)]
 pub(super) struct DataPath {
-    /// Connected to the other end, or to the group.
+    /// The socket that is connected to the other end, or to the group.
     socket: UdpSocket,
     /// The socket that receives the group.
     group: Option<UdpSocket>,
 }
 
 impl DataPath {
-    /// The client's sockets, towards the server's port.
+    /// Opens the client's sockets, towards the server's port.
     pub(super) fn client(
         spec: &TrialSpec,
         server: SocketAddr,
@@ -41,8 +41,8 @@ impl DataPath {
         })
     }
 
-    /// The server's sockets. For unicast, [`DataPath::meet`] must find the client before they are
-    /// used.
+    /// Opens the server's sockets. For unicast, [`DataPath::meet`] must find the client before they
+    /// are used.
     pub(super) fn server(
         spec: &TrialSpec,
         local: SocketAddr,
@@ -88,7 +88,7 @@ impl DataPath {
     }
 
     /// Waits at most `limit` for a datagram with the trial's token from `peer`, and from then on
-    /// talks only to its sender; false when none came. A group needs no such meeting.
+    /// talks only to its sender. Returns false when none came. A group needs no such meeting.
     pub(super) fn meet(&self, token: u64, peer: IpAddr, limit: Duration) -> io::Result<bool> {
         if self.group.is_some() {
             return Ok(true);
@@ -121,13 +121,13 @@ impl DataPath {
         }
     }
 
-    /// Sends a datagram that shows the server this end's address.
+    /// Sends a datagram that shows this end's address to the server.
     pub(super) fn greet(&self, token: u64) {
         if self.group.is_none() {
             let mut hello = [0; HEADER_BYTES];
             let sequence = GREETING;
             Header { token, sequence }.emit(&mut hello);
-            // A lost greeting is repeated until the server has heard one.
+            // The client repeats greetings until the server has heard one, so this one may be lost.
             let _sent = datagram::send(self.socket.as_fd(), &hello);
         }
     }
@@ -142,8 +142,8 @@ impl DataPath {
 }
 
 fn set_up(socket: &UdpSocket, spec: &TrialSpec) -> io::Result<()> {
-    // The kernel reports datagrams that the interface's queue drops, and fragments those that are
-    // too long.
+    // With this, the kernel reports datagrams that the interface's queue drops, and fragments
+    // datagrams that are too long.
     socket.set_error_report(true)?;
     socket.set_path_mtu(PathMtu::Fragment)?;
     if spec.profile == Profile::Tuned {
@@ -156,6 +156,6 @@ fn set_up(socket: &UdpSocket, spec: &TrialSpec) -> io::Result<()> {
     Ok(())
 }
 
-/// The sequence number of greetings: datagrams that only show the address of an end.
+/// The sequence number of greetings, which only show the address of an end.
 pub(super) const GREETING: u64 = u64::MAX;
 const TUNED_BYTES: usize = 8 << 20;

@@ -10,8 +10,8 @@ use measure::{
 
 use super::{Direction, Flow, Row, SweepReport};
 
-/// Draws a sweep. The page of [`Format::Html`] reads out the point under the pointer, and has the
-/// report below the picture.
+/// Draws a sweep. The page of [`Format::Html`] shows the figures of the point under the pointer,
+/// and the report below the picture.
 ///
 /// # Errors
 /// When `output` fails, or when `format` is no picture.
@@ -26,7 +26,7 @@ pub fn draw(output: &mut impl Write, format: Format, report: &SweepReport) -> io
     output.flush()
 }
 
-/// Lines that say where the figures come from and what they mean.
+/// Words the lines that say where the figures come from and what they mean.
 fn lines(report: &SweepReport) -> Vec<String> {
     let way = report
         .group
@@ -59,7 +59,7 @@ fn lines(report: &SweepReport) -> Vec<String> {
     lines
 }
 
-/// A curve for each way of sending, and one for the most that the link carries.
+/// Makes a curve for each way of sending, and one for the most that the link carries.
 fn curves(report: &SweepReport) -> Vec<SizeCurve> {
     let mut curves: Vec<SizeCurve> = Vec::new();
     for (row, flow) in report

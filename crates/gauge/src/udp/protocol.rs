@@ -60,7 +60,7 @@ pub(super) enum Request {
     Trial(TrialSpec),
     /// Both ends are ready: the sender may begin.
     Go,
-    /// The client has sent this many.
+    /// The client has sent this many datagrams.
     Sent(u64),
 }
 
@@ -129,7 +129,7 @@ pub struct Receipt {
 }
 
 impl Mode {
-    /// The mode's name in lower case, for reports.
+    /// Returns the mode's name in lower case, for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl Mode {
 }
 
 impl Dispatch {
-    /// Datagrams each second that the sender offered to the interface.
+    /// Returns the datagrams each second that the sender offered to the interface.
     #[must_use]
     pub fn offered_per_s(&self) -> f64 {
         per_second(self.sent + self.refused, self.lasted_ns)
@@ -149,7 +149,7 @@ impl Dispatch {
 }
 
 impl Receipt {
-    /// Datagrams received each second, by the receiver's clock.
+    /// Returns the datagrams received each second, by the receiver's clock.
     #[must_use]
     pub fn received_per_s(&self) -> f64 {
         per_second(

@@ -16,9 +16,9 @@ use super::{
     sender::nanos,
 };
 
-/// What a receiver shares with the control thread: how many datagrams were sent, when to stop, and
-/// how many have come. It is aligned to its own cache lines, because the sending thread writes its
-/// count next to it.
+/// What a receiver and the control thread share: how many datagrams were sent, when to stop, and
+/// how many have come. It has cache lines of its own, because the sending thread writes its count
+/// next to it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expectation {
@@ -40,7 +40,8 @@ impl Expectation {
         }
     }
 
-    /// Notes that all were sent. The receiver ends when it has them, or when nothing more comes.
+    /// Notes that all datagrams were sent. The receiver ends when it has them, or when nothing more
+    /// comes.
     pub(super) fn set_sent(&self, sent: u64) {
         self.sent.store(sent, Ordering::Release);
     }
@@ -144,7 +145,7 @@ impl<'a> Receiver<'a> {
         self.receipt.lasted_ns = self.last_ns - first;
     }
 
-    /// Receives what is there; waits a moment when there is nothing.
+    /// Receives the datagrams that are there; waits a moment when there are none.
     fn take(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
         if self.mode == Mode::One {
@@ -186,8 +187,8 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// True for errors which mean that nothing came, or that an earlier datagram of ours caused an ICMP
-/// message.
+/// Returns true for errors which mean that nothing came, or that an earlier datagram of this end
+/// caused an ICMP message.
 fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -204,9 +205,9 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// The longest wait for a datagram, before the receiver checks whether to end.
+/// The longest wait for a datagram before the receiver checks whether to end.
 const LOOK: Duration = Duration::from_millis(5);
-/// When nothing comes for this long after the last datagram was sent, none is under way.
+/// The nanoseconds without a datagram, after the last was sent, after which none is under way.
 const QUIET_NS: u64 = 150_000_000;
 const GRO_BYTES_MAX: usize = 65_535;
 const GRO_MESSAGES: usize = 16;

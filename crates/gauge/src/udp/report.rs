@@ -136,7 +136,7 @@ pub enum Limit {
 }
 
 impl Direction {
-    /// The direction's name in lower case, for reports.
+    /// Returns the direction's name in lower case, for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -148,7 +148,7 @@ impl Direction {
 }
 
 impl Losses {
-    /// Divides the missing datagrams by cause. One drop at the socket can stand for up to
+    /// Divides the missing datagrams by cause. One drop at the socket may stand for up to
     /// `datagrams_a_drop` datagrams.
     #[must_use]
     pub fn of(
@@ -168,14 +168,14 @@ impl Losses {
         }
     }
 
-    /// The sum of all causes.
+    /// Returns the sum of all causes.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.at_sender + self.at_socket + self.in_reassembly + self.in_network
     }
 
-    /// The losses for each million datagrams that were offered, so that trials of different length
-    /// can be added.
+    /// Returns the losses for each million datagrams that were offered; those of trials of
+    /// different length can be added.
     pub(super) fn per_million(&self, dispatch: &Dispatch) -> Self {
         let offered = (dispatch.sent + dispatch.refused).max(1);
         let share = |count: u64| count.saturating_mul(1_000_000) / offered;
@@ -194,7 +194,7 @@ impl Losses {
         self.in_network += other.in_network;
     }
 
-    /// The cause of most losses.
+    /// Returns the cause of most losses.
     pub(super) fn limit(&self) -> Limit {
         let causes = [
             (self.at_sender, Limit::SenderInterface),
@@ -208,7 +208,7 @@ impl Losses {
 }
 
 impl Flow {
-    /// Share of the offered datagrams that did not arrive.
+    /// Returns the share of the offered datagrams that did not arrive, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         let offered = self.dispatch.sent + self.dispatch.refused;
@@ -218,8 +218,8 @@ impl Flow {
         self.losses.total() as f64 / offered as f64
     }
 
-    /// Processor time for each datagram, in nanoseconds: of the sending thread, and of the
-    /// receiving one.
+    /// Returns the processor time for each datagram in nanoseconds: of the sending thread, and of
+    /// the receiving thread.
     #[must_use]
     pub fn cpu_ns_per_datagram(&self) -> [f64; 2] {
         let each = |ns: u64, count: u64| ns as f64 / count.max(1) as f64;
@@ -266,7 +266,7 @@ impl Row {
             self.remarks.push(format!(
                 "each datagram has {count} fragments: one lost fragment loses the datagram"
             ));
-            // This concerns IPv4: the identification of IPv6 fragments has 32 bits.
+            // This concerns IPv4 only: in IPv6 the identification of fragments has 32 bits.
             let fastest = self.flows.iter().map(|flow| flow.received_per_s);
             let fastest = fastest.fold(0.0, f64::max);
             let wrap_s = IP_IDS / fastest.max(1e-9);
@@ -289,7 +289,7 @@ impl Row {
     }
 }
 
-/// What keeps the best rate from being higher: the losses of the failed trials, or the sender
+/// Says what keeps the best rate from being higher: the losses of the failed trials, or the sender
 /// itself.
 pub(super) fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
     if best.iter().all(|flow| flow.receipt.received == 0) {
@@ -303,24 +303,24 @@ pub(super) fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
     }
 }
 
-/// True when the sender offered less than `rate`, by more than the last batch and 1 %.
+/// Returns true when the sender offered less than `rate`, by more than the last batch and 1 %.
 fn is_short(dispatch: &Dispatch, rate: u64) -> bool {
     let asked = rate as f64 * dispatch.lasted_ns as f64 / 1e9;
     let batch = 1.0 + rate as f64 * SPAN_NS as f64 / 1e9;
     ((dispatch.sent + dispatch.refused) as f64) < asked * measure::ATTAINED_MIN - batch
 }
 
-/// How many packets a datagram of `size` bytes takes.
+/// Returns how many packets a datagram of `size` bytes takes.
 fn fragments(size: u64, mtu: u64, is_ipv6: bool) -> u64 {
     let header = if is_ipv6 { 48 } else { 20 };
     let each = mtu.saturating_sub(header).max(8) / 8 * 8;
     (size + 8).div_ceil(each)
 }
 
-/// Remarks on rows whose two directions differ.
+/// Words remarks on rows whose two directions differ.
 pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
-    // What processors can do changes from moment to moment, and is no property of the path.
+    // How fast processors are changes from moment to moment, and is no property of the path.
     let is_of_path = |row: &Row| {
         use Limit::{Network, Reassembly, SenderInterface};
         matches!(row.limit, Network | Reassembly | SenderInterface)
@@ -351,9 +351,9 @@ pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     texts
 }
 
-/// Two directions whose ratio is smaller count as equal.
+/// The smallest ratio of two directions that counts as a difference.
 const ASYMMETRY: f64 = 1.25;
-/// A sender that waited this often for room was slowed down by its interface.
+/// How often a sender waits for room before its interface counts as what slowed it down.
 const WAITS_MANY: u64 = 3;
 const IP_IDS: f64 = 65_536.0;
 

@@ -68,7 +68,7 @@ impl<'a> Sender<'a> {
             Mode::Batch => MANY_MAX as u64,
             Mode::Gso => ((RunLimit::BYTES_MAX / plan.size) as u64).clamp(1, MANY_MAX as u64),
         };
-        // On a schedule, a batch holds the datagrams that are due within half a millisecond.
+        // On a schedule, a batch holds the datagrams that are due within [`SPAN_NS`].
         let batch = schedule.map_or(most, |it| it.slots_within(SPAN_NS).clamp(1, most));
         let mut bytes = vec![0; plan.size * batch as usize];
         for datagram in bytes.chunks_mut(plan.size) {
@@ -106,14 +106,14 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// How many datagrams to send now; 0 when none is due.
+    /// Returns how many datagrams to send now; 0 when none is due.
     fn due(&mut self, elapsed: u64) -> u64 {
         let Some(schedule) = self.schedule else {
             return self.batch;
         };
         let due = schedule.slots_due(elapsed);
         let behind = due.saturating_sub(self.slot);
-        // After a pause only the newest 3 ms are sent: no path has to carry a longer burst.
+        // After a pause, only the newest 3 ms are sent: no path has to carry a longer burst.
         let burst = schedule.slots_within(BURST_NS).max(2 * self.batch);
         if behind > burst {
             self.slot = due - burst;
@@ -181,7 +181,7 @@ impl<'a> Sender<'a> {
                 self.dispatch.waits += 1;
                 datagram::wait_writable(self.socket.as_fd(), WAIT).map(|_ready| ())
             }
-            // The error is that of an earlier datagram; this one has not been sent.
+            // The error is that of an earlier datagram; this one was not sent.
             Some(errno::ECONNREFUSED | errno::EHOSTUNREACH | errno::ENETUNREACH) => {
                 let _reports = sys::message::discard_errors(self.socket.as_fd(), MANY_MAX);
                 Ok(())
@@ -199,10 +199,11 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// In the modes that can, datagrams due within this time leave in one call.
+/// The nanoseconds within which datagrams that are due leave in one call, in the modes that can do
+/// so.
 pub(super) const SPAN_NS: u64 = 500_000;
-/// The longest burst after a pause, as a time of the schedule.
+/// The longest burst after a pause, in nanoseconds of the schedule.
 const BURST_NS: u64 = 3_000_000;
-/// A sleep ends late by about this much; the sender spins for the rest.
+/// The nanoseconds by which a sleep may end late; the sender spins for that time.
 const SPIN_NS: u64 = 80_000;
 const WAIT: Duration = Duration::from_millis(5);

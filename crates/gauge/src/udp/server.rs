@@ -1,4 +1,4 @@
-//! The end that takes commands: it receives, sends, and counts.
+//! The end that carries out requests: it receives, sends, and counts.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ pub struct ServeSpec {
     pub listen: SocketAddr,
 }
 
-/// Serves one client's sweep after the other.
+/// A server of one client's sweep after the other.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -50,14 +50,14 @@ impl Server {
         Ok(Self { listener, listen })
     }
 
-    /// The address on which the server listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.listen
     }
 
     /// Serves until the caller stops it, and passes a line for each client to `tell`. Returns the
-    /// number of trials.
+    /// number of trials that it carried out.
     ///
     /// # Errors
     /// When the listening socket cannot be used any more.
@@ -141,7 +141,7 @@ impl Session {
         })
     }
 
-    /// Carries out a request; true when this was a whole trial.
+    /// Carries out a request; returns true when this was a whole trial.
     fn obey(&mut self, request: Request, stop: &AtomicBool) -> io::Result<bool> {
         match request {
             Request::Hello { .. } => {
@@ -162,7 +162,7 @@ impl Session {
                     Ok(false)
                 }
             },
-            // These messages belong to a trial that has failed.
+            // Such a message belongs to a trial that has failed.
             Request::Go | Request::Sent(_) => Ok(false),
         }
     }
@@ -262,7 +262,7 @@ fn check(spec: &TrialSpec) -> io::Result<()> {
 fn refuse(stream: TcpStream) {
     let reason = "it serves another client now; two at a time would disturb each other".to_owned();
     if let Ok(mut link) = ControlLink::new(stream) {
-        // When the client is gone, it needs no answer.
+        // A client that is gone needs no answer.
         drop(link.say(&Response::Refused { reason }));
     }
 }

@@ -28,18 +28,19 @@ use super::{
 };
 use crate::Error;
 
-/// What a sweep measures.
+/// The task of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The servers; there can be more than one only with a group.
     pub servers: Vec<SocketAddr>,
     /// A group to send to, instead of the server.
     pub group: Option<SocketAddr>,
-    /// The interface by which the group leaves; with `None` that of the way to the first server.
+    /// The interface by which datagrams to the group leave; with `None`, that of the way to the
+    /// first server.
     pub interface: Option<Selector>,
-    /// Time to live of multicast.
+    /// Time to live of packets to the group.
     pub hops: u8,
-    /// Payload bytes.
+    /// Payload bytes of a datagram, one entry for each size to measure.
     pub sizes: Vec<usize>,
     /// How the ends pass datagrams to the kernel.
     pub modes: Vec<Mode>,
@@ -47,19 +48,19 @@ pub struct Sweep {
     pub profiles: Vec<Profile>,
     /// Who sends.
     pub directions: Vec<Direction>,
-    /// Makes one trial at this load instead of searching for the highest rate.
+    /// The load of the only trial of each row; with `None`, the highest rate is searched for.
     pub load: Option<Load>,
     /// How long each trial sends.
     pub duration: Duration,
-    /// The highest acceptable share of lost datagrams.
+    /// The highest acceptable share of lost datagrams, 0 to 1.
     pub loss_max: f64,
-    /// The seed that tokens are drawn from.
+    /// The seed from which tokens are drawn.
     pub seed: u64,
 }
 
 impl Sweep {
-    /// Measures all rows. It passes a line for each finished row to `tell`, and what this end does
-    /// in each stretch of time to `watch`.
+    /// Measures all rows. Passes a line for each finished row to `tell`, and what this end does in
+    /// each stretch of time to `watch`.
     ///
     /// When a sweep ends early, the report says why, and has the rows that were finished by then.
     ///
@@ -100,7 +101,8 @@ impl Sweep {
                         }
                         let row = bench.row(size, mode, profile, direction, is_stopped)?;
                         if row.flows.is_empty() && is_stopped() {
-                            // Stopped before any rate was found: there is no figure for this size.
+                            // The user stopped the sweep before any rate was found, so this size
+                            // has no figure.
                             return Ok(());
                         }
                         tell(&row.line());
@@ -236,7 +238,7 @@ impl<'a, 'w> Bench<'a, 'w> {
                 break;
             }
             if trial.loss > self.sweep.loss_max {
-                // Near the limit the causes of loss show best; a flood may have other causes.
+                // The causes of loss show best near the limit; a flood may have other causes.
                 let sum = if load == Load::Flood {
                     &mut flooded
                 } else {
@@ -258,7 +260,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         Ok(row)
     }
 
-    /// Makes one trial; returns its flows, of several servers those of the worst.
+    /// Makes one trial; returns its flows. With several servers, these are the flows of the worst.
     fn trial(&mut self, row: &Row, load: Load) -> Result<Vec<Flow>, Error> {
         let &Row {
             size,
@@ -267,7 +269,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             direction,
             ..
         } = row;
-        // A trial takes two tokens: there and back.
+        // A trial takes two tokens: one for each direction.
         self.token = self.token.wrapping_add(2);
         let spec = TrialSpec {
             token: self.token,
@@ -311,7 +313,7 @@ impl<'a, 'w> Bench<'a, 'w> {
     ) -> Result<(Outcome, Vec<Outcome>), Error> {
         let server = self.peers[0].address;
         let refused = |error: io::Error| SystemError::system("measure with", server, &error);
-        // A server on this host gets the group by loopback, whatever the interface.
+        // The group reaches a server on this host by loopback, whatever the interface.
         let is_same_host = self.peers[0].link.local().map_err(refused)?.ip() == server.ip();
         let port = (&self.port, self.local);
         let path = DataPath::client(spec, server, port, is_same_host).map_err(refused)?;
@@ -391,8 +393,8 @@ fn exchange_with(
     Ok((sent, outcomes.collect::<Result<_, _>>()?))
 }
 
-/// Connects. When the host is there but refuses, tries again for a second, because a server that is
-/// starting listens a moment later. The caller can stop this.
+/// Connects. When the host refuses, tries again for 1 s, because a server that is starting listens
+/// a moment later. The caller can stop this.
 fn connect(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> io::Result<TcpStream> {
     let end = Instant::now() + START_TIME_MAX;
     loop {
@@ -450,7 +452,7 @@ impl Peer {
         Err(self.nonsense_text("it does not answer"))
     }
 
-    /// The link of this host that leads to the server.
+    /// Returns the link of this host that leads to the server.
     fn link(&self) -> Option<measure::Link> {
         let local = self.link.local().ok()?;
         crate::rtt::link_of(local.ip()).and_then(|(_, _, link)| link)
@@ -482,7 +484,7 @@ impl Peer {
 }
 
 impl Row {
-    /// A name for the trial that runs now.
+    /// Makes a name for the trial that runs.
     fn trial_name(&self) -> String {
         let (mode, direction) = (self.mode.name(), self.direction.name());
         format!(
@@ -491,7 +493,7 @@ impl Row {
         )
     }
 
-    /// One line about the row, for the user.
+    /// Words one line about the row, for the user.
     fn line(&self) -> String {
         let rates: Vec<String> = self
             .flows
@@ -521,7 +523,7 @@ fn flow(is_back: bool, sender: &Outcome, receiver: &Outcome, each: u64) -> Optio
     })
 }
 
-/// The result of a trial, which is that of its worst flow.
+/// Makes the result of a trial, which is that of its worst flow.
 fn outcome_of(flows: &[Flow]) -> Trial {
     let least = |value: fn(&Flow) -> f64| flows.iter().map(value).fold(f64::INFINITY, f64::min);
     Trial {
@@ -534,10 +536,10 @@ fn outcome_of(flows: &[Flow]) -> Trial {
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a server may take to start.
 const START_TIME_MAX: Duration = Duration::from_secs(1);
-/// Pause between two tries to connect.
+/// How long to wait between two tries to connect.
 const START_PAUSE: Duration = Duration::from_millis(20);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
-/// Pause between two greetings.
+/// How long to wait between two greetings.
 const GREETING_GAP: Duration = Duration::from_millis(20);
 /// The most datagrams in a super-packet.
 const GSO_DATAGRAMS_MAX: u64 = 64;

@@ -1,4 +1,4 @@
-//! What a trial does while it runs, for those who watch it.
+//! What a trial does while it runs, for its watchers.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ pub struct TrialPassage {
     pub received: Option<u64>,
 }
 
-/// Calls a function with each [`TrialPassage`].
+/// A function that is called with each [`TrialPassage`].
 pub struct TrialWatch<'a> {
     every: Duration,
     tell: &'a mut (dyn FnMut(&TrialPassage) + Send),
@@ -43,14 +43,14 @@ impl fmt::Debug for TrialWatch<'_> {
 }
 
 impl<'a> TrialWatch<'a> {
-    /// Calls `tell` after each `every`, and at the end of a trial for the rest. **Cost**: one
-    /// thread for each trial, which sleeps between the calls.
+    /// Makes a watch that calls `tell` after each `every`, and at the end of a trial for the rest.
+    /// **Cost**: one thread for each trial, which sleeps between the calls.
     pub fn new(every: Duration, tell: &'a mut (dyn FnMut(&TrialPassage) + Send)) -> Self {
         Self { every, tell }
     }
 
-    /// Watches the counts until the other end of `is_over` is dropped. `about` has what stays the
-    /// same; a count that it lacks is not watched.
+    /// Watches the counts until the other end of `is_over` is dropped. `about` has everything that
+    /// stays the same; a count that it lacks is not watched.
     pub(super) fn follow(
         &mut self,
         mut about: TrialPassage,
@@ -74,7 +74,7 @@ impl<'a> TrialWatch<'a> {
                 return;
             }
             before = now;
-            // When this thread pauses, later stretches still begin at multiples of `every`.
+            // When this thread pauses, the next stretches still begin at multiples of `every`.
             while due <= about.to {
                 due += self.every;
             }

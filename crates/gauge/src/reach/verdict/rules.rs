@@ -2,7 +2,7 @@
 
 use crate::reach::{Facts, RuleChain};
 
-/// The chains that packets of the group's IP version pass.
+/// Returns the chains through which packets of the group's IP version pass.
 pub(super) fn chains(facts: &Facts) -> impl Iterator<Item = &RuleChain> {
     let is_ipv6 = facts.group.is_ipv6();
     facts
@@ -23,7 +23,7 @@ pub(super) fn chain_names(facts: &Facts) -> String {
     chains(facts).map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// The command that lets the group's packets to `port` pass the chains that were found.
+/// Returns the command that lets the group's packets to `port` pass the chains that were found.
 pub(super) fn passage(facts: &Facts, port: u16) -> String {
     let group = facts.group.ip();
     let word = if group.is_ipv6() { "ip6" } else { "ip" };

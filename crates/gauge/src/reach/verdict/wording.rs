@@ -104,7 +104,7 @@ pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Find
     )
 }
 
-/// The finding of a switch that forwards only to members; this host can only infer it.
+/// Makes the finding of a switch that forwards only to members; this host can only infer it.
 pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Finding {
     let seen = match last {
         Some(last) => format!(

@@ -23,7 +23,7 @@ pub(super) struct Measurement<'a> {
     /// One message in this many is stamped; 0 for none.
     stamp_every: u64,
     window: u64,
-    /// How many slots the measurement has; the greatest number for ping-pong, which has no
+    /// How many slots the measurement has; the greatest possible number for ping-pong, which has no
     /// schedule.
     slots: u64,
     duration_ns: u64,
@@ -35,13 +35,13 @@ pub(super) struct Measurement<'a> {
     last_answer_ns: u64,
     last_seen_ns: u64,
     is_refused: bool,
-    /// The wait itself has received a message, so no further receive call is needed.
+    /// The wait itself has received a message, so the next receive call is not needed.
     has_received: bool,
     realtime_limit: Option<(u64, u64)>,
 }
 
 impl<'a> Measurement<'a> {
-    /// A measurement whose first slot is due in a moment.
+    /// Makes a measurement whose first slot is due in a moment.
     pub(super) fn new(
         client: &'a mut Client,
         setup: &Setup,
@@ -52,7 +52,7 @@ impl<'a> Measurement<'a> {
         let schedule = setup.schedule();
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
-        // Room for twice the messages that leave during the time-out: all that can be under way.
+        // All that can be under way has room: twice the messages that leave during the time-out.
         let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
         let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
         let room = usize::try_from(under_way.saturating_mul(2)).unwrap_or(FLIGHT_MAX);
@@ -88,7 +88,7 @@ impl<'a> Measurement<'a> {
             last_seen_ns: 0,
             is_refused: false,
             has_received: false,
-            // The kernel keeps only real-time threads off their processor.
+            // Only real-time threads are kept off their processor by the kernel's limit.
             realtime_limit: is_realtime
                 .then(sys::scheduler::realtime_limit_ns)
                 .flatten(),
@@ -109,7 +109,7 @@ impl<'a> Measurement<'a> {
             self.settle(now.saturating_sub(timeout_ns));
             if !is_ending && is_stopped() {
                 is_ending = true;
-                // No more is sent, but answers to messages under way are still awaited.
+                // No more messages leave, but the answers to those under way are still awaited.
                 self.slots = self.slot;
                 self.duration_ns = self.duration_ns.min(now);
             }
@@ -135,14 +135,14 @@ impl<'a> Measurement<'a> {
         is_sent && self.flight.waiting() == 0
     }
 
-    /// True when answers are due, and nothing has been heard for the time-out.
+    /// Returns true when answers are due, and nothing has been heard for the time-out.
     fn is_silent(&self, now: u64, timeout_ns: u64) -> bool {
         self.counts.sent > 0
             && self.slot < self.slots
             && now.saturating_sub(self.last_answer_ns) > timeout_ns.saturating_mul(2)
     }
 
-    /// Sends a message when one is due; true when another may be due.
+    /// Sends a message when one is due; returns true when another may be due.
     fn send_due(&mut self) -> io::Result<bool> {
         let now = self.now();
         if self.slot >= self.slots || self.flight.waiting() >= self.window {
@@ -153,7 +153,7 @@ impl<'a> Measurement<'a> {
             None if now >= self.duration_ns => return Ok(false),
             None => now,
         };
-        // Before the start this clock shows zero.
+        // Until the start, this clock shows zero.
         if now < due || now == 0 {
             return Ok(false);
         }
@@ -170,7 +170,7 @@ impl<'a> Measurement<'a> {
         Probe::set_sequence(&mut self.client.message, sequence);
         let is_stamped = self.stamp_every > 0 && sequence.is_multiple_of(self.stamp_every);
         let clocks = is_stamped.then(Clocks::now);
-        // The clock is read last, so that the work above counts as lateness and not as round trip.
+        // The clock is read last: so the work above counts as lateness, not as round trip.
         let sent_ns = self.now();
         let client = &mut *self.client;
         let result = if is_stamped {
@@ -195,7 +195,7 @@ impl<'a> Measurement<'a> {
             }
             Err(error) => self.fault(error)?,
         }
-        // Echoes may arrive while messages leave, so look for them after each message.
+        // Echoes may arrive while messages leave, so the caller looks for them after each message.
         Ok(false)
     }
 
@@ -236,7 +236,7 @@ impl<'a> Measurement<'a> {
                 Ok(()) if self.window == 1 && self.flight.waiting() == 0 => break,
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The socket reports an ICMP message once; the next receive call may succeed.
+                // The socket reports an ICMP message once, so the next receive call may succeed.
                 Err(error) if is_gone(&error) => {
                     self.is_refused = true;
                     break;
@@ -277,7 +277,7 @@ impl<'a> Measurement<'a> {
                 let is_first = self.flight.answer(probe.sequence, now, &mut self.counts);
                 is_first.then_some(probe.sequence)
             }
-            // A late echo of the previous measurement, or a second welcome.
+            // This is a late echo of the previous measurement, or a second welcome.
             Ok(probe) if self.client.token.wrapping_sub(probe.token) <= 2 => {
                 self.counts.late_or_twice += 1;
                 None
@@ -346,8 +346,8 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// Waits for an answer and receives it in one system call, when nothing can be sent before. A
-    /// poll before each receive would lengthen every round trip.
+    /// Waits for an answer and receives it in one system call, when nothing can be sent before it.
+    /// A poll before each receive would lengthen every round trip.
     fn await_answer(&mut self) -> io::Result<()> {
         let client = &mut *self.client;
         let received = client.carrier.receive_waiting(&mut client.rooms);
@@ -368,7 +368,7 @@ impl<'a> Measurement<'a> {
         }
     }
 
-    /// Notes a pause: between two readings of the clock more time passed than the work needs, so
+    /// Notes a pause: more time passed between two readings of the clock than the work needs, so
     /// another process had the processor.
     fn look_for_pauses(&mut self, now: u64) {
         let lasted_ns = now.saturating_sub(self.last_seen_ns);
@@ -385,8 +385,8 @@ impl<'a> Measurement<'a> {
         self.last_seen_ns = now;
     }
 
-    /// Gives up the messages under way; returns the counts, how long the run took, and the counts
-    /// of stamps.
+    /// Gives up the messages under way; returns the counts, how long the run took in nanoseconds,
+    /// and the counts of stamps.
     pub(super) fn close(&mut self) -> (Counts, u64, StampCounts) {
         self.settle(u64::MAX);
         let lasted_ns = match self.schedule {
@@ -396,7 +396,7 @@ impl<'a> Measurement<'a> {
         (self.counts, lasted_ns, self.client.stamping.counts)
     }
 
-    /// Nanoseconds since the start; zero before the start.
+    /// Returns the nanoseconds since the start; zero before the start.
     fn now(&self) -> u64 {
         now_ns().saturating_sub(self.start_ns)
     }
@@ -406,7 +406,8 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// A pause whose length matches the kernel's limit on real-time threads was made by this limit.
+/// Says what made a pause: the kernel's limit on real-time threads, if the pause is as long as that
+/// limit makes it.
 fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> DisturbanceKind {
     match limit {
         Some((runtime, period))
@@ -418,11 +419,12 @@ fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> DisturbanceKind {
     }
 }
 
-/// Time between the decision to start and the first slot.
+/// Nanoseconds between the decision to start and the first slot.
 const LEAD_NS: u64 = 1_000_000;
-/// A slot that is later than this is not used but counted as missed.
+/// The most nanoseconds that a slot may be late; a later one is not used but counted as missed.
 const LATE_NS_MAX: u64 = 1_000_000_000;
-/// The loop takes a few microseconds; more than this means that the thread did not run.
+/// The shortest pause in nanoseconds. The loop takes a few microseconds; when it takes longer than
+/// this, the thread did not run.
 const PAUSE_NS: u64 = 500_000;
 /// How long before a slot a busy wait starts to spin: longer than most wake-ups take.
 const BUSY_MARGIN: Duration = Duration::from_micros(60);
