@@ -1,4 +1,4 @@
-//! The command line: raw flags, each checked separately. `plan` checks which flags fit together.
+//! The command line: raw flags, each checked by itself. `plan` checks which flags fit together.
 
 use clap::{ArgAction, Parser, Subcommand};
 
@@ -165,8 +165,8 @@ pub(crate) enum Command {
     Docs(DocsArgs),
 }
 
-/// What follows the long help of a command: `notes`, exit codes, then the `examples` that the short
-/// help ends with.
+/// Makes the text after the long help of a command: `notes`, exit codes, then the `examples` with
+/// which the short help ends.
 pub(crate) fn long(examples: &str, notes: &str) -> String {
     let separator = if notes.is_empty() { "" } else { "\n\n" };
     let mut codes = String::from(EXIT_HEADING);
@@ -177,7 +177,7 @@ pub(crate) fn long(examples: &str, notes: &str) -> String {
     format!("{notes}{separator}{codes}\n\n{examples}")
 }
 
-/// Every exit code, and what it says; lines are broken for a help text.
+/// Every exit code with its meaning; the lines are broken for a help text.
 pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "done, and proven where proof is promised"),
     ("1", "not delivered, not proven, or a check found a fault"),
@@ -190,9 +190,9 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
          with 0, capture, top and recv --serve with 0 or 1",
     ),
 ];
-/// What the exit codes begin with, in a help text.
+/// The line above the exit codes in a help text.
 pub(crate) const EXIT_HEADING: &str = "Exit code:";
-/// What examples begin with, in a help text.
+/// The line above the examples in a help text.
 pub(crate) const EXAMPLES: &str = "Examples:";
 
 const AFTER_HELP: &str = "\

@@ -1,5 +1,5 @@
-//! What each command does, one thin file each: open what the plan says, move data between the
-//! library and standard input and output, report.
+//! What each command does, one thin file each: it opens what the plan says, moves data between the
+//! library and standard input and output, and reports.
 
 use crate::{
     args::{Command, LoadCommand, RttCommand, UdpCommand},
@@ -119,8 +119,8 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
     }
 }
 
-/// Whatever the library could not do, its text names the operation and the cause, and the remedy is
-/// worded here.
+/// Words an error of the library: its text names the operation and the cause; the remedy is worded
+/// here, with this command's flags.
 impl From<towline::Error> for Failure {
     fn from(error: towline::Error) -> Self {
         match error {
@@ -130,7 +130,7 @@ impl From<towline::Error> for Failure {
     }
 }
 
-/// Instruments say it the same way.
+/// Words an error of an instrument in the same way.
 impl From<gauge::Error> for Failure {
     fn from(error: gauge::Error) -> Self {
         match error {

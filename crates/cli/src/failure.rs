@@ -1,4 +1,4 @@
-//! How a command ends, and its exit code.
+//! How a command ends, with its exit code.
 
 use std::{fmt, io, path::Path, process::ExitCode};
 
@@ -6,21 +6,21 @@ use std::{fmt, io, path::Path, process::ExitCode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Verdict {
-    /// Done, and proven where the command promises proof.
+    /// The work is done, and proven where the command promises proof.
     Done,
-    /// Not delivered, not proven, or a check found something. The report says what.
+    /// Something was not delivered or not proven, or a check found something. The report says what.
     Finding,
-    /// Ended by a signal before it was done. The report says how far it came.
+    /// A signal ended the command before it was done. The report says how far it came.
     Interrupted,
 }
 
 impl Verdict {
-    /// Done when `is_fine`.
+    /// Makes [`Verdict::Done`] when `is_fine`, else [`Verdict::Finding`].
     pub(crate) const fn of(is_fine: bool) -> Self {
         if is_fine { Self::Done } else { Self::Finding }
     }
 
-    /// As [`Verdict::of`], unless a signal has cut it short.
+    /// Makes the verdict of [`Verdict::of`], unless a signal has cut the session short.
     pub(crate) const fn of_session(is_interrupted: bool, is_fine: bool) -> Self {
         if is_interrupted {
             Self::Interrupted
@@ -45,24 +45,24 @@ impl From<Verdict> for ExitCode {
 pub(crate) enum Failure {
     /// The flags make no sense; the text says what would.
     Usage(String),
-    /// The machine cannot do it; the text says the operation, its target, the cause and a remedy.
+    /// The machine cannot do it; the text names the operation, its target, the cause and a remedy.
     Environment(String),
-    /// The reader closed our output early: that is success.
+    /// The reader closed the output early: that is success.
     PipeClosed,
 }
 
 impl Failure {
-    /// A wrong use.
+    /// Makes the failure of a wrong use.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }
 
-    /// Something that the machine refused while we tried to `operation`.
+    /// Makes the failure of an `operation` that the machine refused.
     pub(crate) fn environment(operation: &str, cause: &impl fmt::Display) -> Self {
         Self::Environment(format!("{operation}: {cause}"))
     }
 
-    /// Prints the text and gives the exit code.
+    /// Prints the text and returns the exit code.
     #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
     pub(crate) fn tell(&self) -> ExitCode {
         match self {
@@ -84,7 +84,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The error for a named file that cannot be read.
+/// Words the error for a named file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound if path.is_absolute() => "; check the path",
@@ -99,7 +99,7 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("reading {}: {error}{remedy}", path.display())
 }
 
-/// Errors of writing our own output.
+/// Makes the failure of writing the output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -110,5 +110,5 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What shells give for a program that Ctrl-C has ended.
+/// The exit code that shells give for a program that Ctrl-C has ended.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;

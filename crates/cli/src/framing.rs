@@ -1,4 +1,4 @@
-//! How messages stand in a byte stream: lines, or each after its length.
+//! The forms of messages in a byte stream: lines, or each message after its length.
 //!
 //! ```text
 //!   lines    message \n  message \n           a message cannot hold a line feed
@@ -24,7 +24,7 @@ pub(crate) enum Framing {
     Length,
 }
 
-/// How long a message may be.
+/// The longest message that may be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) bytes: usize,
@@ -32,14 +32,14 @@ pub(crate) struct Limit {
     pub(crate) parameter: &'static str,
 }
 
-/// What reading gave.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A message; more may follow.
     Message,
-    /// A message without its end: nothing follows, and a terminal must not be asked once more.
+    /// A message without its end: nothing follows it, and a terminal must not be asked once more.
     Last,
-    /// Nothing.
+    /// The end of the stream.
     End,
 }
 
@@ -47,7 +47,7 @@ impl Framing {
     /// Replaces `message` by the next one.
     ///
     /// # Errors
-    /// `InvalidData` for a message longer than `limit` or a stream that ends within one.
+    /// `InvalidData` when a message is longer than `limit`, or when the stream ends within one.
     pub(crate) fn read(
         self,
         input: &mut impl BufRead,
@@ -62,7 +62,7 @@ impl Framing {
         }
     }
 
-    /// True when `bytes` begin with a whole message, so that reading it does not wait.
+    /// Returns true when `bytes` begin with a whole message, so that reading it does not wait.
     pub(crate) fn is_whole_in(self, bytes: &[u8]) -> bool {
         match self {
             Self::Lines => bytes.contains(&b'\n'),
@@ -105,7 +105,7 @@ fn read_until(
     limit: Limit,
     message: &mut Vec<u8>,
 ) -> io::Result<Found> {
-    // One byte more than allowed, and the end: enough to tell a message that is too long.
+    // One byte more than allowed, and the end: enough to recognise a message that is too long.
     let bytes_max = (limit.bytes as u64).saturating_add(2);
     if input.take(bytes_max).read_until(end, message)? == 0 {
         return Ok(Found::End);

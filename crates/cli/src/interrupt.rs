@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM: the first asks a command to end its session properly and to report what was
-//! done so far; a second one ends the process at once.
+//! Ctrl-C and SIGTERM. The first asks a command to end its session properly and to report what was
+//! done so far. A second one ends the process at once.
 //!
 //! Signals within [`REPEAT`] of the first are the same request: `timeout` signals its child and
-//! then the child's group, and a report must not be lost to that.
+//! then the child's group, and that must not cost the report.
 //!
-//! A signal sets a flag and, as the kernel has it, ends a wait for packets that is under way. Every
+//! A signal sets a flag, and the kernel then ends a wait for packets that is under way. Every
 //! command's loop looks at the flag at least once in [`TICK`](crate::cmd::TICK).
 
 use std::{
@@ -30,8 +30,8 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the signals over; to be called once, before the command waits for anything. Without it
-    /// a signal ends the process with no word. It starts no thread.
+    /// Takes the signals over. Call it once, before the command waits for anything: without it, a
+    /// signal ends the process without a word. It starts no thread.
     pub(crate) fn install() -> Result<Self, Failure> {
         let is_requested = watch_end_requests(REPEAT, EXIT_INTERRUPTED)
             .map_err(|error| Failure::environment("watching for signals", &error))?;
@@ -41,7 +41,7 @@ impl Interrupt {
         })
     }
 
-    /// True since the first signal.
+    /// Returns true since the first signal.
     pub(crate) fn is_requested(&self) -> bool {
         let is_requested = self.is_requested.load(Ordering::Relaxed);
         if is_requested && self.seen.get().is_none() {
@@ -50,14 +50,14 @@ impl Interrupt {
         is_requested
     }
 
-    /// The flag that a signal sets, for code that waits where [`Interrupt::is_requested`] cannot be
-    /// asked.
+    /// Returns the flag that a signal sets, for code that waits where [`Interrupt::is_requested`]
+    /// cannot be asked.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_requested)
     }
 
-    /// True when a signal came and [`FAREWELL`] has passed since the command saw it: receivers that
-    /// have not answered the farewell by now are not waited for.
+    /// Returns true when a signal came and [`FAREWELL`] has passed since the command saw it: the
+    /// command then no longer waits for receivers that have not answered the farewell.
     pub(crate) fn is_farewell_over(&self) -> bool {
         self.is_requested()
             && self
@@ -66,7 +66,7 @@ impl Interrupt {
                 .is_some_and(|seen| seen.elapsed() >= FAREWELL)
     }
 
-    /// Sleeps, or not to the end when a signal comes; true when the time has passed.
+    /// Sleeps until `time` has passed or a signal comes; returns true when the time has passed.
     pub(crate) fn sleep(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         loop {
@@ -85,7 +85,7 @@ impl Interrupt {
 /// How long the other ends may take to hear that this one leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A signal that follows the first within this time is not a second request: nobody presses Ctrl-C
+/// The time after the first signal in which another is no second request: nobody presses Ctrl-C
 /// again that fast.
 const REPEAT: Duration = Duration::from_millis(500);
 

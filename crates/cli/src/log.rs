@@ -1,5 +1,6 @@
-//! With `--verbose`, what the library tells of its sessions: a line an event on standard error,
-//! with the time where that is no terminal, as a journal or a file is read later.
+//! The library's events about its sessions, with `--verbose`: one line for each on standard error.
+//! Where that is no terminal, a line begins with the time, because journals and files are read
+//! later.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -11,8 +12,8 @@ use tracing_subscriber::fmt::{
 
 use crate::report::Progress;
 
-/// Prints the library's events from here on: those of sessions at verbosity 1, also those of their
-/// connections above that. Without this call the events go nowhere and cost nothing.
+/// Prints the library's events from here on: at verbosity 1 those of sessions, above that also
+/// those of their connections. Without this call the events go nowhere and cost nothing.
 pub(crate) fn start(verbosity: u8, progress: &Progress) {
     let level = match verbosity {
         0 => return,
@@ -31,15 +32,15 @@ pub(crate) fn start(verbosity: u8, progress: &Progress) {
     }
 }
 
-/// The time, in the form that events have.
+/// Returns the time in the form that events have.
 pub(crate) fn now() -> String {
     let mut text = String::new();
     let written = SystemTime.format_time(&mut Writer::new(&mut text));
-    // A clock before 1970 has no form.
+    // A clock before 1970 has no text.
     written.map_or_else(|_| String::new(), |()| text)
 }
 
-/// Writes a line on standard error, around the bars that may be there.
+/// A line on standard error, which goes around the bars that may be there.
 struct Line(Progress);
 
 impl Write for Line {

@@ -1,13 +1,12 @@
 //! The towline command: `args` (flags, checked one by one) -> `plan` (checked together, defaults
 //! filled in) -> `cmd` (what each command does) -> `report` (what it prints, as text and JSON).
 //!
-//! Protocols and measurements are in the libraries `towline`, `gauge` and `capture`; here are input
-//! and output, waiting, signals and exit codes. Data goes to
-//! standard output, everything else to standard error. Exit code 0: done and proven; 1: not
-//! delivered, not proven, or a failed check; 2: wrong usage, or an environment that cannot do it;
-//! 130: ended by Ctrl-C or SIGTERM before it was done. `capture` and `top` only watch: when their
-//! user ends them, they are done. A reader that closes the pipe early has had enough, which is no
-//! error.
+//! Protocols and measurements are in the libraries `towline`, `gauge` and `capture`. This crate has
+//! input and output, waiting, signals and exit codes. Data goes to standard output, everything else
+//! to standard error. Exit code 0: done and proven; 1: not delivered, not proven, or a failed
+//! check; 2: wrong usage, or an environment that cannot do it; 130: ended by Ctrl-C or SIGTERM
+//! before it was done. `capture` and `top` only watch: when their user ends them, they are done. A
+//! reader that closes the pipe early has had enough; that is no error.
 #![forbid(unsafe_code)]
 
 use std::{env, process::ExitCode};

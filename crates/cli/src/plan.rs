@@ -1,5 +1,5 @@
-//! What a command will do: flags and configuration file brought together, defaults filled in, and
-//! everything that concerns more than one of them checked. Nothing has been opened yet.
+//! What a command will do. A plan brings flags and configuration file together, fills in defaults,
+//! and checks everything that concerns more than one flag. It opens nothing.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,10 +36,10 @@ pub(crate) use udp::{UdpPlotPlan, UdpRunPlan, UdpServePlan};
 #[cfg(test)]
 mod tests;
 
-/// What `--dry-run` shows instead of the work, as a JSON document.
+/// A plan of a command, which `--dry-run` shows as a JSON document instead of doing the work.
 pub(crate) trait Plan: Serialize + JsonSchema {
     /// Name of the document's schema.
     const SCHEMA: &'static str;
-    /// Grows with every change that an old reader would misread.
+    /// The schema's version, raised with every change that an old reader would misread.
     const VERSION: u32 = 1;
 }

@@ -70,7 +70,7 @@ pub(crate) use udp::{UdpReport, UdpServeReport};
 #[cfg(test)]
 mod tests;
 
-/// Where and how a command speaks.
+/// Where a command prints, and in which form.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     is_json: bool,
@@ -99,7 +99,7 @@ impl Output {
         self.is_dry_run
     }
 
-    /// For `--dry-run`: prints the plan; true when that is all there is to do.
+    /// Prints the plan for `--dry-run`; returns true when that is all there is to do.
     pub(crate) fn shows_only<P: Plan>(&self, plan: &P) -> Result<bool, Failure> {
         if self.is_dry_run {
             json::write(&mut io::stdout().lock(), P::SCHEMA, P::VERSION, plan)?;
@@ -107,41 +107,41 @@ impl Output {
         Ok(self.is_dry_run)
     }
 
-    /// A line for the person who watches; nothing with `--quiet`.
+    /// Prints a line for the person who watches, unless `--quiet` was given.
     pub(crate) fn note(&self, text: &str) {
         if !self.is_quiet {
             self.log(text);
         }
     }
 
-    /// Like [`Output::note`], for something that works, but not as asked.
+    /// Prints a line as [`Output::note`] does, about something that works, but not as asked.
     pub(crate) fn warn(&self, text: &str) {
         self.note(&format!("warning: {text}"));
     }
 
-    /// A line for the person who wants to know more: `--verbose`.
+    /// Prints a line for the person who wants to know more, with `--verbose`.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbosity > 0 {
             self.log(text);
         }
     }
 
-    /// Bars that move on a terminal, unless nobody wants to see them.
+    /// Returns the bars that move on a terminal, hidden when nobody wants to see them.
     pub(crate) fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
-    /// The end of a command: its document as JSON, or as text where the text belongs.
+    /// Prints the document that ends a command: as JSON, or as text where the text belongs.
     pub(crate) fn finish<D: Document>(&self, document: &D) -> Result<(), Failure> {
         self.tell(document, json::write)
     }
 
-    /// One of several documents of a command, each on a line of its own as JSON.
+    /// Prints one of several documents of a command; as JSON, each is a line.
     pub(crate) fn one_of_many<D: Document>(&self, document: &D) -> Result<(), Failure> {
         self.tell(document, json::write_line)
     }
 
-    /// The end of a command that tells of its intervals, too, if it does.
+    /// Prints the document that ends a command, which may have printed its intervals before.
     pub(crate) fn finish_after<D: Document>(
         &self,
         every: Option<Duration>,
@@ -169,8 +169,8 @@ impl Output {
         Ok(())
     }
 
-    /// With `--verbose`, where standard error is read later: the time, as the library's events
-    /// beside have it.
+    /// Returns the time, as the library's events show it, with `--verbose` where standard error is
+    /// read later; otherwise nothing.
     fn stamp(&self) -> String {
         if self.verbosity == 0 || io::stderr().is_terminal() {
             return String::new();
@@ -188,16 +188,16 @@ impl Output {
 /// One of the ways in which a document is written as JSON.
 type JsonWriter<D> = fn(&mut io::StdoutLock<'static>, &str, u32, &D) -> io::Result<()>;
 
-/// Something a command has to say when it ends.
+/// A report of a command when it ends.
 pub(crate) trait Document: Serialize {
     /// Name of the JSON document's schema.
     const SCHEMA: &'static str;
-    /// Grows with every change that an old reader would misread.
+    /// The schema's version, raised with every change that an old reader would misread.
     const VERSION: u32 = 1;
-    /// Its text is the command's data and goes to standard output; otherwise it is a closing
+    /// Whether the text is the command's data, for standard output; otherwise it is a closing
     /// remark beside the data.
     const IS_DATA: bool;
 
-    /// As text, with line ends.
+    /// Writes the document as text, with line ends.
     fn text(&self) -> String;
 }

@@ -69,7 +69,7 @@ pub(crate) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// When files follow each other, if they do.
+    /// Says when one file ends and the next begins, if there are several.
     pub(crate) fn rotation(&self) -> Option<Rotation> {
         let rotation = Rotation {
             bytes: self.rotate_size,
@@ -107,7 +107,7 @@ pub(crate) struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// In the library's form.
+    /// Converts the flags to the library's form.
     pub(crate) fn options(&self) -> LiveOptions {
         let defaults = LiveOptions::default();
         let snap_len = self.snaplen.and_then(|len| u32::try_from(len).ok());
@@ -124,7 +124,7 @@ impl LiveArgs {
     }
 }
 
-/// A size, or the most there is.
+/// Reads a size, or `max` for the most there is.
 fn ring(text: &str) -> Result<u64, String> {
     if text == "max" {
         Ok(u64::MAX)

@@ -23,7 +23,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     Err(format!("an interval is {EVERY_MIN:?} to an hour"))
 }
 
-/// Shorter ones would cost what they measure.
+/// The shortest interval; printing a shorter one would disturb the measurement.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 const EVERY_MAX: Duration = Duration::from_secs(3_600);
 

@@ -1,10 +1,10 @@
-//! `--config FILE`: whatever a command takes as a long flag can stand in a file instead.
+//! `--config FILE`: whatever a command takes as a long flag may be in a file instead.
 //!
 //! ```text
 //!   words --parse--> which command, which file --read--> words that the file adds --parse--> Args
 //! ```
-//! What the command line gives, or what contradicts it, goes before the file. The file is read
-//! once: it may be a pipe.
+//! The command line goes before the file: a setting that it gives or contradicts does not count.
+//! The file is read once, because it may be a pipe.
 
 use std::{
     ffi::OsString,
@@ -21,7 +21,7 @@ use toml::{Table, Value};
 use super::{Args, SESSION_OPTIONS};
 use crate::failure::unreadable;
 
-/// The command line, with the settings of the configuration file that it names.
+/// Reads the command line, with the settings of the configuration file that it names.
 pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
     let mut root = Args::command();
     root.build();
@@ -35,7 +35,7 @@ pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
     let added = table(path)
         .and_then(|table| added(command, given, &table, path))
         .map_err(refuse)?;
-    // Behind two hyphens there are no flags any more.
+    // Words after two hyphens are no flags any more, so the file's words go before them.
     let at = words.iter().position(|word| word == "--");
     let at = at.unwrap_or(words.len());
     words.splice(at..at, added.into_iter().map(OsString::from));
@@ -46,14 +46,14 @@ pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
     })
 }
 
-/// The tables of a configuration file.
+/// Reads the tables of a configuration file.
 fn table(path: &Path) -> Result<Table, String> {
     let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     let table = text.parse();
     table.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A value as it would be written on the command line.
+/// Writes a value as it would be on the command line; `None` when it cannot be.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -68,7 +68,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// The command that is meant, and what was given to it.
+/// Finds the command that the words name, and what was given to it.
 fn innermost<'a>(
     mut command: &'a Command,
     mut matches: &'a ArgMatches,
@@ -81,7 +81,7 @@ fn innermost<'a>(
     (command, matches)
 }
 
-/// The words that a file adds to a command.
+/// Makes the words that a file adds to a command.
 fn added(
     command: &Command,
     given: &ArgMatches,
@@ -91,7 +91,7 @@ fn added(
     let is_given =
         |arg: &&Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let on_line: Vec<&Arg> = command.get_arguments().filter(is_given).collect();
-    // Either of two may be the one that names the other.
+    // Of two flags that exclude each other, either may be the one that declares it.
     let excludes = |one: &Arg, other: &Arg| {
         let named = command.get_arg_conflicts_with(one);
         named.iter().any(|arg| arg.get_id() == other.get_id())
@@ -104,7 +104,7 @@ fn added(
             long.replace('-', "_") == name && !OWN.contains(&long)
         };
         let Some(arg) = command.get_arguments().find(is_key) else {
-            // One file may serve both ends: what is the other's is left to it.
+            // One file may serve both ends: settings of the other end are left to it.
             let is_other = SESSION_OPTIONS.iter().any(|option| option.name == name);
             if is_other && command.get_arguments().any(|arg| arg.get_id() == "group") {
                 continue;
@@ -126,8 +126,8 @@ fn added(
     Ok(words)
 }
 
-/// The words of the command line that one key of the file stands for; `None` for a value of the
-/// wrong kind.
+/// Makes the words of the command line for one key of the file; `None` for a value of the wrong
+/// kind.
 fn words_of(arg: &Arg, value: &Value) -> Option<Vec<String>> {
     let Some(long) = arg.get_long() else {
         return Some(vec![text_of(value)?]);

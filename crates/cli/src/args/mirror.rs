@@ -1,6 +1,6 @@
 //! Flags whose values mirror an enum of a library that knows nothing of command lines.
 
-/// Declares `Name of Library { values }`: what clap reads, what a plan shows, and the way to the
+/// Declares `Name of Library { values }`: an enum for clap and for plans, and its conversion to the
 /// library's enum, which has values of the same names.
 macro_rules! mirror {
     (

@@ -1,4 +1,4 @@
-//! Where a measurement goes, in the words of `--group`: a host, or a group and its interface.
+//! The target of a measurement, in the words of `--group`: a host, or a group and its interface.
 
 use std::{borrow::Cow, fmt, str::FromStr as _};
 
@@ -25,18 +25,18 @@ pub(crate) struct IfaceArgs {
 }
 
 impl Place {
-    /// The group or host, with `port` where none was written.
+    /// Returns the group or host, with `port` where none was written.
     pub(crate) fn at_port(&self, port: u16) -> Group {
         Group::parse(&self.text, port).expect("it was read when it was given")
     }
 
-    /// True for a multicast group.
+    /// Returns true for a multicast group.
     pub(crate) const fn is_group(&self) -> bool {
         self.is_group
     }
 }
 
-/// For clap.
+/// Reads a place, for clap.
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     let group = Group::from_str(text).map_err(|error| error.to_string())?;
     if group.source().is_some() {

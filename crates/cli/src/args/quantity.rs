@@ -4,18 +4,18 @@ use std::num::NonZeroU64;
 
 use towline::quantity;
 
-/// How many packets a second, at least 1.
+/// Reads how many packets a second, at least 1.
 pub(crate) fn positive_count(text: &str) -> Result<u64, String> {
     nonzero_count(text).map(NonZeroU64::get)
 }
 
-/// As [`positive_count`].
+/// Reads a count as [`positive_count`] does.
 pub(crate) fn nonzero_count(text: &str) -> Result<NonZeroU64, String> {
     let count = quantity::count(text).map_err(|error| error.to_string())?;
     NonZeroU64::new(count).ok_or_else(|| NOTHING.to_owned())
 }
 
-/// How many bits a second, at least 1.
+/// Reads how many bits a second, at least 1.
 pub(crate) fn positive_bit_rate(text: &str) -> Result<u64, String> {
     match quantity::bit_rate(text).map_err(|error| error.to_string())? {
         0 => Err(NOTHING.to_owned()),

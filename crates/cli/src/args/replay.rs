@@ -81,7 +81,7 @@ pub(crate) struct EditArgs {
 }
 
 impl EditArgs {
-    /// In the library's form.
+    /// Converts the flags to the library's form.
     pub(crate) fn edits(&self) -> Edits {
         Edits {
             to: self.to_mac,
@@ -113,7 +113,7 @@ impl ReplayArgs {
     }
 }
 
-/// Frames without a rate of their own.
+/// Returns true for generated frames that have no rate of their own.
 const fn is_unpaced(source: &SourceAddress) -> bool {
     matches!(source, SourceAddress::Generated(spec) if spec.frames_per_s.is_none())
 }

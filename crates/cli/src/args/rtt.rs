@@ -230,7 +230,7 @@ pub(crate) enum ViewArg {
     Actual,
 }
 
-/// `other`, `fifo`, `fifo:80`.
+/// Reads `other`, `fifo` or `fifo:80`.
 fn scheduling(text: &str) -> Result<Scheduling, String> {
     let priority = match text {
         "other" => return Ok(Scheduling::Other),
@@ -249,13 +249,14 @@ fn scheduling(text: &str) -> Result<Scheduling, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listen {
     pub(crate) address: SocketAddr,
-    /// What was written, of a group.
+    /// The group, as it was written.
     pub(crate) group: Option<Place>,
 }
 
-/// `ADDRESS:PORT`, `ADDRESS` or `PORT`, or a group with its interface.
+/// Reads `ADDRESS:PORT`, `ADDRESS` or `PORT`, or a group with its interface.
 fn listen(text: &str) -> Result<Listen, String> {
-    // A group that cannot be one is named as such, not as an address.
+    // When a text that looks like a group is none, the error says so, and does not call it an
+    // address.
     let group = match place(text) {
         Ok(found) if found.is_group() => Some(found),
         Err(error) if text.contains('@') => return Err(error),
@@ -271,7 +272,7 @@ fn listen(text: &str) -> Result<Listen, String> {
     Ok(Listen { address, group })
 }
 
-/// As [`listen`], with another port where none is written.
+/// Reads an address as [`listen`] does, with another port where none is written.
 pub(super) fn listen_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     let any = IpAddr::from([0, 0, 0, 0]);
     let as_port = || text.parse().map(|port| SocketAddr::new(any, port));
@@ -282,10 +283,11 @@ pub(super) fn listen_with(text: &str, port: u16) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{text:?} is not an address, a port, or ADDRESS:PORT"))
 }
 
-/// One message in this many is stamped by default. Cost: two messages of the kernel for each, about
-/// a microsecond of the sender's time.
+/// By default, one message in this many is stamped. **Cost**: two messages of the kernel for each
+/// stamped one, about 1 us of the sender's time.
 pub(crate) const STAMP_EVERY: u64 = 100;
-/// Above ordinary threads and most of the kernel's, below its watchdogs.
+/// The priority of `fifo` without a number: above ordinary threads and most of the kernel's, below
+/// its watchdogs.
 pub(crate) const FIFO_PRIORITY: u8 = 50;
 
 const RUN_HELP: &str = "\

@@ -1,4 +1,4 @@
-//! Flags of everything that takes part in a session: options of this table, and one flag for each
+//! The flags of commands with a session: the options of a table here, and one flag for each
 //! parameter of the protocol. A configuration file (`--config`) takes the same names as keys.
 
 use std::{
@@ -11,16 +11,16 @@ use clap::{
 };
 use towline::{Config, Faults, Group, PARAMETERS, Parameter, Role, Selector, WaitStrategy};
 
-/// One option of a session that is no parameter of the protocol.
+/// An option of a session that is not a parameter of the protocol.
 pub(crate) struct SessionOption {
-    /// Name in `snake_case`: the flag has `-` for `_`, a configuration file may have either.
+    /// Name in `snake_case`. The flag has `-` for `_`; a configuration file may have either.
     pub(crate) name: &'static str,
     short: Option<char>,
     /// Name of the value in the help; `None` for a switch.
     value: Option<&'static str>,
-    /// The text that stands for it when it is not given.
+    /// The text that counts when the option is not given.
     pub(crate) default: Option<&'static str>,
-    /// Which end has it.
+    /// The end that has the option.
     pub(crate) role: Role,
     help: &'static str,
     check: fn(&str) -> Result<(), String>,
@@ -33,7 +33,7 @@ pub(crate) struct SessionArgs<E> {
     end: PhantomData<E>,
 }
 
-/// Flags by name, those among them that a configuration file gave.
+/// Given flags by name, also those that a configuration file gave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     /// Texts by the name of their option or parameter.
@@ -46,9 +46,9 @@ impl<E> SessionArgs<E> {
     }
 }
 
-/// Which end of a session a command is.
+/// The end of a session that a command is.
 pub(crate) trait End {
-    /// The role whose flags it has.
+    /// The role whose flags the end has.
     const ROLE: Role;
 }
 
@@ -86,7 +86,7 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .args(options.map(SessionOption::arg))
             .arg(config)
             .args(PARAMETERS.iter().map(|parameter| {
-                // Taken at both ends, shown at its own.
+                // Both ends take every parameter, and show only their own.
                 parameter_arg(parameter).hide(!is_for(parameter.role, E::ROLE))
             }))
     }
@@ -98,7 +98,8 @@ impl<E: End> clap::Args for SessionArgs<E> {
 
 impl<E: End> FromArgMatches for SessionArgs<E> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        // Parameters of the other end are taken too: rules between the two are checked here.
+        // Parameters of the other end are taken, too, because rules may join parameters of both
+        // ends.
         let options = SESSION_OPTIONS
             .iter()
             .filter(|option| is_for(option.role, E::ROLE));
@@ -152,7 +153,7 @@ impl SessionOption {
     }
 }
 
-/// Every fault that can be asked for, a line each.
+/// Writes every fault that the user can ask for, a line each.
 fn every_fault() -> String {
     let lines = Faults::ALL
         .iter()
@@ -160,7 +161,7 @@ fn every_fault() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The flag of one parameter. Its text is checked by the table that declares it.
+/// Makes the flag of one parameter. The table that declares the parameter checks its text.
 fn parameter_arg(parameter: &'static Parameter) -> Arg {
     let name = parameter.name;
     let parser = move |text: &str| {
@@ -189,7 +190,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
     }
 }
 
-/// `--name` is `--name=true`.
+/// Makes `--name` mean `--name=true`.
 fn switch(arg: Arg) -> Arg {
     arg.action(ArgAction::Set)
         .num_args(0..=1)
@@ -198,7 +199,7 @@ fn switch(arg: Arg) -> Arg {
         .value_name("true|false")
 }
 
-/// The long flag of an option or parameter.
+/// Returns the long flag of an option or parameter.
 pub(crate) fn flag(name: &str) -> String {
     name.replace('_', "-")
 }
@@ -210,7 +211,7 @@ const fn is_for(role: Role, end: Role) -> bool {
     )
 }
 
-/// A code point from 0 to 63, or its name: `ef`, `cs0` to `cs7`, `af11` to `af43`.
+/// Reads a code point from 0 to 63, or its name: `ef`, `cs0` to `cs7`, `af11` to `af43`.
 pub(crate) fn dscp(text: &str) -> Result<u8, String> {
     let digits = |text: &str| text.parse::<u8>().ok();
     let found = match text.to_ascii_lowercase().as_str() {
@@ -228,7 +229,7 @@ pub(crate) fn dscp(text: &str) -> Result<u8, String> {
     found.ok_or_else(|| format!("{text:?} is not a DSCP (0 to 63, ef, cs0 to cs7, af11 to af43)"))
 }
 
-/// The library's own reading of a text.
+/// Checks that the library can read a text.
 fn check_form<T>(text: &str) -> Result<(), String>
 where
     T: FromStr<Err: fmt::Display>,
@@ -252,7 +253,7 @@ fn check_switch(text: &str) -> Result<(), String> {
     }
 }
 
-/// `9464` for this machine only, or an address of this machine and a port.
+/// Reads `9464`, for this machine only, or an address of this machine and a port.
 pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let port = text.parse().map(local);
@@ -261,13 +262,13 @@ pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// What a receiver can be called, so that a sender can expect it.
+/// Checks that a receiver can have this name, and a sender can expect it.
 pub(crate) fn check_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
         return Err("a name has 1 to 255 bytes and no control characters".into());
     }
-    // Such a name could not be expected: the list of --expect is split at commas, and blanks are
-    // cut.
+    // A sender could not expect such a name: the list of --expect is split at commas, and blanks
+    // are cut.
     if text.contains(',') || text.trim() != text {
         let text = "a name must not contain a comma, or begin or end with a blank: send --expect \
                     takes a list of names";
@@ -394,7 +395,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
     },
 ];
 
-/// Options that the short help shows; `--help` shows all.
+/// The options that the short help shows; `--help` shows all.
 const SHORT_HELP: [&str; 4] = ["group", "iface", "name", "key_file"];
 const CONFIG: &str = "config";
 const NETWORK: &str = "Network";

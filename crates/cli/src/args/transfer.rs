@@ -237,7 +237,7 @@ pub(crate) struct DemoArgs {
     pub(crate) keep: Option<PathBuf>,
 }
 
-/// One component of a path.
+/// Reads one component of a path.
 fn file_name(text: &str) -> Result<String, String> {
     if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) || text.len() > 255 {
         return Err(format!("{text:?} cannot be the name of a file"));
@@ -245,7 +245,7 @@ fn file_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// One name of a list.
+/// Reads one name of a list.
 fn receiver_name(text: &str) -> Result<String, String> {
     let name = text.trim();
     if name.is_empty() {

@@ -28,8 +28,8 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         filter: filter.clone(),
         ..plan.live.clone()
     };
-    // Said before it happens: somebody who is logged in through the interface sees nothing any
-    // more.
+    // The warning comes before the interface is taken: a user who is logged in through it sees
+    // nothing afterwards.
     warn_of_taking(&plan.sources, output);
     let mut sessions = Vec::new();
     for (sources, sink) in open(plan, &live)? {
@@ -41,7 +41,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     }
     let mut workers = Workers::new(sessions);
     if !plan.keeps_privileges {
-        // If the capabilities cannot be dropped, it captures all the same.
+        // The capture goes on even when the capabilities cannot be dropped.
         let _kept = match plan.rotation {
             None => drop_capabilities(),
             Some(_) => keep_file_capabilities(),
@@ -62,7 +62,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     intervals.look(Done::default)?;
     let ended = workers.run(&is_stopped, &mut |account| {
         status.set_message(last_second(account));
-        // Without a reader the packets are still captured.
+        // Packets are captured even when nobody reads the intervals any more.
         intervals.look(|| done(account)).unwrap_or_default();
     });
     status.finish_and_clear();
@@ -72,7 +72,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         .iter()
         .for_each(|remark| output.note(remark));
     let report = CaptureReport::new(plan, &workers, ended.as_ref().ok());
-    // With the packets on standard output, the account goes to standard error.
+    // When packets go to standard output, the account goes to standard error.
     if output.is_json() && plan.sink.is_standard_output() {
         output.note(&report.one_line());
     } else {
@@ -96,12 +96,12 @@ fn done(account: &Account) -> Done {
     }
 }
 
-/// A file that is read and written at once would be emptied before it was read.
+/// Refuses to read and write one file at once: it would be emptied before it was read.
 fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
     let (SinkAddress::Pcap(target) | SinkAddress::Pcapng(target)) = &plan.sink else {
         return Ok(());
     };
-    // What is not there yet, as most that is written, is no other file either.
+    // A file that does not exist yet, as most output files, is no source either.
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let target = identity(target).filter(|_| !plan.sink.is_standard_output());
     let is_target = |source: &&SourceAddress| match source {
@@ -118,7 +118,7 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
     }
 }
 
-/// Says which interfaces the host will receive nothing by.
+/// Warns of each interface by which the host will receive nothing.
 pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
     for (source, name) in sources.iter().filter_map(|one| Some((one, one.taken()?))) {
         output.warn(&format!(
@@ -128,10 +128,10 @@ pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
     }
 }
 
-/// What a session moves packets between.
+/// The two ends between which a session moves packets.
 type Ends = (Vec<Box<dyn Source>>, Box<dyn Sink>);
 
-/// The ends of each worker's session.
+/// Opens the ends of each worker's session.
 fn open(plan: &CapturePlan, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
     if plan.workers > 1 {
         return open_shared(plan, live);
@@ -157,7 +157,7 @@ fn open_shared(plan: &CapturePlan, live: &LiveOptions) -> Result<Vec<Ends>, Fail
     ends.collect()
 }
 
-/// Goes on as the user that was asked for, if one was.
+/// Becomes the user that was asked for, if one was.
 fn change_user(plan: &CapturePlan) -> Result<(), Failure> {
     let Some(name) = &plan.user else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `towline completions`: what a shell needs to complete our command line, made from the
-//! declarations that `--help` is made from.
+//! `towline completions`: what a shell needs to complete the command line, made from the same
+//! declarations as `--help`.
 
 use std::io::{self, Write as _};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
-    // The generator takes no error of its writer.
+    // The generator cannot pass on an error of its writer, so it writes into memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut offered(), "towline", &mut script);
     let script = String::from_utf8_lossy(&script);
@@ -20,7 +20,7 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// The script with interfaces where an interface is wanted: the generator knows files, and no
+/// Adds interfaces to the script where an interface is wanted: the generator knows files, and no
 /// shell's own list of interfaces.
 fn with_places(shell: Shell, script: &str) -> String {
     match shell {
@@ -42,10 +42,10 @@ fn with_places(shell: Shell, script: &str) -> String {
     }
 }
 
-/// The wrapper around what is generated for bash.
+/// The wrapper around the text that is generated for bash.
 const BASH_PLACES: &str = include_str!("completions.bash");
 
-/// The command line as help shows it: the generator would offer what is hidden, too.
+/// Returns the command line as help shows it: the generator would offer hidden commands, too.
 fn offered() -> Command {
     let root = Args::command();
     let shown = root.get_subcommands().filter(|below| !below.is_hide_set());

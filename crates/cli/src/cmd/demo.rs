@@ -18,7 +18,7 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     }
     check_rate(plan.rate.as_deref())?;
     let interrupt = Interrupt::install()?;
-    // First of all: it may start this program again, inside a user namespace.
+    // This comes first, because it may start the program again, inside a user namespace.
     let refusal = isolate().err();
     let tree = match &plan.path {
         Some(path) => Tree::of(path)?,
@@ -57,7 +57,7 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     Ok(Verdict::of(document.is_proven))
 }
 
-/// The sender's own check, before anything is made for it.
+/// Checks the rate as the sender does, before anything is made.
 fn check_rate(rate: Option<&str>) -> Result<(), Failure> {
     let set = rate.map(|text| Config::builder().set("rate", text));
     set.unwrap_or(Ok(()))

@@ -1,4 +1,4 @@
-//! `towline docs`: the pages of the reference that follow from declarations in the code.
+//! `towline docs`: the reference pages that follow from declarations in the code.
 
 use std::{fmt::Write as _, fs};
 
@@ -28,14 +28,14 @@ pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> 
 /// The directory of the schemas, beside the pages.
 const SCHEMAS: &str = "schema";
 
-/// Every generated file: its name and its text.
+/// Makes every generated file: its name and its text.
 fn files() -> impl Iterator<Item = (String, String)> {
     let pages = PAGES.iter();
     let pages = pages.map(|(name, page)| ((*name).to_owned(), page()));
     pages.chain(schema_files())
 }
 
-/// The schemas of JSON documents.
+/// Makes the schemas of JSON documents.
 fn schema_files() -> impl Iterator<Item = (String, String)> {
     schemas().into_iter().map(|Described { name, schema }| {
         let text = serde_json::to_string_pretty(&schema).expect("plain data written to memory");
@@ -43,7 +43,7 @@ fn schema_files() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// What `--json` prints, as Markdown.
+/// Describes the documents that `--json` prints, as Markdown.
 fn json() -> String {
     let mut text = String::from(
         "# JSON output\n\n\
@@ -85,7 +85,7 @@ fn json() -> String {
     text
 }
 
-/// A generated page: its file name, and what makes its text.
+/// A generated page: its file name, and the function that makes its text.
 type Page = (&'static str, fn() -> String);
 
 /// Every generated page.
@@ -96,7 +96,7 @@ const PAGES: &[Page] = &[
     ("json.md", json),
 ];
 
-/// The counters that `top` and `stat` show, as Markdown.
+/// Lists the counters that `top` and `stat` show, as Markdown.
 fn counters() -> String {
     let mut text = String::from(
         "# Counters\n\n\
@@ -115,7 +115,7 @@ fn counters() -> String {
     text
 }
 
-/// The exit codes of every command, as Markdown.
+/// Lists the exit codes of every command, as Markdown.
 fn exit_codes() -> String {
     let mut text = String::from(
         "# Exit codes\n\n\
@@ -134,7 +134,7 @@ fn row(text: &mut String, cells: &[&str]) {
     writeln!(text, "| {} |", cells.join(" | ")).expect("writing to a String cannot fail");
 }
 
-/// The reference of options and parameters, as Markdown.
+/// Writes the reference of options and parameters, as Markdown.
 fn parameters() -> String {
     let mut text = String::from(
         "# Options and parameters\n\n\

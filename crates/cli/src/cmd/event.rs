@@ -1,4 +1,4 @@
-//! What happens to receivers, in words.
+//! Events about receivers, in words.
 
 use std::{
     cmp::Ordering,
@@ -9,7 +9,7 @@ use towline::{AudienceEvent, LeaveReason, Refusal};
 
 use crate::report::count;
 
-/// What the sender says about a receiver; `None` for a refusal that was already said.
+/// Words an event about a receiver; `None` for a refusal that was told already.
 pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option<String> {
     let text = match event {
         AudienceEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
@@ -53,17 +53,18 @@ fn refusal(host: IpAddr, reason: Refusal) -> String {
 }
 
 /// The connections that a sender refused. A refused receiver tries again, each time from another
-/// port: repeats are counted, and said at the end.
+/// port, so repeats are only counted, and told at the end.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// By host and reason, in the order of their first.
+    /// How many there were of each host and reason, in the order of the first ones.
     known: Vec<(IpAddr, Refusal, u64)>,
-    /// Those beyond the bound.
+    /// How many there were beyond the bound.
     others: u64,
 }
 
 impl Refusals {
-    /// Counts one, and gives what is to be told: of a host and a reason only the first time.
+    /// Counts a refusal. Returns what is to be told: only the first refusal for each host and
+    /// reason.
     pub(super) fn note(&mut self, peer: SocketAddr, reason: Refusal) -> Option<String> {
         let host = peer.ip();
         let mut known = self.known.iter_mut();
@@ -79,13 +80,14 @@ impl Refusals {
         Some(refusal(host, reason))
     }
 
-    /// The newest refusal that was told.
+    /// Returns the newest refusal that was told.
     pub(super) fn last(&self) -> Option<String> {
         let last = self.known.last();
         last.map(|(host, reason, _)| refusal(*host, *reason))
     }
 
-    /// Lines for the end of the report: receivers that were refused more often than was said.
+    /// Returns lines for the end of the report, about receivers that were refused more often than
+    /// was told.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let again = self.known.iter().filter(|(_, _, times)| *times > 1);
         let again = again.map(|(host, reason, times)| {
@@ -99,15 +101,15 @@ impl Refusals {
     }
 }
 
-/// Most pairs of host and reason that are said one by one.
+/// The most pairs of host and reason that are told one by one.
 const REFUSALS_MAX: usize = 64;
 
-/// Counts the receivers that left without everything. That is known only at the end: a receiver
-/// that left with all messages lacks those that are sent later.
+/// A count of the receivers that left without everything. Only the end tells which these are: a
+/// receiver that left with all messages lacks those that are sent later.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     short: u64,
-    /// The farthest position that any of them had been given, and how many have.
+    /// The farthest position that any of them had been given, and how many of them had come so far.
     farthest: (u64, u64),
 }
 
@@ -131,7 +133,7 @@ impl Departed {
         }
     }
 
-    /// How many lack something of a session whose next position is `end`.
+    /// Returns how many lack something of a session whose next position is `end`.
     pub(super) const fn short_of(&self, end: u64) -> u64 {
         let (at, whole) = self.farthest;
         if at < end {

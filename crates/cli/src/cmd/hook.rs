@@ -9,7 +9,7 @@ use crate::{
     report::{self, Output},
 };
 
-/// Finds out whether the program that `words` name can be run, before anybody is waited for.
+/// Checks that the program that `words` name can be run, before any sender is waited for.
 ///
 /// # Errors
 /// When there is no such program, or it may not be executed.
@@ -29,7 +29,7 @@ pub(super) fn check(words: &[String]) -> Result<(), Failure> {
     })
 }
 
-/// Gives the programs a turn and says which failed. True when none is left.
+/// Gives the programs a turn and says which failed. Returns true when none is left.
 pub(super) fn look(hook: &mut Hook, output: &Output) -> bool {
     let is_done = hook.turn();
     while let Some(failure) = hook.pop_failure() {

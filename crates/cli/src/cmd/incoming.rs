@@ -1,4 +1,4 @@
-//! The transfers that a receiver has in hand, and what is said and done about each.
+//! The transfers of a receiver, and what is told and done about each.
 
 use std::{
     collections::BTreeMap,
@@ -27,20 +27,20 @@ pub(super) struct Incoming<'a> {
     progress: Progress,
     transfers: BTreeMap<u32, Transfer>,
     hook: Hook,
-    /// Transfers that have begun.
+    /// How many transfers have begun.
     pub(super) count: u64,
     complete: u64,
     failed: u64,
     interrupted: u64,
-    /// The service was told to stop: what is not done then has not failed.
+    /// The service was told to stop: transfers that are not done then have not failed.
     pub(super) is_leaving: bool,
     bytes: u64,
-    /// Senders that were not dialled or whose manifest was not taken, and why the last one was not.
+    /// How many senders were not dialled or had their manifest declined; below, why the last one.
     passed_over: u64,
     passed_over_why: Option<String>,
 }
 
-/// One of them.
+/// One transfer.
 struct Transfer {
     offer: Option<Offer>,
     path: PathBuf,
@@ -50,15 +50,15 @@ struct Transfer {
     stall: StallWatch,
     root: Option<String>,
     error: Option<String>,
-    /// What its sender has left out.
+    /// The files that its sender has left out.
     absent: Vec<String>,
-    /// It has left out more, which has no name in the manifest.
+    /// The sender has left out more, which has no name in the manifest.
     is_incomplete: bool,
-    /// What it has not, here.
+    /// What this receiver has and the sender has not.
     surplus: Vec<Surplus>,
-    /// Why its sender has given this receiver up, while it has not come back.
+    /// Why its sender has given this receiver up, until the sender is back.
     given_up: Option<String>,
-    /// From its beginning to its end.
+    /// The time from its beginning to its end.
     time: Option<Duration>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Incoming<'a> {
                 self.transfer(transfer, event, receiver);
             }
             ObjectReceiverEvent::Left { transfer, progress } => {
-                // A short transfer may have no progress report of its own.
+                // A short transfer may end without a progress report of its own.
                 if let Some(transfer) = self.transfers.get_mut(&transfer) {
                     transfer.progress = Some(progress);
                 }
@@ -134,7 +134,7 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
-    /// Shows how far each is.
+    /// Shows how far each transfer is.
     pub(super) fn look(&mut self, receiver: &FileReceiver) {
         let now = Instant::now();
         for (number, progress) in receiver.progress() {
@@ -154,12 +154,12 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Looks after the programs that run after transfers. True when none is left.
+    /// Looks after the programs that run after transfers. Returns true when none is left.
     pub(super) fn look_after_hook(&mut self) -> bool {
         hook::look(&mut self.hook, self.output)
     }
 
-    /// Transfers under way in which nothing has moved for `timeout`.
+    /// Returns the transfers under way in which nothing has moved for `timeout`.
     pub(super) fn stuck(&self, timeout: Duration) -> Vec<u32> {
         let now = Instant::now();
         let is_stuck = |transfer: &Transfer| {
@@ -170,7 +170,7 @@ impl<'a> Incoming<'a> {
         stuck.map(|(&number, _)| number).collect()
     }
 
-    /// What `recv` without `--serve` has to say.
+    /// Makes the report of `recv` without `--serve`.
     pub(super) fn single(&mut self, receiver: &FileReceiver) -> RecvReport {
         self.look(receiver);
         let last = self.transfers.pop_last().map(|(_, transfer)| transfer);
@@ -188,7 +188,7 @@ impl<'a> Incoming<'a> {
         left.into_iter().try_for_each(|number| self.finish(number))
     }
 
-    /// Adds up what a service has done.
+    /// Adds what a service has done to its report.
     pub(super) fn sum(&self, report: &mut ServeReport) {
         report.transfers = self.count;
         report.complete = self.complete;
@@ -319,7 +319,7 @@ impl<'a> Incoming<'a> {
 
 impl Transfer {
     fn fail(&mut self, code: ErrorCode, mut text: String) {
-        // The text is the sender's too, and names no flag.
+        // The sender prints this text, too, so it names no flag.
         if code == ErrorCode::Exists && text.contains("replace what exists") {
             text += " (recv --overwrite)";
         }
@@ -366,7 +366,7 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// The one thing that a transfer brings into the directory, or the directory.
+/// Returns the only path that a transfer brings into the directory, or the directory.
 fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
     let Some(directory) = &plan.directory else {
         return PathBuf::from("-");
@@ -377,5 +377,5 @@ fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
     }
 }
 
-/// Senders that were passed over that lines are printed for.
+/// The most senders that were passed over for which a line is printed.
 const REMARKS_MAX: u64 = 32;

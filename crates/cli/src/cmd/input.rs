@@ -1,5 +1,5 @@
-//! Messages from standard input, read by a thread of its own so that the session's loop goes on
-//! while nobody types. A bounded queue holds the reader up when the session does not take more.
+//! Messages from standard input. A thread of its own reads them, so that the session's loop goes on
+//! while nobody types. When the session does not take more, a bounded queue holds that thread up.
 
 use std::{
     io::{self, BufReader},
@@ -28,19 +28,19 @@ pub(super) struct Chunk {
     ranges: Vec<Range<usize>>,
 }
 
-/// What the reader has at the moment.
+/// What the reading thread has at the moment.
 #[derive(Debug)]
 pub(super) enum Next {
     /// These messages.
     Chunk(Chunk),
-    /// Nothing; the waker will say when.
+    /// Nothing; the waker tells when there is something.
     Nothing,
     /// The end of the input.
     End,
 }
 
 impl Input {
-    /// Starts to read; `waker` ends the session's waiting whenever there is something.
+    /// Starts to read; `waker` ends the session's wait whenever there is something.
     pub(super) fn start(framing: Framing, limit: Limit, waker: Waker) -> Result<Self, Failure> {
         let (sender, chunks) = sync_channel(CHUNKS_MAX);
         thread::Builder::new()
@@ -48,7 +48,8 @@ impl Input {
             .spawn(move || {
                 let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
                 read(input, framing, limit, &sender, &waker);
-                // The end of the queue is the end of the input: only then the last wake-up.
+                // The end of the queue is the end of the input, so it must come before the last
+                // wake-up.
                 drop(sender);
                 waker.wake();
             })
@@ -56,7 +57,7 @@ impl Input {
         Ok(Self { chunks })
     }
 
-    /// What there is, without waiting.
+    /// Takes what there is, without waiting.
     pub(super) fn next(&self) -> Result<Next, Failure> {
         match self.chunks.try_recv() {
             Ok(Ok(chunk)) => Ok(Next::Chunk(chunk)),
@@ -79,8 +80,8 @@ impl Chunk {
     }
 }
 
-/// Reads until the end; a chunk goes when it is full or when the next message is not there whole
-/// yet.
+/// Reads until the end. Passes a chunk on when it is full, or when the next message is not there
+/// whole.
 fn read<R: io::Read>(
     mut input: BufReader<R>,
     framing: Framing,
@@ -98,7 +99,7 @@ fn read<R: io::Read>(
         }
         let is_due =
             !is_more || chunk.bytes.len() >= BUFFER_BYTES || !framing.is_whole_in(input.buffer());
-        // A queue that nobody reads any more means that the command has ended.
+        // When nobody reads the queue any more, the command has ended.
         if is_due && !chunk.ranges.is_empty() {
             if sender.send(Ok(std::mem::take(&mut chunk))).is_err() {
                 return;

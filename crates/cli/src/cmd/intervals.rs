@@ -1,4 +1,4 @@
-//! `--every`: tells what was done in each stretch of time while a command goes on.
+//! `--every`: tells what was done in each stretch of time while a command runs.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::{
     report::{Counted, Document as _, Done, Interval, Output},
 };
 
-/// The stretches of one count. Without `--every` it does nothing, and asks no clock.
+/// The stretches of one count. Without `--every` they do nothing, and ask no clock.
 pub(super) struct Intervals<'a> {
     output: &'a Output,
     every: Option<Duration>,
@@ -15,7 +15,7 @@ pub(super) struct Intervals<'a> {
     what: Counted,
     /// Lines are text on standard error even with JSON, because packets go to standard output.
     gives_way: bool,
-    /// When it began, what was counted at the last line, and when that was.
+    /// When the count began; what was counted up to the last line, and when that line was.
     begun: Option<(Instant, Done, Duration)>,
     due: Duration,
 }
@@ -38,13 +38,13 @@ impl<'a> Intervals<'a> {
         }
     }
 
-    /// Text on standard error from here on, also where JSON was asked for.
+    /// Writes text on standard error from here on, even when JSON was asked for.
     pub(super) fn give_way(&mut self) {
         self.gives_way = true;
     }
 
-    /// Tells of the stretch that is over, if one is. The first begins with the first call; `done`
-    /// is what was counted since the command began.
+    /// Tells about the stretch that is over, if one is. The first stretch begins with the first
+    /// call; `done` is what was counted since the command began.
     pub(super) fn look(&mut self, done: impl FnOnce() -> Done) -> Result<(), Failure> {
         let Some(every) = self.every else {
             return Ok(());
@@ -58,14 +58,14 @@ impl<'a> Intervals<'a> {
         if elapsed < self.due {
             return Ok(());
         }
-        // A stretch that was longer, as after a pause of the process, is told as what it was.
+        // A longer stretch, as after a pause of the process, is told with its real length.
         while self.due <= elapsed {
             self.due += every;
         }
         self.tell(elapsed, done())
     }
 
-    /// Tells of the stretch that the end cuts short.
+    /// Tells about the stretch that the end cuts short.
     pub(super) fn finish(&mut self, done: Done) -> Result<(), Failure> {
         match self.begun {
             Some((begun, before, _)) if done != before => self.tell(begun.elapsed(), done),
@@ -77,7 +77,7 @@ impl<'a> Intervals<'a> {
         let Some((_, before, from)) = &mut self.begun else {
             return Ok(());
         };
-        // A count that begins without losses has none.
+        // A count whose first reading has no losses begins with 0.
         before.lost = before.lost.or(done.lost.map(|_| 0));
         let times = (*from, to);
         let interval = Interval::new(&self.of, self.what, times, done.since(before));

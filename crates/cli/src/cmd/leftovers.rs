@@ -1,4 +1,4 @@
-//! `towline recv DIR --leftovers`: what unfinished transfers have left, and its end.
+//! `towline recv DIR --leftovers`: lists and removes what unfinished transfers have left.
 
 use std::path::Path;
 

@@ -136,11 +136,11 @@ fn report(
     report
 }
 
-/// Checks the messages of every sender.
+/// A checker of the messages of every sender.
 struct Checker {
     pattern: LoadPattern,
     checks: BTreeMap<u32, LoadCheck>,
-    /// The sum of the tallies of senders whose session index another sender has now.
+    /// The sum of the tallies of forgotten senders, whose session index another sender has.
     past: LoadTally,
     senders: Senders,
     received: u64,
@@ -148,7 +148,7 @@ struct Checker {
     is_doubted: bool,
     is_stamped: bool,
     delays: Delays,
-    /// Messages that came before they were due.
+    /// How many messages came before they were due.
     negative: u64,
 }
 
@@ -178,7 +178,7 @@ impl Checker {
         })
     }
 
-    /// Explains once, when at least `least` messages have come and none is intact, what that means.
+    /// Explains once, when at least `least` messages have come and none is intact, what this means.
     fn doubt(&mut self, least: u64) -> Option<String> {
         if self.received > 0 || self.is_doubted {
             return None;
@@ -194,7 +194,7 @@ impl Checker {
         })
     }
 
-    /// What has come by now, of all senders.
+    /// Returns what has come so far from all senders.
     fn done(&self) -> Done {
         let mut sum = LoadTally::default();
         self.tallies().for_each(|tally| sum.add(tally));
@@ -231,7 +231,7 @@ impl MessageSink for Checker {
     }
 
     fn event(&mut self, event: SessionEvent) {
-        // The number of a forgotten session goes to another sender.
+        // When a session is forgotten, its number goes to another sender.
         if let SessionEvent::Found { session, .. } = event
             && let Some(check) = self.checks.remove(&session)
         {
@@ -281,7 +281,7 @@ impl Stretch {
     }
 }
 
-/// This many corrupt messages without an intact one cannot come from the network.
+/// The number of corrupt messages without an intact one that cannot come from the network.
 const CORRUPT_ENOUGH: u64 = 100;
 
 #[cfg(test)]

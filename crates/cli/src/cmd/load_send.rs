@@ -87,7 +87,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     ))
 }
 
-/// Why nothing has left, or who lacks something.
+/// Says why nothing has left, or which receivers lack something.
 fn shortfall(
     expected: u32,
     publisher: &Publisher,
@@ -121,7 +121,7 @@ fn spec(plan: &LoadSendPlan) -> LoadSpec {
     }
 }
 
-/// Waits until the last packet has left; after a signal no longer than its farewell.
+/// Waits until the last packet has left; after a signal, no longer than its farewell.
 fn flush(publisher: &mut Publisher, interrupt: &Interrupt) -> Result<(), Failure> {
     loop {
         let is_idle = publisher.turn()?.is_idle();

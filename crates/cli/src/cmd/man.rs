@@ -1,7 +1,7 @@
-//! `towline man`: manual pages, made from the declarations that `--help` is made from.
+//! `towline man`: manual pages, made from the same declarations as `--help`.
 //!
-//! Each command has a page, `towline-load-send(1)` for `towline load send`. What the long help ends
-//! with is put where readers of manuals look for it: notes into the description, examples and exit
+//! Each command has a page, `towline-load-send(1)` for `towline load send`. The end of the long
+//! help goes where readers of manuals look for it: notes into the description, examples and exit
 //! codes into sections of their own.
 
 use std::{
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// The page of the command of these words, as in `load send`.
+/// Finds the page of the command that `words` name, such as `load send`.
 fn page_of<'a>(pages: &'a [Page], words: &[String]) -> Result<&'a str, Failure> {
     let mut name = vec!["towline"];
     name.extend(words.iter().map(String::as_str));
@@ -67,13 +67,13 @@ fn write(directory: &Path, pages: &[Page]) -> io::Result<()> {
 
 /// One manual page.
 struct Page {
-    /// As in `towline-load-send`.
+    /// The page's name, such as `towline-load-send`.
     name: String,
-    /// In the language of troff's man macros.
+    /// The page in the language of troff's man macros.
     text: String,
 }
 
-/// The pages of all commands that help shows; that of `towline` itself is the last.
+/// Makes the pages of all commands that help shows; that of `towline` itself is the last.
 fn pages() -> io::Result<Vec<Page>> {
     let mut root = Args::command().disable_help_subcommand(true);
     root.build();
@@ -92,7 +92,7 @@ fn pages() -> io::Result<Vec<Page>> {
     pages.collect()
 }
 
-/// Every command that help shows, after those below it.
+/// Gathers every command that help shows, each after those below it.
 fn gather<'a>(command: &'a Command, found: &mut Vec<&'a Command>) {
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         gather(below, found);
@@ -105,7 +105,8 @@ fn name(command: &Command) -> String {
     name.unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// Whether a page refers to another: the one above it, those below, and those beside it.
+/// Returns true when a page refers to another: the one above it, those below it, and those beside
+/// it.
 fn is_related(name: &str, other: &str) -> bool {
     let above = |name: &str| name.rsplit_once('-').map(|(above, _)| above.to_owned());
     let parent = above(name);
@@ -136,11 +137,12 @@ fn page(command: &Command, version: &str, related: &[&String]) -> io::Result<Str
         .after_help(Resettable::Reset)
         .after_long_help(Resettable::Reset)
         .version(Resettable::Reset)
-        // The generator would leave out what such flags are for.
+        // The generator would leave out the help of flags that the short help hides.
         .mut_args(|arg| arg.hide_short_help(false));
     let mut text = Vec::new();
     Man::new(shown)
-        // Two builds of one source make one page. An empty date would be left out.
+        // Without a real date, two builds of one source make the same page. An empty date would be
+        // left out.
         .date(" ")
         .source(format!("towline {version}"))
         .manual("Towline Manual")
@@ -154,7 +156,7 @@ fn page(command: &Command, version: &str, related: &[&String]) -> io::Result<Str
     Ok(text)
 }
 
-/// What stands after the options in the help, as notes and the lines of examples.
+/// Divides the text after the options in the help into notes and lines of examples.
 fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
     let mut notes = Vec::new();
     let mut examples = Vec::new();
@@ -168,9 +170,9 @@ fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
     (notes, examples)
 }
 
-/// The page with the space between paragraphs, and the lists in them, as requests to the formatter:
-/// empty lines are bad style in a manual, and lines that belong to a list would be filled. A space
-/// breaks the line by itself.
+/// Returns the page with requests to the formatter for the space between paragraphs and for the
+/// lists in them. Empty lines are bad style in a manual, and the formatter would fill the lines of
+/// a list. A space breaks the line by itself.
 fn spaced(page: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in page.lines() {
@@ -186,7 +188,7 @@ fn spaced(page: &str) -> String {
             ("", _) => lines.push(SPACE),
             _ => lines.push(line),
         }
-        // Broken words and stretched lines make names of commands and flags hard to find.
+        // Names of commands and flags are hard to find in broken words and stretched lines.
         if line.starts_with(".TH ") {
             lines.extend([".nh", ".ad l"]);
         }
@@ -228,5 +230,5 @@ fn see_also(roff: &mut Roff, related: &[&String]) {
 
 const BREAK: &str = ".br";
 const SPACE: &str = ".sp";
-/// Commands of users.
+/// The manual's section for commands of users.
 const SECTION: &str = "1";

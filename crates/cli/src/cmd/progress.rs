@@ -1,5 +1,5 @@
-//! What a person sees of a transfer while the sender works: whom it waits for, and a bar for each
-//! receiver with what limits it.
+//! What a person sees of a transfer while the sender works: which receivers it waits for, and for
+//! each receiver a bar and what limits it.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use crate::{
     report::{self, Output, Progress},
 };
 
-/// The sender's side of a transfer, for a person.
+/// The view of a sender's transfer for a person.
 pub(super) struct SendProgress<'a> {
     plan: &'a SendPlan,
     output: &'a Output,
     progress: Progress,
     bars: BTreeMap<u32, ProgressBar>,
     patience: Patience,
-    /// Receivers that had joined when it was last said who is waited for.
+    /// How many receivers had joined when the last line about waiting was printed.
     told: Option<usize>,
     opened: Instant,
     has_begun: bool,
@@ -121,7 +121,7 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Says whom the sender waits for: after a moment, and whenever one more has joined.
+    /// Says which receivers the sender waits for: after a moment, and whenever one more has joined.
     fn await_receivers(&mut self, outcome: &TransferOutcome) {
         let joined = outcome.receivers.len();
         let text = || waiting(self.plan, outcome, self.opened.elapsed());
@@ -144,13 +144,13 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// What was said of the last receiver that was refused.
+    /// Returns what was told of the last receiver that was refused.
     pub(super) fn last_refusal(&self) -> Option<String> {
         self.refusals.last()
     }
 
-    /// Makes room for the report, whose lines take the place of the bars, and says what was only
-    /// counted. Bars stay when the report goes elsewhere than to the terminal.
+    /// Makes room for the report, whose lines take the place of the bars, and tells what was only
+    /// counted. The bars stay when the report does not go to the terminal.
     pub(super) fn clear(&mut self, sender: &FileSender) {
         self.refusals
             .lines()
@@ -170,7 +170,7 @@ impl<'a> SendProgress<'a> {
     }
 }
 
-/// `2 receivers, 1 has joined; another 9 s`.
+/// Words the wait: `2 receivers, 1 has joined; another 9 s`.
 fn waiting(plan: &SendPlan, outcome: &TransferOutcome, waited: Duration) -> String {
     let joined = outcome.receivers.len();
     let joined = match joined {
@@ -211,7 +211,7 @@ fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
         } => format!("{losses}; not connected"),
         ReceiverState::Active { phase, .. } => {
             let limit = report::limit(receiver.limited_by, plan);
-            // What is cut off on a narrow terminal stands last.
+            // A narrow terminal cuts off the end, so the least important part stands there.
             format!("limit: {limit}; {losses}; {phase}")
         }
         ReceiverState::Done { .. } => format!("{losses}; proven"),
@@ -219,5 +219,5 @@ fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
     }
 }
 
-/// Receivers that a line names.
+/// The most receivers that a line names.
 const NAMED_MAX: usize = 8;

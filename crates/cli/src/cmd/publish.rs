@@ -42,7 +42,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         bytes: 0,
         discarded: 0,
     };
-    // Messages taken before the input failed are delivered all the same.
+    // When the input fails, the messages taken before are delivered all the same.
     let sent = if is_ready {
         job.send_input()
     } else {
@@ -51,7 +51,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     let end = *sent.as_ref().unwrap_or(&SendingEnd::Cut);
     let closed = end.close(&mut job.publisher, plan.timeout, &interrupt)?;
     let is_proven = match end {
-        // Of what was sent, that is: there was more.
+        // This is about what was sent: there was more to send.
         SendingEnd::Cut => closed.missing == 0 && closed.unconfirmed.is_empty(),
         SendingEnd::Whole | SendingEnd::Unbegun => closed.is_complete(),
     };
@@ -74,18 +74,18 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     ))
 }
 
-/// Somebody has all of it, and nobody who was there lacks anything.
+/// Returns true when a receiver has all of it, and none that was present lacks anything.
 pub(super) fn is_confirmed(closed: &Closed) -> bool {
     closed.confirmed > 0 && closed.missing == 0 && closed.unconfirmed.is_empty()
 }
 
-/// Why nothing has left, when that is so; used by `load send` too.
+/// Says why nothing has left, when that is so; used by `load send` too.
 pub(super) fn refused(publisher: &Publisher) -> Option<String> {
     let error = publisher.send_error()?;
     Some(format!("nothing was sent: {}", Failure::from(error)))
 }
 
-/// Which receivers lack something; used by `load send` too.
+/// Says which receivers lack something; used by `load send` too.
 pub(super) fn failure(
     expected: u32,
     joined: u64,
@@ -106,15 +106,15 @@ pub(super) fn failure(
 pub(super) enum SendingEnd {
     /// The expected receivers did not come, so nothing was sent.
     Unbegun,
-    /// The input failed or a signal came, so more may have been left to send.
+    /// The input failed or a signal came, so perhaps more was to be sent.
     Cut,
     /// The session took the whole input.
     Whole,
 }
 
 impl SendingEnd {
-    /// Ends the session. One that never began or was cut is broken off, so that no receiver takes
-    /// it for complete.
+    /// Ends the session. Breaks it off when it never began or was cut, so that no receiver takes it
+    /// for complete.
     pub(super) fn close(
         self,
         publisher: &mut Publisher,
@@ -124,7 +124,7 @@ impl SendingEnd {
         let may_wait = || !interrupt.is_farewell_over();
         let timeout = timeout.unwrap_or(CLOSE_TIME_MAX);
         match self {
-            // The wait for receivers is over; there is no second one.
+            // The wait for receivers is over, and there is no second one.
             Self::Unbegun => publisher.break_off_while(Duration::ZERO, may_wait),
             Self::Cut => publisher.break_off_while(timeout, may_wait),
             Self::Whole => publisher.close_while(timeout, may_wait),
@@ -187,8 +187,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Waits for the expected receivers. False when a signal ends the wait or, with a remark, when
-    /// they do not come in time.
+    /// Waits for the expected receivers. Returns false when a signal ends the wait or, with a
+    /// remark, when they do not come in time.
     pub(super) fn await_receivers(
         &mut self,
         publisher: &mut Publisher,
@@ -260,12 +260,12 @@ impl<'a> Watch<'a> {
         self.limited_by = Some(limited_by);
     }
 
-    /// The receiver that limited the rate last, if any did.
+    /// Returns the receiver that limited the rate last, if any did.
     pub(super) fn limited_by(&self) -> Option<LimitedBy> {
         self.limited_by.clone()
     }
 
-    /// Prints what has happened up to the end, and the totals of what was only counted.
+    /// Prints what has happened up to the end, and the totals of events that were only counted.
     pub(super) fn finish(&mut self, publisher: &mut Publisher) {
         self.look(publisher);
         self.refusals
@@ -273,12 +273,12 @@ impl<'a> Watch<'a> {
             .for_each(|line| self.output.note(&line));
     }
 
-    /// How many receivers have joined so far.
+    /// Returns how many receivers have joined so far.
     pub(super) const fn joined(&self) -> u64 {
         self.joined
     }
 
-    /// How many receivers have left before everything up to now had been sent to them.
+    /// Returns how many receivers have left before everything up to now had been sent to them.
     pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
         self.departed.short_of(publisher.lead())
     }
@@ -345,7 +345,7 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Does the session's work and waits for more, for a moment at most.
+    /// Does the session's work and waits for more, but only for a moment.
     fn rest(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
         if self.publisher.turn()?.is_idle() {
             let tick = self.publisher.now() + TICK;
@@ -377,5 +377,5 @@ impl Job<'_> {
     }
 }
 
-/// The longest end of a session without `--timeout`.
+/// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

@@ -66,7 +66,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
     Ok(builder.open()?)
 }
 
-/// One run of the command: one transfer, or all that come.
+/// One run of the command: for one transfer, or for all that come.
 struct Service<'a> {
     plan: &'a RecvPlan,
     output: &'a Output,
@@ -74,9 +74,9 @@ struct Service<'a> {
     station: Station,
     incoming: Incoming<'a>,
     patience: Patience,
-    /// Without `--serve`: of its one transfer, or of the wait for it.
+    /// Without `--serve`: watches the only transfer, or the wait for it.
     stall: StallWatch,
-    /// When everything was given up.
+    /// When the command gave everything up.
     leaving: Option<Instant>,
     has_timed_out: bool,
 }
@@ -101,12 +101,12 @@ impl Service<'_> {
             receiver.wait(Some(until));
         }
         self.incoming.look(receiver);
-        // What the programs do is part of the work.
+        // The programs' work is part of the command's work, so it waits for them.
         while !self.incoming.look_after_hook() && self.interrupt.sleep(TICK) {}
         Ok(())
     }
 
-    /// What is done ten times a second.
+    /// Does what is due ten times a second.
     fn look(&mut self, receiver: &mut FileReceiver) {
         self.incoming.look(receiver);
         self.incoming.look_after_hook();
@@ -138,8 +138,8 @@ impl Service<'_> {
         self.leaving = Some(Instant::now());
     }
 
-    /// Gives up what has not moved for the time allowed: a service only the transfer, and it goes
-    /// on.
+    /// Gives up when nothing has moved for the time allowed. A service gives up only that transfer,
+    /// and goes on.
     fn check_stall(&mut self, receiver: &mut FileReceiver, timeout: Duration) {
         if self.plan.is_serving {
             for number in self.incoming.stuck(timeout) {
@@ -168,7 +168,7 @@ impl Service<'_> {
             report.drops = report.counters.drops();
             self.output.one_of_many(&report)?;
             let is_fine = report.failed == 0 && report.exec_failures == 0;
-            // It runs until it is told to stop: that is its proper end.
+            // A service runs until it is told to stop: that is its proper end.
             return Ok(Verdict::of(is_fine));
         }
         let mut report = self.incoming.single(receiver);

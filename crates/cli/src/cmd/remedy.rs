@@ -1,8 +1,8 @@
-//! The remedies of the library's errors, in the words of this command: with its flags.
+//! The remedies of the library's errors, worded with this command's flags.
 
 use towline::{Missing, Remedy};
 
-/// An error as a person reads it.
+/// Words an error for a person.
 pub(super) fn worded(problem: String, remedy: Option<&Remedy>) -> String {
     match remedy {
         Some(remedy) => format!("{problem}; {}", words(remedy)),

@@ -48,7 +48,7 @@ pub(super) fn run(plan: &ReplayPlan, output: &Output) -> Result<Verdict, Failure
     }
 }
 
-/// All sources as one, as often as asked for.
+/// Opens all sources as one, repeated as often as asked for.
 fn open(plan: &ReplayPlan) -> Result<Box<dyn Source>, CaptureError> {
     if plan.rounds == 1 {
         return open_once(&plan.sources);
@@ -61,7 +61,7 @@ fn open(plan: &ReplayPlan) -> Result<Box<dyn Source>, CaptureError> {
 
 fn open_once(addresses: &[SourceAddress]) -> Result<Box<dyn Source>, CaptureError> {
     let open = |address: &SourceAddress| match address {
-        // The session keeps the rate, by the stamps, as it does that of a file.
+        // The session keeps the rate by the stamps, as it does for a file.
         SourceAddress::Generated(spec) => {
             Ok(Box::new(GeneratorSource::stamped(spec.clone())) as Box<dyn Source>)
         }

@@ -55,7 +55,7 @@ pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict,
     ));
     let counts = reflector.run(&|| interrupt.is_requested())?;
     output.finish(&RttReflectReport::from(counts))?;
-    // Only a signal ends the reflector, so that is no failure.
+    // Only a signal ends the reflector, so this is no failure.
     Ok(Verdict::Done)
 }
 
@@ -86,24 +86,25 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     let series = Series::of(&result);
     let remarks = &result.manifest.remarks;
     tell(&path, &series, remarks, plan, output)?;
-    // The figures are printed before: a picture that cannot be drawn does not lose them.
+    // The figures were printed before, so a picture that cannot be drawn does not lose them.
     draw(&series, &plan.picture, output)?;
     let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none())
         && series.iter().all(|one| one.silence().is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
 
-/// With `--every`: what prints the intervals.
+/// Makes what prints the intervals, with `--every`.
 fn watch(plan: &RttRunPlan, output: &Output) -> Option<Watch> {
     let (every, size, output) = (plan.every?, plan.size, output.clone());
     Some(Watch::new(every, move |passage| {
         let told = output.one_of_many(&Interval::of_round_trips(passage, size));
-        // Without a reader the measurement goes on: its result is a file.
+        // The measurement goes on when nobody reads the intervals: its result is a file.
         told.unwrap_or_default();
     }))
 }
 
-/// Handles the file of a measurement that failed: reports what it holds, and removes an empty one.
+/// Handles the file of a measurement that failed: reports what it holds, or removes it when it is
+/// empty.
 fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), Failure> {
     remove_if_empty(path);
     let Ok(mut result) = read(path) else {
@@ -248,8 +249,8 @@ pub(super) fn write_drawing(
     Ok(())
 }
 
-/// A file that is made when the first byte is written: a picture that cannot be drawn leaves no
-/// empty file and overwrites none.
+/// A file that is made with its first byte: a picture that cannot be drawn leaves no empty file and
+/// overwrites none.
 pub(super) struct Drawing<'a> {
     path: &'a Path,
     file: Option<BufWriter<File>>,
@@ -269,7 +270,7 @@ impl Write for Drawing<'_> {
     }
 }
 
-/// The heat maps as text, for a terminal or on request.
+/// Draws the heat maps as text, for a terminal or on request.
 fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<String> {
     let is_terminal = io::stdout().is_terminal();
     if output.is_json() || !(picture.with_map || is_terminal) {
@@ -294,7 +295,7 @@ fn read(path: &Path) -> Result<raw::File, Failure> {
         .map_err(|error| Failure::Environment(format!("reading {}: {error}", path.display())))
 }
 
-/// Makes a new file: a result never overwrites another.
+/// Makes a new file, because a result never overwrites another.
 fn create(path: &Path) -> Result<File, Failure> {
     let new = OpenOptions::new().write(true).create_new(true).open(path);
     new.map_err(|error| {
@@ -310,7 +311,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 /// Removes the file of a measurement that never began.
 fn remove_if_empty(path: &Path) {
     if path.metadata().is_ok_and(|it| it.len() == 0) {
-        // The file that stays is harmless; the error that follows matters more.
+        // A file that stays is harmless; the error that follows matters more.
         drop(fs::remove_file(path));
     }
 }
@@ -321,7 +322,7 @@ fn new_name() -> PathBuf {
     PathBuf::from(format!("rtt-{seconds}.rtt"))
 }
 
-/// The narrowest terminal that a heat map is drawn for, in columns with its axis.
+/// Columns of the narrowest terminal for which a heat map is drawn, with its axis.
 const MAP_COLUMNS_MIN: usize = 40;
 const MAP_COLUMNS_MAX: usize = 160;
 const MAP_LINES: usize = 12;

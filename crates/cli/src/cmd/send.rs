@@ -65,7 +65,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
     ))
 }
 
-/// Finds everything that is to be sent. `None` when a signal came first.
+/// Finds everything that is to be sent; `None` when a signal came first.
 fn files(
     plan: &SendPlan,
     interrupt: &Interrupt,
@@ -86,7 +86,7 @@ fn files(
     Ok(Some(set.read()?))
 }
 
-/// For `--dry-run`: what would be sent, or its checksums.
+/// Lists what would be sent, or its checksums, for `--dry-run`.
 fn list(plan: &SendPlan, files: &mut FileSet, output: &Output) -> Result<Verdict, Failure> {
     let sums = if plan.is_hashing {
         Some(files.sums()?)
@@ -100,7 +100,7 @@ fn list(plan: &SendPlan, files: &mut FileSet, output: &Output) -> Result<Verdict
     Ok(Verdict::of(files.unsent().is_empty()))
 }
 
-/// A transfer and what is shown of it.
+/// A transfer, and what is shown about it.
 struct Job<'a> {
     station: Station,
     progress: SendProgress<'a>,

@@ -1,8 +1,8 @@
-//! The senders of a group: who is there, what each of them lost, and which remarks are due.
+//! The senders of a group: which are present, what was lost of each, and which remarks are due.
 //!
-//! Nothing here prints. Each sender's losses are remarked on at most once a second, as a total, and
-//! all remarks together at most 32 times a second: nobody reads a flood of lines, and forged
-//! senders could cause one. The report counts everything.
+//! Nothing here prints. There is at most one remark a second about each sender's losses, as a
+//! total, and at most 32 remarks a second in all: nobody reads a flood of lines, and forged senders
+//! could cause one. The report counts everything.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use towline::{Refusal, SessionEvent};
 
 use crate::report::{SenderEnds, count};
 
-/// The senders that a receiver has heard of.
+/// The senders that a receiver has heard.
 #[derive(Debug, Default)]
 pub(super) struct Senders {
     pub(super) ends: SenderEnds,
@@ -23,9 +23,9 @@ pub(super) struct Senders {
     /// Some sender has losses to report.
     has_loss: bool,
     untold: Vec<String>,
-    /// Remarks for which there was no room.
+    /// How many remarks found no room.
     unsaid: u64,
-    /// The beginning of the present second of remarks, and how many there were in it.
+    /// When the present second of remarks began, and how many there were in it.
     second: Option<(Instant, usize)>,
 }
 
@@ -162,7 +162,7 @@ impl Senders {
             loss: Loss::default(),
         };
         let before = self.known.insert(session, known);
-        // The library forgot the earlier sender of this number to make room.
+        // To make room, the library forgot the earlier sender of this number.
         self.ends.expired += u64::from(before.is_some_and(|before| !before.is_over));
     }
 
@@ -173,7 +173,7 @@ impl Senders {
         }
     }
 
-    /// Remarks on a sender's losses, unless that was done less than a second before `now`.
+    /// Remarks on a sender's losses, unless the last such remark was less than 1 s before `now`.
     fn tell_loss(&mut self, session: u32, now: Option<Instant>) {
         let Some(known) = self.known.get_mut(&session) else {
             return;
@@ -215,9 +215,9 @@ impl Senders {
     }
 }
 
-/// Between two remarks about losses of one sender.
+/// The shortest time between two remarks about losses of one sender.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Remarks in one second.
+/// The most remarks in one second.
 const REMARKS_MAX: usize = 32;
 
 #[cfg(test)]

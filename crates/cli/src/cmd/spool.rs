@@ -33,10 +33,10 @@ pub(super) fn standard_input(
     let came = Arc::new(AtomicU64::new(0));
     let mut input = Counted(io::stdin(), Arc::clone(&came));
     let (sender, receiver) = mpsc::channel();
-    // A read of standard input cannot be cut short: the process ends without waiting for it.
+    // A read of standard input cannot be interrupted, so the process ends without waiting for it.
     let read = move || {
         let filled = spool.fill(&mut input);
-        // Nobody listens when a signal came meanwhile.
+        // Nobody listens when a signal has come meanwhile.
         drop(sender.send(filled.map(|bytes| (bytes, spool))));
     };
     let started = thread::Builder::new().name("spool".into()).spawn(read);
@@ -68,7 +68,7 @@ pub(super) fn standard_input(
     }
 }
 
-/// Counts what is read.
+/// Standard input with a count of the bytes read.
 struct Counted(io::Stdin, Arc<AtomicU64>);
 
 impl Read for Counted {

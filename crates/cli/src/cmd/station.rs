@@ -17,16 +17,16 @@ use crate::{
     report::{Counters, Output},
 };
 
-/// The counters of this process, on show.
+/// The counters of this process, served to others.
 #[derive(Debug)]
 pub(super) struct Station {
-    /// The last is for `--metrics`.
+    /// The server, this session's slot in it, and the server for `--metrics`.
     slot: Option<(CounterServer, CounterSlot, Option<MetricsServer>)>,
     due: Instant,
 }
 
 impl Station {
-    /// Starts to serve. A failure to start is not an error, unless `--metrics` asks for it.
+    /// Starts to serve. A failure is no error, unless `--metrics` asks for it.
     pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
         let command: Vec<String> = std::env::args().collect();
         let server = CounterServer::start(&command.join(" "));
@@ -80,7 +80,7 @@ fn serve(
     Ok(metrics)
 }
 
-/// Says once that a command waits, and for what, when nothing has come for a moment.
+/// A line that says once, when nothing has come for a moment, that a command waits, and for what.
 #[derive(Debug)]
 pub(crate) struct Patience {
     began: Instant,
@@ -95,7 +95,8 @@ impl Patience {
         }
     }
 
-    /// To be called every [`TICK`] while nothing has come; `what` completes "waiting for".
+    /// Prints the line when it is due. Call it every [`TICK`] while nothing has come; `what`
+    /// completes "waiting for".
     pub(crate) fn look(&mut self, output: &Output, what: impl FnOnce() -> String) {
         if !self.is_said && self.began.elapsed() >= SILENT_AT_FIRST {
             self.is_said = true;
@@ -104,19 +105,20 @@ impl Patience {
     }
 }
 
-/// What a receiving command waits for at first.
+/// Says what a receiving command waits for at first.
 pub(crate) fn a_sender(plan: &SessionPlan, (interface, address): (&str, IpAddr)) -> String {
     format!("a sender on {} by {interface} ({address})", plan.group)
 }
 
-/// The counters for a closing report.
+/// Makes the counters for a closing report.
 pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
     let mut snapshot = Snapshot::default();
     fill(&mut snapshot);
     Counters::new(&snapshot)
 }
 
-/// The longest that a command's loop sleeps, so that it notices what is not a packet.
+/// The longest sleep of a command's loop, so that it notices signals and other events that are no
+/// packets.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// A command that gets what it waits for within this time need not say so.
+/// How long a command waits before it says so.
 const SILENT_AT_FIRST: Duration = Duration::from_secs(1);

@@ -35,7 +35,7 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
     let sources = sources.map(|address| source::open(address, &plan.live));
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
     let mut session = Session::new(sources, Box::new(sink), plan.limits)?;
-    // A kernel that does not let go of them is no reason to count nothing.
+    // Packets are counted even when the kernel does not let the capabilities be dropped.
     let _kept = match plan.plot {
         None => drop_capabilities(),
         Some(_) => keep_file_capabilities(),
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
     Ok(Verdict::Done)
 }
 
-/// What captures lose and cost, measured.
+/// Measures what captures lose and cost.
 pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, Failure> {
     if output.shows_only(plan)? {
         return Ok(Verdict::Done);
@@ -74,8 +74,8 @@ pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, F
     let (sweep, picture) = (plan.sweep, &plan.picture);
     check_drawable(picture.as_ref().map(|(path, _)| path))?;
     let interrupt = Interrupt::install()?;
-    // First of all: it may start this program again, inside a user namespace. Where neither is
-    // permitted, the lab says why.
+    // This comes first, because it may start the program again, inside a user namespace. Where that
+    // is not permitted either, the lab says why.
     let _refusal = isolate();
     let lines = output.progress().lines();
     let rows = sweep.run(&|| interrupt.is_requested(), &mut |row| {

@@ -62,7 +62,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     ))
 }
 
-/// Why the plan is not fulfilled.
+/// Says why the plan is not fulfilled.
 fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<String> {
     if end == End::Silence {
         return Some("no message came in time".to_owned());
@@ -100,18 +100,18 @@ pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber,
     Ok(subscriber)
 }
 
-/// Why the reception is over.
+/// Why receiving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The plan is fulfilled.
     Fulfilled,
-    /// It gave up because nothing came.
+    /// Nothing came, so the command gave up.
     Silence,
     /// A signal came.
     Interrupted,
 }
 
-/// Receives until the plan is fulfilled, nothing comes, or a signal does.
+/// Receives until the plan is fulfilled, nothing comes any more, or a signal comes.
 fn receive(
     plan: &SubscribePlan,
     subscriber: &mut Subscriber,
@@ -150,7 +150,7 @@ fn receive(
             return Ok(End::Silence);
         }
         if sink.is_full() {
-            // The sockets stay readable while nothing is taken from them, so waiting for them would
+            // The sockets stay readable while nothing is taken from them, so a wait for them would
             // return at once.
             thread::sleep(FULL_PAUSE);
         } else if turn.is_idle() {
@@ -165,7 +165,7 @@ fn receive(
     }
 }
 
-/// Gives up after a time without progress.
+/// A limit on the time without progress.
 #[derive(Debug)]
 pub(super) struct Quiet {
     limit: Option<Duration>,
@@ -182,7 +182,7 @@ impl Quiet {
         }
     }
 
-    /// True when `count` has not grown for longer than the limit.
+    /// Returns true when `count` has not grown for longer than the limit.
     pub(super) fn is_over(&mut self, count: u64) -> bool {
         let Some(limit) = self.limit else {
             return false;
@@ -195,13 +195,13 @@ impl Quiet {
     }
 }
 
-/// Puts messages into the form of the output.
+/// The messages in the form of the output.
 struct Printer<'a> {
     plan: &'a SubscribePlan,
     writer: Writer,
     buffer: Vec<u8>,
     is_json: bool,
-    /// When the first message came, and the last.
+    /// When the first message came, and when the last.
     span: Option<(Instant, Instant)>,
     senders: Senders,
     messages: u64,
@@ -224,13 +224,13 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// From the first message to the last.
+    /// Returns the time from the first message to the last.
     fn span(&self) -> Duration {
         self.span
             .map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
-    /// Notes when there is something to pass on.
+    /// Notes that messages may wait to be passed on.
     fn look(&mut self, seen: u64) {
         if self.messages > seen {
             let now = Instant::now();
@@ -238,7 +238,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Passes on what has come together.
+    /// Passes on the messages that have gathered.
     fn pass_on(&mut self) -> Result<(), Failure> {
         if self.writer.pass(&mut self.buffer) {
             Ok(())
@@ -286,6 +286,6 @@ impl MessageSink for Printer<'_> {
     }
 }
 
-/// Bytes that wait for a slow reader, besides those in the writer's queue.
+/// The most bytes that wait for a slow reader, besides those in the writer's queue.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 const FULL_PAUSE: Duration = Duration::from_millis(2);

@@ -34,19 +34,19 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     }
     let interrupt = Interrupt::install()?;
     let mut view = View::new(args.interval, args.all);
-    // Checked before the terminal is taken over, so that an error stays visible.
+    // The first reading comes before the terminal is taken over, so that an error stays visible.
     view.look(look(args)?, Instant::now());
     let mut screen = Screen::open()?;
     loop {
         if watch(&mut view, args, &interrupt, &mut screen)? == Wish::Leave {
-            // A signal is the usual way to end `top`, so it is no failure.
+            // A signal is the usual way to end `top`, so this is no failure.
             return Ok(Verdict::Done);
         }
         view.look(look(args)?, Instant::now());
     }
 }
 
-/// Shows one look until the next is due.
+/// Shows one reading until the next is due.
 fn watch(
     view: &mut View,
     args: &TopArgs,
@@ -56,7 +56,7 @@ fn watch(
     let failed = |error: io::Error| Failure::environment("using the terminal", &error);
     let due = Instant::now() + args.interval;
     loop {
-        // Only what has changed is written, and another size is noticed here.
+        // This writes only what has changed, and notices another size of the terminal.
         screen.0.draw(|frame| view.draw(frame)).map_err(failed)?;
         let left = due.saturating_duration_since(Instant::now());
         if interrupt.is_requested() {
@@ -77,7 +77,7 @@ fn watch(
     }
 }
 
-/// The terminal while it is ours: given back, as it was, at any end, also by a panic.
+/// The terminal while `top` has it. It is given back as it was at any end, even by a panic.
 struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -101,7 +101,7 @@ fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
         return args.pids.iter().map(|pid| read(*pid)).collect();
     }
     let pids = counters::processes().map_err(failed)?;
-    // A process may end between being listed and being asked.
+    // A process may end after it was listed and before it is asked.
     Ok(pids
         .into_iter()
         .filter_map(|pid| counters::read(pid).ok())

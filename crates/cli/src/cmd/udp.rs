@@ -26,7 +26,7 @@ pub(super) fn serve(plan: &UdpServePlan, output: &Output) -> Result<Verdict, Fai
     output.note(&format!("serving at {}; Ctrl-C ends it", server.local()));
     let trials = server.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
     output.finish(&UdpServeReport { trials })?;
-    // It runs until a signal stops it: that is its proper end.
+    // The server runs until a signal stops it: that is its proper end.
     Ok(Verdict::Done)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     let sweep = plan.sweep()?;
     let mut show = |passage: &TrialPassage| {
         for interval in Interval::of_trial(passage) {
-            // Without a reader there is no report either, which is an error.
+            // When nobody reads the intervals, the report fails too, and that is the error.
             output.one_of_many(&interval).unwrap_or_default();
         }
     };
@@ -50,7 +50,7 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     let is_whole = has_found && report.cut.is_none();
     let document = UdpReport(report);
     output.finish_after(plan.every, &document)?;
-    // The figures are printed already: a picture that cannot be drawn does not lose them.
+    // The figures were printed before, so a picture that cannot be drawn does not lose them.
     draw_into(&plan.to, &document, output)?;
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
@@ -71,7 +71,7 @@ pub(super) fn plot(plan: &UdpPlotPlan, output: &Output) -> Result<Verdict, Failu
     Ok(Verdict::Done)
 }
 
-/// A file whole; `-` is standard input.
+/// Reads a whole file; `-` is standard input.
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let read = if path == Path::new("-") {
         let mut text = Vec::new();

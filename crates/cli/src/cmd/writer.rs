@@ -1,5 +1,5 @@
-//! Standard output behind a thread of its own: a slow reader of the pipe must not delay NAKs and
-//! timers. The queue is bounded; the thread that fills it sees when it is full.
+//! Standard output, which a thread of its own writes: a slow reader of the pipe must not delay NAKs
+//! and timers. The queue is bounded, and the session's thread sees when it is full.
 
 use std::{
     io::{self, Write as _},
@@ -33,7 +33,7 @@ impl Writer {
     }
 
     /// Hands `buffer` over and leaves an empty one in its place; leaves it as it is while the queue
-    /// is full. False when nobody reads the output any more.
+    /// is full. Returns false when nobody reads the output any more.
     pub(super) fn pass(&self, buffer: &mut Vec<u8>) -> bool {
         if buffer.is_empty() {
             return true;
@@ -53,9 +53,9 @@ impl Writer {
         }
     }
 
-    /// Writes the last buffer and waits until everything is out.
+    /// Writes the last buffer, and waits until everything is written.
     pub(super) fn finish(self, last: Vec<u8>) -> Result<(), Failure> {
-        // A writer that is gone says why when it is joined.
+        // When the writing thread has ended, joining it below says why.
         drop(self.queue.send(last));
         drop(self.queue);
         match self.thread.join() {
@@ -73,7 +73,7 @@ fn write(filled: &Receiver<Vec<u8>>, back: &SyncSender<Vec<u8>>) -> io::Result<(
         output.write_all(&buffer)?;
         output.flush()?;
         buffer.clear();
-        // With as many places as buffers there is always room; and if not, the buffer is freed.
+        // There are as many places as buffers, so there is room; if not, the buffer is freed.
         drop(back.try_send(buffer));
     }
     Ok(())

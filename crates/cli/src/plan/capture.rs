@@ -249,7 +249,7 @@ impl StatsSweepPlan {
     }
 }
 
-/// The file name says of which kind the picture is.
+/// Reads from the file's name which kind of picture it is.
 fn picture(path: &Path) -> Result<(PathBuf, Format), Failure> {
     let format = Format::of(path).filter(|format| format.is_picture());
     format
@@ -271,5 +271,5 @@ fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok
     serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
-/// The time at each size.
+/// How long each size is measured.
 const SWEEP_TIME: Duration = Duration::from_secs(2);

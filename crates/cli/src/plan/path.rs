@@ -48,7 +48,7 @@ impl MtuPlan {
         })
     }
 
-    /// Where the path ends; resolves the target.
+    /// Returns the address where the path ends; resolves the target.
     pub(crate) fn peer(&self) -> Result<SocketAddr, Failure> {
         address(&self.target, PORT)
     }
@@ -91,7 +91,7 @@ impl ReachPlan {
         })
     }
 
-    /// The task for the library; resolves the group and the other hosts.
+    /// Makes the task for the library; resolves the group and the other hosts.
     pub(crate) fn spec(&self) -> Result<ReachSpec, Failure> {
         let group = self.group.resolve();
         let group = group.map_err(|error| Failure::usage(error.to_string()))?;
@@ -137,7 +137,8 @@ impl ClockPlan {
         }
     }
 
-    /// How to compare the two hosts' clocks; none without a target, which this resolves.
+    /// Makes the task of comparing the two hosts' clocks; `None` without a target. Resolves the
+    /// target.
     pub(crate) fn between(&self) -> Result<Option<BetweenSpec>, Failure> {
         let Some(target) = &self.target else {
             return Ok(None);

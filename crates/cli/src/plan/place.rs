@@ -1,4 +1,4 @@
-//! Where a measurement goes, resolved: the address, and the interface of a group.
+//! The target of a measurement, resolved: its address, and the interface of a group.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use towline::{Group, Selector, resolve};
 
 use crate::{args::Place, failure::Failure};
 
-/// The interface that the group or the flag names. Both may name it when they agree.
+/// Returns the interface that the group or the flag names. Both may name one if they agree.
 pub(super) fn interface(
     group: &Group,
     named: Option<&Selector>,
@@ -26,7 +26,7 @@ pub(super) fn interface(
     }
 }
 
-/// The interface of a place, which must then be a group.
+/// Returns the interface of a place, which must then be a group.
 pub(super) fn interface_of(
     place: &Place,
     named: Option<&Selector>,
@@ -43,11 +43,11 @@ pub(super) fn interface_of(
     interface(&place.at_port(Group::PORT), named)
 }
 
-/// Looks up where a place is; `port` where none is written.
+/// Looks up the address of a place; takes `port` where none is written.
 pub(super) fn address(place: &Place, port: u16) -> Result<SocketAddr, Failure> {
     if place.is_group() {
         return Ok(place.at_port(port).resolve()?);
     }
-    // An address of link scope needs its interface, which the text contains.
+    // An address of link scope needs its interface; the place's text contains it.
     Ok(resolve(&place.to_string(), port)?)
 }

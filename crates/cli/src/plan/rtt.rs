@@ -83,7 +83,7 @@ impl RttReflectPlan {
             listen: args.listen.address,
             iface,
             over: args.over,
-            // A reflector may run for days: it occupies a processor only on request.
+            // A reflector may run for days, so it occupies a processor only on request.
             thread: ThreadPlan::new(&args.thread, WaitArg::Block),
         })
     }
@@ -186,7 +186,7 @@ impl RttRunPlan {
         })
     }
 
-    /// PGM goes through groups, TCP to hosts.
+    /// Resolves the target; checks that PGM goes to a group, and TCP to a host.
     fn peer(&self) -> Result<SocketAddr, Failure> {
         let peer = address(&self.target, PORT)?;
         match (self.over, peer.ip().is_multicast()) {
@@ -204,7 +204,7 @@ impl RttRunPlan {
         }
     }
 
-    /// The task for the library; resolves the target.
+    /// Makes the task for the library; resolves the target.
     pub(crate) fn campaign(&self) -> Result<Campaign, Failure> {
         Ok(Campaign {
             peer: self.peer()?,
@@ -228,10 +228,10 @@ impl RttRunPlan {
     }
 }
 
-/// The distance between stamped messages (1 stamps each); an error when the user asked for stamps
-/// that cannot be had.
+/// Returns how often a message is stamped: one in this many. An error when the user asked for
+/// stamps that the kernel cannot make.
 fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
-    // Stamps cost time. When one engine takes none, no engine does, so that the comparison is fair.
+    // Stamps cost time. When one engine cannot stamp, none does, so that the comparison is fair.
     let can_stamp = args.over == OverArg::Udp && runs.iter().all(|run| run.engine.takes_stamps());
     let wanted = match args.stamp_every {
         Some(every) => every,
@@ -257,7 +257,7 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
     }
 }
 
-/// Each rate with each class and engine that are compared.
+/// Makes a variant for each rate with each class and engine that are compared.
 fn variants(args: &RttRunArgs, thread: &ThreadPlan) -> Result<Vec<Variant>, Failure> {
     let rates: Vec<Option<u64>> = if args.ping_pong {
         vec![None]
@@ -387,5 +387,5 @@ impl PicturePlan {
 }
 
 const ONE_BY_ONE: &str = "--over tcp and --over pgm work only with the engine recv, the default";
-/// The shortest time that says anything.
+/// The shortest time to measure that says anything.
 const TIME_MIN: Duration = Duration::from_millis(10);

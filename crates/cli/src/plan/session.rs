@@ -90,7 +90,7 @@ impl SessionPlan {
         Ok(plan)
     }
 
-    /// The session as the library takes it.
+    /// Makes the session's settings for the library.
     pub(crate) fn session(&self) -> SessionBuilder {
         let sockets = SocketOptions::default()
             .hops(self.hops)
@@ -129,12 +129,12 @@ pub(super) fn optional_text<T: fmt::Display, S: Serializer>(
     }
 }
 
-/// A time as a number of seconds.
+/// Writes a time as a number of seconds.
 pub(super) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.as_secs_f64())
 }
 
-/// A time as a number of seconds, or none.
+/// Writes a time as a number of seconds, or none.
 pub(super) fn optional_seconds<S: Serializer>(
     time: &Option<Duration>,
     serializer: S,
@@ -142,7 +142,7 @@ pub(super) fn optional_seconds<S: Serializer>(
     time.map(|time| time.as_secs_f64()).serialize(serializer)
 }
 
-/// Every parameter by name, with the text that would set it.
+/// Writes every parameter by name, with the text that would set it.
 fn parameters<S: Serializer>(config: &Config, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(PARAMETERS.len()))?;
     for parameter in PARAMETERS {

@@ -1,4 +1,4 @@
-//! Options and parameters of a session by name, from the texts of their flags.
+//! Options and parameters of a session by name, read from the texts of their flags.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -18,7 +18,7 @@ impl<'a> Settings<'a> {
         Self(&given.values)
     }
 
-    /// The value of one option, when it was given.
+    /// Reads the value of one option; `None` when it was not given.
     pub(crate) fn parse<T, E: fmt::Display>(
         self,
         name: &str,
@@ -28,7 +28,7 @@ impl<'a> Settings<'a> {
         parsed.map_err(|error| refused(name, &error))
     }
 
-    /// The protocol's parameters.
+    /// Reads the protocol's parameters.
     pub(crate) fn config(self) -> Result<Config, Failure> {
         let mut builder = Config::builder();
         for parameter in PARAMETERS {

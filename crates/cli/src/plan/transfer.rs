@@ -115,7 +115,7 @@ impl SendPlan {
         })
     }
 
-    /// The session to send in.
+    /// Returns the session to send in.
     ///
     /// **Panics** (bug): for a dry run, which sends nothing.
     pub(crate) fn session(&self) -> &SessionPlan {
@@ -123,18 +123,18 @@ impl SendPlan {
         session.expect("only a dry run goes without a group")
     }
 
-    /// True when one of the paths is standard input.
+    /// Returns true when one of the paths is standard input.
     pub(crate) fn has_stdin(&self) -> bool {
         self.paths.iter().any(|path| path.as_os_str() == STDIN)
     }
 
-    /// The paths that are not standard input.
+    /// Returns the paths that are not standard input.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.paths.iter().filter(|path| path.as_os_str() != STDIN)
     }
 }
 
-/// How standard input is named among the paths.
+/// The name of standard input among the paths.
 const STDIN: &str = "-";
 
 /// `recv --dry-run`: files and trees from a group into a directory, or one file to standard
@@ -197,8 +197,8 @@ impl RecvPlan {
     }
 }
 
-/// Splits a command into words at blanks, except between quotes. Nothing else is special, because
-/// no shell takes part.
+/// Splits a command into words at blanks, except between quotes. No other character is special,
+/// because no shell takes part.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word = None;

@@ -35,7 +35,7 @@ impl UdpServePlan {
         }
     }
 
-    /// The task for the library.
+    /// Makes the task for the library.
     pub(crate) const fn spec(&self) -> ServeSpec {
         ServeSpec {
             listen: self.listen,
@@ -143,7 +143,7 @@ impl UdpRunPlan {
         })
     }
 
-    /// The task for the library; resolves the servers.
+    /// Makes the task for the library; resolves the servers.
     pub(crate) fn sweep(&self) -> Result<Sweep, Failure> {
         let servers = self.targets.iter().map(|target| address(target, PORT));
         Ok(Sweep {
@@ -191,7 +191,7 @@ impl UdpPlotPlan {
     }
 }
 
-/// Checks that each file name says of which kind the picture is.
+/// Checks that each file's name says which kind of picture it is.
 fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
     match paths.iter().find(is_other) {

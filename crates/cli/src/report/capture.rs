@@ -133,7 +133,7 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
     }
 }
 
-/// What ended a capture, in words.
+/// Words what ended a capture.
 fn end_words(ended_by: &str) -> &'static str {
     match ended_by {
         "source" => "the source ended",
@@ -144,7 +144,7 @@ fn end_words(ended_by: &str) -> &'static str {
     }
 }
 
-/// The state of an account, and its last second, in one line.
+/// Words the state of an account, with its last second, in one line.
 pub(crate) fn last_second(account: &Account) -> String {
     let second = account.seconds.last().copied().unwrap_or_default();
     format!(
@@ -157,7 +157,7 @@ pub(crate) fn last_second(account: &Account) -> String {
     )
 }
 
-/// The last line of an account: whether all packets are in it.
+/// Words the last line of an account: whether all packets are in it.
 pub(super) fn account_end(residual: Option<i128>, sink_residual: i128) -> String {
     if sink_residual != 0 {
         let text = "packets are neither delivered nor counted as not written";
@@ -323,7 +323,7 @@ impl Document for ReplayReport {
 }
 
 impl ReplayReport {
-    /// What the user should know about the rate.
+    /// Words what the user should know about the rate.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.cut > 0 {
@@ -361,7 +361,7 @@ impl ReplayReport {
         remarks
     }
 
-    /// The rate that was asked for, beside the rate that the link carries.
+    /// Words the rate that was asked for, beside the rate that the link carries.
     fn rates(&self) -> String {
         let asked = self
             .asked_packets_per_s
@@ -463,14 +463,14 @@ impl CaptureReport {
         }
     }
 
-    /// True when generated frames came damaged, or when more are missing than the filter rejected
-    /// (nobody saw the numbers of those).
+    /// Returns true when generated frames came damaged, or more are missing than the filter
+    /// rejected (nobody saw the numbers of those).
     pub(crate) fn has_gaps(&self) -> bool {
         let check = self.generated.as_ref();
         check.is_some_and(|check| check.corrupt > 0 || check.missing > self.filtered)
     }
 
-    /// What was lost, and what became of generated frames: a line for each count.
+    /// Writes what was lost, and what became of generated frames: a line for each count.
     fn rest_of_the_account(&self, line: &mut impl FnMut(u64, &str)) {
         if let Some(seen) = self.seen {
             let times = match self.lost.ring_full_times {
@@ -509,7 +509,7 @@ impl CaptureReport {
         }
     }
 
-    /// The account in one line.
+    /// Words the account in one line.
     pub(crate) fn one_line(&self) -> String {
         format!(
             "{} delivered, {} lost in the ring, {} by the interface, {} not written",

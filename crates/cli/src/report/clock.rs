@@ -1,4 +1,4 @@
-//! What `clock` has to say.
+//! The report of `clock`.
 
 use std::fmt::Write as _;
 
@@ -160,7 +160,7 @@ fn micros(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// A bound is never rounded down.
+/// Converts a bound to microseconds, and never rounds it down.
 const fn micros_up(ns: u64) -> u64 {
     ns.div_ceil(1_000)
 }

@@ -1,4 +1,4 @@
-//! What `demo` has to say.
+//! The report of `demo`.
 
 use std::time::Duration;
 

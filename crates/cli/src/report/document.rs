@@ -1,4 +1,4 @@
-//! What each command reports when it ends, as plain data. Field names carry their units.
+//! The reports of the commands when they end, as plain data. Field names carry their units.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -33,8 +33,8 @@ impl Counters {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// The counters of dropped packets, by reason, without reasons that did not occur. `kernel`
-    /// counts socket buffers that the kernel dropped because the receive buffer was full.
+    /// Returns the counters of dropped packets, by reason, without reasons that did not occur.
+    /// `kernel` counts socket buffers that the kernel dropped because the receive buffer was full.
     pub(crate) fn drops(&self) -> Self {
         let reasons = self.0.iter().filter_map(|(name, count)| {
             let reason = name.strip_prefix("drop.").or_else(|| {
@@ -142,13 +142,13 @@ pub(crate) struct SenderEnds {
 }
 
 impl SenderEnds {
-    /// True when at least one sender was found and all of them are gone.
+    /// Returns true when at least one sender was found and all of them are gone.
     pub(crate) const fn is_over(&self) -> bool {
         self.found > 0 && self.ended + self.broken() >= self.found
     }
 
-    /// How many senders left without ending their sessions: nobody knows what they still had to
-    /// send.
+    /// Returns how many senders left without ending their sessions: nobody knows what they still
+    /// had to send.
     pub(crate) const fn broken(&self) -> u64 {
         self.expired + self.reset + self.dropped
     }
@@ -253,12 +253,12 @@ pub(crate) struct DelayReport {
 }
 
 impl LoadRecvReport {
-    /// True when any message was lost, damaged, duplicated or out of order.
+    /// Returns true when any message was lost, damaged, duplicated or out of order.
     pub(crate) const fn has_damage(&self) -> bool {
         self.has_loss() || self.corrupt + self.duplicates + self.out_of_order > 0
     }
 
-    /// True when messages or packets are missing.
+    /// Returns true when messages or packets are missing.
     pub(crate) const fn has_loss(&self) -> bool {
         self.missing + self.lost_packets > 0
     }
@@ -381,7 +381,8 @@ pub(crate) struct TopReport {
 }
 
 impl TopReport {
-    /// How fast a counter of a session has grown since the reading before.
+    /// Returns how fast a counter of a session has grown since the last reading, in counts a
+    /// second.
     pub(crate) fn rate(
         &self,
         pid: u32,

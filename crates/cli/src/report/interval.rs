@@ -44,7 +44,7 @@ pub(crate) enum Counted {
     RoundTrips,
 }
 
-/// What was done in an interval, or since the beginning.
+/// The counts of an interval, or since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) count: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// What was added since `before`. `lost` may have fallen, when a missing message came late.
+    /// Returns the counts since `before`. `lost` may have fallen, when a missing message came late.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost);
         Self {
@@ -86,7 +86,7 @@ impl Interval {
         }
     }
 
-    /// Of round trips with messages of `size` bytes.
+    /// Makes the interval of round trips with messages of `size` bytes.
     pub(crate) fn of_round_trips(passage: &Passage, size: usize) -> Self {
         let count = passage.round_trips.count;
         let done = Done {
@@ -101,7 +101,7 @@ impl Interval {
         }
     }
 
-    /// The intervals of a trial: what was sent, what was received, or both.
+    /// Makes the intervals of a trial: what was sent, what was received, or both.
     pub(crate) fn of_trial(passage: &TrialPassage) -> impl Iterator<Item = Self> {
         let counts = [
             (Counted::DatagramsSent, passage.sent),

@@ -1,5 +1,5 @@
-//! JSON: one document a command, or one a line of a command that has several, with its schema's
-//! name and version in front.
+//! JSON: a command prints one document, or several with one a line. Each begins with its schema's
+//! name and version.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -11,7 +11,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Writes one document, laid out for people too, and a line end.
+/// Writes one document with a line end, laid out for people too.
 pub(super) fn write(
     output: &mut impl Write,
     schema: &str,
@@ -43,8 +43,8 @@ pub(super) fn write_line(
     as_line(output, |output| serde_json::to_writer(output, &envelope))
 }
 
-/// Writes a document in few pieces, however many parts it has, and ends it with a flush, so that a
-/// reader has it at once.
+/// Writes a document in few pieces, however many parts it has, and flushes, so that a reader has it
+/// at once.
 fn as_line<W: Write>(
     output: W,
     document: impl FnOnce(&mut BufWriter<W>) -> serde_json::Result<()>,
@@ -94,7 +94,7 @@ impl<'a> MessageLine<'a> {
         let text = std::str::from_utf8(data).ok();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            // Zero of a clock that stands before 1970.
+            // A clock before 1970 gives 0.
             received_s: since_1970.unwrap_or_default().as_secs_f64(),
             sender,
             address,
@@ -104,7 +104,7 @@ impl<'a> MessageLine<'a> {
         }
     }
 
-    /// Appends it to a buffer.
+    /// Appends the line to a buffer.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>) {
         let envelope = Envelope {
             schema: Self::SCHEMA,

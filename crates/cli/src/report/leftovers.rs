@@ -1,4 +1,4 @@
-//! What `recv --leftovers` reports.
+//! The report of `recv --leftovers`.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! What `mtu` has to say: the size, and whose word can be trusted.
+//! The reports of `mtu`: the size, and which claims of routers can be trusted.
 
 use std::net::IpAddr;
 

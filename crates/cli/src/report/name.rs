@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-/// The path with its control characters escaped; a backslash too where there are any, so that two
-/// names never look the same.
+/// Returns the path with its control characters escaped. Where it has any, backslashes are escaped,
+/// too, so that two names never look the same.
 pub(crate) fn shown(path: &Path) -> String {
     let path = path.display().to_string();
     if !path.contains(char::is_control) {

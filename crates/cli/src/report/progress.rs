@@ -10,9 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 use super::quantity;
 
-/// The bars on standard error: one set for the process, which every line that is printed goes
-/// around. A bar whose work has failed is to be left where it stands (`abandon`): `finish` would
-/// fill it.
+/// The bars on standard error: one set for the process; every printed line goes around them. Leave
+/// a bar whose work has failed where it is (`abandon`): `finish` would fill it.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     bars: MultiProgress,
@@ -33,13 +32,13 @@ impl Progress {
         }
     }
 
-    /// True when somebody sees the bars.
+    /// Returns true when a person can see the bars.
     pub(crate) const fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// A bar towards a known number of bytes. All of them are of one length, and what is said
-    /// behind them is cut where the terminal ends.
+    /// Adds a bar towards a known number of bytes. All such bars have one length; the text behind
+    /// them is cut where the terminal ends.
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
         let rest = columns().saturating_sub(BYTES_COLUMNS);
         let length = (rest / 3).clamp(BAR_MIN, BAR_MAX);
@@ -50,7 +49,7 @@ impl Progress {
         )
     }
 
-    /// A count of messages, towards a total where there is one.
+    /// Adds a count of messages, towards a total where there is one.
     pub(crate) fn messages(&self, name: &str, total: Option<u64>) -> ProgressBar {
         let template = if total.is_some() {
             MESSAGES
@@ -60,14 +59,14 @@ impl Progress {
         self.bar(name, total, template)
     }
 
-    /// Lines that are written over: [`ProgressBar::set_message`].
+    /// Adds lines that are written over by [`ProgressBar::set_message`].
     pub(crate) fn lines(&self) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg}").expect("the template is a constant");
-        // Drawn when they change: no thread of their own, and no clock asked in between.
+        // The lines are drawn when they change: they have no thread, and ask no clock in between.
         self.bars.add(ProgressBar::no_length().with_style(style))
     }
 
-    /// Prints while the bars are out of the way.
+    /// Prints while the bars are hidden.
     pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bars.suspend(print)
     }
@@ -102,14 +101,14 @@ fn put(out: &mut dyn Write, text: &str) {
     out.write_str(text).unwrap_or_default();
 }
 
-/// Nothing at first: a rate over a moment is that of a full queue.
+/// Writes the rate, but not at first: the rate of the first moment is that of a queue that fills.
 fn put_rate(state: &ProgressState, out: &mut dyn Write, text: impl Fn(f64) -> String) {
     if state.elapsed() >= RATE_AFTER {
         put(out, &text(state.per_sec()));
     }
 }
 
-/// `12 s left`, `5 min left`; nothing while it cannot be told.
+/// Words the time left: `12 s left`, `5 min left`; nothing while it is unknown.
 fn left(time: Duration) -> String {
     match time.as_secs() {
         0 => String::new(),
@@ -120,7 +119,8 @@ fn left(time: Duration) -> String {
     }
 }
 
-/// The terminal's width; where there is none, what terminals have at least.
+/// Returns the terminal's width in columns; where there is no terminal, the least that terminals
+/// have.
 pub(crate) fn columns() -> u16 {
     let size = ratatui::crossterm::terminal::size();
     size.map_or(COLUMNS, |(columns, _)| columns)
@@ -130,11 +130,11 @@ const COLUMNS: u16 = 80;
 const RATE_AFTER: Duration = Duration::from_secs(1);
 const REDRAWS_PER_SECOND: u8 = 5;
 const BYTES: &str = "{prefix:16!} [{bar:BAR}] {percent:>3} % {bits:>11} {left:>11}  {wide_msg}";
-/// What is not bar or message in it.
+/// Columns of such a line that are neither bar nor message.
 const BYTES_COLUMNS: u16 = 51;
 const BAR_MIN: u16 = 10;
 const BAR_MAX: u16 = 40;
-// The bar takes what the terminal's width leaves.
+// The bar gets the columns that the rest leaves.
 const MESSAGES: &str = "{prefix:20!} [{wide_bar}] {human_pos:>11} of {human_len} {each:>10}  {msg}";
 const MESSAGES_ENDLESS: &str = "{prefix} {spinner} {human_pos} messages {each:>10}  {msg}";
 

@@ -1,14 +1,14 @@
 //! Numbers as people read them: three digits, decimal prefixes, bytes for sizes and bits for rates,
-//! as networks count.
+//! as usual for networks.
 
 use std::time::Duration;
 
-/// `12.3 MB`.
+/// Writes bytes: `12.3 MB`.
 pub(crate) fn bytes(count: u64) -> String {
     scaled(count as f64, "B")
 }
 
-/// `1.23 Gbit/s`; says so when the time was too short to tell.
+/// Writes a bit rate: `1.23 Gbit/s`; says so when the time was too short to tell.
 pub(super) fn bits_per_second(bytes: u64, seconds: f64) -> String {
     if is_measurable(seconds) {
         bits(per_second(bytes, seconds) * 8.0)
@@ -17,12 +17,12 @@ pub(super) fn bits_per_second(bytes: u64, seconds: f64) -> String {
     }
 }
 
-/// As [`bits_per_second`], of a rate that is known.
+/// Writes a known bit rate as [`bits_per_second`] does.
 pub(crate) fn bits(per_second: f64) -> String {
     scaled(per_second, "bit/s")
 }
 
-/// `2.3 M/s`; says so when the time was too short to tell.
+/// Writes a rate: `2.3 M/s`; says so when the time was too short to tell.
 pub(super) fn rate(count: u64, seconds: f64) -> String {
     if is_measurable(seconds) {
         scaled(per_second(count, seconds), "/s")
@@ -31,12 +31,12 @@ pub(super) fn rate(count: u64, seconds: f64) -> String {
     }
 }
 
-/// As [`rate`], of a rate that is known.
+/// Writes a known rate as [`rate`] does.
 pub(super) fn whole_rate(per_second: f64) -> String {
     scaled(per_second.round(), "/s")
 }
 
-/// `12.3 s`, `450 ms`.
+/// Writes a time: `12.3 s`, `450 ms`.
 pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 1.0 {
@@ -46,13 +46,13 @@ pub(super) fn time(time: Duration) -> String {
     }
 }
 
-/// `1 packet`, `2 packets`: `what` is the word for one.
+/// Writes a count: `1 packet`, `2 packets`; `what` is the word for one.
 pub(crate) fn count(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }
 
-/// A count for each second; 0 when the time was too short to tell.
+/// Returns a count for each second; 0 when the time was too short to tell.
 pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     if is_measurable(seconds) {
         count as f64 / seconds
@@ -61,7 +61,8 @@ pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     }
 }
 
-/// A rate over less than a millisecond says more about the clock than about the network.
+/// Returns false below a millisecond: a rate over so short a time says more about the clock than
+/// about the network.
 pub(super) const fn is_measurable(seconds: f64) -> bool {
     seconds >= 1e-3
 }
@@ -74,7 +75,7 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// Three digits, and all before the point; whole numbers below 1000 stay whole.
+/// Writes three digits, and all before the point; whole numbers below 1000 stay whole.
 fn digits(value: f64) -> String {
     if value >= 100.0 || value.fract() == 0.0 {
         format!("{value:.0}")

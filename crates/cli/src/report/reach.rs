@@ -1,4 +1,4 @@
-//! What `reach` has to say: what was seen, what is wrong, and how to mend it.
+//! The report of `reach`: what was seen, what is wrong, and how to mend it.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ impl Document for ReachDocument {
     }
 }
 
-/// What is so when nothing is wrong: here, and by their own word at the others.
+/// Words that nothing is wrong: the group arrives here and, as the other hosts say, there.
 fn arrives(facts: &Facts) -> String {
     let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
     let hearing: Vec<&str> = words
@@ -113,7 +113,7 @@ fn seen(text: &mut String, facts: &Facts) {
     left_out(text, &facts.unlisted);
 }
 
-/// What came of hosts beyond those that are listed.
+/// Writes what came from hosts beyond those that are listed.
 fn left_out(text: &mut String, unlisted: &Unlisted) {
     for (count, what) in [
         (unlisted.heard, "messages heard through the group"),

@@ -1,4 +1,4 @@
-//! What `rtt` reports: figures of each variant, never half a round trip.
+//! The reports of `rtt`: figures of each variant, always for the whole round trip.
 
 use gauge::rtt::{
     Counts, DisturbanceKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts,
@@ -114,7 +114,7 @@ struct RepairsReport {
 }
 
 impl RttRow {
-    /// One report for each variant, with the knee of its sweep.
+    /// Makes a row for each variant, with the knee of its sweep.
     pub(crate) fn all(series: &[Series<'_>]) -> Vec<Self> {
         let strains = strains(series);
         let pairs = series.iter().zip(strains);
@@ -213,7 +213,7 @@ impl RttRow {
         self.findings(&mut line);
     }
 
-    /// The lines that only some runs have.
+    /// Writes the lines that only some runs have.
     fn findings(&self, line: &mut dyn FnMut(&str, &str)) {
         if let Some(hops) = &self.hops {
             line(
@@ -298,7 +298,7 @@ impl HopsReport {
     }
 }
 
-/// What stamping costs, as far as it is known.
+/// Words what stamping costs, as far as that is known.
 fn cost(cost: Option<StampingCost>) -> String {
     let Some(cost) = cost else {
         return "too few to tell what that costs".to_owned();
@@ -340,7 +340,7 @@ impl Document for RttReport {
     }
 }
 
-/// A line with its name, and as many more under it as it takes.
+/// Writes a line with its name, and as many more below as the value takes.
 fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }

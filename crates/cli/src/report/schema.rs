@@ -1,5 +1,5 @@
 //! The schemas of JSON documents (JSON Schema 2020-12), generated from the structs that are
-//! written: what a field means is its comment.
+//! written. The comment on a field is its description.
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
@@ -20,12 +20,12 @@ use crate::plan::{
 
 /// A kind of document.
 pub(crate) struct Described {
-    /// What its field `schema` says.
+    /// The text of the document's field `schema`.
     pub(crate) name: &'static str,
     pub(crate) schema: Schema,
 }
 
-/// Every kind of document that a command prints.
+/// Lists every kind of document that a command prints.
 pub(crate) fn schemas() -> Vec<Described> {
     vec![
         of::<PublishReport>(),
@@ -118,7 +118,8 @@ fn schema<T: JsonSchema>(name: &'static str, version: u32) -> Schema {
     schema
 }
 
-/// Puts in place what the root only refers to, as it does for a struct of one unnamed field.
+/// Puts a definition in place of the root's reference to it, which a struct of one unnamed field
+/// has.
 fn inline(schema: &mut Schema) {
     let Some(Value::String(reference)) = schema.remove("$ref") else {
         return;

@@ -1,4 +1,5 @@
-//! What the packets are, as document, as text, and as a picture of their rate.
+//! The reports of `stats`: what the packets are, as document, as text, and as a picture of their
+//! rate.
 
 use std::fmt::Write as _;
 
@@ -246,7 +247,7 @@ impl Document for StatsSweepReport {
     }
 }
 
-/// What a capture lost and cost at one size.
+/// Words what a capture lost and cost at one size.
 pub(crate) fn sweep_line(row: &SweepRow) -> String {
     let cost = match row.cpu_ns {
         None => String::new(),
@@ -266,8 +267,8 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
     )
 }
 
-/// What most packets are so far: a line for each filter, and for the protocols, sizes and pairs
-/// with most bytes.
+/// Words what most packets are so far: a line for each filter, and for the protocols, sizes and
+/// pairs with most bytes.
 pub(crate) fn most_of(summary: &Summary) -> String {
     let mut text = String::new();
     let mut line = |name: &str, count: &Count| {
@@ -289,7 +290,7 @@ pub(crate) fn most_of(summary: &Summary) -> String {
     text
 }
 
-/// A line of bars; each column is the mean of what falls into it.
+/// Draws a line of bars; each column is the mean of the values that fall into it.
 fn sparkline(values: &[f64], columns: usize) -> String {
     let columns = columns.min(values.len());
     let mean = |column: usize| {
@@ -306,7 +307,7 @@ fn sparkline(values: &[f64], columns: usize) -> String {
     means.iter().map(bar).collect()
 }
 
-/// The rate over time, as a picture.
+/// Draws the rate over time.
 pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
     let steps = summary.rate.iter().map(|count| FlowStep {
         packets: count.packets,
@@ -323,7 +324,7 @@ pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
     flow("Packets over time", &lines, summary.step, &steps)
 }
 
-/// Rows of each kind that are shown while packets are counted.
+/// The most rows of each kind that are shown while packets are counted.
 const MOST_ROWS: usize = 5;
 const SPARK_COLUMNS: usize = 64;
 const BARS: [char; 9] = [

@@ -12,8 +12,8 @@ use super::{
     PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
 };
 
-/// A line that begins with `start`, and as many more beneath its value as it takes to stay within
-/// 80 columns.
+/// Writes a line that begins with `start`, and as many more below its value as it takes to stay
+/// within 80 columns.
 pub(super) fn wrap(text: &mut String, start: &str, value: &str) {
     let mut line = start.to_owned();
     for (nth, word) in value.split(' ').enumerate() {
@@ -291,7 +291,7 @@ fn full_name(counter: &CounterReading) -> String {
     format!("{}.{}", counter.set, counter.name)
 }
 
-/// The rate in words, `, 12.3 k/s, 45 Mbit/s`; empty for a single message or a time too short to
+/// Words the rate, `, 12.3 k/s, 45 Mbit/s`; empty for a single message, or a time too short to
 /// measure.
 fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
     if messages < 2 || !quantity::is_measurable(seconds) {
@@ -315,7 +315,7 @@ fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
-/// The first words of a closing remark.
+/// Returns the first words of a closing remark.
 const fn interrupted(is_interrupted: bool) -> &'static str {
     if is_interrupted { "interrupted: " } else { "" }
 }

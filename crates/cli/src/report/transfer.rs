@@ -1,4 +1,4 @@
-//! What `send` and `recv` report.
+//! The reports of `send` and `recv`.
 
 use std::{path::Path, time::Duration};
 
@@ -51,7 +51,7 @@ impl UnsentRow {
     }
 }
 
-/// A line for each text, up to a bound.
+/// Writes a line for each text, up to a bound.
 fn named(what: &str, texts: impl ExactSizeIterator<Item = String>) -> String {
     let count = texts.len();
     let lines = texts.take(NAMED_MAX);
@@ -251,12 +251,12 @@ impl SendReport {
     }
 }
 
-/// True when the user has set a limit.
+/// Returns true when the user has set a rate limit.
 fn is_rate_set(plan: &SendPlan) -> bool {
     plan.session().config.rate().pace().bytes_per_s().is_some()
 }
 
-/// What limits a receiver of this sender.
+/// Words what limits a receiver of this sender.
 pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
     match limit {
         Limit::Network => "the network",
@@ -299,8 +299,8 @@ impl ReceiverRow {
                 row.root = Some(hex(root));
             }
             ReceiverState::Failed { code, text } => {
-                // A receiver that holds everything has not failed: the sender only did not wait for
-                // its proof.
+                // A receiver that holds everything has not failed: the sender only stopped waiting
+                // for its proof.
                 let is_whole = row.bytes >= total && total > 0;
                 let is_left = matches!(code, ErrorCode::Cancelled | ErrorCode::TimedOut);
                 let is_unproven = is_whole && is_left;
@@ -313,7 +313,7 @@ impl ReceiverRow {
         row
     }
 
-    /// A line of at most 80 columns; the rest follows on lines beneath it.
+    /// Writes a line of at most 80 columns; the rest follows on lines below it.
     fn lines(&self, total: u64) -> String {
         let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
         let mut line = format!(
@@ -398,7 +398,7 @@ impl Document for SendReport {
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
-        // No rate is shown when nothing arrived, or when the receivers held everything before.
+        // No rate is shown when nothing arrived, or when the receivers held everything already.
         if self.is_proven && self.bytes_per_s > 0.0 {
             text += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
         }
@@ -406,7 +406,7 @@ impl Document for SendReport {
     }
 }
 
-/// Content that had to be sent for the receiver that lacked the most.
+/// Returns the bytes of content that had to be sent for the receiver that lacked the most.
 fn moved_bytes(outcome: &TransferOutcome) -> u64 {
     let done = outcome.receivers.iter().filter_map(|receiver| {
         let held = receiver.held_at_join.min(outcome.content_bytes);
@@ -512,7 +512,7 @@ impl RecvReport {
         }
     }
 
-    /// Lines for paths that were deleted, would be deleted, or could not be.
+    /// Writes lines for paths that were deleted, would be deleted, or could not be.
     fn surplus_lines(&self) -> String {
         let kept = self.kept.iter().map(|row| match &*row.path {
             "" => row.why.clone(),
@@ -545,7 +545,7 @@ impl Document for RecvReport {
         let from = self.sender.as_ref().map(|sender| format!(" from {sender}"));
         let from = from.unwrap_or_default();
         let text = match (&self.error, &self.root) {
-            // The receiver does not know what the transfer would have brought.
+            // This receiver does not know what the transfer would have brought.
             (Some(error), _) if self.path.is_none() => {
                 format!("nothing received: {error}; {numbers}\n")
             }
@@ -631,7 +631,7 @@ impl Document for ServeReport {
     }
 }
 
-/// The text form names at most this many files; JSON has all of them.
+/// The most files that the text form names; JSON has all of them.
 const NAMED_MAX: usize = 20;
 
 fn dropped(drops: Option<&Counters>) -> String {

@@ -1,4 +1,4 @@
-//! What `udp` has to say: a line for each size and direction, rates by the receiver's count.
+//! The reports of `udp`: a line for each size and direction, rates by the receiver's count.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub(crate) struct UdpReport(pub(crate) SweepReport);
 
 impl UdpReport {
     /// Reads what [`Output::finish_after`](super::Output::finish_after) has written as JSON: the
-    /// last document, whatever intervals stand before it.
+    /// last document, after any intervals.
     pub(crate) fn parse(documents: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -129,13 +129,14 @@ fn line(text: &mut String, row: &Row) {
             wrap(text, &format!("{:>20}", "lost:"), &losses(flow));
         }
     }
-    // What was not measured has a note that says why.
+    // A row that was not measured has a note that says why.
     if row.limit != Limit::NotMeasured {
         wrap(text, &format!("{:>20}", "limited by:"), limit(row.limit));
     }
 }
 
-/// What is to be known of the rows: each text once, with the sizes of the rows that it is about.
+/// Writes what the reader should know about the rows: each text once, with the sizes of the rows
+/// that it is about.
 fn notes(text: &mut String, rows: &[Row]) {
     let mut told: Vec<(&str, Vec<usize>)> = Vec::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! What `top` shows on a terminal: a row for each session, and the counters of the one that is
-//! opened. It reads nothing and knows no terminal; tests draw it into a buffer.
+//! What `top` shows on a terminal: a row for each session, and the counters of the one that the
+//! user opened. The view reads nothing and knows no terminal; tests draw it into a buffer.
 //!
 //! ```text
 //!   list: PID ROLE GROUP RATE LOSS LOST RECEIVERS LAG   --Enter-->   counters of one session
@@ -20,7 +20,7 @@ use towline::counters::{ProcessCounters, SessionCounters};
 
 use crate::report::{TopReport, bits, count};
 
-/// Everything that is shown, and the user's place in it.
+/// Everything that is shown, and the user's cursor in it.
 #[derive(Debug)]
 pub(super) struct View {
     report: TopReport,
@@ -34,13 +34,13 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Sessions,
-    /// The counters of the chosen session, from this one on.
+    /// The counters of the chosen session, beginning with number `first`.
     Counters {
         first: usize,
     },
 }
 
-/// What a key asks for.
+/// What the user asks for with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Stay,
@@ -69,7 +69,8 @@ impl View {
         self.report.before = since.map(|seconds| (before, seconds));
         self.taken = Some(now);
         if self.session().is_none() {
-            // The session is over: the cursor goes to the first one, and its counters are closed.
+            // The session is over: the cursor goes to the first session, and the page of counters
+            // is closed.
             self.page = Page::Sessions;
             let first = self.sessions().next();
             self.chosen = first.map(|(process, session)| (process.pid, session.id));
@@ -101,7 +102,7 @@ impl View {
     /// Moves the cursor, or the counters under it.
     fn go(&mut self, steps: isize) {
         match &mut self.page {
-            // Drawing bounds it to the last counter.
+            // Drawing stops it at the last counter.
             Page::Counters { first } => *first = first.saturating_add_signed(steps),
             Page::Sessions => {
                 let all: Vec<_> = self
@@ -128,7 +129,7 @@ impl View {
         })
     }
 
-    /// The session under the cursor, while it is there.
+    /// Returns the session under the cursor, while it is there.
     fn session(&self) -> Option<(&ProcessCounters, &SessionCounters)> {
         let mut sessions = self.sessions();
         sessions.find(|(process, session)| Some((process.pid, session.id)) == self.chosen)
@@ -247,8 +248,7 @@ impl View {
                 ])
             })
             .collect();
-        // The header takes a row. The list scrolls until its last row stands at the bottom, no
-        // further.
+        // The header takes a row. The list scrolls until its last row is at the bottom, no further.
         let room = usize::from(middle.height).saturating_sub(1);
         let first = first.min(rows.len().saturating_sub(room));
         let widths = [
@@ -269,7 +269,7 @@ impl View {
         self.page = Page::Counters { first };
     }
 
-    /// The row of a session; `-` stands for a figure that it cannot know.
+    /// Makes the row of a session; `-` stands for a figure that the session cannot know.
     fn line(&self, pid: u32, session: &SessionCounters) -> Figures {
         let rate_of = |name: &str| {
             let counter = session
@@ -285,7 +285,7 @@ impl View {
         };
         let is_sender = session.value_of("source.odata_packets").is_some();
         let (bytes, loss) = if is_sender {
-            // A packet sent again is one that some receiver missed.
+            // A packet was sent again because some receiver missed it.
             let again = share(
                 rate_of("source.rdata_packets"),
                 rate_of("source.odata_packets"),
@@ -313,7 +313,7 @@ impl View {
     }
 }
 
-/// `0.25 %`, `12.5 %`, `100 %`.
+/// Writes a share: `0.25 %`, `12.5 %`, `100 %`.
 fn percent(percent: f64) -> String {
     let decimals = match percent {
         99.95.. => 0,
@@ -326,7 +326,7 @@ fn percent(percent: f64) -> String {
 /// The figures of a session's row, as text.
 struct Figures {
     rate: String,
-    /// Share of the packets since the reading before that were missed, or that a sender sent again.
+    /// Share of the packets since the last reading that were missed, or that a sender sent again.
     loss: String,
     /// Packets that were never repaired.
     lost: String,
@@ -335,7 +335,7 @@ struct Figures {
     lag: String,
 }
 
-/// How far a key moves.
+/// Returns how far a key moves the cursor.
 const fn steps(code: KeyCode) -> Option<isize> {
     Some(match code {
         KeyCode::Up | KeyCode::Char('k') => -1,
@@ -353,7 +353,7 @@ fn right(text: &str) -> Cell<'static> {
 }
 
 const PAGE: isize = 10;
-/// The least width at which the command line is shown too.
+/// The least width, in columns, at which the command line is shown too.
 const WIDE: u16 = 100;
 const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
 const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
