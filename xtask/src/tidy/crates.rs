@@ -45,7 +45,7 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Short names of the crates that exist, sorted.
+/// Returns the short names of the crates that exist, sorted.
 pub(super) fn directories(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root.join("crates"))
         .into_iter()

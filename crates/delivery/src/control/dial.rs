@@ -338,7 +338,7 @@ impl Call {
         }
     }
 
-    /// Returns true when the sender has said that the name is taken, and nothing else since.
+    /// Returns true when the sender's last word on the name was that it is taken.
     pub(crate) const fn is_name_taken(&self) -> bool {
         self.taken_since.is_some()
     }

@@ -18,7 +18,7 @@
 use protection::{Aead, Key};
 use wire::object::{NONCE_LEN, TAG_LEN};
 
-/// The random part of one end in the keys of a connection.
+/// What one end adds to a connection's keys, so that no other connection has the same.
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
 /// The keys of one connection, as one of its ends uses them.

@@ -212,6 +212,6 @@ pub struct ReceiverProgress {
     pub phase: Phase,
     /// Bytes of content in the manifest; 0 before it is known.
     pub content_bytes: u64,
-    /// The numbers of bytes and slabs so far.
+    /// The numbers that measure its progress.
     pub numbers: Progressed,
 }

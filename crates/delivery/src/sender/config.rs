@@ -49,8 +49,8 @@ pub struct TransferSenderConfig {
     /// counts; others are guests. Default: none, so the first receivers that join are expected.
     ///
     /// A guest's failure does not fail the transfer. When all expected receivers are done, guests
-    /// that make progress are served for as long as the transfer has taken so far, but at least for
-    /// 1 s and at most for the progress timeout.
+    /// that make progress are served for as long again as the transfer has taken so far, but at
+    /// least for 1 s and at most for the progress timeout.
     pub expected_names: Vec<String>,
     /// Whether a file that cannot be read or has changed is withdrawn: the rest is sent and proven
     /// without it. When false, such a file ends the transfer. Default: false.
@@ -303,7 +303,7 @@ pub enum ReceiverState {
     Done {
         /// The receiver's hash over all files, equal to the sender's.
         root: Hash,
-        /// The receiver's numbers of bytes and slabs.
+        /// The numbers in the receiver's proof.
         numbers: DoneNumbers,
     },
     /// The receiver has failed, or was given up.

@@ -242,7 +242,7 @@ impl FileSums {
         Self(sums)
     }
 
-    /// Each file's path and its hash.
+    /// Returns each file's path and its hash.
     pub fn iter(&self) -> impl Iterator<Item = (&Path, &Hash)> {
         let sums = self.0.iter();
         sums.map(|(path, root)| (Path::new(OsStr::from_bytes(path)), root))

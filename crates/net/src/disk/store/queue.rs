@@ -173,8 +173,8 @@ impl Queue {
         self.lock().is_behind()
     }
 
-    /// Returns the next event, and what the disk's thread is doing. The session `holds` an extent
-    /// back when it waits to be woken until that thread has nothing to do.
+    /// Returns the next event, and what the disk's thread is doing. When the session `holds` an
+    /// extent back, it is woken once that thread has nothing to do.
     pub(super) fn poll(&self, holds: bool) -> (Option<StoreEvent>, Idle) {
         let mut state = self.lock();
         let idle = match (state.is_ended, state.is_idle && state.requests.is_empty()) {
@@ -199,7 +199,7 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Waits until the disk's thread has ended, but for `at_most`, because a disk may hang.
+    /// Waits at most `at_most` for the disk's thread to end, because a disk may hang.
     pub(super) fn wait_for_end(&self, at_most: Duration) {
         let ended = self
             .end
