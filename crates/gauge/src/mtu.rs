@@ -139,7 +139,6 @@ impl Claims {
     }
 }
 
-/// A search under way.
 struct Search {
     socket: UdpSocket,
     peer: SocketAddr,

@@ -189,7 +189,6 @@ impl Host {
         })
     }
 
-    /// Returns the state of the host's interface at this moment.
     pub(crate) fn link(&self) -> Result<Link, LabError> {
         self.with_netlink(|netlink| Ok(netlink.link(INTERFACE)?))
     }

@@ -62,7 +62,6 @@ impl Switch {
         })?
     }
 
-    /// Limits the rate of packets to one host.
     pub(crate) fn set_bottleneck(&self, host: &Host, bucket: &TokenBucket) -> Result<(), LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::fuzz;
 
-/// Checks the layout.
 pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     crate_table(root, rules, findings);
     readme_names_crates(root, findings);

@@ -6,7 +6,6 @@
 
 use super::{Finding, Source};
 
-/// Checks every file's length.
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let test_modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in sources.iter().filter(|source| source.is_code()) {

@@ -13,7 +13,6 @@ pub(crate) struct Rules {
     pub(super) dev_external: Vec<String>,
 }
 
-/// The rule for one crate.
 pub(crate) struct CrateRule {
     pub(super) may_depend_on: Vec<String>,
     pub(super) external: Vec<String>,

@@ -52,7 +52,6 @@ pub(crate) trait End {
     const ROLE: Role;
 }
 
-/// The sending end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending;
 
@@ -60,7 +59,6 @@ impl End for Sending {
     const ROLE: Role = Role::Source;
 }
 
-/// The receiving end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Receiving;
 

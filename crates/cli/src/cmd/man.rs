@@ -65,7 +65,6 @@ fn write(directory: &Path, pages: &[Page]) -> io::Result<()> {
     Ok(())
 }
 
-/// One manual page.
 struct Page {
     /// The page's name, such as `towline-load-send`.
     name: String,

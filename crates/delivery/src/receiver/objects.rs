@@ -320,7 +320,6 @@ impl Contents {
         self.held.bytes() == self.manifest.content_bytes() && self.are_seals_good
     }
 
-    /// Returns true when every slab is verified.
     pub(super) fn is_verified(&self) -> bool {
         self.are_seals_good && self.good == self.manifest.slab_count()
     }

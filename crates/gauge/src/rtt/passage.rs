@@ -59,7 +59,6 @@ impl Watch {
         }
     }
 
-    /// Begins a run.
     pub(super) fn begin(&mut self, label: &str) {
         label.clone_into(&mut self.passage.label);
         self.restart(0);
@@ -83,7 +82,6 @@ impl Watch {
         }
     }
 
-    /// Ends the run.
     pub(super) fn end(&mut self, lasted_ns: u64) {
         if self.passage.sent > 0 {
             self.close(lasted_ns.max(self.passage.from_ns + 1));

@@ -73,7 +73,6 @@ impl Recorder {
         })
     }
 
-    /// Begins a run.
     pub(super) fn begin(&mut self, setup: &Setup) {
         self.hand_over(Block::Begin(setup.clone()));
     }
@@ -101,7 +100,6 @@ impl Recorder {
         self.has_failed.get()
     }
 
-    /// Ends a run.
     pub(super) fn end(&mut self, end: End) {
         self.flush();
         self.hand_over(Block::End(end));

@@ -14,7 +14,6 @@ use crate::rtt::{
     stamping::{Clocks, Outcome},
 };
 
-/// A measurement under way.
 pub(super) struct Measurement<'a> {
     client: &'a mut Client,
     recorder: Option<&'a mut Recorder>,
