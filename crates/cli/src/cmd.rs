@@ -104,7 +104,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Rtt(RttCommand::Run(args)) => rtt::run(&RttRunPlan::new(args)?, output),
         Command::Rtt(RttCommand::Plot(args)) => rtt::plot(&RttPlotPlan::new(args)?, output),
         Command::Mtu(args) => mtu::run(&MtuPlan::new(args)?, output),
-        Command::Udp(UdpCommand::Serve(args)) => udp::serve(&UdpServePlan::new(args), output),
+        Command::Udp(UdpCommand::Serve(args)) => udp::serve(&UdpServePlan::new(args)?, output),
         Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
         Command::Udp(UdpCommand::Plot(args)) => udp::plot(&UdpPlotPlan::new(args)?, output),
         Command::Reach(args) => reach::run(&ReachPlan::new(args)?, output),

@@ -220,7 +220,8 @@ fn round_trips() {
 fn paths() {
     check_schema(&printed(start("ifaces lo --json")));
     check_schema(&printed(start("clock --json")));
-    let serve = start("udp serve --listen 127.0.0.1:17535 --json");
+    let serve =
+        start("udp serve --listen 127.0.0.1:17535 --allow-group 239.192.77.35:17548 --json");
     let until = Instant::now() + Duration::from_secs(10);
     let udp = loop {
         let udp = printed(start(
@@ -274,7 +275,7 @@ fn plans() {
         "rtt reflect --listen 127.0.0.1:17534",
         "rtt plot trips.rtt --to trips.svg",
         "udp run 127.0.0.1 --size 100 --rate 100",
-        "udp serve --listen 127.0.0.1:17535",
+        "udp serve --listen 127.0.0.1:17535 --allow-group 239.192.77.35,[ff15::7]:9",
         "udp plot sweep.json --to sweep.svg",
         "mtu 127.0.0.1",
         "reach -g 239.192.77.43 --iface lo",

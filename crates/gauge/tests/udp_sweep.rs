@@ -52,7 +52,9 @@ fn swept(lab: &Lab, sweep: &Sweep) -> SweepReport {
                 Ipv4Addr::UNSPECIFIED.into()
             };
             let listen = SocketAddr::new(any, PORT);
-            let opened = host.enter(|| Server::open(ServeSpec { listen }));
+            let mut spec = ServeSpec::new(listen);
+            spec.groups.extend(sweep.group);
+            let opened = host.enter(|| Server::open(spec));
             opened.unwrap().unwrap()
         })
         .collect();
@@ -83,7 +85,7 @@ fn a_server_that_starts_a_moment_later_is_met() {
             scope.spawn(|| {
                 thread::sleep(Duration::from_millis(100));
                 let listen = sweep.servers[0];
-                let server = Server::open(ServeSpec { listen }).unwrap();
+                let server = Server::open(ServeSpec::new(listen)).unwrap();
                 let is_stopped = || stop.load(Ordering::Relaxed);
                 server.run(&is_stopped, &mut |_| {}).unwrap();
             });
@@ -287,7 +289,7 @@ fn a_group_reaches_every_server() {
 #[test]
 fn a_second_client_is_told_that_the_server_is_busy() {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Server::open(ServeSpec { listen }).unwrap();
+    let server = Server::open(ServeSpec::new(listen)).unwrap();
     let (address, stop) = (server.local(), AtomicBool::new(false));
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -313,7 +315,7 @@ fn a_second_client_is_told_that_the_server_is_busy() {
 #[test]
 fn a_server_counts_the_trials_of_clients_that_follow_each_other_at_once() {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Server::open(ServeSpec { listen }).unwrap();
+    let server = Server::open(ServeSpec::new(listen)).unwrap();
     let (address, stop) = (server.local(), AtomicBool::new(false));
     let mut sweep = sweep(Vec::new());
     (sweep.servers, sweep.sizes) = (vec![address], vec![64]);
@@ -340,7 +342,7 @@ fn a_server_counts_the_trials_of_clients_that_follow_each_other_at_once() {
 #[test]
 fn a_server_that_goes_leaves_the_rows_that_were_measured() {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let server = Server::open(ServeSpec { listen }).unwrap();
+    let server = Server::open(ServeSpec::new(listen)).unwrap();
     let (address, stop) = (server.local(), AtomicBool::new(false));
     let mut sweep = sweep(Vec::new());
     (sweep.servers, sweep.sizes) = (vec![address], vec![64, 128, 256]);

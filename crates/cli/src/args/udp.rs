@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use gauge::udp::{Direction, Mode, PORT, Profile};
 use towline::{Group, Selector};
 
-use super::{EveryArgs, Place, bytes, count, duration, mirror, place, rtt};
+use super::{EveryArgs, Place, bytes, count, duration, mirror, place, positive_bit_rate, rtt};
 
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
@@ -22,17 +22,30 @@ pub(crate) enum UdpCommand {
 /// Serve the sweeps of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It sends only to the host that asks, or to the group that the asking host names. It serves one host
-at a time.
+It sends to the host that asks, and to no group unless --allow-group names it. It stops sending when
+that host's connection ends. It serves one host at a time: an idle one makes room for another after
+2 s, and one that measured for 30 minutes stays away for as long.
 
 Examples:
   towline udp serve
-  towline udp serve --listen 10.0.0.1:7701")]
+  towline udp serve --listen 10.0.0.1:7701 --rate-max 1Gbit/s
+  towline udp serve --allow-group 239.192.0.1")]
 pub(crate) struct UdpServeArgs {
     /// Address and port, or only one of them; TCP and UDP
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7701")]
     pub(crate) listen: SocketAddr,
+    /// Groups that it joins and sends to when an asking host names them; port 7500 unless given.
+    /// Not 224.0.0.0/24 and ff02::/16, of which every host is a member
+    #[arg(long, value_name = "GROUP[:PORT],...", value_delimiter = ',', value_parser = group)]
+    pub(crate) allow_group: Vec<Group>,
+    /// Most bits a second that it sends, headers included [default: 100Mbit/s to a group, no limit
+    /// to the host that asks]
+    #[arg(long, value_name = "RATE", value_parser = positive_bit_rate)]
+    pub(crate) rate_max: Option<u64>,
+    /// Highest time to live of its packets to a group
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) hops_max: u8,
 }
 
 /// Sweep over sizes of datagrams.
@@ -50,7 +63,8 @@ pub(crate) struct UdpRunArgs {
     /// Host where `towline udp serve` runs; port 7701 unless given; several only with --group
     #[arg(value_name = "HOST[:PORT]", value_parser = place, required = true)]
     pub(crate) targets: Vec<Place>,
-    /// Send to this group, which the servers join on the interfaces that they are reached by
+    /// Send to this group, which the servers join on the interfaces that they are reached by, when
+    /// their --allow-group names it
     #[arg(long, short, value_name = "GROUP[@IFACE]")]
     pub(crate) group: Option<Group>,
     /// Interface here of the group, by name, address or prefix [default: that of the way to the
@@ -151,6 +165,16 @@ mirror! {
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
     rtt::listen_with(text, PORT)
+}
+
+/// A group alone: which interface and source it has, the trial says.
+fn group(text: &str) -> Result<Group, String> {
+    let group = text.parse::<Group>().map_err(|error| error.to_string())?;
+    let is_plain = group.is_multicast() && group.source().is_none() && group.interface().is_none();
+    if is_plain {
+        return Ok(group);
+    }
+    Err(format!("{text:?} is not a group, such as 239.192.0.1:7500"))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -6,7 +6,7 @@ use gauge::udp::{Load, PORT, RATES, SIZES, ServeSpec, Sweep};
 use measure::Format;
 use schemars::JsonSchema;
 use serde::Serialize;
-use towline::Selector;
+use towline::{Group, Selector};
 
 use super::{
     Plan,
@@ -19,9 +19,14 @@ use crate::{
 };
 
 /// `udp serve --dry-run`: a server of sweeps.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UdpServePlan {
     listen: SocketAddr,
+    /// Groups that asking hosts may name.
+    allow_groups: Vec<SocketAddr>,
+    /// None: 100 Mbit/s to a group, no limit to the host that asks.
+    bits_per_s_max: Option<u64>,
+    hops_max: u8,
 }
 
 impl Plan for UdpServePlan {
@@ -29,16 +34,28 @@ impl Plan for UdpServePlan {
 }
 
 impl UdpServePlan {
-    pub(crate) const fn new(args: &UdpServeArgs) -> Self {
-        Self {
+    pub(crate) fn new(args: &UdpServeArgs) -> Result<Self, Failure> {
+        let groups = args.allow_group.iter().map(Group::resolve);
+        let plan = Self {
             listen: args.listen,
-        }
+            allow_groups: groups
+                .collect::<Result<_, _>>()
+                .map_err(|error| Failure::usage(error.to_string()))?,
+            bits_per_s_max: args.rate_max,
+            hops_max: args.hops_max,
+        };
+        let checked = plan.spec().check();
+        checked.map_err(|error| Failure::usage(format!("--allow-group: {error}")))?;
+        Ok(plan)
     }
 
     /// Makes the task for the library.
-    pub(crate) const fn spec(&self) -> ServeSpec {
+    pub(crate) fn spec(&self) -> ServeSpec {
         ServeSpec {
             listen: self.listen,
+            groups: self.allow_groups.clone(),
+            bits_per_s_max: self.bits_per_s_max,
+            hops_max: self.hops_max,
         }
     }
 }

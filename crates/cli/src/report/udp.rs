@@ -196,6 +196,7 @@ const fn limit(limit: Limit) -> &'static str {
         Limit::Reassembly => "reassembly",
         Limit::Network => "the path",
         Limit::Asked => "as asked",
+        Limit::Server => "the server's --rate-max",
         Limit::NothingArrives => "nothing arrives",
         Limit::NotMeasured => "not measured",
     }

@@ -12,16 +12,22 @@
 //! before the socket. Before and after each trial, both ends read the counters of their interfaces
 //! and of IP reassembly.
 //!
-//! A server sends only to its client, or to the group that the trial names. The client's address is
-//! that of the control connection, and a datagram with the trial's token must have come from there.
-//! A server serves one client at a time, because two measurements would disturb each other.
+//! A server sends only to its client, or to a group that its operator allowed, and only as long as
+//! the client's control connection lasts. The client's address is that of the control connection,
+//! and a datagram with the trial's token must have come from there. A server serves one client at a
+//! time, because two measurements would disturb each other; `place.rs` says for how long.
 
 mod counters;
 pub use counters::KernelCounters;
 
+mod limits;
+pub use limits::{GROUP_BITS_PER_S_MAX, ServeSpec};
+
 mod link;
 
 mod path;
+
+mod place;
 
 mod picture;
 pub use picture::draw;
@@ -37,7 +43,7 @@ pub use report::{Direction, Flow, Limit, Losses, Row, SweepReport};
 mod sender;
 
 mod server;
-pub use server::{ServeSpec, Server};
+pub use server::Server;
 
 mod sweep;
 pub use sweep::Sweep;

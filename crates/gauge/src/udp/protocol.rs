@@ -87,6 +87,9 @@ pub(super) struct Outcome {
     pub(super) dispatch: Option<Dispatch>,
     pub(super) receipt: Option<Receipt>,
     pub(super) counters: KernelCounters,
+    /// The server's own limit in datagrams each second, when the trial asked for more.
+    #[serde(default)]
+    pub(super) rate_per_s_max: Option<u64>,
 }
 
 /// What a sender did, in datagrams.

@@ -129,6 +129,8 @@ pub enum Limit {
     Network,
     /// The user gave the rate, and it was reached.
     Asked,
+    /// The server's operator lets it send no faster.
+    Server,
     /// Nothing arrives.
     NothingArrives,
     /// No trial was made; a remark says why.
@@ -256,6 +258,17 @@ impl Row {
             }
         };
         self.flows = flows;
+    }
+
+    /// Notes that the server sends no faster than `rate_per_s_max`, by its own limit.
+    pub(super) fn take_server_limit(&mut self, rate_per_s_max: u64) {
+        if self.limit == Limit::Sender && self.direction != Direction::There {
+            self.limit = Limit::Server;
+        }
+        self.remarks.push(format!(
+            "the server sends at most {rate_per_s_max}/s of this size: its operator limits it \
+             (--rate-max)"
+        ));
     }
 
     /// Adds remarks on what this size means for the path.

@@ -4,50 +4,54 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
+use base::Instant;
 use measure::sweep::Load;
 use net::SystemError;
 use sys::datagram;
 
 use super::{
-    SIZES,
     counters::{CounterReader, Port},
+    limits::ServeSpec,
     link::ControlLink,
     path::DataPath,
+    place::{Answer, Place, Turn},
     protocol::{Outcome, Request, Response, TrialSpec, VERSION},
     receiver::{Expectation, receive},
     sender::{SendPlan, send},
 };
 use crate::Error;
 
-/// How a server works.
-#[derive(Clone, Copy, Debug)]
-pub struct ServeSpec {
-    /// Where the server listens for control connections (TCP) and datagrams (UDP).
-    pub listen: SocketAddr,
-}
-
 /// A server of one client's sweep after the other.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     listen: SocketAddr,
+    spec: ServeSpec,
 }
 
 impl Server {
     /// Opens the listening socket.
     ///
     /// # Errors
-    /// When the address or port cannot be had.
+    /// When the address or port cannot be had, or a group of `spec` cannot be allowed.
     pub fn open(spec: ServeSpec) -> Result<Self, Error> {
+        spec.check()?;
         let refused = |error: io::Error| crate::error::cannot_listen(spec.listen, &error);
         let listener = sys::tcp::listen(spec.listen, BACKLOG).map_err(refused)?;
         let listen = listener.local_addr().map_err(refused)?;
-        Ok(Self { listener, listen })
+        Ok(Self {
+            listener,
+            listen,
+            spec,
+        })
     }
 
     /// Returns the address on which the server listens.
@@ -67,51 +71,51 @@ impl Server {
         tell: &mut dyn FnMut(&str),
     ) -> Result<u64, Error> {
         let refused = |error: io::Error| SystemError::system("listen at", self.listen, &error);
-        let (is_busy, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-        let trials = AtomicU64::new(0);
+        let (place, trials) = (Mutex::new(Place::default()), AtomicU64::new(0));
+        let mut waiting: Vec<Waiting> = Vec::new();
         thread::scope(|scope| {
-            while !is_stopped() {
-                if !datagram::wait_readable(self.listener.as_fd(), LOOK).map_err(refused)? {
-                    continue;
+            let mut serve = |waiting: &mut Vec<Waiting>| {
+                let (place, trials) = (&place, &trials);
+                while let Some((client, turn)) = next_served(waiting, place) {
+                    tell(&format!("measuring with {}", client.peer));
+                    scope.spawn(move || {
+                        self.serve(client.stream, &turn, trials);
+                        lock(place).leave(now());
+                    });
                 }
-                let Ok((stream, peer)) = self.listener.accept() else {
-                    continue;
-                };
-                if is_busy.swap(true, Ordering::AcqRel) {
-                    refuse(stream);
-                    continue;
+            };
+            let result = loop {
+                if is_stopped() {
+                    break Ok(());
                 }
-                let (is_busy, stop, trials) = (&is_busy, &stop, &trials);
-                tell(&format!("measuring with {peer}"));
-                scope.spawn(move || {
-                    self.serve(stream, stop, trials);
-                    is_busy.store(false, Ordering::Release);
-                });
-            }
-            stop.store(true, Ordering::Relaxed);
-            Ok::<(), Error>(())
-        })?;
-        Ok(trials.into_inner())
+                match datagram::wait_readable(self.listener.as_fd(), LOOK) {
+                    Err(error) => break Err(refused(error).into()),
+                    Ok(false) => {}
+                    Ok(true) => {
+                        if let Ok((stream, peer)) = self.listener.accept() {
+                            queue(&mut waiting, Waiting::new(stream, peer));
+                        }
+                    }
+                }
+                serve(&mut waiting);
+            };
+            // The scope waits for the client that is served.
+            lock(&place).close();
+            result
+        })
+        .map(|()| trials.into_inner())
     }
 
-    /// Serves one client until it leaves, and counts its trials.
-    fn serve(&self, stream: TcpStream, stop: &AtomicBool, trials: &AtomicU64) {
-        let Ok(mut session) = Session::open(stream, self.listen.port()) else {
+    /// Serves one client until it leaves or its turn is over, and counts its trials.
+    fn serve(&self, stream: TcpStream, turn: &Turn, trials: &AtomicU64) {
+        let Ok(mut session) = Session::open(stream, self, turn) else {
             // The client left before it said anything.
             return;
         };
-        let mut idle = Duration::ZERO;
-        while !stop.load(Ordering::Relaxed) && idle < IDLE_MAX {
-            match session.link.hear(LOOK) {
-                Ok(None) => idle += LOOK,
-                Ok(Some(request)) => {
-                    idle = Duration::ZERO;
-                    match session.obey(request, stop) {
-                        Ok(did_trial) => {
-                            trials.fetch_add(u64::from(did_trial), Ordering::Relaxed);
-                        }
-                        Err(_) => break,
-                    }
+        while let Ok(Some(request)) = session.hear(Duration::MAX) {
+            match session.obey(request) {
+                Ok(did_trial) => {
+                    trials.fetch_add(u64::from(did_trial), Ordering::Relaxed);
                 }
                 Err(_) => break,
             }
@@ -119,18 +123,80 @@ impl Server {
     }
 }
 
+/// A client that is connected and has not been served.
+#[derive(Debug)]
+struct Waiting {
+    stream: TcpStream,
+    peer: SocketAddr,
+    /// When it is refused.
+    until: Instant,
+}
+
+impl Waiting {
+    fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+        Self {
+            stream,
+            peer,
+            until: now() + WAIT_MAX,
+        }
+    }
+
+    fn refuse(self, reason: &str) {
+        if let Ok(mut link) = ControlLink::new(self.stream) {
+            let reason = reason.to_owned();
+            // When the client is gone, it needs no answer.
+            drop(link.say(&Response::Refused { reason }));
+        }
+    }
+}
+
+/// Lets a client wait: one of each host, and a few in all.
+fn queue(waiting: &mut Vec<Waiting>, client: Waiting) {
+    let host = client.peer.ip();
+    if waiting.len() < WAITING_MAX && waiting.iter().all(|it| it.peer.ip() != host) {
+        waiting.push(client);
+    } else {
+        client.refuse(BUSY);
+    }
+}
+
+/// Returns the first client in line whose turn it is: who was served less goes first. Refuses
+/// those whose turn does not come.
+fn next_served(waiting: &mut Vec<Waiting>, place: &Mutex<Place>) -> Option<(Waiting, Arc<Turn>)> {
+    if waiting.len() > 1 {
+        let place = lock(place);
+        waiting.sort_by_key(|it| place.served(it.peer.ip()));
+    }
+    let mut index = 0;
+    while index < waiting.len() {
+        let answer = lock(place).ask(waiting[index].peer.ip(), now());
+        match answer {
+            Answer::Served(turn) => return Some((waiting.remove(index), turn)),
+            Answer::Later(pause) => waiting.remove(index).refuse(&format!(
+                "it has served this host for long; it will again in {} s",
+                pause.as_secs() + 1
+            )),
+            Answer::Wait if now() >= waiting[index].until => waiting.remove(index).refuse(BUSY),
+            Answer::Wait => index += 1,
+        }
+    }
+    None
+}
+
 /// A connected client.
-struct Session {
+struct Session<'a> {
     link: ControlLink,
     local: SocketAddr,
     peer: IpAddr,
     port: Port,
+    spec: &'a ServeSpec,
+    turn: &'a Turn,
 }
 
-impl Session {
-    fn open(stream: TcpStream, listen_port: u16) -> io::Result<Self> {
+impl<'a> Session<'a> {
+    fn open(stream: TcpStream, server: &'a Server, turn: &'a Turn) -> io::Result<Self> {
         let link = ControlLink::new(stream)?;
-        let local = SocketAddr::new(link.local()?.ip(), listen_port);
+        let local = SocketAddr::new(link.local()?.ip(), server.listen.port());
         let port = Port::of(local.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let peer = link.peer()?.ip();
         Ok(Self {
@@ -138,11 +204,24 @@ impl Session {
             local,
             peer,
             port,
+            spec: &server.spec,
+            turn,
         })
     }
 
+    /// Waits at most `limit` for a request; `None` when none came or the client's turn is over.
+    fn hear(&mut self, limit: Duration) -> io::Result<Option<Request>> {
+        let began = now();
+        while now().since(began) < limit && !self.turn.is_over(now()) {
+            if let Some(request) = self.link.hear(LOOK.min(limit))? {
+                return Ok(Some(request));
+            }
+        }
+        Ok(None)
+    }
+
     /// Carries out a request; returns true when this was a whole trial.
-    fn obey(&mut self, request: Request, stop: &AtomicBool) -> io::Result<bool> {
+    fn obey(&mut self, request: Request) -> io::Result<bool> {
         match request {
             Request::Hello { .. } => {
                 let welcome = Response::Welcome {
@@ -154,8 +233,8 @@ impl Session {
                 self.link.say(&welcome)?;
                 Ok(false)
             }
-            Request::Trial(spec) => match self.trial(&spec, stop) {
-                Ok(done) => Ok(done),
+            Request::Trial(spec) => match self.trial(&spec) {
+                Ok(()) => Ok(true),
                 Err(error) => {
                     let reason = error.to_string();
                     self.link.say(&Response::Refused { reason })?;
@@ -167,68 +246,116 @@ impl Session {
         }
     }
 
-    fn trial(&mut self, spec: &TrialSpec, stop: &AtomicBool) -> io::Result<bool> {
-        check(spec)?;
-        let path = DataPath::server(spec, self.local, &self.port, self.peer)?;
-        if !path.meet(spec.token, self.peer, MEET_TIME_MAX)? {
-            let text = format!(
-                "no datagram from {} has come to UDP port {}: let this port through the firewalls",
-                self.peer,
-                self.local.port()
-            );
-            return Err(io::Error::other(text));
-        }
+    fn trial(&mut self, asked: &TrialSpec) -> io::Result<()> {
+        let (spec, rate_per_s_max) = self.spec.allow(asked)?;
+        let path = DataPath::server(&spec, self.local, &self.port, self.peer)?;
+        self.meet(&path, spec.token)?;
         self.link.say(&Response::Ready)?;
-        let Some(Request::Go) = self.link.hear(GO_TIME_MAX)? else {
+        let Some(Request::Go) = self.hear(GO_TIME_MAX)? else {
             return Err(io::Error::other("the client did not say when to begin"));
         };
+        let idle_since_ns = self.turn.begin_trial();
+        let outcome = self.measure(&spec, &path);
+        self.turn.end_trial(idle_since_ns, outcome.is_ok(), now());
+        let outcome = Outcome {
+            rate_per_s_max,
+            ..outcome?
+        };
+        self.link.say(&Response::Outcome(outcome))
+    }
+
+    /// Waits for the client's datagram, which proves that it has the address that it sends from.
+    fn meet(&self, path: &DataPath, token: u64) -> io::Result<()> {
+        let began = now();
+        while now().since(began) < MEET_TIME_MAX && !self.turn.is_over(now()) {
+            if path.meet(token, self.peer, LOOK)? {
+                return Ok(());
+            }
+        }
+        let text = format!(
+            "no datagram from {} has come to UDP port {}: let this port through the firewalls",
+            self.peer,
+            self.local.port()
+        );
+        Err(io::Error::other(text))
+    }
+
+    /// Sends and receives as `spec` says, as long as the client is there.
+    fn measure(&mut self, spec: &TrialSpec, path: &DataPath) -> io::Result<Outcome> {
         let mut counters = CounterReader::new(self.port.index, self.local.is_ipv6());
         let before = counters.read();
-        let expectation = Expectation::new();
+        let (expectation, stop) = (Expectation::new(), AtomicBool::new(false));
         let (receipt, dispatch) = thread::scope(|scope| {
             let receiver = spec.is_there.then(|| {
-                scope.spawn(|| {
-                    receive(
-                        path.inbound(),
-                        (spec.token, spec.size, spec.mode),
-                        &expectation,
-                    )
-                })
+                let what = (spec.token, spec.size, spec.mode);
+                let (path, expectation) = (&path, &expectation);
+                scope.spawn(move || receive(path.inbound(), what, expectation))
             });
             let sender = spec.is_back.then(|| {
-                scope.spawn(|| {
-                    send(
-                        path.outbound(),
-                        &send_plan(spec, spec.token.wrapping_add(1)),
-                        stop,
-                        &AtomicU64::new(0),
-                    )
-                })
+                let plan = send_plan(spec, spec.token.wrapping_add(1));
+                let (stop, count) = (&stop, AtomicU64::new(0));
+                scope.spawn(move || send(path.outbound(), &plan, stop, &count))
             });
+            let is_done = || is_finished(sender.as_ref()) && is_finished(receiver.as_ref());
             let limit = Duration::from_millis(spec.duration_ms) + GO_TIME_MAX;
-            let heard = self.link.hear(limit);
-            match heard {
-                Ok(Some(Request::Sent(sent))) => expectation.set_sent(sent),
-                // The client is gone, or sent something else.
-                _ => expectation.stop.store(true, Ordering::Relaxed),
+            let followed = self.follow(limit, &expectation, &is_done);
+            if followed.is_err() {
+                // The client is gone, or said something else: nobody wants the rest.
+                stop.store(true, Ordering::Relaxed);
+                expectation.stop.store(true, Ordering::Relaxed);
             }
-            let joined = (join(sender), join(receiver));
-            heard.map(|_request| joined)
-        })
-        .map(|(sender, receiver)| (receiver, sender))?;
-        let outcome = Outcome {
+            let joined = (join(receiver), join(sender));
+            followed.map(|()| joined)
+        })?;
+        Ok(Outcome {
             dispatch: dispatch?,
             receipt: receipt?,
             counters: counters.read().since(&before),
-        };
-        self.link.say(&Response::Outcome(outcome))?;
-        Ok(true)
+            rate_per_s_max: None,
+        })
     }
+
+    /// Listens to the client while a trial runs, until it says how much it has sent and the trial
+    /// is done.
+    fn follow(
+        &mut self,
+        limit: Duration,
+        expectation: &Expectation,
+        is_done: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        let (began, mut has_sent) = (now(), false);
+        while !(has_sent && is_done()) {
+            match self.link.hear(FOLLOW)? {
+                None => {}
+                Some(Request::Sent(sent)) if !has_sent => {
+                    has_sent = true;
+                    expectation.set_sent(sent);
+                }
+                Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+            }
+            if self.turn.is_cut() || now().since(began) > limit {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_finished<T>(thread: Option<&ScopedJoinHandle<'_, T>>) -> bool {
+    thread.is_none_or(ScopedJoinHandle::is_finished)
+}
+
+fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> Instant {
+    sys::clock::monotonic()
 }
 
 /// Waits for a thread and returns its result; `None` when there is no thread.
 pub(super) fn join<T>(
-    thread: Option<thread::ScopedJoinHandle<'_, io::Result<T>>>,
+    thread: Option<ScopedJoinHandle<'_, io::Result<T>>>,
 ) -> io::Result<Option<T>> {
     let Some(thread) = thread else {
         return Ok(None);
@@ -249,28 +376,14 @@ pub(super) fn send_plan(spec: &TrialSpec, token: u64) -> SendPlan {
     }
 }
 
-fn check(spec: &TrialSpec) -> io::Result<()> {
-    let is_group = spec.group.is_none_or(|group| group.ip().is_multicast());
-    if !SIZES.contains(&spec.size) || spec.duration_ms > DURATION_MS_MAX || !is_group {
-        let text = "a trial has datagrams of 20 to 65507 bytes, lasts at most 60 s, and goes to \
-                    one host or to a multicast group";
-        return Err(io::Error::other(text));
-    }
-    Ok(())
-}
-
-fn refuse(stream: TcpStream) {
-    let reason = "it serves another client now; two at a time would disturb each other".to_owned();
-    if let Ok(mut link) = ControlLink::new(stream) {
-        // A client that is gone needs no answer.
-        drop(link.say(&Response::Refused { reason }));
-    }
-}
-
+const BUSY: &str = "it serves another client now; two at a time would disturb each other";
 const BACKLOG: u16 = 8;
 /// How late a stop may be noticed.
 const LOOK: Duration = Duration::from_millis(50);
-const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How late the end of a trial may be noticed, and that its client has gone.
+const FOLLOW: Duration = Duration::from_millis(10);
+/// How long a client waits for the place: until an idle one has lost it.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+const WAITING_MAX: usize = 8;
 const MEET_TIME_MAX: Duration = Duration::from_secs(2);
 const GO_TIME_MAX: Duration = Duration::from_secs(10);
-pub(super) const DURATION_MS_MAX: u64 = 60_000;

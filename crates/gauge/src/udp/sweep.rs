@@ -17,13 +17,14 @@ use net::{Interfaces, Remedy, SystemError, interface::Selector};
 use super::{
     Direction, Flow, Limit, Losses, Mode, Profile, Row, SIZES, SweepReport,
     counters::{CounterReader, Port, reassembly_timeout_s},
+    limits::DURATION_MS_MAX,
     link::ControlLink,
     path::DataPath,
     protocol::{Outcome, Request, Response, TrialSpec, VERSION},
     receiver::{Expectation, receive},
     report::{asymmetries, limit_of},
     sender::send,
-    server::{DURATION_MS_MAX, join, send_plan},
+    server::{join, send_plan},
     watch::{TrialPassage, TrialWatch},
 };
 use crate::Error;
@@ -220,6 +221,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         }
         let mut search = RateSearch::new(self.sweep.loss_max);
         let (mut flooded, mut failed) = (Losses::default(), Losses::default());
+        let mut rate_per_s_max = None;
         while let Some(load) = search.next() {
             if is_stopped() {
                 let text = "stopped before the search was over: the best rate by then";
@@ -228,7 +230,8 @@ impl<'a, 'w> Bench<'a, 'w> {
             }
             let load = self.sweep.load.unwrap_or(load);
             row.trials += 1;
-            let flows = self.trial(&row, load)?;
+            let (flows, limit) = self.trial(&row, load)?;
+            rate_per_s_max = rate_per_s_max.or(limit);
             if load == Load::Flood {
                 row.flood_received_per_s = flows.iter().map(|flow| flow.received_per_s).collect();
             }
@@ -256,12 +259,16 @@ impl<'a, 'w> Bench<'a, 'w> {
             let losses = if failed.total() > 0 { failed } else { flooded };
             row.limit = limit_of(&row.flows, &losses);
         }
+        if let Some(limit) = rate_per_s_max {
+            row.take_server_limit(limit);
+        }
         row.remark(mtu, is_ipv6, reassembly_timeout_s());
         Ok(row)
     }
 
-    /// Makes one trial; returns its flows. With several servers, these are the flows of the worst.
-    fn trial(&mut self, row: &Row, load: Load) -> Result<Vec<Flow>, Error> {
+    /// Makes one trial. Returns its flows and, when it was lower than `load`, the rate to which the
+    /// server limits itself. With several servers, these are the flows of the worst.
+    fn trial(&mut self, row: &Row, load: Load) -> Result<(Vec<Flow>, Option<u64>), Error> {
         let &Row {
             size,
             mode,
@@ -302,7 +309,7 @@ impl<'a, 'w> Bench<'a, 'w> {
                 .first()
                 .and_then(|theirs| flow(true, theirs, &ours, each)),
         );
-        Ok(flows)
+        Ok((flows, theirs.first().and_then(|it| it.rate_per_s_max)))
     }
 
     /// Runs a trial at this end, and returns what both ends counted.
@@ -360,6 +367,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             dispatch,
             receipt: receipt.map_err(refused)?,
             counters: counters.read().since(&before),
+            rate_per_s_max: None,
         };
         Ok((ours, theirs))
     }

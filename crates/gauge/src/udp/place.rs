@@ -1,0 +1,270 @@
+//! Who uses a server's only place, and for how long. It decides; it neither listens nor sends.
+//!
+//! ```text
+//!   asks --> place free --------------------------------> Turn --> leaves, or its turn is over
+//!        --> the other host is idle for 2 s ---> its turn is over, this one waits
+//!        --> the other host measures ----------> this one waits for 3 s, then it is refused
+//!        --> it had its 30 minutes ------------> refused for as long as it was served
+//! ```
+//! Two measurements at a time would disturb each other, so that there is one place. A host that
+//! wants it all the time gets half of the time: after [`SERVED_MAX`] it stays away for as long as
+//! it was served, and a host that comes back sooner goes on with the time that it had.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use base::Instant;
+
+/// The place of one server.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    turn: Option<Arc<Turn>>,
+    /// The hosts that were served last, oldest first.
+    past: Vec<Past>,
+}
+
+/// The answer to a host that asks for the place.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It has the place.
+    Served(Arc<Turn>),
+    /// Another host has the place: ask again.
+    Wait,
+    /// It had its time, and may come again after this.
+    Later(Duration),
+}
+
+/// What a host that has the place shares with the one that decides.
+#[derive(Debug)]
+pub(super) struct Turn {
+    host: IpAddr,
+    began: Instant,
+    /// How long it was served before, in turns that count together with this one.
+    before: Duration,
+    is_ended: AtomicBool,
+    /// Nanoseconds of the clock since when nothing was measured; [`Turn::BUSY`] in a trial.
+    idle_since_ns: AtomicU64,
+    trials: AtomicU32,
+}
+
+/// A host that was served.
+#[derive(Debug)]
+struct Past {
+    host: IpAddr,
+    ended: Instant,
+    served: Duration,
+}
+
+impl Place {
+    /// Answers a host that asks for the place.
+    pub(super) fn ask(&mut self, host: IpAddr, now: Instant) -> Answer {
+        self.past.retain(|past| now.since(past.ended) < past.served);
+        let before = self.served(host);
+        let mut past = self.past.iter().filter(|past| past.host == host);
+        if let Some(past) = past.find(|past| past.served >= SERVED_MAX) {
+            return Answer::Later(past.served.saturating_sub(now.since(past.ended)));
+        }
+        if let Some(turn) = &self.turn {
+            if turn.host != host && turn.idle(now) > IDLE_SHARED_MAX {
+                turn.end();
+            }
+            return Answer::Wait;
+        }
+        let turn = Arc::new(Turn {
+            host,
+            began: now,
+            before,
+            is_ended: AtomicBool::new(false),
+            idle_since_ns: AtomicU64::new(now.as_nanos()),
+            trials: AtomicU32::new(0),
+        });
+        self.turn = Some(Arc::clone(&turn));
+        Answer::Served(turn)
+    }
+
+    /// Frees the place: the host that has it has gone.
+    pub(super) fn leave(&mut self, now: Instant) {
+        let Some(turn) = self.turn.take() else {
+            return;
+        };
+        self.past.retain(|past| past.host != turn.host);
+        if self.past.len() == PAST_MAX {
+            self.past.remove(0);
+        }
+        self.past.push(Past {
+            host: turn.host,
+            ended: now,
+            served: turn.served(now),
+        });
+    }
+
+    /// Returns how long a host was served in turns that count together with its next one.
+    pub(super) fn served(&self, host: IpAddr) -> Duration {
+        let past = self.past.iter().find(|past| past.host == host);
+        past.map_or(Duration::ZERO, |past| past.served)
+    }
+
+    /// Ends the turn of the host that has the place: the server stops.
+    pub(super) fn close(&self) {
+        if let Some(turn) = &self.turn {
+            turn.end();
+        }
+    }
+}
+
+impl Turn {
+    const BUSY: u64 = u64::MAX;
+
+    /// Returns true when the host has to leave: another one waits and this one is idle, it is idle
+    /// for long, it had its time or its trials, or the server stops.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+            || self.idle(now) > IDLE_MAX
+            || self.served(now) > SERVED_MAX
+            || self.trials.load(Ordering::Relaxed) >= TRIALS_MAX
+    }
+
+    /// Returns true when a trial has to stop, too: when the server stops. All else waits for the
+    /// trial's end, which is a minute away at most.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a trial begins to send. Returns what [`Turn::end_trial`] needs if it fails.
+    pub(super) fn begin_trial(&self) -> u64 {
+        self.trials.fetch_add(1, Ordering::Relaxed);
+        self.idle_since_ns.swap(Self::BUSY, Ordering::Relaxed)
+    }
+
+    /// Notes that a trial has ended. One that failed leaves the host as idle as it was: whoever
+    /// keeps a place must measure.
+    pub(super) fn end_trial(&self, idle_since_ns: u64, is_whole: bool, now: Instant) {
+        let since = if is_whole {
+            now.as_nanos()
+        } else {
+            idle_since_ns
+        };
+        self.idle_since_ns.store(since, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+    }
+
+    fn idle(&self, now: Instant) -> Duration {
+        match self.idle_since_ns.load(Ordering::Relaxed) {
+            Self::BUSY => Duration::ZERO,
+            since => Duration::from_nanos(now.as_nanos().saturating_sub(since)),
+        }
+    }
+
+    fn served(&self, now: Instant) -> Duration {
+        self.before + now.since(self.began)
+    }
+}
+
+/// A client pauses for moments between trials, and with several servers until all of them are
+/// ready.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// The same while another host waits.
+const IDLE_SHARED_MAX: Duration = Duration::from_secs(2);
+/// A sweep of all sizes, modes, sockets and directions takes about 18 minutes.
+const SERVED_MAX: Duration = Duration::from_secs(30 * 60);
+/// As many trials as that sweep makes, with room.
+const TRIALS_MAX: u32 = 4_096;
+/// Hosts that are remembered.
+const PAST_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn served(place: &mut Place, host: IpAddr, now: Instant) -> Arc<Turn> {
+        match place.ask(host, now) {
+            Answer::Served(turn) => turn,
+            other => panic!("not served: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_idle_host_makes_room_for_another_and_not_for_itself() {
+        let mut place = Place::default();
+        let turn = served(&mut place, A, at(0));
+        assert!(matches!(place.ask(A, at(9)), Answer::Wait));
+        assert!(matches!(place.ask(B, at(2)), Answer::Wait));
+        assert!(!turn.is_over(at(9)), "nobody has waited for an idle place");
+        assert!(matches!(place.ask(B, at(3)), Answer::Wait));
+        assert!(turn.is_over(at(3)));
+        place.leave(at(3));
+        served(&mut place, B, at(3));
+    }
+
+    #[test]
+    fn greetings_and_failed_trials_keep_no_place() {
+        let mut place = Place::default();
+        let turn = served(&mut place, A, at(0));
+        let idle = turn.begin_trial();
+        assert!(!turn.is_over(at(60)), "a trial is under way");
+        turn.end_trial(idle, false, at(60));
+        assert!(turn.is_over(at(60)), "the trial failed");
+        let idle = turn.begin_trial();
+        turn.end_trial(idle, true, at(61));
+        assert!(!turn.is_over(at(70)) && turn.is_over(at(72)));
+    }
+
+    #[test]
+    fn whoever_takes_the_place_again_and_again_gets_half_of_the_time() {
+        let mut place = Place::default();
+        let (mut now, mut had) = (0, 0);
+        while now < 100_000 {
+            match place.ask(A, at(now)) {
+                Answer::Served(turn) => {
+                    // It leaves a second before its turn would be over, to look like a new one.
+                    turn.begin_trial();
+                    let began = now;
+                    while !turn.is_over(at(now + 1)) && now - began < 1_700 {
+                        now += 1;
+                    }
+                    had += now - began;
+                    now += 1;
+                    place.leave(at(now));
+                }
+                Answer::Later(wait) => now += wait.as_secs().max(1),
+                Answer::Wait => panic!("the place is free"),
+            }
+        }
+        assert!((45_000..=55_000).contains(&had), "{had} of {now} s");
+    }
+
+    #[test]
+    fn trials_are_counted() {
+        let mut place = Place::default();
+        let turn = served(&mut place, A, at(0));
+        for _ in 0..TRIALS_MAX {
+            assert!(!turn.is_over(at(1)));
+            let idle = turn.begin_trial();
+            turn.end_trial(idle, true, at(1));
+        }
+        assert!(turn.is_over(at(1)));
+        place.leave(at(1));
+        for host in 0..=u16::try_from(PAST_MAX).unwrap() {
+            let [high, low] = host.to_be_bytes();
+            served(&mut place, [10, 1, high, low].into(), at(1));
+            place.leave(at(10));
+        }
+        assert_eq!(place.past.len(), PAST_MAX);
+    }
+}

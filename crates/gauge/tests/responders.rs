@@ -1,0 +1,245 @@
+//! What a stranger can make the responders do: send to addresses that did not ask, for long, or
+//! for nobody else.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{IpAddr, SocketAddr, TcpStream},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{Lab, LabSpec, isolated};
+use serde_json::{Value, json};
+use towline_gauge::udp::{PORT, ServeSpec, Server};
+
+/// The largest share of bytes towards an address that did not prove itself, per byte that came.
+const AMPLIFICATION_MAX: u64 = 3;
+const SERVER: usize = 0;
+const ATTACKER: usize = 1;
+const BYSTANDER: usize = 2;
+
+/// The client of an attacker: it says what it likes.
+struct Attacker {
+    lines: BufReader<TcpStream>,
+    sent_bytes: u64,
+}
+
+impl Attacker {
+    fn connect(server: SocketAddr) -> Self {
+        let stream = TcpStream::connect(server).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        Self {
+            lines: BufReader::new(stream),
+            sent_bytes: 0,
+        }
+    }
+
+    fn say(&mut self, message: &Value) {
+        let line = format!("{message}\n");
+        self.sent_bytes += line.len() as u64;
+        // The server may have closed the connection: that is an answer, too.
+        let _sent = self.lines.get_mut().write_all(line.as_bytes());
+    }
+
+    /// The next answer; null when the server has closed the connection.
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap_or_default();
+        serde_json::from_str(&line).unwrap_or_default()
+    }
+
+    /// Says hello, and asks for a trial in which the server sends to `group`.
+    fn ask(&mut self, group: Option<&str>, change: &Value) -> Value {
+        self.say(&json!({"hello": {"version": 1}}));
+        let welcome = self.hear();
+        if welcome.get("welcome").is_none() {
+            return welcome;
+        }
+        let mut trial = json!({
+            "token": 1, "size": 1400, "mode": "gso", "profile": "standard", "rate_per_s": null,
+            "duration_ms": 1500, "is_there": false, "is_back": true, "group": group, "hops": 1,
+        });
+        for (key, value) in change.as_object().into_iter().flatten() {
+            trial[key] = value.clone();
+        }
+        self.say(&json!({ "trial": trial }));
+        self.hear()
+    }
+}
+
+/// Runs `attack` with the server's address, on the attacker's host, beside a server.
+fn beside_a_server<T: Send>(
+    lab: &Lab,
+    listen: IpAddr,
+    spec: impl FnOnce(SocketAddr) -> ServeSpec,
+    attack: impl FnOnce(SocketAddr) -> T + Send,
+) -> T {
+    let listen = SocketAddr::new(listen, PORT);
+    let (spec, host) = (spec(listen), lab.host(SERVER));
+    let server = host.enter(|| Server::open(spec)).unwrap().unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let is_stopped = || stop.load(Ordering::Relaxed);
+            host.enter(|| server.run(&is_stopped, &mut |_| {}))
+                .unwrap()
+                .unwrap();
+        });
+        // The server stops also when the attack panics: the scope waits for it.
+        let attack = || catch_unwind(AssertUnwindSafe(|| attack(listen)));
+        let result = lab.host(ATTACKER).enter(attack);
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// The addresses of the server, and a group that nobody may use with two that no operator may
+/// allow, for each IP version that the lab has.
+fn families(lab: &Lab) -> Vec<(IpAddr, [&'static str; 3])> {
+    let server = lab.host(SERVER);
+    let mut families = vec![(
+        IpAddr::from(server.ipv4()),
+        ["239.1.2.3:9", "224.0.0.1:9", "224.0.0.251:5353"],
+    )];
+    if server.has_ipv6() {
+        let groups = ["[ff15::1:2:3]:9", "[ff02::1]:9", "[ff02::fb]:5353"];
+        families.push((server.ipv6().into(), groups));
+    }
+    families
+}
+
+#[test]
+fn a_server_floods_no_address_that_did_not_ask() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        for (listen, groups) in families(&lab) {
+            let bystander: IpAddr = if listen.is_ipv4() {
+                lab.host(BYSTANDER).ipv4().into()
+            } else {
+                lab.host(BYSTANDER).ipv6().into()
+            };
+            let third = SocketAddr::new(bystander, 9).to_string();
+            let before = lab.bytes_to(BYSTANDER).unwrap();
+            let spec = ServeSpec::new;
+            let sent = beside_a_server(&lab, listen, spec, |server| {
+                let mut sent = 0;
+                // The last one names no target: the server waits for a datagram of its client.
+                let targets = groups.into_iter().chain([third.as_str()]).map(Some);
+                for group in targets.chain([None]) {
+                    let mut attacker = Attacker::connect(server);
+                    let answer = attacker.ask(group, &json!({"hops": 255}));
+                    attacker.say(&json!("go"));
+                    thread::sleep(Duration::from_millis(300));
+                    let reason = &answer["refused"]["reason"];
+                    assert!(reason.is_string(), "{group:?}: {answer}");
+                    sent += attacker.sent_bytes;
+                }
+                sent
+            });
+            let received = lab.bytes_to(BYSTANDER).unwrap() - before;
+            assert!(
+                received <= AMPLIFICATION_MAX * sent,
+                "{listen}: {sent} B became {received} B"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_group_that_is_allowed_gets_no_more_than_the_operator_allows() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        for (listen, [group, ..]) in families(&lab) {
+            let allowed = |listen| ServeSpec {
+                groups: vec![group.parse().unwrap()],
+                bits_per_s_max: Some(8_000_000),
+                ..ServeSpec::new(listen)
+            };
+            let before = lab.bytes_to(BYSTANDER).unwrap();
+            beside_a_server(&lab, listen, allowed, |server| {
+                let mut attacker = Attacker::connect(server);
+                let far = attacker.ask(Some(group), &json!({"hops": 2}));
+                let reason = far["refused"]["reason"].as_str().unwrap();
+                assert!(reason.contains("--hops-max 2"), "{reason}");
+                assert_eq!(attacker.ask(Some(group), &json!({})), "ready");
+                attacker.say(&json!("go"));
+                attacker.say(&json!({"sent": 0}));
+                let outcome = attacker.hear();
+                let sent = outcome["outcome"]["dispatch"]["sent"].as_u64().unwrap();
+                assert!(sent > 100, "{outcome}");
+                assert_eq!(outcome["outcome"]["rate_per_s_max"], 680, "{outcome}");
+            });
+            let whole = lab.bytes_to(BYSTANDER).unwrap() - before;
+            // 1.5 s at 1 MB/s, and a little for what the hosts say by themselves.
+            assert!((150_000..1_600_000).contains(&whole), "{listen}: {whole} B");
+        }
+    });
+}
+
+#[test]
+fn a_trial_ends_with_the_connection_of_its_client() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        for (listen, [group, ..]) in families(&lab) {
+            let allowed = |listen| ServeSpec {
+                groups: vec![group.parse().unwrap()],
+                ..ServeSpec::new(listen)
+            };
+            beside_a_server(&lab, listen, allowed, |server| {
+                let mut attacker = Attacker::connect(server);
+                let change = json!({"duration_ms": 60_000, "rate_per_s": 1_000});
+                assert_eq!(attacker.ask(Some(group), &change), "ready");
+                attacker.say(&json!("go"));
+                let begun = lab.bytes_to(BYSTANDER).unwrap();
+                while lab.bytes_to(BYSTANDER).unwrap() < begun + 50_000 {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                drop(attacker);
+                // The server looks a hundred times a second; this machine may be busy.
+                let is_quiet = (0..50).any(|_| {
+                    let before = lab.bytes_to(BYSTANDER).unwrap();
+                    thread::sleep(Duration::from_millis(100));
+                    lab.bytes_to(BYSTANDER).unwrap() - before < 5_000
+                });
+                assert!(is_quiet, "{listen}: the server went on");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_host_that_measures_nothing_makes_room_for_another() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let listen = lab.host(SERVER).ipv4().into();
+        beside_a_server(&lab, listen, ServeSpec::new, |server| {
+            let silent = Attacker::connect(server);
+            // It wants its place for ever, and a second one.
+            let mut greeting = Attacker::connect(server);
+            let began = Instant::now();
+            let (welcome, _honest) = lab
+                .host(BYSTANDER)
+                .enter(|| {
+                    let mut honest = Attacker::connect(server);
+                    honest.say(&json!({"hello": {"version": 1}}));
+                    (honest.hear(), honest)
+                })
+                .unwrap();
+            assert!(welcome["welcome"]["mtu"].is_number(), "{welcome}");
+            assert!(
+                began.elapsed() < Duration::from_secs(6),
+                "{:?}",
+                began.elapsed()
+            );
+            drop(silent);
+            let answer = greeting.hear();
+            let reason = answer["refused"]["reason"].as_str().unwrap();
+            assert!(reason.contains("serves another client"), "{reason}");
+        });
+    });
+}
