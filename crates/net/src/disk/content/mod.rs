@@ -220,7 +220,7 @@ impl Ahead {
     }
 }
 
-/// A guard that is dropped when the reading thread ends, perhaps by a bug: nobody then waits for it.
+/// A guard, dropped when the reading thread ends, perhaps by a bug: then nobody waits for it.
 struct End<'a>(&'a Ahead);
 
 impl Drop for End<'_> {
