@@ -2,11 +2,13 @@
 //!
 //! A message carries its sequence number and a slice of a fixed pseudo-random block chosen by that
 //! number, so a receiver that knows only the seed detects a missing, repeated, reordered, truncated
-//! or altered message. A stamped message also says when it was sent.
+//! or altered message. A stamped message also says when it was sent, and how far the sender's clock may
+//! be wrong.
 //!
 //! ```text
 //!   16 bytes and more:  sequence u64 LE | mark u64 LE | block[start(sequence) ..]
-//!   stamped, 24 and more: the first eight bytes of the block's are the time, u64 LE, in ns
+//!   stamped, 32 and more: instead of the block's first 16 bytes, sent_ns u64 LE and
+//!                         clock_error_ns_max u64 LE, all ones when nothing keeps the clock right
 //!   less than 16:       the first bytes of the mark, which depends on sequence and length
 //! ```
 
@@ -53,18 +55,25 @@ impl LoadPattern {
         Some(u64::from_le_bytes(head[..8].try_into().ok()?))
     }
 
-    /// Writes the time of sending over a part of a message of [`STAMPED_BYTES_MIN`] bytes or more,
-    /// in nanoseconds of a clock that the receiver can read too. A shorter message stays as it is.
-    pub fn stamp(message: &mut [u8], sent_ns: u64) {
+    /// Writes the stamp over a part of a message of [`STAMPED_BYTES_MIN`] bytes or more. A shorter
+    /// message stays as it is.
+    pub fn stamp(message: &mut [u8], stamp: LoadStamp) {
         if let Some(place) = message.get_mut(HEAD_BYTES..STAMPED_BYTES_MIN) {
-            place.copy_from_slice(&sent_ns.to_le_bytes());
+            let (sent, error) = place.split_at_mut(8);
+            sent.copy_from_slice(&stamp.sent_ns.to_le_bytes());
+            let error_ns = stamp.clock_error_ns_max.unwrap_or(u64::MAX);
+            error.copy_from_slice(&error_ns.to_le_bytes());
         }
     }
 
-    /// When a stamped message was sent.
-    fn stamp_of(message: &[u8]) -> Option<u64> {
+    fn stamp_of(message: &[u8]) -> Option<LoadStamp> {
         let place = message.get(HEAD_BYTES..STAMPED_BYTES_MIN)?;
-        Some(u64::from_le_bytes(place.try_into().ok()?))
+        let (sent, error) = place.split_first_chunk()?;
+        let error_ns = u64::from_le_bytes(error.try_into().ok()?);
+        Some(LoadStamp {
+            sent_ns: u64::from_le_bytes(*sent),
+            clock_error_ns_max: Some(error_ns).filter(|&error_ns| error_ns < u64::MAX),
+        })
     }
 
     /// True when `message` is exactly message number `sequence`, except for a stamp.
@@ -97,6 +106,15 @@ impl LoadPattern {
         z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         z ^ (z >> 32)
     }
+}
+
+/// What a stamped message says of its sender's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadStamp {
+    /// When the message was sent or due, in nanoseconds of a clock that the receiver can read too.
+    pub sent_ns: u64,
+    /// How far that clock may be wrong, in nanoseconds; `None` when nothing keeps it right.
+    pub clock_error_ns_max: Option<u64>,
 }
 
 /// The sizes of a load run's messages: message number and seed determine each.
@@ -193,7 +211,7 @@ impl LoadCheck {
     /// Takes the next message. A message of less than 16 bytes carries no number and is compared
     /// with the message that is due; after a loss, the next longer message says where the stream
     /// is. Returns the stamp of a message that counts as received.
-    pub fn take(&mut self, message: &[u8]) -> Option<u64> {
+    pub fn take(&mut self, message: &[u8]) -> Option<LoadStamp> {
         let due = self.next.unwrap_or(0);
         let sequence = LoadPattern::claimed(message).unwrap_or(due);
         if !self.pattern.is_intact(sequence, message, self.is_stamped) {
@@ -239,7 +257,7 @@ pub const MESSAGE_BYTES_MAX: usize = 65_535;
 const BLOCK_BYTES: usize = 65_536;
 const HEAD_BYTES: usize = 16;
 /// Shortest message that can be stamped, in bytes.
-pub const STAMPED_BYTES_MIN: usize = 24;
+pub const STAMPED_BYTES_MIN: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -270,20 +288,39 @@ mod tests {
         );
     }
 
+    const fn stamp(sent_ns: u64) -> LoadStamp {
+        LoadStamp {
+            sent_ns,
+            clock_error_ns_max: Some(5),
+        }
+    }
+
+    #[test]
+    fn a_clock_that_nothing_keeps_right_says_so() {
+        let (pattern, mut check) = (LoadPattern::new(3), LoadCheck::new(3).stamped(true));
+        let mut stamped = message(&pattern, 0, STAMPED_BYTES_MIN);
+        let unknown = LoadStamp {
+            clock_error_ns_max: None,
+            ..stamp(77)
+        };
+        LoadPattern::stamp(&mut stamped, unknown);
+        assert_eq!(check.take(&stamped), Some(unknown));
+    }
+
     #[test]
     fn a_stamp_comes_out_and_damage_beside_it_is_seen() {
         let pattern = LoadPattern::new(3);
         let mut check = LoadCheck::new(3).stamped(true);
         let mut stamped = message(&pattern, 0, 100);
-        LoadPattern::stamp(&mut stamped, 77);
-        assert_eq!(check.take(&stamped), Some(77));
+        LoadPattern::stamp(&mut stamped, stamp(77));
+        assert_eq!(check.take(&stamped), Some(stamp(77)));
         assert_eq!(check.take(&stamped), None, "it came before");
         let mut bad = message(&pattern, 1, 100);
-        LoadPattern::stamp(&mut bad, 78);
-        bad[24] ^= 1;
+        LoadPattern::stamp(&mut bad, stamp(78));
+        bad[32] ^= 1;
         assert_eq!(check.take(&bad), None);
         let mut short = message(&pattern, 1, 23);
-        LoadPattern::stamp(&mut short, 79);
+        LoadPattern::stamp(&mut short, stamp(79));
         assert_eq!(check.take(&short), None, "no room for a stamp");
         let tally = check.tally();
         assert_eq!((tally.received, tally.duplicates, tally.corrupt), (2, 1, 1));

@@ -38,7 +38,7 @@ pub(crate) struct LoadSendArgs {
     pub(crate) per_second: Option<NonZeroU64>,
     /// Write into each message when it was due, for receivers that measure delays
     ///
-    /// Needs messages of at least 24 bytes, and `--stamp` at the receivers.
+    /// Needs messages of at least 32 bytes, and `--stamp` at the receivers.
     #[arg(long)]
     pub(crate) stamp: bool,
     /// Seed of the generated content; the receiver needs the same

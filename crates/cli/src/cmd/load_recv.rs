@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gauge::load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_ns};
+use gauge::load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_error_ns_max, wall_ns};
 use towline::{MessageSink, SessionEvent, Subscriber, UsageMeter};
 
 use super::{
@@ -150,6 +150,8 @@ struct Checker {
     delays: Delays,
     /// How many messages came before they were due.
     negative: u64,
+    /// The greatest error of a sender's clock; `Some(None)` when a sender does not know it.
+    clock_error: Option<Option<u64>>,
 }
 
 impl Checker {
@@ -160,6 +162,7 @@ impl Checker {
             is_stamped,
             delays: Delays::default(),
             negative: 0,
+            clock_error: None,
             pattern: LoadPattern::new(seed),
             checks: BTreeMap::new(),
             past: LoadTally::default(),
@@ -173,8 +176,11 @@ impl Checker {
         plan.stamp.then(|| DelayReport {
             percentiles: self.delays.percentiles(),
             late_ns,
-            late: self.delays.count_above(late_ns),
+            messages_late: self.delays.count_above(late_ns),
             negative: self.negative,
+            clock_error_ns_max: self
+                .clock_error
+                .and_then(|error_ns| Some(error_ns?.saturating_add(wall_error_ns_max()?))),
         })
     }
 
@@ -221,8 +227,11 @@ impl MessageSink for Checker {
             .entry(session)
             .or_insert_with(|| LoadCheck::against(pattern).stamped(self.is_stamped));
         let before = check.tally().received;
-        if let Some(due_ns) = check.take(data) {
-            match wall_ns().checked_sub(due_ns) {
+        if let Some(stamp) = check.take(data) {
+            let error_ns = stamp.clock_error_ns_max;
+            let before = self.clock_error.unwrap_or(error_ns);
+            self.clock_error = Some(before.zip(error_ns).map(|(one, other)| one.max(other)));
+            match wall_ns().checked_sub(stamp.sent_ns) {
                 Some(delay_ns) => self.delays.take(delay_ns),
                 None => self.negative += 1,
             }

@@ -239,7 +239,7 @@ pub(crate) struct LoadRecvReport {
     pub(crate) counters: Counters,
 }
 
-/// One-way delays by the wall clocks of both ends.
+/// One-way delays by the wall clocks of both ends, which agree to within `clock_error_ns_max`.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct DelayReport {
     #[serde(flatten)]
@@ -247,9 +247,13 @@ pub(crate) struct DelayReport {
     /// A message counts as late when its delay is longer than this.
     pub(crate) late_ns: u64,
     /// How many messages were late.
-    pub(crate) late: u64,
+    pub(crate) messages_late: u64,
     /// How many messages came before they were due, which means that the clocks disagree.
     pub(crate) negative: u64,
+    /// How far the clocks of a sender and of this host may be apart, as their daemons state it: the
+    /// greatest sum of both errors. Null when a clock has no daemon that keeps it right. On one host
+    /// there is one clock, which is not apart from itself.
+    pub(crate) clock_error_ns_max: Option<u64>,
 }
 
 impl LoadRecvReport {

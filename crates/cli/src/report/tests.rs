@@ -156,8 +156,9 @@ fn load() {
         delay: Some(DelayReport {
             percentiles,
             late_ns: 1_000_000,
-            late: 5,
+            messages_late: 5,
             negative: 2,
+            clock_error_ns_max: Some(31_000_000),
         }),
         usage: usage(),
         drops: counters(&[("kernel", 4)]),

@@ -163,6 +163,7 @@ impl Document for LoadRecvReport {
         table.row("rate", &rates(self.messages, self.bytes, self.seconds));
         if let Some(delay) = &self.delay {
             table.row("delay", &delays(delay));
+            table.row("clock error", &clock_error(delay));
         }
         table.row("senders", &senders(&self.senders));
         table.usage(&self.usage);
@@ -184,7 +185,7 @@ fn delays(delay: &DelayReport) -> String {
         time(at.p99_ns),
         time(at.p999_ns),
         time(at.max_ns),
-        delay.late,
+        delay.messages_late,
         at.count,
         time(delay.late_ns),
     );
@@ -195,6 +196,16 @@ fn delays(delay: &DelayReport) -> String {
         );
     }
     text
+}
+
+fn clock_error(delay: &DelayReport) -> String {
+    match delay.clock_error_ns_max {
+        Some(error_ns) => {
+            let error = quantity::time(Duration::from_nanos(error_ns));
+            format!("up to {error} between two hosts, none on one host")
+        }
+        None => "unknown between two hosts: a clock is not synchronised".to_owned(),
+    }
 }
 
 impl Document for InterruptedDemo {

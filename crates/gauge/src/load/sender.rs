@@ -5,11 +5,11 @@ use std::time::Duration;
 use base::Instant;
 use measure::{
     Schedule,
-    load::{LoadPattern, LoadSizes},
+    load::{LoadPattern, LoadSizes, LoadStamp},
 };
 use towline::{Error, Publisher, SendStatus};
 
-use super::wall_ns;
+use super::{wall_error_ns_max, wall_ns};
 
 /// What a [`LoadSender`] sends, and when.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,14 @@ pub struct LoadSender {
     messages: u64,
     bytes: u64,
     start: Option<Start>,
+    clock_error: ClockError,
+}
+
+/// What the kernel last said of the wall clock's error, and when, by that clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClockError {
+    ns_max: Option<u64>,
+    read_ns: u64,
 }
 
 /// The time when message 0 was due, by the publisher's clock and by the wall clock.
@@ -74,6 +82,7 @@ impl LoadSender {
             messages: 0,
             bytes: 0,
             start: None,
+            clock_error: ClockError::default(),
         }
     }
 
@@ -131,23 +140,33 @@ impl LoadSender {
         Some(Duration::from_nanos(schedule.due_ns(self.messages)))
     }
 
-    /// Returns the time for the stamp of the next message.
-    fn stamp_ns(&self, start: Start) -> u64 {
-        match self.spec.schedule {
-            Some(schedule) => start.wall_ns + schedule.due_ns(self.messages),
-            None => wall_ns(),
+    /// The stamp of the next message.
+    fn stamp(&mut self, start: Start) -> LoadStamp {
+        let now_ns = wall_ns();
+        if now_ns.saturating_sub(self.clock_error.read_ns) >= CLOCK_ERROR_NS {
+            self.clock_error = ClockError {
+                ns_max: wall_error_ns_max(),
+                read_ns: now_ns,
+            };
+        }
+        let schedule = self.spec.schedule;
+        LoadStamp {
+            sent_ns: schedule.map_or(now_ns, |schedule| {
+                start.wall_ns + schedule.due_ns(self.messages)
+            }),
+            clock_error_ns_max: self.clock_error.ns_max,
         }
     }
 
     /// Hands over the next message; returns false when there is no room for it.
     fn send(&mut self, publisher: &mut Publisher, start: Start) -> Result<bool, Error> {
         let size = self.spec.sizes.of(self.messages);
-        let stamp_ns = self.spec.is_stamped.then(|| self.stamp_ns(start));
+        let stamp = self.spec.is_stamped.then(|| self.stamp(start));
         let (pattern, sequence) = (&self.pattern, self.messages);
         let fill = |message: &mut [u8]| {
             pattern.fill(sequence, message);
-            if let Some(stamp_ns) = stamp_ns {
-                LoadPattern::stamp(message, stamp_ns);
+            if let Some(stamp) = stamp {
+                LoadPattern::stamp(message, stamp);
             }
         };
         let status = if size <= publisher.packet_limit() {
@@ -202,6 +221,9 @@ const QUEUE_MAX: Duration = Duration::from_millis(20);
 /// The most messages that leave before the caller looks at the clock and at events again.
 const BATCH_MESSAGES: u64 = 1_000;
 
+/// The clock's error is read anew this often; it grows by 500 ppm while its daemon is silent.
+const CLOCK_ERROR_NS: u64 = 1_000_000_000;
+
 #[cfg(test)]
 mod tests {
     use towline::{Config, Group, Received, SessionBuilder, Subscriber};
@@ -249,9 +271,9 @@ mod tests {
             }
             // The last message was due 49 ms after the first, and did not leave earlier.
             assert!(started.elapsed() >= Duration::from_millis(49));
-            let first = stamps[0];
-            let expected: Vec<u64> = (0..50).map(|slot| first + slot * 1_000_000).collect();
-            assert_eq!(stamps, expected);
+            let first = stamps[0].sent_ns;
+            let expected = (0..50).map(|slot| first + slot * 1_000_000);
+            assert!(stamps.iter().map(|stamp| stamp.sent_ns).eq(expected));
             let tally = check.tally();
             assert_eq!((tally.corrupt, tally.missing), (0, 0));
             assert_eq!((sender.messages(), sender.bytes()), (50, tally.bytes));
