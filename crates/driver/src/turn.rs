@@ -20,6 +20,10 @@ base::counters! {
         runs_too_big: Events, "runs refused because a datagram exceeds the path's size";
         runs_failed: Events, "runs that the network refused; the receivers ask for them again";
         link_events: Events, "events of control connections";
+        turns_at_link_events_max: Events,
+            "turns that handled LINK_EVENTS_MAX events; more may have waited for the next turn";
+        turns_at_link_commands_max: Events,
+            "turns that carried out LINK_COMMANDS_MAX commands; more may have waited";
     }
 }
 
@@ -164,6 +168,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             };
             self.endpoint.handle_link(now, link, event, data);
         }
+        self.counters.turns_at_link_events_max += 1;
         LINK_EVENTS_MAX
     }
 
@@ -189,6 +194,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                 Some(LinkCommand::Close { link }) => self.io.link_close(link),
             }
         }
+        self.counters.turns_at_link_commands_max += 1;
         LINK_COMMANDS_MAX
     }
 
@@ -320,6 +326,7 @@ mod tests {
         arrivals: VecDeque<Vec<u8>>,
         outcomes: VecDeque<Outcome>,
         sent: Vec<usize>,
+        link_events: u32,
         times: VecDeque<u64>,
     }
 
@@ -359,7 +366,8 @@ mod tests {
         }
 
         fn link_event(&mut self, _data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
-            None
+            self.link_events = self.link_events.checked_sub(1)?;
+            Some((LinkId(1), LinkEvent::Opened))
         }
 
         fn link_send(&mut self, _link: LinkId, bytes: &[u8]) -> usize {
@@ -377,6 +385,7 @@ mod tests {
     struct Echo {
         runs: usize,
         is_full: bool,
+        closings: u32,
         outcomes: Vec<Outcome>,
     }
 
@@ -384,7 +393,8 @@ mod tests {
         fn handle_link(&mut self, _: Instant, _: LinkId, _: LinkEvent, _: &[u8]) {}
 
         fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
-            None
+            self.closings = self.closings.checked_sub(1)?;
+            Some(LinkCommand::Close { link: LinkId(1) })
         }
 
         fn link_sent(&mut self, _: LinkId, _: usize) {}
@@ -430,6 +440,7 @@ mod tests {
         let echo = Echo {
             runs,
             is_full: false,
+            closings: 0,
             outcomes: Vec::new(),
         };
         Driver::new(Script::default(), echo, RecvBatch::new(4, 16))
@@ -449,6 +460,23 @@ mod tests {
         assert_eq!(driver.turn(&mut sink).unwrap().runs, 1);
         assert!(driver.turn(&mut sink).unwrap().is_idle());
         assert_eq!(driver.counters().runs, u64::from(RUNS_MAX) + 1);
+    }
+
+    #[test]
+    fn a_turn_bounds_what_control_connections_take_and_counts_that() {
+        let mut driver = driver(0);
+        driver.io.link_events = LINK_EVENTS_MAX + 1;
+        driver.endpoint.closings = LINK_COMMANDS_MAX + 1;
+        let mut sink = Vec::new();
+        let turn = driver.turn(&mut sink).unwrap();
+        let done = (turn.link_events, turn.link_commands);
+        assert_eq!(done, (LINK_EVENTS_MAX, LINK_COMMANDS_MAX));
+        assert!(!turn.is_idle());
+        let turn = driver.turn(&mut sink).unwrap();
+        assert_eq!((turn.link_events, turn.link_commands), (1, 1));
+        let counters = driver.counters();
+        assert_eq!(counters.turns_at_link_events_max, 1);
+        assert_eq!(counters.turns_at_link_commands_max, 1);
     }
 
     #[test]

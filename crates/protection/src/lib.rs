@@ -29,4 +29,5 @@ mod key;
 pub use key::Key;
 
 mod packets;
+pub mod parameters;
 pub use packets::{Notice, NoticeKind, OVERHEAD_MAX, PacketProtection, ProtectionCounters};

@@ -146,9 +146,10 @@ pub use wire::{
 
 /// Timers and limits that are not settings of a session: some are set when a sender or receiver is
 /// opened, the others are fixed.
-pub const LIMITS: [&[Parameter]; 2] = [
+pub const LIMITS: [&[Parameter]; 3] = [
     delivery::parameters::PARAMETERS,
     driver::parameters::PARAMETERS,
+    protection::parameters::PARAMETERS,
 ];
 
 /// The example of the README, compiled as a test.

@@ -30,6 +30,7 @@ use wire::{
     pgm::{Body, Flags, Header, Mark, MarkTag, Packet, PacketType, PgmOption, Tsi},
 };
 
+use crate::parameters::{NOTICES_MAX, PROTECTED_SESSIONS_MAX};
 use crate::{Key, TAG_LEN};
 
 mod replay;
@@ -44,6 +45,8 @@ base::counters! {
         unprotected: Packets, "packets that showed the key and were handed on";
         sessions: Events, "sessions that a genuine SPM has announced";
         sessions_evicted: Events, "sessions forgotten because too many were announced";
+        receivers_evicted: Events, "receivers whose numbers were forgotten because too many sent NAKs";
+        notices_omitted: Events, "hosts without the key that nobody was told of because of their number";
         failed: Packets, "packets of this end that could not be protected and were not sent";
     }
 }
@@ -443,7 +446,11 @@ impl PacketProtection {
         session.heard = self.seen;
         let is_new = match from {
             From::Source => session.numbers.take(number),
-            From::Receiver => session.take_number(instance, number, self.seen),
+            From::Receiver => {
+                let verdict = session.take_number(instance, number, self.seen);
+                self.counters.receivers_evicted += u64::from(verdict.has_evicted);
+                verdict.is_new
+            }
         };
         if is_new {
             Ok(packet.len())
@@ -454,7 +461,7 @@ impl PacketProtection {
 
     /// Forgets the session that was silent for longest, when the table is full.
     fn make_room(&mut self) {
-        if self.sessions.len() < SESSIONS_MAX {
+        if self.sessions.len() < PROTECTED_SESSIONS_MAX {
             return;
         }
         let oldest = self
@@ -469,9 +476,14 @@ impl PacketProtection {
 
     fn note(&mut self, host: IpAddr, kind: NoticeKind) {
         let notice = Notice { host, kind };
-        if self.noticed.len() < NOTICES_MAX && !self.noticed.contains(&notice) {
+        if self.noticed.contains(&notice) {
+            return;
+        }
+        if self.noticed.len() < NOTICES_MAX {
             self.noticed.push(notice);
             self.notices.push(notice);
+        } else {
+            self.counters.notices_omitted += 1;
         }
     }
 }
@@ -528,11 +540,6 @@ const TRAIL: Range<usize> = Header::LEN + 4..Header::LEN + 8;
 /// Start of a source's positions: one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 const LAP_HALF: u64 = 1 << 31;
-
-/// The most sessions that a receiver keeps. A holder of the key announced each of them.
-const SESSIONS_MAX: usize = 1024;
-/// The most notices that a person is given.
-const NOTICES_MAX: usize = 16;
 
 #[cfg(all(test, feature = "portable"))]
 mod tests;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use wire::{Sqn, pgm::Tsi};
 
 use super::replay::ReplayWindow;
-use crate::{Aead, Key, NONCE_LEN, TAG_LEN};
+use crate::{Aead, Key, NONCE_LEN, TAG_LEN, parameters::PROTECTED_RECEIVERS_MAX};
 
 /// One session, at either of its ends.
 #[derive(Debug)]
@@ -108,10 +108,12 @@ impl Session {
         std::hint::black_box(differing) == 0
     }
 
-    /// Takes the number of a receiver's packet. The packet's tag was right, so only members fill
-    /// the table; when it is full, the receiver that was silent for longest makes room.
-    pub(super) fn take_number(&mut self, instance: u64, number: u64, now: u64) -> bool {
-        if self.receivers.len() >= RECEIVERS_MAX && !self.receivers.contains_key(&instance) {
+    /// Takes the number of a receiver's packet. Only holders of the key get here, so the table is
+    /// filled by members alone: the one that was silent for longest makes room.
+    pub(super) fn take_number(&mut self, instance: u64, number: u64, now: u64) -> NumberVerdict {
+        let is_known = self.receivers.contains_key(&instance);
+        let has_evicted = !is_known && self.receivers.len() >= PROTECTED_RECEIVERS_MAX;
+        if has_evicted {
             let oldest = self.receivers.iter().min_by_key(|(_, (heard, _))| *heard);
             if let Some((&instance, _)) = oldest {
                 self.receivers.remove(&instance);
@@ -120,7 +122,10 @@ impl Session {
         let fresh = (now, ReplayWindow::new());
         let (heard, window) = self.receivers.entry(instance).or_insert(fresh);
         *heard = now;
-        window.take(number)
+        NumberVerdict {
+            is_new: window.take(number),
+            has_evicted,
+        }
     }
 }
 
@@ -129,5 +134,11 @@ const fn nonce(kind: Kind, number: u64) -> [u8; NONCE_LEN] {
     [kind as u8, 0, 0, 0, a, b, c, d, e, f, g, h]
 }
 
-/// The most receivers of one session whose numbers are kept.
-const RECEIVERS_MAX: usize = 4096;
+/// What became of a receiver's number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NumberVerdict {
+    /// It was not taken before.
+    pub(super) is_new: bool,
+    /// Another receiver's numbers were forgotten to make room.
+    pub(super) has_evicted: bool,
+}

@@ -378,7 +378,7 @@ fn an_end_never_sends_what_it_cannot_protect() {
 fn sessions_are_bounded_and_the_most_silent_one_makes_room() {
     let mut receiver = receiver(1);
     let nla = SOURCE.parse::<SocketAddr>().unwrap().ip();
-    for n in 0..=SESSIONS_MAX as u16 {
+    for n in 0..=PROTECTED_SESSIONS_MAX as u16 {
         let tsi = Tsi { port: n, ..TSI };
         let mut source = PacketProtection::source(key("secret"), tsi, SESSION, nla, Sqn(1));
         let body = Body::Spm(Spm {
@@ -399,7 +399,7 @@ fn sessions_are_bounded_and_the_most_silent_one_makes_room() {
         let sent = protect(&mut source, &bytes);
         unprotect(&mut receiver, SOURCE, &sent).unwrap();
     }
-    assert_eq!(receiver.sessions.len(), SESSIONS_MAX);
+    assert_eq!(receiver.sessions.len(), PROTECTED_SESSIONS_MAX);
     assert!(!receiver.sessions.contains_key(&Tsi { port: 0, ..TSI }));
     assert_eq!(receiver.counters().sessions_evicted, 1);
 }
@@ -418,5 +418,45 @@ fn a_plain_pgm_end_reads_spms_and_nothing_else() {
         parity(96, b"x"),
     ] {
         assert!(Packet::parse(&protect(&mut source, &plain)).is_err());
+    }
+}
+
+#[test]
+fn hosts_beyond_those_that_a_person_is_told_of_are_counted() {
+    let mut receiver = receiver(1);
+    let bare = spm_from(1, 2, Mark::new(Profile::Messages, SESSION));
+    for n in 0..NOTICES_MAX + 3 {
+        let host = format!("10.0.1.{n}:7500");
+        assert_eq!(
+            unprotect(&mut receiver, &host, &bare),
+            Err(DropReason::Unprotected)
+        );
+    }
+    assert_eq!(receiver.take_notices().count(), NOTICES_MAX);
+    assert_eq!(receiver.counters().notices_omitted, 3);
+}
+
+#[test]
+fn receivers_are_bounded_and_the_most_silent_one_makes_room() {
+    use crate::parameters::PROTECTED_RECEIVERS_MAX;
+
+    let mut source = source();
+    let mut spare = receiver(u64::MAX);
+    unprotect(&mut spare, SOURCE, &protect(&mut source, &spm())).unwrap();
+    for instance in 0..=PROTECTED_RECEIVERS_MAX as u64 {
+        let Role::Receiver {
+            instance: own,
+            number,
+        } = &mut spare.role
+        else {
+            unreachable!("it was made as a receiver");
+        };
+        (*own, *number) = (instance, 1);
+        let sent = protect(&mut spare, &nak());
+        unprotect(&mut source, "10.0.0.2:4000", &sent).unwrap();
+        assert_eq!(
+            source.counters().receivers_evicted,
+            u64::from(instance == PROTECTED_RECEIVERS_MAX as u64)
+        );
     }
 }
