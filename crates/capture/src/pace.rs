@@ -33,7 +33,7 @@ pub enum Pace {
 #[derive(Debug)]
 pub struct Pacer {
     pace: Pace,
-    burst: u64,
+    burst_packets: u64,
     started: Option<Instant>,
     packets: u64,
     bits: u128,
@@ -51,7 +51,7 @@ impl Pacer {
         let _comfort = clock::set_timer_slack(Duration::from_nanos(1));
         Self {
             pace,
-            burst: burst.max(1),
+            burst_packets: burst.max(1),
             started: None,
             packets: 0,
             bits: 0,
@@ -85,7 +85,7 @@ impl Pacer {
                 (since as f64 / speed.max(f64::MIN_POSITIVE)) as u128
             }
         };
-        let is_first = self.packets.is_multiple_of(self.burst);
+        let is_first = self.packets.is_multiple_of(self.burst_packets);
         self.packets += 1;
         let offset_ns = u64::try_from(offset_ns).unwrap_or(u64::MAX);
         is_first.then(|| started + Duration::from_nanos(offset_ns))
@@ -94,7 +94,7 @@ impl Pacer {
     /// True when the packet of the last call of [`Pacer::due`] ends its burst.
     #[must_use]
     pub const fn ends_burst(&self) -> bool {
-        self.packets.is_multiple_of(self.burst)
+        self.packets.is_multiple_of(self.burst_packets)
     }
 
     /// Waits for a deadline; false when `is_stopped` ended the wait.
@@ -138,7 +138,7 @@ impl Pacer {
     /// later than `due`, so that the gap between the two is nearly kept.
     fn leave_at(&self, due: Instant) -> Instant {
         match self.last {
-            Some((last_due, last_left)) if self.burst == 1 => {
+            Some((last_due, last_left)) if self.burst_packets == 1 => {
                 let gap = due.since(last_due);
                 let regained = if last_left.since(last_due) > LATE {
                     gap / 2

@@ -42,7 +42,7 @@ pub struct Limits {
     /// When packets are passed on. The pieces of a super-packet leave together.
     pub pace: Pace,
     /// With a pace, how many packets are passed on together; 0 means 1.
-    pub burst: u64,
+    pub burst_packets: u64,
     /// True to cut super-packets into what the wire would carry, and to fill in checksums.
     pub segments: bool,
     /// True to look for generated frames and to count the missing ones.
@@ -120,7 +120,7 @@ impl Session {
                 link_types: Vec::new(),
                 filter: None,
                 pacer: (limits.pace != Pace::TopSpeed)
-                    .then(|| Pacer::new(limits.pace, limits.burst)),
+                    .then(|| Pacer::new(limits.pace, limits.burst_packets)),
                 shape: Shape {
                     segmenter: limits.segments.then(Segmenter::default),
                     editor: None,

@@ -15,7 +15,7 @@ pub struct SourceState {
     /// Data waits for room, which the slowest receiver has to make.
     pub is_held: bool,
     /// How many packets a receiver may be behind before the source waits for it.
-    pub window: u64,
+    pub window_packets: u64,
 }
 
 /// What the receivers of a source want of it.

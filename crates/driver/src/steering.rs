@@ -15,7 +15,7 @@ pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
         lead: source.unsent() - 1,
         is_rate_limited: source.is_rate_limited(now),
         is_held: source.is_held(),
-        window: u64::from(config.flow_window_sqns()).min(in_bytes),
+        window_packets: u64::from(config.flow_window_sqns()).min(in_bytes),
     }
 }
 

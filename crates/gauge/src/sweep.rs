@@ -200,7 +200,7 @@ impl CaptureSweep {
             pace: Pace::Packets(rate),
             // Between bursts the source sleeps, because the processor time to measure is the
             // capture's.
-            burst: (rate * BURST_US / 1_000_000).max(1),
+            burst_packets: (rate * BURST_US / 1_000_000).max(1),
             ..Limits::default()
         };
         opened(host, || {

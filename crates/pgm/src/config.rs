@@ -183,7 +183,7 @@ parameters! {
     elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
         "the longest round trip that receivers report, at most 50 ms; 4 ms without reports",
         "repair a packet at most once in this time, however many NAKs ask for it";
-    ncf_rate: u32 = 20_000, 1 => 10_000_000, "packets a second", Source,
+    ncfs_per_s_max: u32 = 20_000, 1 => 10_000_000, "packets a second", Source,
         "RFC 3208 section 5.2: a source should detect a NAK storm",
         "maximum rate of NAK confirmations; with a rate set, an eighth of it is a further limit";
     spm_active: Duration = fixed::ms(10), fixed::ms(1) => fixed::s(60), "time", Source,

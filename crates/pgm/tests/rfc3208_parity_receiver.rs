@@ -63,7 +63,7 @@ fn parity_packet(first: u32, size: u32, index: usize) -> Vec<u8> {
     let bytes = parities.payloads().next().unwrap();
     let numbering = Numbering::new(K).unwrap();
     let (sqn, group) = numbering.parity(Sqn(first), index).unwrap();
-    let tgsize = (size < K).then_some(PgmOption::CurrTgsize(CurrTgsize { size }));
+    let tgsize = (size < K).then_some(PgmOption::CurrTgsize(CurrTgsize { packet_count: size }));
     let options: Vec<_> = tgsize
         .into_iter()
         .chain(group.map(PgmOption::ParityGrp))
@@ -204,7 +204,7 @@ fn s11_5_parity_that_follows_unasked_is_waited_for_until_the_next_group_begins()
 fn s11_5_the_last_group_is_short_and_asked_for_as_if_it_were_full() {
     let mut bench = offered();
     arrive(&mut bench, 8..13, &[9, 10]);
-    let last = PgmOption::CurrTgsize(CurrTgsize { size: 5 });
+    let last = PgmOption::CurrTgsize(CurrTgsize { packet_count: 5 });
     bench.spm(12, &[offer(K), last, PgmOption::Fin]);
     bench.pass_ms(5);
     assert_eq!(
@@ -328,7 +328,7 @@ fn forged_parity_that_contradicts_costs_its_group_parity_and_nothing_else() {
     for (options, tsdu) in [
         (&[][..], &b"short"[..]),
         (
-            &[PgmOption::CurrTgsize(CurrTgsize { size: 99 })],
+            &[PgmOption::CurrTgsize(CurrTgsize { packet_count: 99 })],
             b"packet   0",
         ),
     ] {

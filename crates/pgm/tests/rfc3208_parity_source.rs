@@ -76,7 +76,7 @@ fn shown(seen: &Seen) -> Option<Shown> {
     for option in packet.options() {
         match option {
             PgmOption::ParityGrp(option) => group_option = Some(option),
-            PgmOption::CurrTgsize(option) => size = Some(option.size),
+            PgmOption::CurrTgsize(option) => size = Some(option.packet_count),
             PgmOption::Encoded(raw) => fragment = encoded_contents(&raw),
             other => panic!("{other} in a parity packet"),
         }
@@ -356,7 +356,7 @@ fn s11_4_the_last_group_is_cut_short_when_the_session_ends() {
     bench.drain();
     let spm = bench.of(PacketType::Spm)[0].packet();
     let size = spm.options().find_map(|option| match option {
-        PgmOption::CurrTgsize(option) => Some(option.size),
+        PgmOption::CurrTgsize(option) => Some(option.packet_count),
         _ => None,
     });
     assert_eq!(size, Some(5));

@@ -154,7 +154,7 @@ impl ReplayPlan {
             packets: args.count,
             duration: args.time,
             pace: args.pace(),
-            burst: args.burst,
+            burst_packets: args.burst,
             ..Limits::default()
         };
         Ok(Self {

@@ -121,10 +121,10 @@ pub struct RateControl {
     changed_at: Instant,
     receivers: BTreeMap<u32, Receiver>,
     limit: Option<RateLimit>,
-    /// The rate that the path carried when it was last seen full, in bytes a second.
-    ceiling: u64,
-    /// The highest `ceiling` since the path was last known to have no other sender.
-    peak: u64,
+    /// The rate that the path carried when it was last seen full.
+    carried_bytes_per_s: u64,
+    /// The highest `carried_bytes_per_s` since the path was last known to have no other sender.
+    carried_bytes_per_s_max: u64,
     /// How often in a row the rate has grown.
     steps: u32,
     drained_at: Instant,
@@ -173,8 +173,8 @@ impl RateControl {
             changed_at: now,
             receivers: BTreeMap::new(),
             limit: None,
-            ceiling: 0,
-            peak: 0,
+            carried_bytes_per_s: 0,
+            carried_bytes_per_s_max: 0,
             steps: 0,
             drained_at: now,
             vain: 0,
@@ -359,8 +359,11 @@ impl RateControl {
             self.vain = 0;
             self.pace_before = self.pace;
             self.drain(now, slot, loss);
-            self.peak = self.peak.max(self.ceiling);
-            if loss == 0.0 && self.ceiling < part(self.peak, YIELD_MAX_PERCENT) {
+            self.carried_bytes_per_s_max =
+                self.carried_bytes_per_s_max.max(self.carried_bytes_per_s);
+            if loss == 0.0
+                && self.carried_bytes_per_s < part(self.carried_bytes_per_s_max, YIELD_MAX_PERCENT)
+            {
                 // The share has shrunk bit by bit, so another sender makes the queues.
                 self.compete(now, slot);
             }
@@ -400,7 +403,7 @@ impl RateControl {
     /// Cuts the rate to less than what arrives.
     fn drain(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
-        self.ceiling = self.carried(now, slot, loss);
+        self.carried_bytes_per_s = self.carried(now, slot, loss);
         self.limit = Some(RateLimit {
             slot,
             cause: RateCause::Network,
@@ -411,7 +414,7 @@ impl RateControl {
             from: self.pace.bytes_per_s(),
             until: now + report.drain_time(),
         };
-        self.limit_to(now, part(self.ceiling, 85));
+        self.limit_to(now, part(self.carried_bytes_per_s, 85));
     }
 
     /// Returns the arrival rate of a receiver that sees a queue or this share lost, kept within
@@ -425,7 +428,7 @@ impl RateControl {
         let floor = match self.phase {
             Phase::Start => part(bytes_per_s, 20),
             Phase::Cruise if now.since(self.drained_at) > RELAPSE => {
-                part(self.ceiling, 95).min(part(bytes_per_s, 95))
+                part(self.carried_bytes_per_s, 95).min(part(bytes_per_s, 95))
             }
             _ => part(bytes_per_s, 70),
         };
@@ -455,7 +458,7 @@ impl RateControl {
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {
             self.vain = 0;
             self.drained_at = now;
-            self.cruise(now, part(self.ceiling, 97));
+            self.cruise(now, part(self.carried_bytes_per_s, 97));
         }
     }
 
@@ -467,12 +470,12 @@ impl RateControl {
 
     /// Handles a receiver whose host drops packets.
     fn host_drops(&mut self, now: Instant, slot: u32) {
-        self.ceiling = self.carried(now, slot, 0.0);
+        self.carried_bytes_per_s = self.carried(now, slot, 0.0);
         self.limit = Some(RateLimit {
             slot,
             cause: RateCause::Host,
         });
-        self.cruise(now, part(self.ceiling, 90));
+        self.cruise(now, part(self.carried_bytes_per_s, 90));
     }
 
     /// Raises the limit when all receivers were heard, none sees a queue, and the limit was in use.
@@ -487,8 +490,8 @@ impl RateControl {
         if let (true, Some(bytes_per_s)) = (self.was_limited, self.pace.bytes_per_s()) {
             let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
             self.steps += 1;
-            // The source returns in a few steps to a rate that the path has carried before.
-            let known = part(self.peak, 95).saturating_sub(bytes_per_s) / 4;
+            // A rate that the path has carried before is reached again in a few steps.
+            let known = part(self.carried_bytes_per_s_max, 95).saturating_sub(bytes_per_s) / 4;
             let grown = part(bytes_per_s, percent).max(bytes_per_s + known);
             if grown >= RAMP_END {
                 (self.phase, self.limit) = (Phase::Start, None);
@@ -504,7 +507,10 @@ impl RateControl {
     /// Starts to compete, because another sender keeps the queue full.
     fn compete(&mut self, now: Instant, slot: u32) {
         let report = self.receivers[&slot].last;
-        let before = self.pace_before.bytes_per_s().unwrap_or(self.ceiling);
+        let before = self
+            .pace_before
+            .bytes_per_s()
+            .unwrap_or(self.carried_bytes_per_s);
         let share = Share::new(now, before, &report, self.config.bytes_per_s_min);
         self.limit = Some(RateLimit {
             slot,
@@ -568,8 +574,8 @@ impl RateControl {
     /// Stops competing, because the other sender is gone.
     fn leave(&mut self, now: Instant, share: &Share) {
         self.vain = 0;
-        self.ceiling = share.carried;
-        self.peak = share.carried;
+        self.carried_bytes_per_s = share.carried;
+        self.carried_bytes_per_s_max = share.carried;
         self.cruise(now, part(share.carried, 97));
     }
 

@@ -197,7 +197,7 @@ impl World {
             lead,
             is_rate_limited: false,
             is_held: false,
-            window: self.window,
+            window_packets: self.window,
         };
         let wanted = self.sender.observe(self.now, &state);
         let ahead = wanted.hold.map_or(0, |hold| self.next_position - hold);

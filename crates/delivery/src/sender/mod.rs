@@ -412,7 +412,7 @@ impl<C: Content> TransferSender<C> {
             round_trip: self.round_trip,
         };
         let ahead = hold.map_or(0, |hold| (source.lead + 1).saturating_sub(hold));
-        self.stream_waits(now, source.lead, ahead >= source.window / 2);
+        self.stream_waits(now, source.lead, ahead >= source.window_packets / 2);
         wanted
     }
 

@@ -184,7 +184,7 @@ impl Link {
             value: &[shape; 12],
         };
         let all = [
-            (shape & 0x10 != 0).then_some(PgmOption::CurrTgsize(CurrTgsize { size })),
+            (shape & 0x10 != 0).then_some(PgmOption::CurrTgsize(CurrTgsize { packet_count: size })),
             (group > 0).then_some(PgmOption::ParityGrp(ParityGrp { group })),
             (shape & 0x20 != 0).then_some(PgmOption::Encoded(encoded)),
         ];

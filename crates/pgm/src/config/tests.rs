@@ -50,7 +50,7 @@ fn text_forms_are_exact() {
         ("peer_expiry", "2m", "120s"),
         ("peer_expiry", "90", "90s"),
         ("tx_window_bytes", "64M", "62500KiB"),
-        ("ncf_rate", "20k", "20000"),
+        ("ncfs_per_s_max", "20k", "20000"),
         ("spm_heartbeat", "100ms,1.3s", "100ms,1300ms"),
         ("spm_heartbeat", "", ""),
         ("repair_share", "25%", "25"),

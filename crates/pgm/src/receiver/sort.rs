@@ -297,7 +297,9 @@ impl Receiver {
         for option in packet.options() {
             match option {
                 PgmOption::ParityGrp(group) => incoming.group = Some(group),
-                PgmOption::CurrTgsize(last) => incoming.parity.size = Some(last.size as usize),
+                PgmOption::CurrTgsize(last) => {
+                    incoming.parity.size = Some(last.packet_count as usize)
+                }
                 PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
                 _ => {}
             }

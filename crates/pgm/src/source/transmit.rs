@@ -136,7 +136,7 @@ impl Source {
     }
 
     fn ncfs_left(&mut self, now: Instant, sent: usize) {
-        let interval = Duration::from_nanos(NS_PER_S / u64::from(self.config.ncf_rate()));
+        let interval = Duration::from_nanos(NS_PER_S / u64::from(self.config.ncfs_per_s_max()));
         for _ in 0..sent {
             let len = self
                 .ncfs

@@ -203,7 +203,7 @@ fn plain_options() -> impl Strategy<Value = PgmOption<'static>> {
         nlas().prop_map(|dlr_nla| PgmOption::Redirect(Redirect { dlr_nla })),
         offer,
         any::<u32>().prop_map(|group| PgmOption::ParityGrp(ParityGrp { group })),
-        any::<u32>().prop_map(|size| PgmOption::CurrTgsize(CurrTgsize { size })),
+        any::<u32>().prop_map(|size| PgmOption::CurrTgsize(CurrTgsize { packet_count: size })),
         nlas().prop_map(|nla| PgmOption::PathNla(PathNla { nla })),
         rst,
         crs().prop_map(PgmOption::Cr),

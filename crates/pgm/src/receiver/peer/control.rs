@@ -44,7 +44,7 @@ impl SpmNotes {
                 PgmOption::Join(join) => notes.join_min = Some(join.min),
                 PgmOption::Mark(mark) => notes.mark = Some(mark),
                 PgmOption::ParityPrm(offer) => notes.parity = Some(offer),
-                PgmOption::CurrTgsize(last) => notes.tgsize = Some(last.size),
+                PgmOption::CurrTgsize(last) => notes.tgsize = Some(last.packet_count),
                 _ => {}
             }
         }

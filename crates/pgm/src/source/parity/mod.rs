@@ -158,7 +158,7 @@ impl Parity {
             self.numbering.group_size(),
             ParityReading::Rfc,
         );
-        let size = |(_, size)| PgmOption::CurrTgsize(CurrTgsize { size });
+        let size = |(_, size)| PgmOption::CurrTgsize(CurrTgsize { packet_count: size });
         [Some(PgmOption::ParityPrm(offer)), self.short.map(size)]
     }
 
@@ -572,7 +572,8 @@ impl Head<'_> {
             Flags::PARITY
         };
         let size = self.batch.size;
-        let size = (size < self.numbering.group_size()).then_some(CurrTgsize { size });
+        let size =
+            (size < self.numbering.group_size()).then_some(CurrTgsize { packet_count: size });
         let fragment = self.fragment.map(encoded_fragment);
         let all = [
             size.map(PgmOption::CurrTgsize),

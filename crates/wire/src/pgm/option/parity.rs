@@ -144,8 +144,8 @@ impl fmt::Display for ParityGrp {
 /// The number of data packets in a transmission group that is not full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrTgsize {
-    /// Number of data packets in this group; at most the full size.
-    pub size: u32,
+    /// Data packets in this group; at most the size of a full group.
+    pub packet_count: u32,
 }
 
 impl<'a> Contents<'a> for CurrTgsize {
@@ -153,8 +153,8 @@ impl<'a> Contents<'a> for CurrTgsize {
     const KIND: u8 = 0x0A;
 
     fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
-        let size = reader.u32()?;
-        Ok(Self { size })
+        let packet_count = reader.u32()?;
+        Ok(Self { packet_count })
     }
 
     fn value_len(&self) -> usize {
@@ -162,13 +162,13 @@ impl<'a> Contents<'a> for CurrTgsize {
     }
 
     fn emit(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.size);
+        writer.u32(self.packet_count);
     }
 }
 
 impl fmt::Display for CurrTgsize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "curr-tgsize {}", self.size)
+        write!(f, "curr-tgsize {}", self.packet_count)
     }
 }
 
