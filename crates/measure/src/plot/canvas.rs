@@ -1,7 +1,8 @@
 //! Draws a scene as dots.
 
 use super::{
-    Anchor, Item, Map, Scene, font,
+    Anchor, Item, Map, Scene,
+    font::Face,
     palette::{Colour, WHITE},
 };
 
@@ -61,13 +62,6 @@ impl Canvas {
         }
     }
 
-    fn set(&mut self, x: i64, y: i64, colour: Colour) {
-        let inside = |at: i64, size: usize| usize::try_from(at).ok().filter(|&at| at < size);
-        if let (Some(x), Some(y)) = (inside(x, self.width), inside(y, self.height)) {
-            self.dots[y * self.width + x] = colour;
-        }
-    }
-
     fn rect(&mut self, [left, top, width, height]: [f64; 4], fill: Colour) {
         let clip = |at: f64, size: usize| at.round().clamp(0.0, size as f64) as usize;
         let (from, to) = (clip(left, self.width), clip(left + width, self.width));
@@ -86,33 +80,40 @@ impl Canvas {
                 let x = (x0 + (x1 - x0) * part).round() as i64;
                 let y = (y0 + (y1 - y0) * part).round() as i64;
                 for (dx, dy) in (0..thick).flat_map(|dx| (0..thick).map(move |dy| (dx, dy))) {
-                    self.set(x + dx - thick / 2, y + dy - thick / 2, colour);
+                    self.mix(x + dx - thick / 2, y + dy - thick / 2, colour, 1.0);
                 }
             }
         }
     }
 
     fn text(&mut self, at: (f64, f64), text: &str, scale: u32, anchor: Anchor, colour: Colour) {
-        let scale = i64::from(scale);
-        let advance = i64::from(font::ADVANCE) * scale;
-        let width = text.chars().count() as i64 * advance;
+        let face = Face::new(scale);
+        let width = text.chars().count() as f32 * face.advance;
         let shift = match anchor {
-            Anchor::Start => 0,
-            Anchor::Middle => width / 2,
+            Anchor::Start => 0.0,
+            Anchor::Middle => width / 2.0,
             Anchor::End => width,
         };
-        let mut left = at.0.round() as i64 - shift;
-        let top = at.1.round() as i64 - i64::from(font::HEIGHT) * scale / 2;
+        // Letters that begin and stand on whole pixels are sharper.
+        let mut left = (at.0 as f32 - shift).round();
+        let baseline = (at.1 as f32 + face.capital / 2.0).round();
         for letter in text.chars() {
-            for (column, bits) in (0..).zip(font::glyph(letter)) {
-                for row in (0..8).filter(|row| bits >> row & 1 == 1) {
-                    let dot = (0..scale).flat_map(|dx| (0..scale).map(move |dy| (dx, dy)));
-                    for (dx, dy) in dot {
-                        self.set(left + column * scale + dx, top + row * scale + dy, colour);
-                    }
-                }
+            face.draw(letter, (left, baseline), |x, y, covered| {
+                self.mix(x, y, colour, covered);
+            });
+            left += face.advance;
+        }
+    }
+
+    /// Covers a part of a dot, 0 to 1, with a colour.
+    fn mix(&mut self, x: i64, y: i64, colour: Colour, part: f32) {
+        let inside = |at: i64, size: usize| usize::try_from(at).ok().filter(|&at| at < size);
+        if let (Some(x), Some(y)) = (inside(x, self.width), inside(y, self.height)) {
+            let dot = &mut self.dots[y * self.width + x];
+            for (below, above) in dot.iter_mut().zip(colour) {
+                let (from, to) = (f32::from(*below), f32::from(above));
+                *below = (from + (to - from) * part.clamp(0.0, 1.0)).round() as u8;
             }
-            left += advance;
         }
     }
 

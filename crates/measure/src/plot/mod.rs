@@ -8,8 +8,7 @@
 //!   raw::File --> Panel (points of one kind over time) --> Grid (counts) --> Scene --> bytes
 //! ```
 //! There is no plotting library, because it would draw a map of 100,000 cells as rectangles, an SVG
-//! of 20 MB, and would need a font file or a C library for the text in a PNG. Here a map is one
-//! embedded image, and the text of a PNG is drawn from a 5x7 face of 95 glyphs.
+//! of 20 MB. Here a map is one embedded image. The program carries the font of a PNG's text.
 
 mod axis;
 pub use axis::{Axis, Scale};
