@@ -298,7 +298,7 @@ impl Receiver {
             match option {
                 PgmOption::ParityGrp(group) => incoming.group = Some(group),
                 PgmOption::CurrTgsize(last) => {
-                    incoming.parity.size = Some(last.packet_count as usize)
+                    incoming.parity.size = Some(last.packet_count as usize);
                 }
                 PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
                 _ => {}
