@@ -125,6 +125,11 @@ fn load() {
     let mut text = send.text() + "\n";
     (send.is_interrupted, send.is_confirmed, send.given_up) = (true, false, 1);
     text += &(send.text() + "\n");
+    text += &load_recv().text();
+    insta::assert_snapshot!(text);
+}
+
+fn load_recv() -> LoadRecvReport {
     let percentiles = Percentiles {
         count: 3_996,
         p50_ns: 84_000,
@@ -133,7 +138,7 @@ fn load() {
         max_ns: 20_400_000,
         ..Percentiles::default()
     };
-    let recv = LoadRecvReport {
+    LoadRecvReport {
         group: GROUP.into(),
         interface: "eth0".into(),
         seed: 1,
@@ -163,9 +168,7 @@ fn load() {
         usage: usage(),
         drops: counters(&[("kernel", 4)]),
         counters: Counters::default(),
-    };
-    text += &recv.text();
-    insta::assert_snapshot!(text);
+    }
 }
 
 #[test]
