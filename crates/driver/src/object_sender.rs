@@ -115,7 +115,11 @@ impl<C: Content> ObjectSender<C> {
 
 impl<C: Content> Handle<()> for ObjectSender<C> {
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], (): &mut ()) {
-        let verdict = self.source.handle(now, arrival, tpdu);
+        let verdict = if self.transfer.has_host(arrival.source.ip()) {
+            self.source.handle_reporter(now, arrival, tpdu)
+        } else {
+            self.source.handle(now, arrival, tpdu)
+        };
         debug_assert!(!matches!(verdict, Verdict::Payload { .. } | Verdict::Held));
     }
 

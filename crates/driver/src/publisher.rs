@@ -159,7 +159,11 @@ impl Publisher {
 impl Handle<()> for Publisher {
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], (): &mut ()) {
         let naks = self.source.counters().naks;
-        let verdict = self.source.handle(now, arrival, tpdu);
+        let verdict = if self.audience.has_host(arrival.source.ip()) {
+            self.source.handle_reporter(now, arrival, tpdu)
+        } else {
+            self.source.handle(now, arrival, tpdu)
+        };
         if self.source.counters().naks > naks {
             self.audience.asked_by(arrival.source.ip());
         }
@@ -416,6 +420,43 @@ mod tests {
         assert!(publisher.is_confirmed());
     }
 
+    fn nak_from(publisher: &mut Publisher, now: Instant, host: u8, sqn: Sqn) {
+        let body = Body::Nak(Nak {
+            sqn,
+            source_nla: [10, 0, 0, 1].into(),
+            group_nla: [239, 1, 1, 1].into(),
+        });
+        let mut tpdu = Vec::new();
+        emit(&mut tpdu, &Addressing::upstream(TSI, 7), &body, &[], &[]);
+        let from = ([10, 0, 0, host], 4000).into();
+        let arrival = Arrival::from(from, Socket::Upstream);
+        publisher.handle(now, &arrival, &tpdu, &mut ());
+    }
+
+    #[test]
+    fn repairs_have_full_service_where_a_receiver_reports_and_a_share_elsewhere() {
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut publisher = publisher(now);
+        join(&mut publisher, now, LINK, Some(100));
+        let messages = 2000_u64;
+        for _ in 0..messages {
+            publisher.offer(&[7; 1400]).unwrap();
+            send_all(&mut publisher, now);
+        }
+        for sqn in 100..100 + messages {
+            nak_from(&mut publisher, now, 66, Sqn::of(sqn));
+        }
+        let refused = publisher.source().counters().nak_refused;
+        assert!(refused > messages / 4, "{refused}");
+        for sqn in 100..100 + messages {
+            nak_from(&mut publisher, now, 2, Sqn::of(sqn));
+        }
+        assert_eq!(publisher.source().counters().nak_queued, messages);
+        // A receiver that has left is a stranger.
+        publisher.handle_link(now, LINK, LinkEvent::Closed, &[]);
+        assert!(!publisher.audience().has_host([10, 0, 0, 2].into()));
+    }
+
     /// How long the end takes of a session that takes reports, where 10.0.0.2 reports or nobody,
     /// and a repair was asked for from `asker`, 10.0.0.N.
     fn end_of(reports: bool, asker: Option<u8>) -> Duration {
@@ -428,16 +469,7 @@ mod tests {
         let position = publisher.offer(b"message").unwrap();
         send_all(&mut publisher, start);
         if let Some(asker) = asker {
-            let body = Body::Nak(Nak {
-                sqn: Sqn::of(position),
-                source_nla: [10, 0, 0, 1].into(),
-                group_nla: [239, 1, 1, 1].into(),
-            });
-            let mut tpdu = Vec::new();
-            emit(&mut tpdu, &Addressing::upstream(TSI, 7), &body, &[], &[]);
-            let from = ([10, 0, 0, asker], 4000).into();
-            let arrival = Arrival::from(from, Socket::Upstream);
-            publisher.handle(start, &arrival, &tpdu, &mut ());
+            nak_from(&mut publisher, start, asker, Sqn::of(position));
             assert_eq!(publisher.source().counters().naks, 1);
         }
         if reports {

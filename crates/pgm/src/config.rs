@@ -177,9 +177,17 @@ parameters! {
     repair_share: u32 = 50, 1 => 100, "percent of rate", Source,
         "RFC 3208 section 5.1.3: weighted sharing; judgement",
         "share of the rate that repairs may take; new data always has the rest";
-    repair_rate: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
+    repair_bytes_per_s_max: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
         "judgement: a third of what one core sends",
-        "maximum rate of repairs when no rate is set, so that forged NAKs cannot fill the network";
+        "maximum rate of repairs when no rate is set";
+    stranger_repair_share: u32 = 25, 0 => 100, "percent of recent data", Source,
+        "judgement: ten times the loss of a bad path",
+        "repairs for hosts that do not report, as a share of the new data of about the last \
+         second: anybody can send NAKs; with a key, all have full service";
+    stranger_repair_bytes_per_s_min: u64 = 1_250_000, 10_000 => 125_000_000_000,
+        "bytes a second", Source,
+        "judgement: 10 Mbit/s, a hundredth of a common network",
+        "repairs that hosts which do not report get however little data is sent";
     elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
         "the longest round trip that receivers report, at most 50 ms; 4 ms without reports",
         "repair a packet at most once in this time, however many NAKs ask for it";

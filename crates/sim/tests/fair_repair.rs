@@ -11,7 +11,7 @@ use flow_kit::{Flow, Outcome, percentile};
 /// socket buffer that holds 20 ms of them.
 fn run() -> Outcome {
     let loss = Fault::Loss(Ratio::new(1, 200));
-    let mut flow = Flow::to(&[&[loss], &[]]).set(&[("repair_rate", "10MB/s")]);
+    let mut flow = Flow::to(&[&[loss], &[]]).set(&[("repair_bytes_per_s_max", "10MB/s")]);
     flow.burst = 2;
     flow.gap = Duration::from_micros(100);
     flow.length = Duration::from_secs(3);

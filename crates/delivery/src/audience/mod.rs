@@ -15,7 +15,7 @@
 //! never goes back and never passes the sender's lead.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     net::{IpAddr, SocketAddr},
     ops::Bound,
     time::Duration,
@@ -53,6 +53,8 @@ pub struct Audience {
     config: AudienceConfig,
     listener: Listener,
     tracked: BTreeMap<LinkId, Tracked>,
+    /// How many of them there are on each host.
+    hosts: BTreeMap<IpAddr, u32>,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
     /// Earlier leads with their times, oldest first. They tell since when a receiver lacks a
@@ -92,6 +94,7 @@ impl Audience {
             config,
             listener,
             tracked: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             order: BTreeSet::new(),
             lead: None,
             history: VecDeque::new(),
@@ -116,13 +119,17 @@ impl Audience {
         self.check_at = earliest(self.check_at, self.listener.next_deadline());
     }
 
+    /// True when a receiver on this host is there: it has shown, by its control connection, that
+    /// the address is its own.
+    #[must_use]
+    pub fn has_host(&self, host: IpAddr) -> bool {
+        self.hosts.contains_key(&host.to_canonical())
+    }
+
     /// Notes that a NAK came from `host`.
     pub fn asked_by(&mut self, host: IpAddr) {
         let host = host.to_canonical();
-        let mut hosts = self.tracked.values().map(|tracked| tracked.peer.ip());
-        if self.strangers.len() < STRANGERS_MAX as usize
-            && !hosts.any(|peer| peer.to_canonical() == host)
-        {
+        if self.strangers.len() < STRANGERS_MAX as usize && !self.has_host(host) {
             self.strangers.insert(host);
         }
     }
@@ -519,6 +526,12 @@ impl Audience {
 
     fn take(&mut self, link: LinkId, standing: Standing) -> Option<Tracked> {
         let tracked = self.tracked.remove(&link)?;
+        if let Entry::Occupied(mut count) = self.hosts.entry(tracked.peer.ip().to_canonical()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.order.remove(&(tracked.contiguous, link));
         if let Some(seat) = self.seats.get_mut(&tracked.name) {
             seat.contiguous = tracked.contiguous;
@@ -583,7 +596,9 @@ impl Hosts for Audience {
         if !self.listener.links.queue(link, &welcome) {
             return self.listener.close(link);
         }
-        self.strangers.remove(&peer.ip().to_canonical());
+        let host = peer.ip().to_canonical();
+        self.strangers.remove(&host);
+        *self.hosts.entry(host).or_default() += 1;
         self.seats.insert(hello.name.to_owned(), seat);
         // The same receiver is back: it knows that its old connection is dead. It keeps its
         // position.

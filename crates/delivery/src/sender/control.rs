@@ -347,6 +347,10 @@ impl<C: Content> Hosts for TransferSender<C> {
             is_late: self.stage != Stage::Joining,
         });
         self.listener.admit(link);
+        let hosts_max = self.config.receivers_max as usize;
+        if self.hosts.len() < hosts_max {
+            self.hosts.insert(peer.ip().to_canonical());
+        }
         self.by_link.insert(link, slot);
         let member = &mut self.members[slot];
         member.link = Some(link);

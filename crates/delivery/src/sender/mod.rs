@@ -24,6 +24,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -79,6 +80,8 @@ pub struct TransferSender<C> {
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
     by_name: BTreeMap<String, usize>,
+    /// Hosts of receivers that were admitted.
+    hosts: BTreeSet<IpAddr>,
     /// Slots of the receivers that still get blocks over their connections.
     filling: BTreeSet<usize>,
     stage: Stage,
@@ -191,6 +194,7 @@ impl<C: Content> TransferSender<C> {
             members: Vec::new(),
             by_link: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            hosts: BTreeSet::new(),
             filling: BTreeSet::new(),
             stage: Stage::Joining,
             pass,
@@ -542,6 +546,13 @@ impl<C: Content> TransferSender<C> {
     #[must_use]
     pub fn unsent(&self) -> &[Unsent] {
         &self.unsent
+    }
+
+    /// True when a receiver on this host was admitted: it has shown, by its control connection, that
+    /// the address is its own.
+    #[must_use]
+    pub fn has_host(&self, host: IpAddr) -> bool {
+        self.hosts.contains(&host.to_canonical())
     }
 
     /// Returns how many receivers are connected.

@@ -7,7 +7,7 @@
 //!   ring    | n+3 | n+4 |  free  | n (oldest) | n+1 | n+2 |/skipped/|
 //!                       ^head    ^offset of trail
 //!   index   one 16-byte record per sqn, from the first one on, modulo its length: offset, length,
-//!           last repair
+//!           last repair and number of repairs
 //!   edges   trail <= hold <= unsent <= lead, 64-bit positions; lead is one past the newest
 //!           [trail, unsent) was sent and can be repaired, [unsent, lead) waits for its first time
 //! ```
@@ -108,7 +108,7 @@ impl TransmitLog {
         let record = Record {
             offset: offset as u32,
             len: len as u32,
-            repaired_at_ns: NEVER_REPAIRED,
+            repaired: NEVER_REPAIRED,
         };
         // The index grows within its capacity, so that an idle session takes no memory for it.
         let slot = self.slot(position);
@@ -236,16 +236,19 @@ impl TransmitLog {
         write(head, Data::TRAIL_AT, &trail.to_be_bytes());
     }
 
-    /// Notes that the packet was repaired at `now`.
-    pub(super) fn set_repaired_at(&mut self, position: u64, now: Instant) {
+    /// Notes that the packet has just been repaired.
+    pub(super) fn set_repaired(&mut self, position: u64, now: Instant) {
+        let before = self.repaired(position).map_or(0, |(_, repairs)| repairs);
         let slot = self.slot(position);
-        self.index[slot].repaired_at_ns = now.as_nanos();
+        let repairs = u64::from(before + 1).min(REPAIRS_MASK);
+        self.index[slot].repaired = now.as_nanos() & !REPAIRS_MASK | repairs;
     }
 
-    /// Returns the time of the packet's last repair.
-    pub(super) fn repaired_at(&self, position: u64) -> Option<Instant> {
-        let ns = self.record(position).repaired_at_ns;
-        (ns != NEVER_REPAIRED).then(|| Instant::from_nanos(ns))
+    /// When the packet was last repaired, to within 16 ns, and how often: 15 stands for more, too.
+    pub(super) fn repaired(&self, position: u64) -> Option<(Instant, u32)> {
+        let repaired = self.record(position).repaired;
+        let at = Instant::from_nanos(repaired & !REPAIRS_MASK);
+        (repaired != NEVER_REPAIRED).then_some((at, (repaired & REPAIRS_MASK) as u32))
     }
 
     /// Returns the place of the packet in [`TransmitLog::memory`].
@@ -331,7 +334,8 @@ impl TransmitLog {
 struct Record {
     offset: u32,
     len: u32,
-    repaired_at_ns: u64,
+    /// The time of the last repair in nanoseconds, with the number of repairs in its lowest bits.
+    repaired: u64,
 }
 
 /// The state of a log before some pushes.
@@ -368,6 +372,7 @@ fn write<const N: usize>(head: &mut [u8; Data::HEAD_LEN], at: usize, bytes: &[u8
 }
 
 const NEVER_REPAIRED: u64 = u64::MAX;
+const REPAIRS_MASK: u64 = 15;
 
 #[cfg(test)]
 mod tests {

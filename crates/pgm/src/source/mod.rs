@@ -58,6 +58,7 @@ mod position_set;
 mod repair;
 mod row;
 mod spm;
+mod strangers;
 mod transmit;
 mod upstream;
 mod write;
@@ -74,6 +75,7 @@ use parity::Parity;
 use repair::RepairQueue;
 use row::OpenRow;
 use spm::SpmSchedule;
+use strangers::Strangers;
 use transmit::Pending;
 
 /// The sending end of one session. The module's description says what it does.
@@ -88,6 +90,7 @@ pub struct Source {
     addressing: Addressing,
     log: TransmitLog,
     repairs: RepairQueue,
+    strangers: Strangers,
     parity: Option<Box<Parity>>,
     row: Option<OpenRow>,
     ncfs: NcfQueue,
@@ -188,6 +191,7 @@ impl Source {
             addressing: Addressing::downstream(setup.tsi, setup.destination_port),
             log,
             repairs,
+            strangers: Strangers::new(&config, now),
             parity,
             row: None,
             ncfs: NcfQueue::new(),
@@ -241,7 +245,7 @@ impl Source {
             self.spm
                 .set_spacing(time_of(spm_bytes, bytes_per_s / SPM_PART));
         } else {
-            let repairs = Pace::of(self.config.repair_rate());
+            let repairs = Pace::of(self.config.repair_bytes_per_s_max());
             self.pacers.repairs.set_pace(repairs);
             self.pacers.ncfs.set_pace(Pace::Unlimited);
             self.spm.set_spacing(Duration::ZERO);

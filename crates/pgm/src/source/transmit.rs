@@ -268,7 +268,7 @@ impl Source {
         let mut bytes = 0;
         for &position in &self.out.repaired[..sent] {
             self.repairs.remove(position);
-            self.log.set_repaired_at(position, now);
+            self.log.set_repaired(position, now);
             bytes += self.log.range(position).len();
         }
         self.parity
@@ -328,6 +328,8 @@ impl Source {
         self.counters.odata_packets += sent as u64;
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
+        let on_wire = bytes + sent * self.limits.datagram_overhead;
+        self.strangers.data_sent(now, on_wire);
         self.spm.data_sent(now);
         self.cork.left(now, self.log.unsent());
     }

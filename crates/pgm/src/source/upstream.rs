@@ -9,11 +9,12 @@
 //! ```
 //!
 //! Deviation: section 5.2 wants an NCF for any NAK. Here the NCF leaves out packets that were never
-//! sent. A NAK for such packets is stray or forged, or its receiver was misled; a confirmation
-//! would make receivers wait for data that does not exist, or extend their windows to it. The
-//! source serves the rest of the NAK: a receiver that heard of a false lead asks in one list for
-//! packets that it misses and for packets that do not exist. A NAK for packets that left the window
-//! is confirmed, and an SPM with the trail follows at once.
+//! sent. Such a NAK is stray or forged, or its receiver was misled; a confirmation would make
+//! receivers wait for data that does not exist, or extend their windows to it. The source serves
+//! the rest of the NAK: a receiver that heard of a false lead asks in one list for packets that it
+//! misses and for packets that do not exist. A NAK for packets that left the window is confirmed,
+//! and an SPM with the trail follows at once. Nor does the NCF name packets that are not repaired
+//! because strangers have had their share: who needs them asks again.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
@@ -25,16 +26,39 @@ use wire::pgm::{
     verify_checksum,
 };
 
-use super::{Closing, Source, Sqn, repair::LineId};
+use super::{Closing, Source, Sqn, strangers};
 
 impl Source {
-    /// Takes one packet that arrived on either socket.
+    /// Takes one packet that arrived on either socket. Its sender is a stranger, for whom the source
+    /// repairs a share of the new data (`stranger_repair_share`), unless the session has a key: then
+    /// only those that have it come this far.
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
+        let is_stranger = !self.setup.mark.is_some_and(|mark| mark.is_protected());
+        self.take(now, arrival.source, is_stranger, tpdu)
+    }
+
+    /// Takes one packet as [`Source::handle`] does, from a host that has shown its address by a
+    /// control connection. Repairs for it have full service.
+    pub fn handle_reporter(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
+        self.take(now, arrival.source, false, tpdu)
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        is_stranger: bool,
+        tpdu: &[u8],
+    ) -> Verdict {
         self.tell_time(now);
         self.counters.upstream_packets += 1;
-        match self.take_upstream(now, arrival.source, tpdu) {
+        let from = Asker {
+            address,
+            is_stranger,
+        };
+        match self.take_upstream(now, from, tpdu) {
             Ok(()) => {
                 self.counters.upstream_handled += 1;
                 Verdict::Control
@@ -46,12 +70,7 @@ impl Source {
         }
     }
 
-    fn take_upstream(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        tpdu: &[u8],
-    ) -> Result<(), DropReason> {
+    fn take_upstream(&mut self, now: Instant, from: Asker, tpdu: &[u8]) -> Result<(), DropReason> {
         let header = Header::parse(tpdu)?;
         if !header.kind.is_upstream() {
             let is_ours = header.tsi() == self.setup.tsi;
@@ -100,7 +119,7 @@ impl Source {
     fn take_nak(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Asker,
         packet: &Packet<'_>,
         nak: Nak,
     ) -> Result<(), DropReason> {
@@ -120,15 +139,17 @@ impl Source {
         if count == 0 {
             return Err(DropReason::BeyondWindow);
         }
-        let sqns = &sqns[..count];
         self.counters.naks += 1;
         self.counters.nak_sqns += count as u64;
-        let line = self.repairs.line_of(from);
         let mut is_news = false;
-        for sqn in sqns {
-            is_news |= self.ask_repair(now, line, sqn.extend(near));
+        let count = keep(&mut sqns[..count], |sqn| {
+            let reply = self.ask_repair(now, from, sqn.extend(near));
+            is_news |= reply == Reply::Queued;
+            reply.is_confirmed()
+        });
+        if count > 0 {
+            self.confirm(nak, Flags::NONE, &sqns[..count], is_news);
         }
-        self.confirm(nak, Flags::NONE, sqns, is_news);
         Ok(())
     }
 
@@ -136,7 +157,7 @@ impl Source {
     fn take_parity_nak(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Asker,
         nak: Nak,
         sqns: &mut [Sqn],
     ) -> Result<(), DropReason> {
@@ -144,18 +165,21 @@ impl Source {
             return Err(DropReason::Unexpected);
         }
         let asked = sqns.len();
-        let mut is_news = false;
+        let (mut beyond, mut is_news) = (0, false);
         let count = keep(sqns, |sqn| {
-            let queued = self.ask_parity(now, from, sqn);
-            is_news |= queued == Some(true);
-            queued.is_some()
+            let reply = self.ask_parity(now, from, sqn);
+            beyond += usize::from(reply == Reply::Beyond);
+            is_news |= reply == Reply::Queued;
+            reply.is_confirmed()
         });
-        self.counters.nak_beyond += (asked - count) as u64;
-        if count == 0 {
+        self.counters.nak_beyond += beyond as u64;
+        if beyond == asked {
             return Err(DropReason::BeyondWindow);
         }
         self.counters.parity_naks += 1;
-        self.confirm(nak, Flags::PARITY, &sqns[..count], is_news);
+        if count > 0 {
+            self.confirm(nak, Flags::PARITY, &sqns[..count], is_news);
+        }
         Ok(())
     }
 
@@ -170,32 +194,51 @@ impl Source {
         }
     }
 
-    /// Queues a repair. Returns false when the repair is queued already, was sent just now, or
-    /// cannot be made.
-    fn ask_repair(&mut self, now: Instant, line: LineId, position: u64) -> bool {
+    /// Queues a repair, unless it is queued already, was sent just now, cannot be made, or is for a
+    /// stranger and strangers have had their share.
+    fn ask_repair(&mut self, now: Instant, from: Asker, position: u64) -> Reply {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
             self.spm.request(now);
-            return false;
+            return Reply::Known;
         }
         if self.repairs.contains(position) {
+            let line = self.repairs.line_of(from.address);
             self.repairs.insert(line, position);
             self.counters.nak_merged += 1;
-            return false;
+            return Reply::Known;
         }
-        let repaired_at = self.log.repaired_at(position);
-        #[cfg(feature = "planted-bugs")]
-        if repaired_at.is_some() && base::planted::is_planted(base::planted::Bug::RepairedOnce) {
+        if self.is_eliminated(now, from, position) {
             self.counters.nak_eliminated += 1;
-            return false;
+            return Reply::Known;
         }
-        if repaired_at.is_some_and(|at| now.since(at) < self.reports.elimination) {
-            self.counters.nak_eliminated += 1;
-            return false;
+        let bytes = self.on_wire(self.log.range(position).len());
+        if from.is_stranger && !self.strangers.grant(now, from.address.ip(), bytes) {
+            self.counters.nak_refused += 1;
+            return Reply::Refused;
         }
         self.counters.nak_queued += 1;
+        let line = self.repairs.line_of(from.address);
         self.repairs.insert(line, position);
-        true
+        Reply::Queued
+    }
+
+    /// True when the packet was repaired so recently that the repair may still be under way.
+    fn is_eliminated(&self, now: Instant, from: Asker, position: u64) -> bool {
+        let Some((at, repairs)) = self.log.repaired(position) else {
+            return false;
+        };
+        #[cfg(feature = "planted-bugs")]
+        if base::planted::is_planted(base::planted::Bug::RepairedOnce) {
+            return true;
+        }
+        let elimination = self.reports.elimination;
+        let elimination = if from.is_stranger {
+            strangers::elimination_of(elimination, repairs)
+        } else {
+            elimination
+        };
+        now.since(at) < elimination
     }
 
     /// Queues the NCF for the receivers: a copy of the NAK with its list. In a storm of NAKs, the
@@ -218,7 +261,34 @@ impl Source {
     }
 }
 
-/// Collects all sequence numbers that a NAK asks for, and returns their number.
+/// Who asks for repairs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub(super) address: SocketAddr,
+    /// It has shown neither a key nor, by a control connection, that the address is its own.
+    pub(super) is_stranger: bool,
+}
+
+/// What becomes of a request for one packet, or for parity of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// It was never sent.
+    Beyond,
+    /// Strangers have had their share.
+    Refused,
+    /// The repair is on its way, or will never be made.
+    Known,
+    /// More is to be sent than before.
+    Queued,
+}
+
+impl Reply {
+    const fn is_confirmed(self) -> bool {
+        matches!(self, Self::Known | Self::Queued)
+    }
+}
+
+/// Collects all sequence numbers that a NAK asks for, and returns how many.
 fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, DropReason> {
     let listed = packet.options().find_map(|option| match option {
         PgmOption::NakList(list) => Some(list),

@@ -205,8 +205,15 @@ impl Bench {
         }
     }
 
+    /// A packet of a receiver that reports.
     pub(crate) fn upstream(&mut self, bytes: &[u8]) -> Verdict {
         let arrival = Arrival::from(SocketAddr::new(RECEIVER, 40_000), Socket::Upstream);
+        self.source.handle_reporter(self.now, &arrival, bytes)
+    }
+
+    /// A packet of a host that does not report.
+    pub(crate) fn stranger(&mut self, host: IpAddr, bytes: &[u8]) -> Verdict {
+        let arrival = Arrival::from(SocketAddr::new(host, 40_000), Socket::Upstream);
         self.source.handle(self.now, &arrival, bytes)
     }
 

@@ -22,7 +22,7 @@
 //!
 //! **Spec**: RFC 3208 sections 11.2 to 11.4, 11.8.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use base::{Budget, Instant, Run};
 use wire::{
@@ -33,7 +33,14 @@ use wire::{
     },
 };
 
-use super::{Source, limits::Limits, log::TransmitLog, repair::RepairQueue, transmit::Pending};
+use super::{
+    Source,
+    limits::Limits,
+    log::TransmitLog,
+    repair::RepairQueue,
+    transmit::Pending,
+    upstream::{Asker, Reply},
+};
 use crate::{
     Config,
     fec::{
@@ -285,23 +292,29 @@ impl Parity {
         asked
     }
 
+    /// How many more parity packets of a group are to be sent when a receiver asks for `need`.
+    fn more(&mut self, now: Instant, elimination: Duration, group: u64, need: u32) -> u32 {
+        let asked = self.asked(group);
+        let is_recent = asked.recent > 0 && now.since(asked.sent_at) < elimination;
+        let sent = if is_recent { asked.recent } else { 0 };
+        need.saturating_sub(sent).saturating_sub(asked.pending)
+    }
+
     /// Notes that a receiver asks for `need` parity packets of a group.
     ///
     /// **Spec**: RFC 3208 section 11.4, "A source consolidates requests".
     fn want(&mut self, now: Instant, elimination: Duration, group: u64, need: u32) -> Answer {
+        let more = self.more(now, elimination, group, need);
         let asked = self.asked(group);
         let is_first = !std::mem::replace(&mut asked.is_asked, true);
-        let is_recent = asked.recent > 0 && now.since(asked.sent_at) < elimination;
-        let sent = if is_recent { asked.recent } else { 0 };
-        let pending = need.saturating_sub(sent);
-        let answer = if pending > asked.pending {
+        let answer = if more > 0 {
             Answer::Queued
         } else if asked.pending > 0 {
             Answer::Merged
         } else {
             Answer::Eliminated
         };
-        asked.pending = asked.pending.max(pending);
+        asked.pending += more;
         if is_first && group < self.cursor {
             self.share.group_asked();
         }
@@ -394,33 +407,49 @@ impl Source {
         self.parity.as_deref().is_some_and(due)
     }
 
-    /// Takes a NAK for parity: `sqn` names a group and how many packets are missing. Returns `None`
-    /// when not all of the group was sent yet; otherwise, whether more parity is to be sent than
-    /// before.
-    pub(super) fn ask_parity(&mut self, now: Instant, from: SocketAddr, sqn: Sqn) -> Option<bool> {
+    /// Takes a NAK for parity: `sqn` names a group and how many packets are missing.
+    pub(super) fn ask_parity(&mut self, now: Instant, from: Asker, sqn: Sqn) -> Reply {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
-        let parity = self.parity.as_deref_mut()?;
+        let packet_bytes = self.config.mtu();
+        let Some(parity) = self.parity.as_deref_mut() else {
+            return Reply::Beyond;
+        };
         let group_size = u64::from(parity.numbering.group_size());
         let first = parity.numbering.first_of(sqn).extend(unsent);
         let group = first / group_size;
-        let size = parity.size(group, unsent)?;
+        let Some(size) = parity.size(group, unsent) else {
+            return Reply::Beyond;
+        };
         if first < trail {
             self.counters.nak_behind += 1;
             self.spm.request(now);
-            return Some(false);
+            return Reply::Known;
         }
         let need = parity.numbering.requested(sqn, size);
-        let answer = parity.want(now, self.reports.elimination, group, need);
+        let elimination = self.reports.elimination;
+        let more = parity.more(now, elimination, group, need) as usize;
+        let mut grant = || {
+            self.strangers
+                .grant(now, from.address.ip(), more * packet_bytes)
+        };
+        if from.is_stranger && more > 0 && !grant() {
+            self.counters.nak_refused += 1;
+            return Reply::Refused;
+        }
+        let answer = parity.want(now, elimination, group, need);
         match answer {
             Answer::Queued => self.counters.parity_queued += 1,
             Answer::Merged => self.counters.nak_merged += 1,
             Answer::Eliminated => self.counters.nak_eliminated += 1,
         }
         if answer != Answer::Eliminated {
-            let line = parity.wanted.line_of(from);
+            let line = parity.wanted.line_of(from.address);
             parity.wanted.insert(line, group);
         }
-        Some(answer == Answer::Queued)
+        match answer {
+            Answer::Queued => Reply::Queued,
+            Answer::Merged | Answer::Eliminated => Reply::Known,
+        }
     }
 
     /// Computes the next parity packets of one group. Returns false when the group has left the

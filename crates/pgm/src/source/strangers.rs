@@ -1,0 +1,254 @@
+//! How much a source repairs for hosts that do not report, here called strangers.
+//!
+//! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. A host that reports has
+//! opened a control connection from its address; a stranger has shown nothing. So what strangers
+//! have repaired is a share of the new data with a floor, and never more than a second of that at
+//! once. It does not know packets or queues. In: bytes of new data, and what each stranger asks for. Out:
+//! whether to repair it.
+//!
+//! ```text
+//!   new data --share--\
+//!   time ----floor-----+--> credit, at most one second's  --> repair: the upper half for whoever
+//!                                                             asks, the lower half for those that
+//!                                                             have had less than their part
+//! ```
+//!
+//! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too. They get what they need while they lose
+//! less than the share; beyond it they ask again, and are served at the share's rate.
+//!
+//! Invariant: over any interval the bytes granted are at most the share of the new data of the
+//! interval and of about the second before, the floor for as long, and one packet.
+
+use std::net::IpAddr;
+
+use base::Instant;
+
+use super::Duration;
+use crate::Config;
+
+/// What strangers may have repaired.
+///
+/// **Cost**: fixed size; a request costs one look at each of [`HOSTS`] entries.
+#[derive(Debug)]
+pub(super) struct Strangers {
+    share_percent: u64,
+    bytes_per_s_min: u64,
+    /// New data, with headers.
+    data: Recent,
+    /// Bytes that may be granted, as of `earned_at`.
+    credit: u64,
+    earned_at: Instant,
+    hosts: [Host; HOSTS],
+}
+
+/// What one stranger was granted recently.
+#[derive(Clone, Copy, Debug, Default)]
+struct Host {
+    address: Option<IpAddr>,
+    granted: Recent,
+}
+
+impl Strangers {
+    pub(super) fn new(config: &Config, now: Instant) -> Self {
+        Self {
+            share_percent: u64::from(config.stranger_repair_share()),
+            bytes_per_s_min: config.stranger_repair_bytes_per_s_min(),
+            data: Recent::default(),
+            credit: config.stranger_repair_bytes_per_s_min(),
+            earned_at: now,
+            hosts: [Host::default(); HOSTS],
+        }
+    }
+
+    /// Notes that `bytes` of new data have left.
+    #[inline]
+    pub(super) fn data_sent(&mut self, now: Instant, bytes: usize) {
+        self.data.add(now, bytes as u64);
+        self.credit = self.credit.saturating_add(self.share_of(bytes as u64));
+    }
+
+    /// True when `bytes` may be repaired for `host`; they count as sent.
+    pub(super) fn grant(&mut self, now: Instant, host: IpAddr, bytes: usize) -> bool {
+        let rate = self.rate(now);
+        let passed = now.since(self.earned_at).min(SECOND);
+        let earned = u128::from(self.bytes_per_s_min) * passed.as_nanos() / SECOND.as_nanos();
+        // What a short time earns would be rounded away.
+        if earned > 0 {
+            self.earned_at = now;
+        }
+        let earned = u64::try_from(earned).expect("a second earns what fits a rate");
+        self.credit = self.credit.saturating_add(earned).min(rate);
+        let index = self.entry_of(now, host);
+        let is_scarce = self.credit <= rate / 2;
+        if self.credit == 0 || is_scarce && !self.is_within_part(now, index, rate) {
+            return false;
+        }
+        self.credit = self.credit.saturating_sub(bytes as u64);
+        self.hosts[index].granted.add(now, bytes as u64);
+        true
+    }
+
+    /// Bytes a second that strangers may have repaired, and the most that they may have at once.
+    fn rate(&self, now: Instant) -> u64 {
+        let share = self.share_of(self.data.per_s(now));
+        share.saturating_add(self.bytes_per_s_min)
+    }
+
+    fn share_of(&self, bytes: u64) -> u64 {
+        let share = u128::from(bytes) * u128::from(self.share_percent) / 100;
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// The entry of this host: its own, or that of the host that was granted least.
+    fn entry_of(&mut self, now: Instant, host: IpAddr) -> usize {
+        let own = |entry: &Host| entry.address == Some(host);
+        let least = || (0..HOSTS).min_by_key(|&index| self.hosts[index].granted.per_s(now));
+        let index = self.hosts.iter().position(own).or_else(least);
+        let index = index.expect("there are entries");
+        if self.hosts[index].address != Some(host) {
+            self.hosts[index] = Host {
+                address: Some(host),
+                granted: Recent::default(),
+            };
+        }
+        index
+    }
+
+    /// True when the host has had less than an equal part of what all strangers may have.
+    fn is_within_part(&self, now: Instant, index: usize, rate: u64) -> bool {
+        let granted = |entry: &Host| entry.granted.per_s(now);
+        let others = self.hosts.iter().filter(|entry| granted(entry) > 0).count() as u64;
+        granted(&self.hosts[index]) <= rate / (others + 1)
+    }
+}
+
+/// Bytes of about the last second. What is older counts less and less, by an eighth in each eighth
+/// of a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    bytes: u64,
+    /// When `bytes` last became less, in eighths of a second.
+    step: u64,
+}
+
+impl Recent {
+    #[inline]
+    fn add(&mut self, now: Instant, bytes: u64) {
+        let step = step_of(now);
+        if step != self.step {
+            *self = Self {
+                bytes: self.per_s(now),
+                step,
+            };
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Bytes a second, recently.
+    fn per_s(&self, now: Instant) -> u64 {
+        let steps = step_of(now).saturating_sub(self.step);
+        let mut bytes = self.bytes;
+        for _ in 0..steps {
+            if bytes == 0 {
+                break;
+            }
+            bytes -= bytes.div_ceil(8);
+        }
+        bytes
+    }
+}
+
+const fn step_of(now: Instant) -> u64 {
+    now.as_nanos() / (SECOND.as_nanos() as u64 / 8)
+}
+
+/// How long a stranger's repair keeps the same packet from being repaired for strangers again: the
+/// elimination interval, doubled with each repair of the packet after the first.
+pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
+    let doubled = elimination * (1 << repairs.saturating_sub(1).min(DOUBLINGS_MAX));
+    doubled.min(ELIMINATION_MAX).max(elimination)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Judgement: as many strangers have a part of their own; others share the parts of those that ask
+/// for least.
+const HOSTS: usize = 16;
+/// Judgement: a receiver asks for ten seconds at least, so a packet gets twenty repairs and more.
+const ELIMINATION_MAX: Duration = Duration::from_millis(500);
+const DOUBLINGS_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 8));
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos((1_000_000 + ms) * 1_000_000)
+    }
+
+    fn strangers() -> Strangers {
+        Strangers::new(&Config::default(), at(0))
+    }
+
+    /// Bytes that `host` gets in `ms` milliseconds from `from` on, asking for 63 packets of 1500
+    /// bytes in each.
+    fn granted(strangers: &mut Strangers, host: IpAddr, from: u64, ms: u64) -> usize {
+        let asked = (from..from + ms).flat_map(|ms| [at(ms); 63]);
+        1500 * asked
+            .filter(|&now| strangers.grant(now, host, 1500))
+            .count()
+    }
+
+    #[test]
+    fn an_idle_source_repairs_at_the_floor() {
+        let got = granted(&mut strangers(), A, 0, 4000);
+        assert!((5_000_000..6_500_000).contains(&got), "{got}");
+    }
+
+    #[test]
+    fn a_busy_source_repairs_a_quarter_of_its_data_and_less_when_it_rests() {
+        let mut strangers = strangers();
+        for ms in 0..3000 {
+            strangers.data_sent(at(ms), 40_000);
+        }
+        let mut got = 0;
+        for ms in 3000..5000 {
+            strangers.data_sent(at(ms), 40_000);
+            got += granted(&mut strangers, A, ms, 1);
+        }
+        let share = 2 * 40_000_000 / 4;
+        assert!((share..share * 7 / 4).contains(&got), "{got}");
+        let rest = granted(&mut strangers, A, 5001, 10_000);
+        let floor = 10 * 1_250_000;
+        assert!((floor..floor + share / 2).contains(&rest), "{rest}");
+    }
+
+    #[test]
+    fn one_that_asks_without_end_leaves_another_its_part() {
+        let mut strangers = strangers();
+        granted(&mut strangers, A, 0, 3000);
+        let (mut got, mut refused) = (0, 0);
+        for ms in 3000..5000 {
+            granted(&mut strangers, A, ms, 1);
+            // 100 packets a second: 150 kB/s.
+            if ms % 10 == 0 {
+                let is_granted = strangers.grant(at(ms), B, 1500);
+                *(if is_granted { &mut got } else { &mut refused }) += 1;
+            }
+        }
+        assert_eq!((got, refused), (200, 0));
+    }
+
+    #[test]
+    fn the_time_doubles_with_each_repair_within_bounds() {
+        let ms = Duration::from_millis;
+        let times: Vec<_> = [0, 1, 2, 3, 5, 9, 200]
+            .iter()
+            .map(|&repairs| elimination_of(ms(4), repairs))
+            .collect();
+        assert_eq!(times, [4, 4, 8, 16, 64, 500, 500].map(ms));
+        assert_eq!(elimination_of(ms(900), 7), ms(900), "what is set is kept");
+    }
+}
