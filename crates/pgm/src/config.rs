@@ -250,6 +250,10 @@ parameters! {
         "RFC 3208 section 6.2; judgement: elements are rare, and a forged SPM can name a victim",
         "send NAKs to the address that SPMs name, as PGM network elements need, and not to the \
          sender of the SPMs";
+    nak_share: u32 = 5, 1 => 100, "percent of received bytes", Receiver,
+        "judgement: far more than lists of missing packets take",
+        "requests sent to a sender are at most this share of the bytes that came from it, or one \
+         short NAK for each of its packets, whichever is more";
     rx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Receiver,
         "tx_window_sqns of a peer",
         "sequence numbers that a receiver tracks for one sender (RXW_SQNS)";

@@ -431,6 +431,9 @@ impl<I: Intake> Transfers<I> {
                 let transfer = &mut self.all[index];
                 transfer.state = State::Accepted;
                 transfer.receiver.accept(now, store);
+                let genuine = transfer.stream.map(StreamVerdict::Genuine);
+                self.verdicts.extend(genuine);
+                let transfer = &self.all[index];
                 let transfer = transfer.number;
                 self.event(ObjectReceiverEvent::Accepted { transfer, offer });
             }
@@ -464,6 +467,7 @@ impl<I: Intake> Transfers<I> {
         let twin = &mut self.all[twin];
         let former = std::mem::replace(&mut twin.sender, sender);
         let former_stream = std::mem::replace(&mut twin.stream, stream);
+        self.verdicts.extend(stream.map(StreamVerdict::Genuine));
         twin.receiver
             .redirect(now, sender.address, sender.session_id);
         let transfer = twin.number;

@@ -460,10 +460,13 @@ fn what_is_found_out_about_a_stream_is_told() {
     assert_eq!(receiver.pop_verdict(), None, "not while it is asked");
     open(&mut receiver, at(0), 1);
     say(&mut receiver, 1, &welcome(5, &manifest));
+    let genuine = Some(StreamVerdict::Genuine(stream(1, 1)));
+    assert_eq!(receiver.pop_verdict(), genuine);
     hear(&mut receiver, at(0), 1, 1, 5);
     assert_eq!(
         receiver.pop_verdict(),
-        Some(StreamVerdict::Genuine(stream(1, 1)))
+        genuine,
+        "it may have been forgotten"
     );
     receiver.cancel_one(at(1), 0, "enough");
     open(&mut receiver, at(1), 2);

@@ -48,8 +48,11 @@ impl<I: Intake> ObjectReceiver<I> {
         now: Instant,
     ) -> Self {
         let is_protected = config.receiver.key.is_some();
+        let mut receiver = receiving.receiver(Mode::Arrival, is_protected, now);
+        // A sender that is not taken may be anybody.
+        receiver.ask_known_only();
         Self {
-            receiver: receiving.receiver(Mode::Arrival, is_protected, now),
+            receiver,
             transfers: Transfers::new(config, intake),
             host_drops: 0,
             seen_packets: 0,

@@ -28,7 +28,7 @@
 //! of the two waits, because the RFC's text asks for NAK_RDATA_IVL where its diagram has
 //! NAK_RPT_IVL.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use base::{Instant, Rng};
 
@@ -98,6 +98,10 @@ pub(super) struct Request<'a> {
     /// The first position that no receiver asked for before. Only the answer for this position can
     /// be timed: for any other position, the answer to an earlier NAK may be on its way.
     pub(super) fresh: Option<u64>,
+    /// There is no budget because too little has come from the sender.
+    pub(super) is_starved: bool,
+    /// What is due and cannot be asked for now waits at least this long.
+    pub(super) rest: Duration,
 }
 
 impl Gaps {
@@ -387,7 +391,7 @@ impl Gaps {
         if now < self.wake {
             return 0;
         }
-        let again = now + timing.draw_back_off(rng);
+        let again = now + timing.draw_back_off(rng).max(request.rest);
         let (mut lost, mut kept, mut index) = (0, 0, 0);
         self.wake = Instant::NEVER;
         while index < self.list.len() {
@@ -541,6 +545,12 @@ impl Gap {
                     self.state = NakState::WaitNcf;
                     let is_patient = self.is_untried() && !self.is_short_tail(request.next);
                     self.due = now + timing.wait_confirmed(is_patient);
+                } else if request.budget == 0
+                    && request.is_starved
+                    && now.since(self.found) >= timing.repair_time_max
+                {
+                    // The sender has been silent for so long that it could not even be asked.
+                    return self.lose();
                 } else {
                     self.due = again;
                 }

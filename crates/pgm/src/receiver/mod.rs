@@ -47,6 +47,7 @@ mod timing;
 mod window;
 
 mod counters;
+mod credit;
 pub use counters::ReceiverCounters;
 
 mod peer;
@@ -196,6 +197,12 @@ impl Receiver {
         self.shared.combine = combine;
     }
 
+    /// From here on, only senders that the owner vouches for ([`Receiver::vouch`]) are asked for
+    /// repairs and SPMs.
+    pub const fn ask_known_only(&mut self) {
+        self.shared.limits.asks_known_only = true;
+    }
+
     /// Returns the time when [`Receiver::handle_timeout`] is due; it may then find nothing to do.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
@@ -294,7 +301,7 @@ impl Receiver {
         if self.sessions().next().is_none() {
             return Status::NoSender;
         }
-        let due = self.peers.iter().map(Peer::repair_wake);
+        let due = self.peers.iter().map(|peer| peer.repair_wake(&self.shared));
         match due.filter(|&due| due != Instant::NEVER).min() {
             Some(due) => Status::TimerPending(due),
             None => Status::Waiting,

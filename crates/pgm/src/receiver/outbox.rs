@@ -54,6 +54,11 @@ impl Outbox {
         (room / NAK_BYTES_MAX) as u64 * SQNS_A_NAK as u64
     }
 
+    /// Returns the number of bytes that wait to be sent.
+    pub(super) const fn queued_bytes(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
     /// Asks the sender for everything in `ranges`, which are ascending. Returns the number of
     /// packets made.
     pub(super) fn nak(&mut self, upstream: &Upstream, ranges: &[(u64, u64)]) -> u64 {
@@ -219,7 +224,8 @@ pub(super) const SQNS_A_NAK: usize = NakList::SQNS_MAX + 1;
 /// Length of a full NAK over IPv6, in bytes.
 const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
 
-const SPMR_BYTES: usize = 16;
+/// Length of a request for an SPM in bytes, without IP and UDP headers.
+pub(super) const SPMR_BYTES: usize = 16;
 
 /// The most bytes that wait: about 400 full NAKs.
 const BYTES_MAX: usize = 128 << 10;

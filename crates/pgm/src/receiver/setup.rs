@@ -61,6 +61,10 @@ pub(super) struct Limits {
     pub(super) late_join: LateJoin,
     /// True when NAKs go where the SPMs say, and not to the SPMs' sender alone.
     pub(super) asks_path: bool,
+    /// Only senders that the owner vouches for are asked for anything.
+    pub(super) asks_known_only: bool,
+    /// The share of received bytes that requests may take.
+    pub(super) nak_share: u32,
     pub(super) timing: Timing,
     pub(super) spmr_delay: Duration,
     pub(super) spmr_interval: Duration,
@@ -88,6 +92,8 @@ impl Limits {
             peer_expiry: config.peer_expiry(),
             late_join: config.late_join(),
             asks_path: config.network_elements(),
+            asks_known_only: false,
+            nak_share: config.nak_share(),
             timing: Timing::new(config),
             spmr_delay: config.spmr_delay(),
             spmr_interval: config.spmr_interval(),

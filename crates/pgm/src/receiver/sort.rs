@@ -164,7 +164,9 @@ impl Receiver {
             }
             other => other,
         };
-        if verdict.is_ok() {
+        if verdict.is_err() {
+            peer.note_heard();
+        } else {
             peer.count_data(header.kind, &mut self.shared.counters);
             peer.is_packed = is_packed;
         }
@@ -312,6 +314,7 @@ impl Receiver {
         if !peer.is_trusted() {
             return Err(DropReason::Unproven);
         }
+        peer.note_heard();
         let verdict = peer.parity(now, &incoming, &mut self.shared);
         self.settle(session);
         verdict

@@ -281,7 +281,8 @@ impl Bench {
     }
 }
 
-/// A receiver that has an SPM and the data packet `sqn`, with nothing to report.
+/// A receiver that has the data packet `sqn`, and SPMs that are worth 400 short NAKs, with nothing
+/// to report.
 pub(crate) fn joined(mode: Mode, sqn: u32) -> Bench {
     joined_with(mode, Config::builder(), sqn)
 }
@@ -289,7 +290,9 @@ pub(crate) fn joined(mode: Mode, sqn: u32) -> Bench {
 pub(crate) fn joined_with(mode: Mode, config: ConfigBuilder, sqn: u32) -> Bench {
     let mut bench = Bench::with(mode, config);
     bench.trail = sqn;
-    bench.spm(sqn.wrapping_sub(1), &[]);
+    for _ in 0..400 {
+        bench.spm(sqn.wrapping_sub(1), &[]);
+    }
     bench.odata(sqn, b"first");
     assert_eq!(bench.take_texts(), ["found", "first"]);
     assert!(bench.take_sent().is_empty());

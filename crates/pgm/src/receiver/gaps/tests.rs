@@ -40,6 +40,8 @@ fn expire_within(gaps: &mut Gaps, now: Instant, budget: u64, limit: u64) -> (Vec
         limit,
         next: 0,
         fresh: None,
+        is_starved: false,
+        rest: Duration::ZERO,
     };
     let lost = gaps.expire(now, &timing(), &mut Rng::new(1), &mut request);
     (asked, lost)
@@ -76,6 +78,8 @@ fn on_a_long_way_the_last_few_before_a_pause_are_asked_for_more_often() {
             limit: u64::MAX,
             next,
             fresh: None,
+            is_starved: false,
+            rest: Duration::ZERO,
         };
         gaps.expire(at(2), &timing, &mut Rng::new(1), &mut request);
         gaps.list[0].due

@@ -76,6 +76,7 @@ impl Peer {
             return Err(DropReason::Stale);
         }
         self.heard = now;
+        self.asking.credit.heard();
         self.spms.path = arrival.path;
         self.spms.scope_id = scope_of(arrival.source);
         self.spms.path_nla = Some(spm.path_nla);
@@ -119,6 +120,7 @@ impl Peer {
             return Err(DropReason::Unexpected);
         }
         self.heard = now;
+        self.asking.credit.confirmed();
         let due = now + self.asking.timing.wait_data;
         let mut verdict = Ok(());
         self.for_each_range(nak, list, |peer, first, end| {

@@ -30,6 +30,7 @@ use super::{
     Mode,
     apdu::Assembly,
     counters::ReceiverCounters,
+    credit::Credit,
     held::{Content, Entry, HeldQueue, HeldStore},
     outbox::Outbox,
     ready::Arrived,
@@ -140,6 +141,7 @@ struct FromSpms {
 struct Asking {
     timing: Timing,
     timed: Option<Timed>,
+    credit: Credit,
     /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
     /// True when there was no room to hold data: the session then asks only for the oldest gap, at
@@ -227,6 +229,7 @@ impl Peer {
             asking: Asking {
                 timing: shared.limits.timing,
                 timed: None,
+                credit: Credit::default(),
                 turn: (now, 0),
                 is_starved: false,
                 pace: Pace::default(),
@@ -276,11 +279,17 @@ impl Peer {
     pub(super) const fn count_data(&mut self, kind: PacketType, counters: &mut ReceiverCounters) {
         match kind {
             PacketType::Rdata => {
+                self.asking.credit.answered();
                 self.arrived.repairs += 1;
                 counters.rdata_packets += 1;
             }
             _ => counters.odata_packets += 1,
         }
+    }
+
+    /// Notes that a packet of the sender arrived that is not counted as data.
+    pub(super) const fn note_heard(&mut self) {
+        self.asking.credit.heard();
     }
 
     /// Returns true when [`Peer::step`] would give a step.

@@ -277,6 +277,7 @@ impl Peer {
     ) -> Result<(), DropReason> {
         self.numbering().ok_or(DropReason::Unexpected)?;
         self.heard = now;
+        self.asking.credit.confirmed();
         let due = now + self.asking.timing.wait_data;
         self.for_each_request(nak, list, |peer, first, end| {
             peer.time_confirmation(now, first, end);

@@ -5,7 +5,13 @@ use std::time::Duration;
 use base::Instant;
 
 use super::{Farewell, Peer, Phase, Shared, Timed};
-use crate::receiver::{Mode, gaps::Request, outbox::SQNS_A_NAK};
+use crate::receiver::{
+    Mode,
+    credit::headers_of,
+    gaps::Request,
+    outbox::{SPMR_BYTES, SQNS_A_NAK},
+    ready::Arrived,
+};
 
 /// The fate of a session after its timers ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +28,14 @@ impl Peer {
             return Instant::NEVER;
         }
         let expiry = self.heard + shared.limits.peer_expiry;
-        expiry.min(self.spms.spmr.due()).min(self.repair_wake())
+        expiry
+            .min(self.spms.spmr.due())
+            .min(self.repair_wake(shared))
     }
 
     /// Returns the time from which there is repair work to do.
-    pub(in crate::receiver) fn repair_wake(&self) -> Instant {
-        if self.can_ask() {
+    pub(in crate::receiver) fn repair_wake(&self, shared: &Shared) -> Instant {
+        if self.can_ask(shared) {
             self.window.gaps.wake()
         } else {
             Instant::NEVER
@@ -48,14 +56,9 @@ impl Peer {
             return Fate::Stays;
         }
         if self.spms.spmr.expire(now, &shared.limits, &mut shared.rng) {
-            let upstream = self.upstream(shared);
-            if shared.outbox.spmr(&upstream) {
-                shared.counters.spmr_packets += 1;
-            } else {
-                shared.counters.spmr_packets_omitted += 1;
-            }
+            self.ask_spm(shared);
         }
-        if self.can_ask() && now >= self.window.gaps.wake() {
+        if self.can_ask(shared) && now >= self.window.gaps.wake() {
             self.ask(now, shared);
             self.look_again(&shared.store);
         }
@@ -63,8 +66,36 @@ impl Peer {
     }
 
     /// Returns true when NAKs may be sent. RFC 3208 section 6.2: no NAK before the first SPM.
-    fn can_ask(&self) -> bool {
-        self.spms.path_nla.is_some() && self.is_trusted() && !self.is_over()
+    fn can_ask(&self, shared: &Shared) -> bool {
+        self.spms.path_nla.is_some() && self.is_wanted(shared) && !self.is_over()
+    }
+
+    /// Returns true when the owner wants this sender to be asked for what is missing.
+    fn is_wanted(&self, shared: &Shared) -> bool {
+        self.is_trusted() && (self.is_vouched_for || !shared.limits.asks_known_only)
+    }
+
+    /// Adds what has arrived to the credit.
+    fn earn(&mut self, shared: &Shared) {
+        let Arrived { packets, bytes, .. } = self.arrived;
+        let share = shared.limits.nak_share;
+        self.asking.credit.earn(self.source, packets, bytes, share);
+    }
+
+    /// Asks for an SPM.
+    fn ask_spm(&mut self, shared: &mut Shared) {
+        self.earn(shared);
+        let upstream = self.upstream(shared);
+        let bytes = SPMR_BYTES as u64;
+        let is_affordable = self.asking.credit.affords(bytes + headers_of(self.source));
+        if !is_affordable || !self.is_wanted(shared) {
+            shared.counters.unaffordable += 1;
+        } else if shared.outbox.spmr(&upstream) {
+            self.asking.credit.spend(self.source, 1, bytes);
+            shared.counters.spmr_packets += 1;
+        } else {
+            shared.counters.spmr_packets_omitted += 1;
+        }
     }
 
     /// Begins to time `fresh`, unless the packet that the receiver is timing is still missing: it
@@ -102,19 +133,33 @@ impl Peer {
             let certain = self.window.confirmed() + SQNS_A_NAK as u64;
             certain.min(self.parity_limit(now))
         };
-        if now.since(self.asking.turn.0) >= self.asking.timing.back_off_max.max(TURN_MIN) {
+        let turn = self.asking.timing.back_off_max.max(TURN_MIN);
+        if now.since(self.asking.turn.0) >= self.asking.credit.turn(turn) {
+            if self.asking.turn.1 > 0 {
+                self.asking.credit.turn_ended();
+            }
             self.asking.turn = (now, 0);
         }
+        self.earn(shared);
+        let affordable = self.asking.credit.sqns(self.source);
         let budget = shared
             .outbox
             .room_sqns()
-            .min(SQNS_A_TURN - self.asking.turn.1);
+            .min(SQNS_A_TURN - self.asking.turn.1)
+            .min(affordable);
+        shared.counters.unaffordable += u64::from(affordable == 0);
         let mut request = Request {
             ranges: &mut shared.ranges,
             budget,
             limit,
             next: self.window.next,
             fresh: None,
+            is_starved: affordable == 0,
+            rest: if budget == 0 {
+                REST_WITHOUT_BUDGET
+            } else {
+                Duration::ZERO
+            },
         };
         self.window
             .gaps
@@ -126,12 +171,15 @@ impl Peer {
             self.start_timing(now, fresh);
             self.split_requests(now, shared);
             let upstream = self.upstream(shared);
+            let queued = shared.outbox.queued_bytes();
             let parity_naks = shared.outbox.parity_nak(&upstream, &shared.requests);
             shared.counters.parity_naks += parity_naks;
             self.arrived.repairs_asked += asked;
             shared.counters.nak_sqns += asked;
-            shared.counters.nak_packets +=
-                parity_naks + shared.outbox.nak(&upstream, &shared.ranges);
+            let packets = parity_naks + shared.outbox.nak(&upstream, &shared.ranges);
+            shared.counters.nak_packets += packets;
+            let bytes = shared.outbox.queued_bytes() - queued;
+            self.asking.credit.spend(self.source, packets, bytes);
         }
     }
 }
@@ -178,3 +226,5 @@ const PACE_MIN: u64 = 4;
 /// or a long stall of this host, can cause.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;
 const TURN_MIN: Duration = Duration::from_millis(2);
+/// A session that may ask for nothing now looks again after this time.
+const REST_WITHOUT_BUDGET: Duration = Duration::from_millis(2);

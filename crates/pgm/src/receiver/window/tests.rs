@@ -43,6 +43,8 @@ fn exhaust(window: &mut Window) {
             limit: u64::MAX,
             next: 0,
             fresh: None,
+            is_starved: false,
+            rest: Duration::ZERO,
         };
         window.gaps.expire(now, &timing, &mut rng, &mut request);
         now += Duration::from_secs(1);

@@ -1,0 +1,187 @@
+//! How many bytes of requests (NAKs, SPMRs) a receiver may send to one sender: no more than the
+//! sender's packets are worth.
+//!
+//! An SPM with a forged source address, or with a lead that does not exist, would otherwise make
+//! each receiver of a group send to one host what it likes. It does not know gaps or packets. In:
+//! what has arrived of the session, and what was asked. Out: how much may be asked now.
+//!
+//! ```text
+//!   packet arrives --> as much as one short NAK, or its share of bytes --> credit --> NAKs, SPMRs
+//!                                                                           |  at most CREDIT_MAX
+//!   nothing was ever confirmed: turns of asking come half as often each time
+//! ```
+//!
+//! A single missing packet costs a short NAK, and so needs one packet that arrives. A list costs
+//! four bytes for each packet, and each of the packets that answer it is worth far more. So credit
+//! does not limit a receiver whose sender answers.
+//!
+//! Invariant: the bytes sent to one sender are at most the credit that its packets brought and one
+//! NAK; with packets of 53 bytes, the shortest there are, that is 1.3 times their bytes.
+
+use std::{net::IpAddr, time::Duration};
+
+use super::outbox::SQNS_A_NAK;
+
+/// What one session may ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Credit {
+    /// Bytes with IP and UDP headers; below zero after a request that was longer than expected.
+    bytes: i64,
+    /// What has been counted into `bytes`.
+    packets_seen: u64,
+    bytes_seen: u64,
+    /// SPMs, confirmations, parity, and data that could not be kept or was there before.
+    other_packets: u64,
+    /// The sender has answered a request, with a confirmation or a repair.
+    is_answered: bool,
+    /// How often the time between two turns of asking has been doubled.
+    doublings: u32,
+}
+
+impl Credit {
+    /// Notes that a packet arrived that is not among those of data which were kept.
+    pub(super) const fn heard(&mut self) {
+        self.other_packets += 1;
+    }
+
+    /// Notes that the sender confirmed a request.
+    pub(super) const fn confirmed(&mut self) {
+        self.other_packets += 1;
+        self.answered();
+    }
+
+    /// Notes that the sender answered a request.
+    pub(super) const fn answered(&mut self) {
+        self.is_answered = true;
+        self.doublings = 0;
+    }
+
+    /// Adds what arrived since the last call: `packets` and `bytes` of data have come in all from
+    /// `source`, and `share_percent` of the bytes count.
+    pub(super) fn earn(&mut self, source: IpAddr, packets: u64, bytes: u64, share_percent: u32) {
+        let packets = packets + self.other_packets;
+        let each = (packets - self.packets_seen).saturating_mul(NakBytes::of(source).short);
+        let share = (bytes - self.bytes_seen).saturating_mul(u64::from(share_percent)) / 100;
+        (self.packets_seen, self.bytes_seen) = (packets, bytes);
+        let earned = i64::try_from(each.max(share)).unwrap_or(i64::MAX);
+        self.bytes = self.bytes.saturating_add(earned).min(CREDIT_MAX);
+    }
+
+    /// How many sequence numbers may be asked for.
+    pub(super) fn sqns(&self, source: IpAddr) -> u64 {
+        let nak = NakBytes::of(source);
+        let bytes = u64::try_from(self.bytes).unwrap_or(0);
+        let (full, rest) = (bytes / nak.full(), bytes % nak.full());
+        let listed = rest.saturating_sub(nak.short + LIST_BYTES) / SQN_BYTES;
+        let last = u64::from(rest >= nak.short) + listed;
+        full * SQNS_A_NAK as u64 + last
+    }
+
+    /// True when a request of `bytes` may be sent.
+    pub(super) fn affords(&self, bytes: u64) -> bool {
+        i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes)
+    }
+
+    /// Counts `packets` that are sent to `source` with `bytes` of PGM.
+    pub(super) fn spend(&mut self, source: IpAddr, packets: u64, bytes: u64) {
+        let all = bytes + packets * headers_of(source);
+        let all = i64::try_from(all).unwrap_or(i64::MAX);
+        self.bytes = self.bytes.saturating_sub(all);
+    }
+
+    /// The time from one turn of asking to the next: `turn` where the sender answers.
+    pub(super) fn turn(&self, turn: Duration) -> Duration {
+        (turn * (1 << self.doublings)).min(TURN_MAX).max(turn)
+    }
+
+    /// Notes that a turn has ended in which something was asked for.
+    pub(super) fn turn_ended(&mut self) {
+        if !self.is_answered {
+            self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
+        }
+    }
+}
+
+/// Bytes of NAKs with IP and UDP headers.
+struct NakBytes {
+    /// For one packet.
+    short: u64,
+}
+
+impl NakBytes {
+    const fn of(source: IpAddr) -> Self {
+        let addresses = if source.is_ipv4() { 2 * 8 } else { 2 * 20 };
+        let short = headers_of(source) + 16 + 4 + addresses;
+        Self { short }
+    }
+
+    const fn full(&self) -> u64 {
+        self.short + LIST_BYTES + SQN_BYTES * (SQNS_A_NAK as u64 - 1)
+    }
+}
+
+/// Bytes of IP and UDP headers.
+pub(super) const fn headers_of(source: IpAddr) -> u64 {
+    if source.is_ipv4() { 28 } else { 48 }
+}
+
+/// OPT_LENGTH and the head of OPT_NAK_LIST.
+const LIST_BYTES: u64 = 8;
+const SQN_BYTES: u64 = 4;
+/// Judgement: 50,000 packets missing at once, after a stop of this host, can be asked for at once.
+const CREDIT_MAX: i64 = 256 << 10;
+/// Judgement: a sender that answered nothing is asked once a second.
+const TURN_MAX: Duration = Duration::from_secs(1);
+const DOUBLINGS_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_packet_is_worth_a_short_nak_or_its_share() {
+        let mut credit = Credit::default();
+        assert_eq!(credit.sqns(SOURCE), 0);
+        credit.heard();
+        credit.earn(SOURCE, 0, 0, 5);
+        assert!(credit.affords(64) && !credit.affords(65));
+        assert_eq!(credit.sqns(SOURCE), 1);
+        credit.spend(SOURCE, 1, 36);
+        assert_eq!(credit.sqns(SOURCE), 0);
+        credit.earn(SOURCE, 2, 2800, 5);
+        assert_eq!(credit.sqns(SOURCE), 1 + (2800 / 20 - 72) / 4);
+        credit.earn(SOURCE, 2, 2800, 5);
+        assert_eq!(credit.sqns(SOURCE), 18, "each packet counts once");
+    }
+
+    #[test]
+    fn credit_is_bounded_and_may_be_overdrawn_by_one_nak() {
+        let mut credit = Credit::default();
+        credit.earn(SOURCE, 1_000_000, 1_400_000_000, 5);
+        let sqns = credit.sqns(SOURCE);
+        assert!((50_000..52_000).contains(&sqns), "{sqns}");
+        credit.spend(SOURCE, 820, 820 * 292 + 300);
+        assert_eq!(credit.sqns(SOURCE), 0);
+    }
+
+    #[test]
+    fn who_never_answers_is_asked_ever_less_often() {
+        let ms = Duration::from_millis;
+        let mut credit = Credit::default();
+        let mut times = Vec::new();
+        for _ in 0..12 {
+            times.push(credit.turn(ms(2)).as_millis());
+            credit.turn_ended();
+        }
+        assert_eq!(
+            times,
+            [2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]
+        );
+        credit.confirmed();
+        credit.turn_ended();
+        assert_eq!(credit.turn(ms(2)), ms(2));
+        assert_eq!(credit.turn(ms(3000)), ms(3000), "a long back-off is kept");
+    }
+}
