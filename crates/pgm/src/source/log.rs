@@ -236,7 +236,7 @@ impl TransmitLog {
         write(head, Data::TRAIL_AT, &trail.to_be_bytes());
     }
 
-    /// Notes that the packet has just been repaired.
+    /// Notes that the packet was repaired at `now`.
     pub(super) fn set_repaired(&mut self, position: u64, now: Instant) {
         let before = self.repaired(position).map_or(0, |(_, repairs)| repairs);
         let slot = self.slot(position);
@@ -244,7 +244,8 @@ impl TransmitLog {
         self.index[slot].repaired = now.as_nanos() & !REPAIRS_MASK | repairs;
     }
 
-    /// When the packet was last repaired, to within 16 ns, and how often: 15 stands for more, too.
+    /// Returns the time of the packet's last repair, to within 16 ns, and the number of its repairs:
+    /// 15 stands for more, too.
     pub(super) fn repaired(&self, position: u64) -> Option<(Instant, u32)> {
         let repaired = self.record(position).repaired;
         let at = Instant::from_nanos(repaired & !REPAIRS_MASK);

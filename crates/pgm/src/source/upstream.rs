@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Deviation: section 5.2 wants an NCF for any NAK. Here the NCF leaves out packets that were never
-//! sent. Such a NAK is stray or forged, or its receiver was misled; a confirmation would make
-//! receivers wait for data that does not exist, or extend their windows to it. The source serves
-//! the rest of the NAK: a receiver that heard of a false lead asks in one list for packets that it
-//! misses and for packets that do not exist. A NAK for packets that left the window is confirmed,
-//! and an SPM with the trail follows at once. Nor does the NCF name packets that are not repaired
+//! sent. A NAK for such packets is stray or forged, or its receiver was misled; a confirmation
+//! would make receivers wait for data that does not exist, or extend their windows to it. The
+//! source serves the rest of the NAK: a receiver that heard of a false lead asks in one list for
+//! packets that it misses and for packets that do not exist. A NAK for packets that left the window
+//! is confirmed, and an SPM with the trail follows at once. Nor does the NCF name packets that are not repaired
 //! because strangers have had their share: who needs them asks again.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
@@ -223,7 +223,7 @@ impl Source {
         Reply::Queued
     }
 
-    /// True when the packet was repaired so recently that the repair may still be under way.
+    /// Returns true when the packet was repaired so recently that the repair may still be under way.
     fn is_eliminated(&self, now: Instant, from: Asker, position: u64) -> bool {
         let Some((at, repairs)) = self.log.repaired(position) else {
             return false;
@@ -288,7 +288,7 @@ impl Reply {
     }
 }
 
-/// Collects all sequence numbers that a NAK asks for, and returns how many.
+/// Collects all sequence numbers that a NAK asks for, and returns their number.
 fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, DropReason> {
     let listed = packet.options().find_map(|option| match option {
         PgmOption::NakList(list) => Some(list),
