@@ -548,8 +548,8 @@ impl<C: Content> TransferSender<C> {
         &self.unsent
     }
 
-    /// True when a receiver on this host was admitted: it has shown, by its control connection, that
-    /// the address is its own.
+    /// Returns true when a receiver on this host was admitted: it has shown, by its control
+    /// connection, that the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
         self.hosts.contains(&host.to_canonical())

@@ -32,7 +32,7 @@ base::counters! {
         withdrawn_sqns: Sqns, "sequence numbers announced once, never confirmed, and forgotten";
         nak_packets: Packets, "NAKs made";
         nak_sqns: Sqns, "sequence numbers asked for in NAKs, repeats included";
-        unaffordable: Events, "requests put off: too little has come from the sender, or it is not known";
+        unaffordable: Events, "requests put off: too little came from the sender, or it is unknown";
         spmr_packets: Packets, "SPM requests made";
         spmr_packets_omitted: Packets, "SPM requests not made, as too much waited to be sent";
         sessions_found: Events, "senders heard for the first time";

@@ -244,8 +244,8 @@ impl TransmitLog {
         self.index[slot].repaired = now.as_nanos() & !REPAIRS_MASK | repairs;
     }
 
-    /// Returns the time of the packet's last repair, to within 16 ns, and the number of its repairs:
-    /// 15 stands for more, too.
+    /// Returns the time of the packet's last repair, to within 16 ns, and the number of its
+    /// repairs: 15 stands for more, too.
     pub(super) fn repaired(&self, position: u64) -> Option<(Instant, u32)> {
         let repaired = self.record(position).repaired;
         let at = Instant::from_nanos(repaired & !REPAIRS_MASK);

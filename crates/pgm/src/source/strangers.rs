@@ -1,10 +1,10 @@
 //! How much a source repairs for hosts that do not report, here called strangers.
 //!
-//! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. A host that reports has
-//! opened a control connection from its address; a stranger has shown nothing. So what strangers
-//! have repaired is a share of the new data with a floor, and never more than a second of that at
-//! once. It does not know packets or queues. In: bytes of new data, and what each stranger asks for. Out:
-//! whether to repair it.
+//! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. A host that reports
+//! has opened a control connection from its address; a stranger has shown nothing. So what
+//! strangers have repaired is a share of the new data with a floor, and never more than a second of
+//! that at once. It does not know packets or queues. In: bytes of new data, and what each stranger
+//! asks for. Out: whether to repair it.
 //!
 //! ```text
 //!   new data --share--\

@@ -13,8 +13,8 @@
 //! would make receivers wait for data that does not exist, or extend their windows to it. The
 //! source serves the rest of the NAK: a receiver that heard of a false lead asks in one list for
 //! packets that it misses and for packets that do not exist. A NAK for packets that left the window
-//! is confirmed, and an SPM with the trail follows at once. Nor does the NCF name packets that are not repaired
-//! because strangers have had their share: who needs them asks again.
+//! is confirmed, and an SPM with the trail follows at once. Nor does the NCF name packets that are
+//! not repaired because strangers have had their share: who needs them asks again.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
@@ -29,9 +29,9 @@ use wire::pgm::{
 use super::{Closing, Source, Sqn, strangers};
 
 impl Source {
-    /// Takes one packet that arrived on either socket. Its sender is a stranger, for whom the source
-    /// repairs a share of the new data (`stranger_repair_share`), unless the session has a key: then
-    /// only those that have it come this far.
+    /// Takes one packet that arrived on either socket. Its sender is a stranger, for whom the
+    /// source repairs a share of the new data (`stranger_repair_share`), unless the session has a
+    /// key: then only those that have it come this far.
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
@@ -223,7 +223,7 @@ impl Source {
         Reply::Queued
     }
 
-    /// Returns true when the packet was repaired so recently that the repair may still be under way.
+    /// Returns true when the packet was repaired so recently that the repair may be under way.
     fn is_eliminated(&self, now: Instant, from: Asker, position: u64) -> bool {
         let Some((at, repairs)) = self.log.repaired(position) else {
             return false;
