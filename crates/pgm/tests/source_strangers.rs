@@ -26,7 +26,11 @@ fn flood(bench: &mut Bench, window: u32) -> (usize, usize) {
         bench.run_for(Duration::from_nanos(333_333));
     }
     let is_answer = |seen: &&source_kit::Seen| seen.kind() != PacketType::Spm;
-    let left = bench.seen.iter().filter(is_answer).map(|it| it.on_wire());
+    let left = bench
+        .seen
+        .iter()
+        .filter(is_answer)
+        .map(source_kit::Seen::on_wire);
     (asked, left.sum())
 }
 

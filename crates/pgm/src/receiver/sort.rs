@@ -164,9 +164,7 @@ impl Receiver {
             }
             other => other,
         };
-        if verdict.is_err() {
-            peer.note_heard();
-        } else {
+        if verdict.is_ok() {
             peer.count_data(header.kind, &mut self.shared.counters);
             peer.is_packed = is_packed;
         }

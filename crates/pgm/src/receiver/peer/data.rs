@@ -34,8 +34,22 @@ pub(in crate::receiver) struct Incoming<'a> {
 }
 
 impl Peer {
-    /// Takes one data packet, whatever its place.
+    /// Takes a data packet. It counts as heard even when it is not kept.
     pub(in crate::receiver) fn data(
+        &mut self,
+        now: Instant,
+        data: &Incoming<'_>,
+        shared: &mut Shared,
+    ) -> Result<Verdict, DropReason> {
+        let verdict = self.keep_data(now, data, shared);
+        if verdict.is_err() {
+            self.note_heard();
+        }
+        verdict
+    }
+
+    /// Takes one data packet, whatever its place.
+    fn keep_data(
         &mut self,
         now: Instant,
         data: &Incoming<'_>,
