@@ -2,8 +2,8 @@
 //!
 //! A message carries its sequence number and a slice of a fixed pseudo-random block chosen by that
 //! number, so a receiver that knows only the seed detects a missing, repeated, reordered, truncated
-//! or altered message. A stamped message also says when it was sent, and how far the sender's clock may
-//! be wrong.
+//! or altered message. A stamped message also says when it was sent, and how far the sender's clock
+//! may be wrong.
 //!
 //! ```text
 //!   16 bytes and more:  sequence u64 LE | mark u64 LE | block[start(sequence) ..]

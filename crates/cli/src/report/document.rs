@@ -251,8 +251,8 @@ pub(crate) struct DelayReport {
     /// How many messages came before they were due, which means that the clocks disagree.
     pub(crate) negative: u64,
     /// How far the clocks of a sender and of this host may be apart, as their daemons state it: the
-    /// greatest sum of both errors. Null when a clock has no daemon that keeps it right. On one host
-    /// there is one clock, which is not apart from itself.
+    /// greatest sum of both errors. Null when a clock has no daemon that keeps it right. On one
+    /// host there is one clock, which is not apart from itself.
     pub(crate) clock_error_ns_max: Option<u64>,
 }
 

@@ -45,8 +45,10 @@ base::counters! {
         unprotected: Packets, "packets that showed the key and were handed on";
         sessions: Events, "sessions that a genuine SPM has announced";
         sessions_evicted: Events, "sessions forgotten because too many were announced";
-        receivers_evicted: Events, "receivers whose numbers were forgotten because too many sent NAKs";
-        notices_omitted: Events, "hosts without the key that nobody was told of because of their number";
+        receivers_evicted: Events, "receivers whose numbers were forgotten because too many sent \
+         NAKs";
+        notices_omitted: Events, "hosts without the key that nobody was told of because of their \
+         number";
         failed: Packets, "packets of this end that could not be protected and were not sent";
     }
 }
