@@ -47,6 +47,10 @@ pub fn manifest(data: &[u8]) {
         at += u64::from(slab.len);
     }
     assert_eq!(at, manifest.content_bytes());
+    for link in manifest.hard_links() {
+        let (file, entry) = (&manifest.files()[link.file as usize], link.entry as usize);
+        assert!(file.entry < link.entry && manifest.path_of(file) == manifest.entry(entry).target);
+    }
     assert_eq!(Manifest::id_of(data), manifest.id());
 }
 

@@ -8,7 +8,7 @@
 pub mod disk;
 pub use disk::{
     Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, StoreOptions, Tree,
-    TreeSource, discard_leftover, leftovers,
+    TreeOptions, TreeSource, discard_leftover, leftovers,
 };
 
 mod error;

@@ -27,6 +27,14 @@ pub(crate) struct SendArgs {
     /// sent, and name them (exit code 1), instead of ending the transfer
     #[arg(long)]
     pub(crate) skip_changed: bool,
+    /// Send a file that has several names once; receivers make its further names hard links.
+    /// Receivers that are too old for this refuse the transfer and say so
+    #[arg(short = 'H', long)]
+    pub(crate) hard_links: bool,
+    /// Ask receivers to make holes of runs of zeros, so that they take no room on their disks; what
+    /// is sent stays the same
+    #[arg(short = 'S', long)]
+    pub(crate) sparse: bool,
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
@@ -155,6 +163,10 @@ pub(crate) struct RecvArgs {
     /// Replace files that exist already; the same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
+    /// Make holes of runs of zeros, so that they take no room, also when the sender does not ask
+    /// for it
+    #[arg(short = 'S', long, conflicts_with = "to_stdout")]
+    pub(crate) sparse: bool,
     /// When a transfer is complete, delete from its directories what the sender does not have;
     /// needs --overwrite or --existing. --delete=list only names what would be deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,

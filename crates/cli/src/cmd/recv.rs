@@ -61,6 +61,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
         .allow(plan.allowed.iter().copied())
         .serve(plan.is_serving)
         .delete(plan.delete.map_or(Delete::Nothing, Into::into))
+        .sparse(plan.is_sparse)
         .spool(plan.spool.clone())
         .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)

@@ -73,7 +73,9 @@ fn files(
 ) -> Result<Option<FileSet>, Failure> {
     let mut set = FileSet::builder()
         .select(plan.selection.clone())
-        .skip_changed(plan.is_skipping);
+        .skip_changed(plan.is_skipping)
+        .hard_links(plan.has_hard_links)
+        .sparse(plan.is_sparse);
     for path in plan.paths() {
         set = set.path(path);
     }

@@ -29,6 +29,10 @@ pub(crate) struct SendPlan {
     pub(crate) selection: Selection,
     /// Files that cannot be read are left out.
     pub(crate) is_skipping: bool,
+    /// A file that has several names is sent once.
+    pub(crate) has_hard_links: bool,
+    /// Receivers are asked to make holes of runs of zeros.
+    pub(crate) is_sparse: bool,
     pub(crate) is_hashing: bool,
     /// How many receivers are expected; 0 for all that join.
     pub(crate) receivers: u32,
@@ -98,6 +102,8 @@ impl SendPlan {
             rules: args.rules.rules.clone(),
             selection,
             is_skipping: args.skip_changed,
+            has_hard_links: args.hard_links,
+            is_sparse: args.sparse,
             is_hashing: args.hash,
             receivers: match (args.join_for, names.len()) {
                 (Some(_), _) => 0,
@@ -146,6 +152,8 @@ pub(crate) struct RecvPlan {
     pub(crate) existing: ExistingArg,
     /// `None` deletes nothing.
     pub(crate) delete: Option<DeleteArg>,
+    /// Runs of zeros become holes, also when the sender does not ask for it.
+    pub(crate) is_sparse: bool,
     /// The directory that keeps a file for standard output; `None` for the system's.
     pub(crate) spool: Option<PathBuf>,
     /// The service goes on after the first transfer.
@@ -188,6 +196,7 @@ impl RecvPlan {
                 (None, false) => ExistingArg::Refuse,
             },
             delete: args.delete,
+            is_sparse: args.sparse,
             is_serving: args.serve,
             allowed: args.from.clone(),
             exec: exec.unwrap_or_default(),

@@ -28,7 +28,7 @@ pub(crate) struct FileListing {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ListedEntry {
-    /// `file`, `directory` or `symlink`.
+    /// `file`, `directory`, `symlink` or `hard_link`.
     kind: &'static str,
     bytes: u64,
     path: String,
@@ -88,6 +88,7 @@ impl FileListing {
                 EntryKind::File => "file",
                 EntryKind::Directory => "directory",
                 EntryKind::Symlink => "symlink",
+                EntryKind::HardLink => "hard_link",
             },
             bytes: entry.bytes,
             path: entry.path.display().to_string(),
@@ -114,6 +115,7 @@ impl Document for FileListing {
             text += &match *kind {
                 "directory" => format!("{:>15} {path}/\n", ""),
                 "symlink" => format!("{:>15} {path}@\n", ""),
+                "hard_link" => format!("{:>15} {path} (hard link)\n", ""),
                 _ => format!("{bytes:>15} {path}\n"),
             };
         }

@@ -23,4 +23,5 @@ mod rate;
 mod schema_kit;
 mod secrecy;
 mod signals;
+mod trees;
 mod tshark;

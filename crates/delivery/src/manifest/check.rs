@@ -8,10 +8,13 @@ use std::cmp::Ordering;
 
 use wire::{
     ParseError,
-    object::{EntryKind, EntryRef, MANIFEST_HEADER_LEN, ManifestRef},
+    object::{
+        EntryKind, EntryRef, MANIFEST_HEADER_LEN, MANIFEST_VERSION_MAX, ManifestHeader,
+        ManifestRef, Mtime,
+    },
 };
 
-use super::{File, Manifest};
+use super::{File, HardLink, Manifest};
 use crate::parameters::{ENTRIES_MAX, MANIFEST_BYTES_MAX, SLABS_MAX};
 
 /// The limits of a manifest.
@@ -41,7 +44,18 @@ pub enum ManifestError {
     /// The bytes are not a manifest.
     #[error("the manifest cannot be read: {0}")]
     Format(#[from] ParseError),
-    /// The manifest is longer than allowed: raise the limit or send less.
+    /// The sender uses an option that this receiver is too old for.
+    #[error(
+        "the manifest has version {version}, and the receiver knows versions 1 to {known}; update \
+         the receiver, or send without the options that need that version"
+    )]
+    Version {
+        /// Its version.
+        version: u8,
+        /// The newest that is known.
+        known: u8,
+    },
+    /// Longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed")]
     ManifestTooLong {
         /// Its length in bytes.
@@ -118,12 +132,18 @@ pub enum PathFault {
     /// The entry is no file, and has a size.
     #[error("only files have a size")]
     Size,
-    /// The entry is no link and has a target, or is a link without one.
-    #[error("a symbolic link needs a target, and no other entry may have one")]
+    /// An entry that is no link has a target, or a link has none.
+    #[error("a link needs a target, and no other entry may have one")]
     Target,
     /// The link leads out of the tree.
     #[error("the symbolic link leads out of the tree")]
     LinkOut,
+    /// A hard link names no file, or one that comes after it.
+    #[error("the hard link is not to a file that comes before it")]
+    HardLink,
+    /// A hard link says what its file says already.
+    #[error("a hard link has neither mode nor time of its own")]
+    Attributes,
 }
 
 impl ManifestError {
@@ -143,8 +163,10 @@ pub(super) fn check(
         Ok(Parts {
             entries,
             files,
+            mut hard_links,
             slab_count,
         }) => {
+            hard_links.sort_unstable();
             let parsed = ManifestRef::parse(&bytes).expect("it was read");
             let header = *parsed.header();
             Ok(Manifest {
@@ -153,6 +175,7 @@ pub(super) fn check(
                 bytes,
                 entries,
                 files,
+                hard_links,
                 slab_count,
             })
         }
@@ -163,6 +186,7 @@ pub(super) fn check(
 struct Parts {
     entries: Vec<u32>,
     files: Vec<File>,
+    hard_links: Vec<HardLink>,
     slab_count: u32,
 }
 
@@ -171,6 +195,10 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     let max = limits.manifest_bytes_max.min(u64::from(u32::MAX));
     if len > max {
         return Err(ManifestError::ManifestTooLong { bytes: len, max });
+    }
+    let known = MANIFEST_VERSION_MAX;
+    if let Some(version) = ManifestHeader::version_of(bytes).filter(|it| *it > known) {
+        return Err(ManifestError::Version { version, known });
     }
     let manifest = ManifestRef::parse(bytes)?;
     let header = manifest.header();
@@ -184,6 +212,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     let mut parts = Parts {
         entries: Vec::with_capacity(header.entry_count as usize),
         files: Vec::new(),
+        hard_links: Vec::new(),
         slab_count: 0,
     };
     let mut walk = Walk::default();
@@ -195,6 +224,11 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             .entries
             .push(u32::try_from(at).expect("checked against the limit"));
         at += entry.encoded_len();
+        if entry.kind == EntryKind::HardLink {
+            let file = parts.file_called(bytes, entry.target);
+            let file = file.ok_or_else(|| ManifestError::path(entry.path, PathFault::HardLink))?;
+            parts.hard_links.push(HardLink { file, entry: index });
+        }
         if entry.kind != EntryKind::File {
             continue;
         }
@@ -226,6 +260,18 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     Ok(parts)
 }
 
+impl Parts {
+    /// The index of the file at `path` among those read so far.
+    fn file_called(&self, bytes: &[u8], path: &[u8]) -> Option<u32> {
+        let found = self.files.binary_search_by(|file| {
+            let at = self.entries[file.entry as usize] as usize;
+            let entry = ManifestRef::entry_at(bytes, at).expect("it was read");
+            path_order(entry.path, path)
+        });
+        u32::try_from(found.ok()?).ok()
+    }
+}
+
 /// The current place in the tree: the directories that the next entry may be in.
 #[derive(Default)]
 struct Walk<'a> {
@@ -239,7 +285,10 @@ impl<'a> Walk<'a> {
         if let Err(fault) = check_path(entry.path) {
             return fail(fault);
         }
-        match self.previous.map(|previous| order(previous, entry.path)) {
+        match self
+            .previous
+            .map(|previous| path_order(previous, entry.path))
+        {
             Some(Ordering::Equal) => return fail(PathFault::Duplicate),
             Some(Ordering::Greater) => return fail(PathFault::Order),
             Some(Ordering::Less) | None => self.previous = Some(entry.path),
@@ -257,7 +306,8 @@ impl<'a> Walk<'a> {
         if entry.kind != EntryKind::File && entry.size != 0 {
             return fail(PathFault::Size);
         }
-        if (entry.kind == EntryKind::Symlink) == entry.target.is_empty() {
+        let is_link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);
+        if is_link == entry.target.is_empty() {
             return fail(PathFault::Target);
         }
         match entry.kind {
@@ -267,7 +317,10 @@ impl<'a> Walk<'a> {
                     return fail(fault);
                 }
             }
-            EntryKind::File => {}
+            EntryKind::HardLink if entry.mode != 0 || entry.mtime != Mtime::default() => {
+                return fail(PathFault::Attributes);
+            }
+            EntryKind::File | EntryKind::HardLink => {}
         }
         Ok(())
     }
@@ -321,8 +374,10 @@ pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Compares paths in depth-first order: byte order, except that `/` sorts before every other byte.
-pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
+/// The order of a manifest's paths, depth first: byte order, except that `/` sorts before every
+/// other byte.
+#[must_use]
+pub fn path_order(a: &[u8], b: &[u8]) -> Ordering {
     let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };
     a.iter().map(key).cmp(b.iter().map(key))
 }

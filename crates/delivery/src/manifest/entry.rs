@@ -15,7 +15,7 @@ pub struct Entry {
     pub size: u64,
     /// Path below the tree's root.
     pub path: Vec<u8>,
-    /// Target of a symbolic link; empty for files and directories.
+    /// Where a symbolic link points; the path of a hard link's file; empty for the rest.
     pub target: Vec<u8>,
 }
 
@@ -54,7 +54,20 @@ impl Entry {
         }
     }
 
-    /// Returns the entry as the manifest holds it.
+    /// Another name of the file at `target`, which comes before it in [`path_order`].
+    ///
+    /// [`path_order`]: crate::path_order
+    #[must_use]
+    pub fn hard_link(path: &str, target: &str) -> Self {
+        Self {
+            kind: EntryKind::HardLink,
+            mode: 0,
+            target: target.into(),
+            ..Self::file(path, 0)
+        }
+    }
+
+    /// The entry as the manifest holds it.
     #[must_use]
     pub fn as_ref(&self) -> EntryRef<'_> {
         EntryRef {

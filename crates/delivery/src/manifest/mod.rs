@@ -12,14 +12,15 @@
 //! ```
 //!
 //! Invariants: every path is relative, has no `..`, and its parent is a directory of the manifest;
-//! no name comes twice; every link leads to a place inside the tree; `files` ascend in `start`.
+//! no name comes twice; every symbolic link leads to a place inside the tree, every hard link to a
+//! file before it; `files` ascend in `start`.
 
 use std::{fmt, ops::Range};
 
 use wire::object::{EntryRef, ManifestHeader, ManifestRef};
 
 mod check;
-pub use check::{ManifestError, ManifestLimits, PathFault, check_link};
+pub use check::{ManifestError, ManifestLimits, PathFault, check_link, path_order};
 
 mod entry;
 pub use entry::Entry;
@@ -39,6 +40,8 @@ pub struct Manifest {
     /// The position in `bytes` at which each entry begins.
     entries: Vec<u32>,
     files: Vec<File>,
+    /// Ascending by file, then by entry.
+    hard_links: Vec<HardLink>,
     slab_count: u32,
 }
 
@@ -58,6 +61,15 @@ pub struct File {
     /// The number of the file's first slab. An empty file has no slab: here it has the number of
     /// the next file's first slab.
     pub first_slab: u32,
+}
+
+/// Another name of a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HardLink {
+    /// Index of its file among [`Manifest::files`].
+    pub file: u32,
+    /// Index of its entry.
+    pub entry: u32,
 }
 
 /// A piece of a file that has its own hash.
@@ -100,7 +112,7 @@ impl Manifest {
         mut entries: Vec<Entry>,
         limits: &ManifestLimits,
     ) -> Result<Self, ManifestError> {
-        entries.sort_by(|a, b| check::order(&a.path, &b.path));
+        entries.sort_by(|a, b| path_order(&a.path, &b.path));
         let total = entries
             .iter()
             .try_fold(0_u64, |sum, entry| sum.checked_add(entry.size));
@@ -206,7 +218,37 @@ impl Manifest {
         &self.files
     }
 
-    /// Returns the path of a file.
+    /// All further names of files: ascending by file, then in the order of the entries.
+    #[must_use]
+    pub fn hard_links(&self) -> &[HardLink] {
+        &self.hard_links
+    }
+
+    /// The further names of one file (its index among [`Manifest::files`]).
+    #[must_use]
+    pub fn hard_links_of(&self, file: usize) -> &[HardLink] {
+        let links = &self.hard_links[..];
+        let from = links.partition_point(|link| (link.file as usize) < file);
+        let to = links.partition_point(|link| link.file as usize <= file);
+        &links[from..to]
+    }
+
+    /// The paths of a file (its index among [`Manifest::files`]), the first one first.
+    pub fn paths_of(&self, file: usize) -> impl Iterator<Item = &[u8]> {
+        let links = self.hard_links_of(file).iter();
+        let further = links.map(|link| self.entry(link.entry as usize).path);
+        std::iter::once(self.path_of(&self.files[file])).chain(further)
+    }
+
+    /// The index of the file whose first path this is.
+    #[must_use]
+    pub fn file_called(&self, path: &[u8]) -> Option<usize> {
+        let files = &self.files;
+        let found = files.binary_search_by(|file| path_order(self.path_of(file), path));
+        found.ok()
+    }
+
+    /// The first path of a file.
     #[must_use]
     pub fn path_of(&self, file: &File) -> &[u8] {
         self.entry(file.entry as usize).path
@@ -319,15 +361,15 @@ impl Manifest {
         self.content_bytes() - withdrawn.map(|index| self.files[index].size).sum::<u64>()
     }
 
-    /// Computes the root of each file in the manifest's order, without withdrawn files.
+    /// The root of each file under each of its paths, file by file in the manifest's order, without
+    /// withdrawn files.
     pub fn file_roots<'a>(&'a self, seals: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Hash)> {
-        let sent = self.sent_files(seals);
-        sent.map(|file| (self.path_of(file), self.root_of(file, seals)))
-    }
-
-    fn sent_files<'a>(&'a self, seals: &'a [u8]) -> impl Iterator<Item = &'a File> {
-        let files = self.files.iter();
-        files.filter(|file| !self.is_withdrawn(file, seals))
+        let files = self.files.iter().enumerate();
+        let sent = files.filter(|(_, file)| !self.is_withdrawn(file, seals));
+        sent.flat_map(|(index, file)| {
+            let root = self.root_of(file, seals);
+            self.paths_of(index).map(move |path| (path, root))
+        })
     }
 
     /// Computes one hash over all files, which anybody can compute with another tool: the BLAKE3 of
@@ -338,12 +380,11 @@ impl Manifest {
     pub fn tree_root(&self, seals: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         let mut line = Vec::new();
-        let mut files: Vec<&File> = self.sent_files(seals).collect();
-        files.sort_unstable_by(|a, b| self.path_of(a).cmp(self.path_of(b)));
-        for file in files {
-            let root = self.root_of(file, seals);
+        let mut files: Vec<(&[u8], Hash)> = self.file_roots(seals).collect();
+        files.sort_unstable();
+        for (path, root) in files {
             line.clear();
-            write_sum_line(&mut line, &root, self.path_of(file));
+            write_sum_line(&mut line, &root, path);
             hasher.update(&line);
         }
         *hasher.finalize().as_bytes()

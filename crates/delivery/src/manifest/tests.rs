@@ -181,6 +181,86 @@ fn links_stay_inside() {
     assert_eq!(fault(tree("a\0b")), PathFault::Nul);
 }
 
+fn linked() -> Vec<Entry> {
+    vec![
+        Entry::directory("d"),
+        Entry::file("d/one", 5),
+        Entry::hard_link("d/two", "d/one"),
+        Entry::file("e", 0),
+        Entry::hard_link("z", "d/one"),
+    ]
+}
+
+#[test]
+fn hard_links_are_further_names_of_a_file_and_have_its_sum() {
+    let manifest = build(linked()).unwrap();
+    let paths = |file| manifest.paths_of(file).collect::<Vec<_>>();
+    assert_eq!(paths(0), [&b"d/one"[..], b"d/two", b"z"]);
+    assert_eq!(paths(1), [b"e"]);
+    assert_eq!((manifest.files().len(), manifest.content_bytes()), (2, 5));
+    let seals = hash_bytes(b"hello");
+    let roots: Vec<_> = manifest.file_roots(&seals).collect();
+    let (hello, empty) = (seals, hash_bytes(b""));
+    let expected = [
+        (&b"d/one"[..], hello),
+        (b"d/two", hello),
+        (b"z", hello),
+        (b"e", empty),
+    ];
+    assert_eq!(roots, expected);
+    let mut lines = Vec::new();
+    for path in ["d/one", "d/two", "e", "z"] {
+        let root = if path == "e" { &empty } else { &hello };
+        write_sum_line(&mut lines, root, path.as_bytes());
+    }
+    assert_eq!(manifest.tree_root(&seals), hash_bytes(&lines));
+    // A file that is withdrawn is so under all of its names.
+    let roots: Vec<_> = manifest.file_roots(&WITHDRAWN).collect();
+    assert_eq!(roots, [(&b"e"[..], empty)]);
+}
+
+#[test]
+fn a_hard_link_is_to_an_earlier_file_of_the_transfer_and_says_nothing_else() {
+    let with = |link: Entry| {
+        let mut entries = linked();
+        entries.push(Entry::symlink("l", "e"));
+        entries.push(link);
+        fault(entries)
+    };
+    // Later, itself, nowhere, outside, or no file.
+    for (path, target) in [
+        ("a", "d/one"),
+        ("y", "y"),
+        ("y", "x"),
+        ("y", "../e"),
+        ("y", "/etc/passwd"),
+        ("y", "d"),
+        ("y", "l"),
+        ("y", "d/two"),
+    ] {
+        let link = Entry::hard_link(path, target);
+        assert_eq!(with(link), PathFault::HardLink, "{path} to {target}");
+    }
+    assert_eq!(with(Entry::hard_link("y", "")), PathFault::Target);
+    let mut link = Entry::hard_link("y", "e");
+    link.mode = 0o644;
+    assert_eq!(with(link.clone()), PathFault::Attributes);
+    (link.mode, link.mtime.seconds) = (0, 1);
+    assert_eq!(with(link.clone()), PathFault::Attributes);
+    (link.mtime.seconds, link.size) = (0, 1);
+    assert_eq!(with(link), PathFault::Size);
+}
+
+#[test]
+fn a_newer_manifest_is_refused_with_what_to_do() {
+    let mut bytes = build(linked()).unwrap().bytes().to_vec();
+    bytes[4] = 3;
+    let error = Manifest::from_bytes(bytes, &ManifestLimits::default()).unwrap_err();
+    let (version, known) = (3, 2);
+    assert_eq!(error, ManifestError::Version { version, known });
+    assert!(error.to_string().contains("update the receiver"), "{error}");
+}
+
 #[test]
 fn sizes_and_counts_are_bounded() {
     let half = 1 << 62;
@@ -267,7 +347,10 @@ proptest! {
     fn hostile_manifests_never_panic_and_never_pass_a_bad_path(
         flips in proptest::collection::vec((0..400_usize, any::<u8>()), 1..8),
     ) {
-        let mut manifest = sample().bytes().to_vec();
+        let mut manifest = match flips.len() % 2 {
+            0 => sample().bytes().to_vec(),
+            _ => build(linked()).unwrap().bytes().to_vec(),
+        };
         for (at, value) in flips {
             let len = manifest.len();
             manifest[at % len] = value;
@@ -279,6 +362,12 @@ proptest! {
             }
             let sum: u64 = manifest.files().iter().map(|file| file.size).sum();
             prop_assert_eq!(sum, manifest.content_bytes());
+            for link in manifest.hard_links() {
+                let file = manifest.files()[link.file as usize];
+                prop_assert!(file.entry < link.entry);
+                let link = manifest.entry(link.entry as usize);
+                prop_assert_eq!(link.target, manifest.path_of(&file));
+            }
         }
     }
 
@@ -295,7 +384,7 @@ proptest! {
         let manifest = build(entries.clone()).unwrap();
         let read: Vec<_> = manifest.entries().collect();
         let mut sorted = entries;
-        sorted.sort_by(|a, b| check::order(&a.path, &b.path));
+        sorted.sort_by(|a, b| path_order(&a.path, &b.path));
         prop_assert_eq!(read, sorted.iter().map(Entry::as_ref).collect::<Vec<_>>());
     }
 }

@@ -231,10 +231,9 @@ impl<S: Store> TransferReceiver<S> {
                 .withdrawn(contents.seals.bytes())
                 .collect();
             for &index in &withdrawn {
-                let file = &contents.manifest.files()[index];
-                let path = contents.manifest.path_of(file).to_vec();
-                self.events
-                    .push_back(TransferReceiverEvent::Withdrawn { path });
+                let paths = contents.manifest.paths_of(index).map(<[u8]>::to_vec);
+                let withdrawn = paths.map(|path| TransferReceiverEvent::Withdrawn { path });
+                self.events.extend(withdrawn);
             }
             if let Some(store) = &mut self.store {
                 store.commit(&withdrawn);

@@ -42,9 +42,14 @@ impl<C: Content> TransferSender<C> {
                 member.fills.needs.remove(ObjectId::CONTENT, range.clone());
                 member.lists.need.remove(ObjectId::CONTENT, range.clone());
             }
-            let unsent = Unsent::new(self.manifest.path_of(&file), error.text);
-            self.unsent.push(unsent.clone());
-            self.event(TransferSenderEvent::Withdrawn(unsent));
+            let paths = self.manifest.paths_of(index);
+            let paths: Vec<_> = paths
+                .map(|path| Unsent::new(path, &error.text[..]))
+                .collect();
+            for unsent in paths {
+                self.unsent.push(unsent.clone());
+                self.event(TransferSenderEvent::Withdrawn(unsent));
+            }
         }
         if !self.proofs.is_empty() {
             self.note_proof();

@@ -11,4 +11,4 @@ pub use store::{
 };
 
 mod tree;
-pub use tree::{Tree, TreeSource};
+pub use tree::{Tree, TreeOptions, TreeSource};

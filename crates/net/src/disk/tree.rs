@@ -4,6 +4,7 @@
 //! directory nor link, with a note.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt, fs, io,
     os::unix::{
@@ -14,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Entry, Manifest, ManifestLimits, Unsent};
+use delivery::{Entry, Manifest, ManifestLimits, Unsent, path_order};
 use sys::file::{Directory, Kind, Status};
 use wire::object::{EntryKind, ManifestHeader, Mtime};
 
@@ -63,6 +64,18 @@ impl TreeSource {
     }
 }
 
+/// What a manifest says beside names, content, modes and times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// What cannot be read below a source is skipped; see [`Tree::unsent`].
+    pub may_skip: bool,
+    /// A file that has several names among the sources is sent once, and its further names as hard
+    /// links. Receivers that know only version 1 of the manifest refuse it then.
+    pub hard_links: bool,
+    /// Receivers are asked to give runs of zeros no room: [`ManifestHeader::SPARSE`].
+    pub sparse: bool,
+}
+
 impl Tree {
     /// Walks `paths`; each is delivered under its last component.
     ///
@@ -70,17 +83,17 @@ impl Tree {
     /// As [`Tree::select`].
     pub fn read(paths: &[PathBuf]) -> Result<Self, SystemError> {
         let sources = paths.iter().cloned().map(TreeSource::Path);
-        Self::select(sources.collect(), false, |_, _| true)
+        Self::select(sources.collect(), TreeOptions::default(), |_, _| true)
     }
 
     /// Walks `sources` and takes what `is_wanted` accepts. `is_wanted` gets the path as it would be
     /// delivered and whether it is a directory. The walk does not enter a directory that is not
     /// wanted.
     ///
-    /// A source itself is always wanted, because the user named it. With `may_skip`, what cannot be
-    /// read below a source is listed in [`Tree::unsent`]. Some of that has no entry, such as a
-    /// directory that cannot be listed: [`ManifestHeader::INCOMPLETE`] tells receivers that
-    /// something is missing.
+    /// A source itself is always wanted: it was named. With [`TreeOptions::may_skip`] what cannot
+    /// be read below a source is told in [`Tree::unsent`]. Of what has no entry then, as a
+    /// directory that cannot be listed, receivers learn from [`ManifestHeader::INCOMPLETE`] that
+    /// there was something.
     ///
     /// **Cost**: two system calls for each file. A file that this process may not read is found
     /// before any receiver waits.
@@ -91,7 +104,7 @@ impl Tree {
     /// tree.
     pub fn select(
         sources: Vec<TreeSource>,
-        may_skip: bool,
+        options: TreeOptions,
         is_wanted: impl FnMut(&Path, bool) -> bool,
     ) -> Result<Self, SystemError> {
         let mut walk = Walk {
@@ -102,7 +115,8 @@ impl Tree {
             unreadable: Vec::new(),
             unreadable_count: 0,
             missing_count: 0,
-            unsent: may_skip.then(Vec::new),
+            unsent: options.may_skip.then(Vec::new),
+            names: options.hard_links.then(BTreeMap::new),
             is_incomplete: false,
             has_left_out: false,
             user: sys::file::effective_user(),
@@ -115,6 +129,7 @@ impl Tree {
                 TreeSource::File { name, file } => walk.file(&name, file),
             }?;
         }
+        walk.find_hard_links();
         let Walk {
             entries,
             notes,
@@ -132,6 +147,7 @@ impl Tree {
             (is_incomplete, ManifestHeader::INCOMPLETE),
             (has_left_out, ManifestHeader::SELECTED),
             (are_contents, ManifestHeader::CONTENTS),
+            (options.sparse, ManifestHeader::SPARSE),
         ];
         let flags = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = flags.fold(0, |flags, (_, flag)| flags | flag);
@@ -172,7 +188,10 @@ struct Walk<W> {
     missing_count: usize,
     /// What the walk skipped because it could not be read; `None` when it may skip nothing.
     unsent: Option<Vec<Unsent>>,
-    /// Something that was skipped has no entry in the manifest.
+    /// The entries of each file that has several names, by its device and number there; `None` when
+    /// each name is to be a file of its own.
+    names: Option<BTreeMap<(u64, u64), Vec<usize>>>,
+    /// Some of that is not in the manifest.
     is_incomplete: bool,
     /// The rules have left something out.
     has_left_out: bool,
@@ -330,6 +349,10 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 {
                     return Err(error);
                 }
+                if let Some(names) = self.names.as_mut().filter(|_| status.links > 1) {
+                    let names = names.entry((status.device, status.inode)).or_default();
+                    names.push(self.entries.len());
+                }
             }
             Kind::Link => {
                 entry.kind = EntryKind::Symlink;
@@ -363,6 +386,28 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             self.visit(&directory, Path::new(&below), &path.join(&below), &name);
         }
         Ok(())
+    }
+
+    /// Of the names of a file the first one in the manifest's order stays a file.
+    fn find_hard_links(&mut self) {
+        for mut names in self.names.take().unwrap_or_default().into_values() {
+            names.sort_by(|a, b| path_order(&self.entries[*a].path, &self.entries[*b].path));
+            let Some((first, further)) = names.split_first() else {
+                continue;
+            };
+            let target = self.entries[*first].path.clone();
+            for &name in further {
+                let entry = &mut self.entries[name];
+                *entry = Entry {
+                    kind: EntryKind::HardLink,
+                    mode: 0,
+                    mtime: Mtime::default(),
+                    size: 0,
+                    path: std::mem::take(&mut entry.path),
+                    target: target.clone(),
+                };
+            }
+        }
     }
 
     fn leave_out(&mut self, path: &Path, why: fmt::Arguments<'_>) {

@@ -137,6 +137,25 @@ impl Directory {
         Ok(symlinkat(target, parent, &name)?)
     }
 
+    /// Gives the file `from` beneath this directory a further name `to` beneath `destination`. A
+    /// link at `from` is not followed: it gets the further name itself.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when the name is taken; `CrossesDevices` when the two are on different
+    /// filesystems; `TooManyLinks`, or `PermissionDenied` where the filesystem has no hard links or
+    /// the file is another user's (`fs.protected_hardlinks`).
+    pub fn hard_link(&self, from: &Path, destination: &Self, to: &Path) -> io::Result<()> {
+        let (old_parent, old) = self.parent_of(from)?;
+        let (new_parent, new) = destination.parent_of(to)?;
+        Ok(linkat(
+            &old_parent,
+            &old,
+            &new_parent,
+            &new,
+            AtFlags::empty(),
+        )?)
+    }
+
     /// Renames `from` beneath this directory to `to` beneath `destination`, in one step. It follows
     /// neither name when that is a link. Some filesystems (NFS) cannot refuse a taken name: there,
     /// a file gets its new name before it loses the old one, and renaming a directory fails.
@@ -392,7 +411,17 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     })?)
 }
 
-/// The directory in which an operation is done.
+/// Makes `bytes` bytes of a file from `at` on zeros that take no room, as far as the filesystem
+/// gives room in smaller pieces. The file's length stays.
+///
+/// # Errors
+/// `Unsupported` where the filesystem cannot.
+pub fn punch_hole(file: &File, at: u64, bytes: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, flags, at, bytes))?)
+}
+
+/// The directory an operation is done in.
 enum Parent<'a> {
     Same(BorrowedFd<'a>),
     Opened(OwnedFd),

@@ -123,6 +123,8 @@ pub struct FileIntake {
     pub(super) spool: Option<PathBuf>,
     /// What happens to files in a transfer's directories that are not in the transfer.
     pub(super) delete: Delete,
+    /// Zeros take no room.
+    pub(super) sparse: bool,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -141,6 +143,7 @@ impl Intake for FileIntake {
                 let options = StoreOptions {
                     existing: *existing,
                     delete: self.delete,
+                    sparse: self.sparse,
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };

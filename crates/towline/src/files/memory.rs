@@ -50,8 +50,8 @@ pub struct MemoryFile {
 }
 
 impl MemoryFiles {
-    /// Makes an empty place for transfers of at most `bytes_max` bytes each; larger ones are
-    /// refused.
+    /// An empty place for transfers of at most `bytes_max` bytes each; larger ones are refused. A
+    /// file that is sent with several names (hard links) is kept, and counts, once for each.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self {
@@ -99,14 +99,19 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn prepare(&mut self, manifest: &Arc<Manifest>) {
-        let (bytes, bytes_max) = (manifest.content_bytes(), self.files.bytes_max);
+        let copies = manifest.hard_links().iter();
+        let copies = copies.map(|link| manifest.files()[link.file as usize].size);
+        let bytes = copies.fold(manifest.content_bytes(), u64::saturating_add);
+        let bytes_max = self.files.bytes_max;
         let len = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
         let Some(len) = len else {
             let text = format!("cannot keep {bytes} bytes in memory: {bytes_max} are allowed");
             let code = ErrorCode::Limit;
             return self.events.push_back(StoreEvent::Failed { code, text });
         };
-        self.staged = Some((Arc::clone(manifest), vec![0; len]));
+        // No more than that, though only the copies at the end may need it.
+        let staged = usize::try_from(manifest.content_bytes()).unwrap_or(len);
+        self.staged = Some((Arc::clone(manifest), vec![0; staged]));
         let held = RangeSet::new(1);
         self.events.push_back(StoreEvent::Prepared { held });
     }
@@ -139,13 +144,14 @@ impl Store for MemoryStore {
         };
         let files = manifest.files().iter().enumerate();
         let sent = files.filter(|(index, _)| !withdrawn.contains(index));
-        let files = sent.map(|(_, file)| {
+        let files = sent.flat_map(|(index, file)| {
             let start = usize::try_from(file.start).expect("the content fits into memory");
             let size = usize::try_from(file.size).expect("the content fits into memory");
-            MemoryFile {
-                path: PathBuf::from(OsStr::from_bytes(manifest.path_of(file))),
-                content: content[start..start + size].to_vec(),
-            }
+            let content = &content[start..start + size];
+            manifest.paths_of(index).map(|path| MemoryFile {
+                path: PathBuf::from(OsStr::from_bytes(path)),
+                content: content.to_vec(),
+            })
         });
         self.files.lock().extend(files);
         self.events.push_back(StoreEvent::Committed);

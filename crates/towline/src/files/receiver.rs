@@ -36,6 +36,7 @@ pub struct FileReceiverBuilder {
     patience: Duration,
     spool: Option<PathBuf>,
     delete: Delete,
+    sparse: bool,
 }
 
 impl FileReceiverBuilder {
@@ -80,8 +81,17 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Opens the session and then the directory, and makes the directory when it does not exist.
-    /// When the session cannot be opened, it makes nothing.
+    /// Makes holes of runs of zeros, which then take no room on the disk, also when the sender does
+    /// not ask for that. No room is taken beforehand then, so that a full disk shows when it is
+    /// reached. Default false.
+    #[must_use]
+    pub const fn sparse(mut self, is_sparse: bool) -> Self {
+        self.sparse = is_sparse;
+        self
+    }
+
+    /// Opens the session and then the directory, which is made when it does not exist. When the
+    /// session cannot be opened, nothing is made.
     ///
     /// # Errors
     /// When the directory cannot be used, when parameters contradict each other, when the interface
@@ -115,6 +125,7 @@ impl FileReceiverBuilder {
             is_stream_taken: false,
             spool: self.spool,
             delete: self.delete,
+            sparse: self.sparse,
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
@@ -174,6 +185,7 @@ impl FileReceiver {
             patience: GIVE_UP_AFTER,
             spool: None,
             delete: Delete::Nothing,
+            sparse: false,
         }
     }
 

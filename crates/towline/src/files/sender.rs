@@ -115,11 +115,12 @@ impl FileSender {
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// Returns how many files are sent, without withdrawn ones.
+    /// How many files are sent, without withdrawn ones; one with several names counts for each.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let transfer = self.end.driver.endpoint.transfer();
-        transfer.manifest().files().len() - transfer.unsent().len()
+        let manifest = transfer.manifest();
+        manifest.files().len() + manifest.hard_links().len() - transfer.unsent().len()
     }
 
     /// Returns the state of every receiver; final after [`TransferSenderEvent::Finished`].

@@ -11,7 +11,7 @@ use std::{
 };
 
 use delivery::{Content as _, Hash, Unsent, WITHDRAWN};
-use net::{SystemError, Tree, TreeSource};
+use net::{SystemError, Tree, TreeOptions, TreeSource};
 use wire::object::{EntryKind, EntryRef};
 
 use super::Selection;
@@ -22,7 +22,7 @@ use crate::{Error, session::random_u64};
 pub struct FileSetBuilder {
     sources: Vec<TreeSource>,
     selection: Selection,
-    may_skip: bool,
+    options: TreeOptions,
 }
 
 impl fmt::Debug for FileSetBuilder {
@@ -63,7 +63,24 @@ impl FileSetBuilder {
     /// Default false: such files are errors.
     #[must_use]
     pub const fn skip_changed(mut self, may_skip: bool) -> Self {
-        self.may_skip = may_skip;
+        self.options.may_skip = may_skip;
+        self
+    }
+
+    /// Sends a file that has several names in the set once; receivers make its further names hard
+    /// links. Receivers that are too old for this refuse the transfer. Default false: each name is
+    /// a file of its own.
+    #[must_use]
+    pub const fn hard_links(mut self, are_kept: bool) -> Self {
+        self.options.hard_links = are_kept;
+        self
+    }
+
+    /// Asks receivers to make holes of runs of zeros, which then take no room on their disks. All
+    /// zeros are sent. Default false: receivers give each file all of its room beforehand.
+    #[must_use]
+    pub const fn sparse(mut self, is_sparse: bool) -> Self {
+        self.options.sparse = is_sparse;
         self
     }
 
@@ -75,8 +92,8 @@ impl FileSetBuilder {
     pub fn read(self) -> Result<FileSet, Error> {
         let selection = self.selection;
         let mut has_left_out = false;
-        let may_skip = self.may_skip;
-        let tree = Tree::select(self.sources, may_skip, |path, is_directory| {
+        let may_skip = self.options.may_skip;
+        let tree = Tree::select(self.sources, self.options, |path, is_directory| {
             let is_taken = selection.takes(path, is_directory);
             has_left_out |= !is_taken;
             is_taken
@@ -159,12 +176,12 @@ impl FileSet {
         self.entries().map(|entry| entry.bytes).sum()
     }
 
-    /// Returns how many regular files are in [`FileSet::entries`].
+    /// How many regular files are in [`FileSet::entries`]; one with several names counts for each.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let entries = self.entries();
         entries
-            .filter(|entry| entry.kind == EntryKind::File)
+            .filter(|entry| matches!(entry.kind, EntryKind::File | EntryKind::HardLink))
             .count()
     }
 
@@ -192,15 +209,11 @@ impl FileSet {
                     seals.extend_from_slice(&hasher.finish());
                 }
                 Err(error) if self.may_skip && error.file.is_some() => {
-                    let file = &manifest.files()[slab.file as usize];
-                    if !self
-                        .tree
-                        .unsent
-                        .iter()
-                        .any(|it| it.path == manifest.path_of(file))
-                    {
-                        let unsent = Unsent::new(manifest.path_of(file), error.text);
-                        self.tree.unsent.push(unsent);
+                    let unsent = &mut self.tree.unsent;
+                    for path in manifest.paths_of(slab.file as usize) {
+                        if !unsent.iter().any(|it| it.path == path) {
+                            unsent.push(Unsent::new(path, &error.text[..]));
+                        }
                     }
                     seals.extend_from_slice(&WITHDRAWN);
                 }

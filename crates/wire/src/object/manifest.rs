@@ -4,11 +4,14 @@
 //! entries are safe to create on a disk (`..`, links out of the tree, a file used as a directory).
 //!
 //! ```text
-//! header, 40 bytes:  "TWLM" | version 1 | slab shift | flags u16 | entries u32 | reserved u32
+//! header, 40 bytes:  "TWLM" | version | slab shift | flags u16 | entries u32 | reserved u32
 //!                    | content bytes u64 | sender identity [16]
 //! entry, 27 bytes + names:  kind u8 | mode u16 | path length u16 | target length u16
 //!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
 //! ```
+//!
+//! Version 2 is version 1 with hard links among its entries. A manifest without any is always of
+//! version 1, which older receivers read too.
 //!
 //! Invariant: `parse` walks every entry once and checks that the entries end exactly at the last
 //! byte, so iterating over them afterwards cannot fail.
@@ -34,10 +37,20 @@ impl<'a> ManifestRef<'a> {
     /// **Cost**: one pass over the bytes, no allocation.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes, LIMIT);
-        let header = ManifestHeader::read(&mut reader)?;
+        let (version, header) = ManifestHeader::read(&mut reader)?;
         let entries = &bytes[reader.offset()..];
+        let mut needed = 1;
         for _ in 0..header.entry_count {
-            EntryRef::read(&mut reader)?;
+            let entry = EntryRef::read(&mut reader)?;
+            needed = needed.max(entry.kind.version());
+        }
+        // Version 1 has no hard links; and each manifest has one way to be written.
+        if version != needed {
+            return Err(forbidden(
+                "manifest version",
+                VERSION_AT,
+                u64::from(version),
+            ));
         }
         if reader.remaining() != 0 {
             return Err(ParseError {
@@ -76,7 +89,8 @@ impl<'a> ManifestRef<'a> {
         EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default(), LIMIT))
     }
 
-    /// Appends a whole manifest; the header's entry count is the number of `entries`.
+    /// Appends a whole manifest; the header's entry count is the number of `entries`, and the
+    /// version is the oldest that has all of them.
     ///
     /// **Panics** (bug): when a path or target is longer than 65,535 bytes, nanoseconds are not
     /// below 1,000,000,000, or there are more than 2^32 - 1 entries. Callers check manifests first.
@@ -89,6 +103,7 @@ impl<'a> ManifestRef<'a> {
         header.emit(out);
         let mut count: u32 = 0;
         for entry in entries {
+            out[start + VERSION_AT] = out[start + VERSION_AT].max(entry.kind.version());
             entry.emit(out);
             count = count
                 .checked_add(1)
@@ -125,14 +140,28 @@ impl ManifestHeader {
     pub const SELECTED: u16 = 2;
     /// A flag: the manifest is all that is in one directory, without the directory's own name.
     pub const CONTENTS: u16 = 4;
+    /// A flag: the sender asks that runs of zeros in files take no room at receivers.
+    pub const SPARSE: u16 = 8;
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+    /// The version byte of what may be a manifest; `None` where there is none.
+    #[must_use]
+    pub fn version_of(bytes: &[u8]) -> Option<u8> {
+        let version = *bytes.get(VERSION_AT)?;
+        bytes.starts_with(&MAGIC).then_some(version)
+    }
+
+    /// The version, and the rest.
+    fn read(reader: &mut Reader<'_>) -> Result<(u8, Self), ParseError> {
         if reader.array("manifest magic")? != MAGIC {
             return Err(forbidden("manifest magic", 0, 0));
         }
         let version = reader.u8("manifest version")?;
-        if version != MANIFEST_VERSION {
-            return Err(forbidden("manifest version", 4, u64::from(version)));
+        if !(1..=MANIFEST_VERSION_MAX).contains(&version) {
+            return Err(forbidden(
+                "manifest version",
+                VERSION_AT,
+                u64::from(version),
+            ));
         }
         let slab_shift = reader.u8("slab shift")?;
         if !(20..=30).contains(&slab_shift) {
@@ -141,18 +170,19 @@ impl ManifestHeader {
         let flags = reader.u16("manifest flags")?;
         let entry_count = reader.u32("entry count")?;
         reader.u32("reserved field")?;
-        Ok(Self {
+        let header = Self {
             slab_shift,
             flags,
             entry_count,
             content_bytes: reader.u64("content bytes")?,
             identity: reader.array("sender identity")?,
-        })
+        };
+        Ok((version, header))
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[MANIFEST_VERSION, self.slab_shift]);
+        out.extend_from_slice(&[1, self.slab_shift]);
         out.extend_from_slice(&self.flags.to_be_bytes());
         out.extend_from_slice(&self.entry_count.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -174,7 +204,8 @@ pub struct EntryRef<'a> {
     pub size: u64,
     /// Path below the tree's root, components separated by `/`; any bytes except NUL.
     pub path: &'a [u8],
-    /// Where a symbolic link points; empty for files and directories.
+    /// Where a symbolic link points; the path of the file that a hard link is another name of;
+    /// empty for files and directories.
     pub target: &'a [u8],
 }
 
@@ -185,6 +216,7 @@ impl<'a> EntryRef<'a> {
             1 => EntryKind::File,
             2 => EntryKind::Directory,
             3 => EntryKind::Symlink,
+            4 => EntryKind::HardLink,
             other => return Err(forbidden("entry kind", at, u64::from(other))),
         };
         let mode = reader.u16("entry mode")?;
@@ -224,6 +256,7 @@ impl<'a> EntryRef<'a> {
             EntryKind::File => 1,
             EntryKind::Directory => 2,
             EntryKind::Symlink => 3,
+            EntryKind::HardLink => 4,
         });
         out.extend_from_slice(&self.mode.to_be_bytes());
         out.extend_from_slice(&len16(self.path).to_be_bytes());
@@ -245,6 +278,18 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink,
+    /// Another name of a file of the manifest; version 2.
+    HardLink,
+}
+
+impl EntryKind {
+    /// The first version of the manifest that has it.
+    const fn version(self) -> u8 {
+        match self {
+            Self::File | Self::Directory | Self::Symlink => 1,
+            Self::HardLink => 2,
+        }
+    }
 }
 
 /// A modification time: seconds since 1970, which may be negative, and nanoseconds on top.
@@ -277,7 +322,9 @@ impl FusedIterator for ManifestEntries<'_> {}
 /// The limit of a manifest's fields, in an error's words.
 const LIMIT: &str = "the manifest's end";
 const MAGIC: [u8; 4] = *b"TWLM";
-const MANIFEST_VERSION: u8 = 1;
+/// The newest version of the manifest that this code reads; it writes the oldest that will do.
+pub const MANIFEST_VERSION_MAX: u8 = 2;
+const VERSION_AT: usize = 4;
 const COUNT_AT: usize = 8;
 const ENTRY_LEN: usize = 27;
 
@@ -337,6 +384,48 @@ mod tests {
         let mut again = Vec::new();
         ManifestRef::emit(&mut again, manifest.header(), manifest.entries());
         assert_eq!(again, bytes);
+    }
+
+    /// The sample with another name of its file at the end.
+    fn linked() -> Vec<u8> {
+        let bytes = sample();
+        let manifest = ManifestRef::parse(&bytes).unwrap();
+        let link = EntryRef {
+            kind: EntryKind::HardLink,
+            mode: 0,
+            mtime: Mtime::default(),
+            size: 0,
+            path: b"e",
+            target: b"d/f",
+        };
+        let mut out = Vec::new();
+        let entries = manifest.entries().chain([link]);
+        ManifestRef::emit(&mut out, manifest.header(), entries);
+        out
+    }
+
+    /// The vector of version 2: the bytes that stand in `docs/src/protocol.md`, section 4.
+    #[test]
+    fn a_hard_link_makes_it_version_2_and_nothing_else_does() {
+        let bytes = linked();
+        assert_eq!((sample()[VERSION_AT], bytes[VERSION_AT]), (1, 2));
+        let manifest = ManifestRef::parse(&bytes).unwrap();
+        let last = manifest.entries().last().unwrap();
+        assert_eq!((last.kind, last.target), (EntryKind::HardLink, &b"d/f"[..]));
+        let golden = [
+            &[4, 0, 0, 0, 1, 0, 3][..], // kind, mode, path length, target length
+            &[0; 20],                   // neither time nor size of its own
+            b"ed/f",
+        ];
+        assert!(bytes.ends_with(&golden.concat()));
+        for (mut bytes, version) in [(sample(), 2), (linked(), 1), (linked(), 3)] {
+            bytes[VERSION_AT] = version;
+            let error = ManifestRef::parse(&bytes).unwrap_err();
+            assert!(error.to_string().contains("version"), "{error}");
+        }
+        for len in 0..bytes.len() {
+            assert!(ManifestRef::parse(&bytes[..len]).is_err(), "{len}");
+        }
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub use decoder::{Decoder, StreamError, protect_frame};
 
 mod manifest;
 pub use manifest::{
-    EntryKind, EntryRef, MANIFEST_HEADER_LEN, ManifestEntries, ManifestHeader, ManifestRef, Mtime,
+    EntryKind, EntryRef, MANIFEST_HEADER_LEN, MANIFEST_VERSION_MAX, ManifestEntries,
+    ManifestHeader, ManifestRef, Mtime,
 };
 
 mod message;

@@ -27,6 +27,9 @@ pub(super) fn write_all() {
     write("object_stream", "all", &whole);
     write("object_manifest", "tree", &manifest);
     write("delivery_manifest", "tree", &manifest);
+    let linked = linked().bytes().to_vec();
+    write("object_manifest", "linked", &linked);
+    write("delivery_manifest", "linked", &linked);
     let block = BlockHeader::data(ObjectId::CONTENT, 1 << 33).to_bytes();
     write("object_block", "content", &[&block[..], b"bytes"].concat());
     let order = [
@@ -57,6 +60,17 @@ pub(super) fn write_all() {
 fn operation(frame: &[u8]) -> Vec<u8> {
     let len = u8::try_from(frame.len()).unwrap_or(u8::MAX);
     [&[3, 0, len], frame].concat()
+}
+
+/// Version 2.
+fn linked() -> Manifest {
+    let entries = vec![
+        Entry::directory("d"),
+        Entry::file("d/one", 7),
+        Entry::hard_link("d/two", "d/one"),
+        Entry::hard_link("three", "d/one"),
+    ];
+    Manifest::build([0; 16], entries, &ManifestLimits::default()).expect("it is a manifest")
 }
 
 fn manifest() -> Manifest {

@@ -14,7 +14,7 @@ use wire::object::{EntryKind, EntryRef};
 use super::{
     Existing, Fault, path_of,
     prepare::{RESERVE, is_below, is_same_link},
-    staging::{FileState, Staging, changed, mode_of, time_of},
+    staging::{FileState, Staging, changed, is_same, mode_of, time_of},
 };
 
 /// Gives everything its final name. Then only the journal is still staged: it records that all is
@@ -38,6 +38,7 @@ pub(super) fn commit(
         .try_for_each(|&index| commit.withdraw(index))?;
     commit.finish_files()?;
     commit.make_links()?;
+    commit.make_hard_links()?;
     commit.sync_staged()?;
     commit.place_all()?;
     commit.set_directories()?;
@@ -127,8 +128,66 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Returns true when a link with the same target exists and may stay; it may not when the name
-    /// must be free.
+    /// Gives files their further names in the staged tree, from where these move as the rest does.
+    /// A file that stays where it was is one of the transfer too: it is verified, and gets its
+    /// names from there.
+    fn make_hard_links(&mut self) -> Result<(), Fault> {
+        let staging = &*self.staging;
+        let manifest = &staging.manifest;
+        for link in manifest.hard_links() {
+            let entry = manifest.entry(link.entry as usize);
+            let state = staging.files[link.file as usize];
+            if state == FileState::InPlace && self.is_name_in_place(&entry) {
+                continue;
+            }
+            let path = path_of(&entry);
+            // An earlier attempt may have got this far.
+            let removed = match staging.tree.remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+            let made = removed.and_then(|()| match state {
+                FileState::Withdrawn => Ok(()),
+                FileState::InPlace => self.link_to(&staging.directory, &entry),
+                _ => self.link_to(&staging.tree, &entry),
+            });
+            made.map_err(|error| fault("put in place", &entry, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the staged hard link of an entry to its file in `from`.
+    fn link_to(&self, from: &Directory, entry: &EntryRef<'_>) -> io::Result<()> {
+        let Staging {
+            tree,
+            disk,
+            manifest,
+            ..
+        } = &*self.staging;
+        let (path, target) = (path_of(entry), Path::new(OsStr::from_bytes(entry.target)));
+        disk.hard_link((from, target), (tree, path))
+            .map_err(no_hard_link)?;
+        // Somebody may have put something else in the file's place at the wrong moment.
+        let file = manifest.file_called(entry.target);
+        let file = file.map(|file| manifest.entry(manifest.files()[file].entry as usize));
+        let status = tree.status(path)?;
+        match file.is_some_and(|file| is_same(&file, &status)) {
+            true => Ok(()),
+            false => Err(changed()),
+        }
+    }
+
+    /// True when the final name of a hard link is one of its file already.
+    fn is_name_in_place(&self, entry: &EntryRef<'_>) -> bool {
+        let directory = &self.staging.directory;
+        let target = Path::new(OsStr::from_bytes(entry.target));
+        match (directory.status(path_of(entry)), directory.status(target)) {
+            (Ok(name), Ok(file)) => (name.device, name.inode) == (file.device, file.inode),
+            _ => false,
+        }
+    }
+
+    /// A link with the same target may stay, unless the name must be free.
     fn is_link_in_place(&self, entry: &EntryRef<'_>) -> bool {
         let may_stay = self.staging.was_committing || self.taken == Taken::Replace;
         may_stay && is_same_link(&self.staging.directory, entry)
@@ -182,6 +241,9 @@ impl Commit<'_> {
                 }
                 EntryKind::File => self.place_file(&mut at, index, &entry),
                 EntryKind::Symlink if self.is_link_in_place(&entry) => Ok(()),
+                // Its file came before it.
+                EntryKind::HardLink if self.is_name_in_place(&entry) => Ok(()),
+                EntryKind::HardLink => self.place_name(&mut at, &entry),
                 EntryKind::Symlink => self.rename(&mut at, &entry, self.taken),
             };
             placed.map_err(|error| fault("put in place", &entry, error))?;
@@ -216,6 +278,14 @@ impl Commit<'_> {
             Ok(true) => Ok(()),
             Ok(false) => Err(changed()),
             Err(error) => Err(error),
+        }
+    }
+
+    fn place_name(&self, at: &mut At, entry: &EntryRef<'_>) -> io::Result<()> {
+        let file = self.staging.manifest.file_called(entry.target);
+        match file.map(|file| self.staging.files[file]) {
+            Some(FileState::Withdrawn) => Ok(()),
+            _ => self.rename(at, entry, self.taken),
         }
     }
 
@@ -283,6 +353,19 @@ impl Commit<'_> {
 #[derive(Default)]
 struct At {
     parents: Option<(std::path::PathBuf, Directory, Directory)>,
+}
+
+/// Says what to do where the filesystem does not make a hard link.
+fn no_hard_link(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::TooManyLinks
+        | io::ErrorKind::Unsupported
+        | io::ErrorKind::CrossesDevices => io::Error::other(format!(
+            "the system makes no hard link there ({error}); send without hard links"
+        )),
+        _ => error,
+    }
 }
 
 fn fault(doing: &'static str, entry: &EntryRef<'_>, error: io::Error) -> Fault {

@@ -17,6 +17,8 @@ use std::{
 
 use sys::file::{Directory, FileTime, Taken};
 
+use super::holes;
+
 /// The kinds of calls that a store makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskCall {
@@ -26,7 +28,7 @@ pub enum DiskCall {
     Open,
     /// Making a directory.
     MakeDirectory,
-    /// Making a symbolic link.
+    /// Making a symbolic or hard link.
     MakeLink,
     /// Taking space for a file.
     Allocate,
@@ -156,6 +158,37 @@ impl Disk {
         file.write_all_at(bytes, at)
     }
 
+    /// As [`Disk::write`], but runs of zeros become holes, whatever was there. The file does not
+    /// get longer by a hole at its end.
+    pub(super) fn write_sparse(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.before(DiskCall::Write)?;
+        holes::parts(bytes, |part, is_hole| {
+            let at = at + part.start as u64;
+            if is_hole {
+                match sys::file::punch_hole(file, at, part.len() as u64) {
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                    done => return done,
+                }
+            }
+            file.write_all_at(&bytes[part], at)
+        })
+    }
+
+    /// Copies the first `bytes` bytes of a file; runs of zeros become holes.
+    pub(super) fn copy_sparse(&self, from: &File, to: &File, bytes: u64) -> io::Result<()> {
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut at = 0;
+        while at < bytes {
+            let read = self.read(from, &mut buffer, at)?;
+            if read == 0 {
+                break;
+            }
+            self.write_sparse(to, &buffer[..read], at)?;
+            at += read as u64;
+        }
+        Ok(())
+    }
+
     /// Reads as much as there is; the number of bytes.
     pub(super) fn read(&self, file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
         self.before(DiskCall::Read)?;
@@ -205,6 +238,16 @@ impl Disk {
         directory.sync_filesystem()
     }
 
+    /// Gives a file a further name.
+    pub(super) fn hard_link(
+        &self,
+        from: (&Directory, &Path),
+        to: (&Directory, &Path),
+    ) -> io::Result<()> {
+        self.before(DiskCall::MakeLink)?;
+        from.0.hard_link(from.1, to.0, to.1)
+    }
+
     pub(super) fn rename(
         &self,
         from: (&Directory, &Path),
@@ -215,3 +258,6 @@ impl Disk {
         from.0.rename(from.1, to.0, to.1, taken)
     }
 }
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 256 << 10;

@@ -33,6 +33,8 @@ use std::{
 
 use delivery::{Manifest, Store, StoreEvent};
 use sys::file::Directory;
+#[cfg(doc)]
+use wire::object::ManifestHeader;
 use wire::object::{EntryRef, ErrorCode};
 
 use crate::SystemError;
@@ -44,6 +46,8 @@ mod commit;
 mod disk;
 use disk::Disk;
 pub use disk::{DiskCall, DiskFault};
+
+mod holes;
 
 mod journal;
 
@@ -110,7 +114,11 @@ pub struct StoreOptions {
     /// wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else. Without it,
     /// poll the store. Default none.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
-    /// Whether received content stays staged after a failure, for a later attempt. Default true.
+    /// Runs of zeros take no room on the disk, also when the sender does not ask for that
+    /// ([`ManifestHeader::SPARSE`]). No space is taken beforehand then: a full disk shows when it
+    /// is reached. Default false.
+    pub sparse: bool,
+    /// What was received stays staged after a failure, for a later attempt. Default true.
     pub keep_staged: bool,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
     /// quarter is used, the store holds the sender back; the rest is for data that is under way
@@ -172,6 +180,7 @@ impl FileStore {
                 directory: Arc::clone(&self.directory),
                 disk: Disk::new(self.options.fault),
                 existing: self.options.existing,
+                has_holes: self.options.sparse,
             },
             shown: self.shown.clone(),
             delete: self.options.delete,
@@ -323,6 +332,7 @@ impl Default for StoreOptions {
             existing: Existing::default(),
             delete: Delete::default(),
             notify: None,
+            sparse: false,
             keep_staged: true,
             queue_bytes_max: 6 << 20,
             fault: None,
@@ -344,6 +354,7 @@ impl fmt::Debug for StoreOptions {
         f.debug_struct("StoreOptions")
             .field("existing", &self.existing)
             .field("delete", &self.delete)
+            .field("sparse", &self.sparse)
             .field("keep_staged", &self.keep_staged)
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("fault", &self.fault)

@@ -7,7 +7,7 @@ use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
 use delivery::{Manifest, RangeSet};
 use sys::file::{Directory, Kind, Status};
-use wire::object::{EntryKind, EntryRef};
+use wire::object::{EntryKind, EntryRef, ManifestHeader};
 
 use super::{
     Existing, Fault,
@@ -24,6 +24,8 @@ pub(super) struct Preparation {
     pub(super) directory: Arc<Directory>,
     pub(super) disk: Disk,
     pub(super) existing: Existing,
+    /// Zeros take no room, whatever the sender asks.
+    pub(super) has_holes: bool,
 }
 
 /// A manifest whose files may be written, and what exists of it already.
@@ -51,6 +53,7 @@ impl Preparation {
         let mut attempt = Attempt {
             of: self,
             manifest,
+            has_holes: self.has_holes || manifest.has_flag(ManifestHeader::SPARSE),
             was_committing: found.as_ref().is_some_and(|found| found.is_committing),
             is_new: found.is_none(),
             files: vec![FileState::Absent; manifest.files().len()],
@@ -88,6 +91,7 @@ fn notes_of(found: Option<&Found>) -> Vec<String> {
 struct Attempt<'a> {
     of: &'a Preparation,
     manifest: &'a Arc<Manifest>,
+    has_holes: bool,
     was_committing: bool,
     is_new: bool,
     files: Vec<FileState>,
@@ -182,6 +186,14 @@ impl Attempt<'_> {
                     let is_ours = self.was_committing && is_same_link(&self.of.directory, &entry);
                     is_ours || self.of.existing != Existing::Refuse
                 }
+                (EntryKind::HardLink, _) => {
+                    // Whether it is the same file shows when that is in place.
+                    let file = self.manifest.file_called(entry.target);
+                    let file = file.map(|file| self.manifest.files()[file].entry as usize);
+                    let is_same = |file| is_same(&self.manifest.entry(file), &status);
+                    let is_ours = self.was_committing && file.is_some_and(is_same);
+                    is_ours || self.of.existing != Existing::Refuse
+                }
             };
             if !is_fine {
                 let kind = io::ErrorKind::AlreadyExists;
@@ -222,7 +234,8 @@ impl Attempt<'_> {
             bytes = bytes.saturating_add(file.size);
         }
         let has_files = space.total_files == 0 || files <= space.available_files;
-        if has_files && bytes <= space.available_bytes {
+        // Nobody knows how much of a file with holes needs room.
+        if has_files && (bytes <= space.available_bytes || self.has_holes) {
             return Ok(());
         }
         let mut text = format!(
@@ -236,7 +249,7 @@ impl Attempt<'_> {
         Err(Fault::new("make room in", Path::new(super::STAGING), full))
     }
 
-    /// Makes the larger files and allocates their space.
+    /// Makes the larger files and takes their space, unless zeros are to take none.
     fn allocate(&mut self, tree: &Directory) -> Result<(), Fault> {
         let disk = &self.of.disk;
         for (index, file) in self.manifest.files().iter().enumerate() {
@@ -246,7 +259,10 @@ impl Attempt<'_> {
             let entry = self.manifest.entry(file.entry as usize);
             self.made.push(index);
             disk.create(tree, path_of(&entry))
-                .and_then(|made| disk.allocate(&made, file.size))
+                .and_then(|made| match self.has_holes {
+                    true => made.set_len(file.size),
+                    false => disk.allocate(&made, file.size),
+                })
                 .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
             self.files[index] = FileState::Staged;
         }
@@ -263,7 +279,7 @@ impl Attempt<'_> {
         drop(place.remove_file(path));
         let space = self.of.directory.space();
         let is_ample = space.is_ok_and(|space| space.available_bytes / AMPLE >= bytes);
-        if bytes == 0 || is_ample {
+        if bytes == 0 || is_ample || self.has_holes {
             return Ok(None);
         }
         let disk = &self.of.disk;
@@ -304,6 +320,7 @@ impl Attempt<'_> {
             held: self.held,
             journal,
             was_committing: self.was_committing,
+            has_holes: self.has_holes,
             reserve,
             works: Works::default(),
         };

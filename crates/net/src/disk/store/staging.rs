@@ -36,6 +36,8 @@ pub(super) struct Staging {
     pub(super) journal: Journal,
     /// An earlier attempt had begun to give names.
     pub(super) was_committing: bool,
+    /// Zeros take no room.
+    pub(super) has_holes: bool,
     pub(super) reserve: Option<Reserve>,
     pub(super) works: Works,
 }
@@ -198,8 +200,12 @@ impl Staging {
         if is_new && bytes.len() as u64 == place.size {
             return self.write_whole(index, bytes);
         }
+        let has_holes = self.has_holes;
         let file = self.file(index)?;
-        disk.write(file, bytes, file_offset)?;
+        match has_holes {
+            true => disk.write_sparse(file, bytes, file_offset)?,
+            false => disk.write(file, bytes, file_offset)?,
+        }
         if is_new && (bytes.len() as u64) < place.size {
             // A later attempt recognises a complete file by its length.
             file.set_len(place.size)?;
@@ -220,10 +226,17 @@ impl Staging {
         let (manifest, disk) = (Arc::clone(&self.manifest), self.disk.clone());
         let entry = manifest.entry(manifest.files()[index].entry as usize);
         let (mode, time) = (mode_of(&entry), time_of(&entry));
+        let has_holes = self.has_holes;
         let (parent, name) = self.staged_at(path_of(&entry))?;
         let (file, has_mode) = disk.create_as(parent, name, mode)?;
         self.files[index] = FileState::Staged;
-        disk.write(&file, bytes, 0)?;
+        if has_holes {
+            // A hole at the end does not make a file longer.
+            file.set_len(bytes.len() as u64)?;
+            disk.write_sparse(&file, bytes, 0)?;
+        } else {
+            disk.write(&file, bytes, 0)?;
+        }
         if mode & 0o600 != 0o600 {
             // With its mode, the file could not be opened again to put a slab right: the commit
             // sets it.
@@ -330,10 +343,15 @@ impl Staging {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let disk = self.disk.clone();
+        let (disk, has_holes) = (self.disk.clone(), self.has_holes);
         let mut to = self.file(index)?;
-        disk.allocate(to, place.size)?;
-        io::copy(&mut from, &mut to)?;
+        if has_holes {
+            to.set_len(place.size)?;
+            disk.copy_sparse(&from, to, place.size)?;
+        } else {
+            disk.allocate(to, place.size)?;
+            io::copy(&mut from, &mut to)?;
+        }
         if !self.is_in_place(&entry)? {
             return Err(changed());
         }

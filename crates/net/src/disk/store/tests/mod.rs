@@ -17,7 +17,11 @@ mod crash;
 
 mod fault;
 
+mod links;
+
 mod resume;
+
+mod sparse;
 
 mod surplus;
 

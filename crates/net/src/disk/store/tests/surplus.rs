@@ -227,7 +227,7 @@ fn a_tree_that_is_walked_says_what_a_receiver_may_take_for_surplus() {
     let flags = |path: &str, takes: bool| {
         let source = crate::TreeSource::Path(path.into());
         let is_wanted = |path: &Path, _| takes || !path.ends_with("a");
-        let tree = Tree::select(vec![source], false, is_wanted).unwrap();
+        let tree = Tree::select(vec![source], crate::TreeOptions::default(), is_wanted).unwrap();
         let all = [
             ManifestHeader::INCOMPLETE,
             ManifestHeader::SELECTED,

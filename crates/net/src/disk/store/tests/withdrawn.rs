@@ -42,7 +42,11 @@ fn what_vanishes_while_it_is_looked_for_is_skipped_where_that_is_allowed() {
     fs::write(scratch.path("tree/kept"), "kept").unwrap();
     let read = |may_skip| {
         let source = crate::TreeSource::Path(scratch.path("tree"));
-        Tree::select(vec![source], may_skip, |path, _| {
+        let options = crate::TreeOptions {
+            may_skip,
+            ..crate::TreeOptions::default()
+        };
+        Tree::select(vec![source], options, |path, _| {
             if path.ends_with("gone") {
                 drop(fs::remove_dir(scratch.path("tree/gone")));
             }
@@ -75,7 +79,11 @@ fn a_file_that_cannot_be_read_is_announced_where_it_may_be_left_out() {
         fs::write(&closed, "closed").unwrap();
         fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
         let source = crate::TreeSource::Path(scratch.path("tree"));
-        Tree::select(vec![source], may_skip, |path, _| {
+        let options = crate::TreeOptions {
+            may_skip,
+            ..crate::TreeOptions::default()
+        };
+        Tree::select(vec![source], options, |path, _| {
             // Its mode does not keep a superuser out.
             if path.ends_with("closed") {
                 fs::remove_file(&closed).unwrap();
