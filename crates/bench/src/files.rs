@@ -91,6 +91,8 @@ pub(crate) struct Ours<'a> {
     load: &'a Load,
     /// The command line names each file, not their directory.
     is_one_by_one: bool,
+    /// All ends share the key in this file.
+    key: Option<PathBuf>,
 }
 
 impl<'a> Ours<'a> {
@@ -101,7 +103,17 @@ impl<'a> Ours<'a> {
             name,
             load,
             is_one_by_one,
+            key: None,
         }
+    }
+
+    /// Sends every file by its name, encrypted and authenticated.
+    pub(crate) fn keyed(name: &'static str, load: &'a Load) -> Result<Self, String> {
+        let key = Some(program::key_file()?);
+        Ok(Self {
+            key,
+            ..Self::files(name, load)
+        })
     }
 
     /// Sends the directory that the files are in.
@@ -111,7 +123,15 @@ impl<'a> Ours<'a> {
             name,
             load,
             is_one_by_one,
+            key: None,
         }
+    }
+}
+
+impl Ours<'_> {
+    fn key_options(&self) -> impl Iterator<Item = &Path> {
+        let key = self.key.iter();
+        key.flat_map(|key| [Path::new("--key-file"), key])
     }
 }
 
@@ -128,11 +148,12 @@ impl Peer for Ours<'_> {
             let mut recv = lab.host(receiver).command(&program);
             recv.arg("recv").arg(self.load.target(receiver)?);
             recv.args(["--from", &lab.host(0).ipv4().to_string()]);
+            recv.args(self.key_options());
             receivers.push(Running::start(recv.args(session))?);
         }
         timed(self.load, receivers, &mut [], || {
             let mut send = lab.host(0).command(&program);
-            send.arg("send");
+            send.arg("send").args(self.key_options());
             if self.is_one_by_one {
                 send.args(entries(&self.load.source())?);
             } else {

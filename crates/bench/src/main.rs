@@ -219,6 +219,7 @@ fn messages(request: &Request) -> Result<(), String> {
         if size <= PACKED_SIZE_MAX {
             peers.push(Box::new(Towline::packed(size)?));
         }
+        peers.push(Box::new(Towline::keyed(size)?));
         peers.push(Box::new(Towline::new(size)?));
         let title = format!("messages of {size} B, {} pairs", request.pairs);
         let series = compare(&lab, &peers, request.pairs, "msg/s")?;
@@ -243,8 +244,10 @@ fn lossy_lab(receivers: u8) -> Result<lab::Lab, String> {
 
 fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
     let load = files::Load::make("one", 1, 300_000_000)?;
-    let peers: [Box<dyn Peer + '_>; 5] = [
+    let keyed = files::Ours::keyed("towline send --key-file", &load)?;
+    let peers: [Box<dyn Peer + '_>; 6] = [
         Box::new(files::Ours::files("towline send", &load)),
+        Box::new(keyed),
         Box::new(files::Uftp { load: &load }),
         Box::new(files::Udpcast { load: &load }),
         Box::new(files::Ceiling::new()?),

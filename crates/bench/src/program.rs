@@ -4,6 +4,8 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     fs,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -36,6 +38,19 @@ pub(crate) fn compile_with(source: &str, package: &str, debian: &str) -> Result<
 /// Compiles the yardstick that uses OpenPGM's library.
 pub(crate) fn compile_with_libpgm() -> Result<PathBuf, String> {
     compile_with("pgmbench.c", "openpgm-5.3", "libpgm-dev")
+}
+
+/// Writes the key that both ends of a bench share, readable by this user alone, and returns its
+/// file.
+pub(crate) fn key_file() -> Result<PathBuf, String> {
+    let path = root().join("target").join("bench.key");
+    let failed = |error| format!("{}: {error}", path.display());
+    let mut file = fs::OpenOptions::new();
+    file.write(true).create(true).truncate(true).mode(0o600);
+    let secret = b"a bench keeps nothing secret: its traffic stays on this machine\n";
+    let mut file = file.open(&path).map_err(failed)?;
+    file.write_all(secret).map_err(failed)?;
+    Ok(path)
 }
 
 /// Runs `command` to its end.

@@ -31,6 +31,7 @@ fn over_a_cable() -> Result<(), String> {
     let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
     whole(&Towline::new(1400)?, &lab)?;
     whole(&Towline::packed(64)?, &lab)?;
+    whole(&Towline::keyed(1400)?, &lab)?;
     for (load, measure) in round_trips::over_pgm_alone(&lab) {
         positive(&load, measure()?)?;
     }
@@ -42,6 +43,7 @@ fn over_a_switch() -> Result<(), String> {
     let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|error| error.to_string())?;
     let one = files::Load::make("one", 1, 3_000_000)?;
     whole(&files::Ours::files("one file", &one), &lab)?;
+    whole(&files::Ours::keyed("one file with a key", &one)?, &lab)?;
     let many = files::Load::make("many", 20, 4096)?;
     whole(&files::Ours::directory("a directory", &many), &lab)?;
     drop(lab);

@@ -1,6 +1,9 @@
 //! Towline's own message rate.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use lab::Lab;
 use serde_json::Value;
@@ -18,6 +21,8 @@ pub(crate) struct Towline {
     receivers: usize,
     /// Further options of the sender.
     more: &'static [&'static str],
+    /// Both ends share the key in this file.
+    key: Option<PathBuf>,
 }
 
 impl Towline {
@@ -29,6 +34,13 @@ impl Towline {
     /// Messages that share packets.
     pub(crate) fn packed(size: usize) -> Result<Self, String> {
         Self::told("towline load --pack", size, 1, &["--pack"])
+    }
+
+    /// Messages that are encrypted and authenticated.
+    pub(crate) fn keyed(size: usize) -> Result<Self, String> {
+        let plain = Self::told("towline load --key-file", size, 1, &[])?;
+        let key = Some(program::key_file()?);
+        Ok(Self { key, ..plain })
     }
 
     /// Messages to the hosts from 1 to `receivers`, with `more` on the sender's command line.
@@ -45,6 +57,7 @@ impl Towline {
             size,
             receivers,
             more,
+            key: None,
         })
     }
 
@@ -52,6 +65,11 @@ impl Towline {
         let mut command = lab.host(host).command(&self.program);
         command.args(["load", verb, "--group", GROUP_AND_PORT]);
         command.args(["--iface", "e0", "--json"]);
+        command.args(
+            self.key
+                .iter()
+                .flat_map(|key| [Path::new("--key-file"), key]),
+        );
         command
     }
 }
