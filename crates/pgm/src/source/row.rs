@@ -13,7 +13,7 @@
 //! Invariant: an open row is the newest record and unsent, and `end` lies within the place that the
 //! log gave for it.
 
-use wire::{checksum, pgm::Packed};
+use wire::pgm::Packed;
 
 use super::{
     Full, PgmOption, Source,
@@ -124,7 +124,7 @@ impl Source {
     fn seal_row(&mut self, row: &OpenRow) {
         let start = row.at + row.head_len;
         let tsdu = start..self.log.head();
-        let sum = checksum::sum(&self.log.memory()[tsdu.clone()]);
+        let sum = self.sum_payload(tsdu.clone());
         let options = [PgmOption::Packed(Packed), PgmOption::Syn];
         let count = if self.is_syn_at(row.position) { 2 } else { 1 };
         let head = row.at..start;

@@ -41,8 +41,7 @@ impl Source {
         self.check_room()?;
         let at = self.place(DATA_HEAD + self.syn_bytes() + apdu.len())?;
         let head = DATA_HEAD + self.syn_bytes();
-        let room = &mut self.log.memory_mut()[at + head..at + head + apdu.len()];
-        let sum = checksum::copy_and_sum(room, apdu);
+        let sum = self.copy_payload(at + head, apdu);
         Ok(self.commit_record(at, apdu.len(), sum, None))
     }
 
@@ -160,8 +159,7 @@ impl Source {
                 self.counters.taken = taken;
                 return Err(Full::Window);
             };
-            let room = &mut self.log.memory_mut()[at + head..at + head + piece.len()];
-            let sum = checksum::copy_and_sum(room, piece);
+            let sum = self.copy_payload(at + head, piece);
             let fragment = Fragment {
                 first: Sqn::of(first),
                 offset,
@@ -217,6 +215,37 @@ impl Source {
             }
             self.refuse()
         })
+    }
+
+    /// Copies a payload into the log at `at`. Returns its sum; see [`Source::sum_payload`].
+    #[inline]
+    fn copy_payload(&mut self, at: usize, payload: &[u8]) -> u64 {
+        let has_checksum = self.has_checksum();
+        let room = &mut self.log.memory_mut()[at..at + payload.len()];
+        if has_checksum {
+            checksum::copy_and_sum(room, payload)
+        } else {
+            room.copy_from_slice(payload);
+            0
+        }
+    }
+
+    /// Returns the sum of the payload at `range` of the log for the packet's checksum; 0 when the
+    /// packet leaves without one.
+    #[inline]
+    pub(super) fn sum_payload(&self, range: Range<usize>) -> u64 {
+        if self.has_checksum() {
+            checksum::sum(&self.log.memory()[range])
+        } else {
+            0
+        }
+    }
+
+    /// Returns whether data leaves with a checksum. Protected data has a stronger tag instead: who
+    /// protects the packet removes the checksum.
+    #[inline]
+    fn has_checksum(&self) -> bool {
+        !self.setup.mark.is_some_and(|mark| mark.is_protected())
     }
 
     /// Completes the record at `at`, whose payload is in place, and takes the record.
@@ -337,7 +366,7 @@ impl Slot<'_> {
         if let Some(row) = &self.row {
             return self.source.commit_in_row(row, self.len);
         }
-        let sum = checksum::sum(&self.source.log.memory()[self.at..self.at + self.len]);
+        let sum = self.source.sum_payload(self.at..self.at + self.len);
         let at = self.at - DATA_HEAD - self.source.syn_bytes();
         self.source.commit_record(at, self.len, sum, None)
     }
@@ -383,7 +412,7 @@ impl Burst<'_> {
         let first = self.source.log.lead();
         for index in 0..count.min(self.count) {
             let start = self.payload_at(index);
-            let sum = checksum::sum(&self.source.log.memory()[start..start + self.len]);
+            let sum = self.source.sum_payload(start..start + self.len);
             let syn = if index == 0 { self.syn } else { 0 };
             let at = start - DATA_HEAD - syn;
             self.source.commit_record(at, self.len, sum, None);
