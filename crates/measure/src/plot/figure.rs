@@ -306,6 +306,12 @@ impl Page {
         let at = (LEFT + MAP_WIDTH / 2.0, self.top + 2.0);
         self.scene
             .coloured_text(at, "time", 2, Anchor::Middle, GREY);
+        if panels.iter().any(|panel| !panel.disturbances.is_empty()) {
+            let y = self.top + 2.0;
+            self.scene.rect([LEFT, y - 2.5, 18.0, 5.0], ALARM);
+            let at = (LEFT + 26.0, y);
+            self.scene.text(at, DISTURBED, 2, Anchor::Start);
+        }
         self.top += 24.0;
     }
 
@@ -356,7 +362,7 @@ impl Page {
         let left = LEFT + MAP_WIDTH + 20.0;
         let height = PANEL_HEIGHT - HEAD;
         self.scene
-            .text((left, top + height + 20.0), "messages", 2, Anchor::Start);
+            .text((left, top - 16.0), "messages", 2, Anchor::Start);
         let steps = 100;
         for step in 0..steps {
             let y = top + height * (1.0 - f64::from(step + 1) / f64::from(steps));
@@ -471,6 +477,8 @@ fn provenance(manifest: &Manifest) -> String {
     )
 }
 
+/// What the marks above a map mean.
+const DISTURBED: &str = "above a map: the measuring thread did not run";
 const MAP_WIDTH: f64 = 1360.0;
 const MAP_COLUMNS: usize = 680;
 const MAP_ROWS: usize = 109;
