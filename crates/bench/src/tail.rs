@@ -90,7 +90,7 @@ fn keep(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>]) -> Result<(), String> {
         .map(|(rival, runs)| (rival.name().to_owned(), runs.iter().map(figures).collect()))
         .collect();
     let title = format!(
-        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost unless said"
+        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost by default"
     );
     let columns = ["p50 us", "p99.9 us", "late for each packet lost"];
     record::raw("tail", &title, &columns, &rows, rows.len())
@@ -98,8 +98,8 @@ fn keep(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>]) -> Result<(), String> {
 
 fn table(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>], pairs: usize) -> String {
     let mut text = format!(
-        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost unless \
-         said, {pairs} pairs, medians (min .. max)\n{:<26} {:>10} {:>28} {:>28} {:>9}\n",
+        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost by \
+         default, {pairs} pairs, medians (min .. max)\n{:<26} {:>10} {:>28} {:>28} {:>9}\n",
         "peer", "p50 us", "p99.9 us", "late for each packet lost", "missing"
     );
     for (rival, runs) in rivals.iter().zip(runs) {

@@ -7,9 +7,9 @@ use sys::namespace::{CommandExt as _, Namespace, run_in};
 
 use crate::LabError;
 
-/// An empty filesystem in memory over a directory, which only commands started on it see. It is a
-/// disk that is full or cannot be written, even for root. It exists as long as there is a handle to
-/// it.
+/// An empty filesystem in memory, mounted over a directory. Only commands started on this disk see
+/// it. Small or read-only, it stands for a disk that is full, or that even root cannot write. It
+/// exists as long as there is a handle to it.
 #[derive(Debug)]
 pub struct Disk {
     mounts: Namespace,

@@ -174,7 +174,7 @@ impl Tool {
                     serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))?;
                 let at = |value: &serde_json::Value| value.as_u64();
                 if report["residual"] != 0 {
-                    return Err(format!("the account does not close: {text}"));
+                    return Err(format!("the counts of packets do not add up: {text}"));
                 }
                 (at(&report["delivered"]), at(&report["lost"]["ring"]))
             }

@@ -30,7 +30,7 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
         }
     }
     if wants("udp-rate") {
-        println!("at {RATE} datagrams/s; bar: within 10 % of each peer\n{HEADINGS}");
+        println!("at {RATE} datagrams/s; required: within 10 % of each peer\n{HEADINGS}");
         for size in SIZES {
             let peers = peers(&lab, &tools, size, [Offered::Rate(RATE); 2]);
             println!("{}", table(&format!("at {RATE}/s"), size, pairs, &peers)?);
@@ -145,7 +145,7 @@ fn limited(
     });
     let text: Vec<String> = lines.collect();
     Ok(format!(
-        "{mbit_per_s} Mbit/s; bar: within 3 % of it\n{}",
+        "{mbit_per_s} Mbit/s; required: within 3 % of this rate\n{}",
         text.join("\n")
     ))
 }

@@ -15,7 +15,7 @@ pub(crate) struct ReplayArgs {
     /// FILE, pcap:FILE, pcapng:FILE or gen:SPEC; several are sent in the order of their stamps
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
-    /// Interface to send on: IF (the same as ring:IF) or int:IF
+    /// Interface to send on: IF (the same as ring:IF), or int:IF (one system call for each packet)
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
     /// Send this many packets a second

@@ -251,7 +251,8 @@ fn check_switch(text: &str) -> Result<(), String> {
     }
 }
 
-/// Reads `9464`, for this machine only, or an address of this machine and a port.
+/// Reads a port such as `9464`, which listens for this machine only, or an address of this machine
+/// and a port.
 pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let port = text.parse().map(local);

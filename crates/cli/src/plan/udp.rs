@@ -100,7 +100,7 @@ impl UdpRunPlan {
         }
         let only_there = args.direction.iter().all(|it| *it == DirectionArg::There);
         if args.targets.len() > 1 && !only_there {
-            let text = "several servers can only receive: add --direction there";
+            let text = "several servers can only receive: add `--direction there`";
             return wrong(text.to_owned());
         }
         if !(TIME_MIN..=TIME_MAX).contains(&args.time) {

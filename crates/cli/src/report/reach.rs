@@ -78,7 +78,7 @@ fn seen(text: &mut String, facts: &Facts) {
     }
     for frames in &facts.frames {
         let told = format!(
-            "{} frames of {} by {} for port {}, TTL {} left",
+            "{} frames from {} through {} for port {}, TTL {} left",
             frames.count, frames.source, frames.interface, frames.port, frames.hops_left
         );
         line(text, "entered", &told);

@@ -18,7 +18,7 @@ pub(super) struct Receiver {
     pub(super) was_heard: bool,
     /// How many marks in a row waited in a queue.
     pub(super) queues: u32,
-    /// The share of packets that the receiver loses at any rate.
+    /// The share of packets that the receiver may lose by chance, however low the rate is.
     pub(super) chance: f64,
     /// The shortest answer of the present half minute; below, that of the half minute before, and
     /// when the present one began.

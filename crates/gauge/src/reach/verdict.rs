@@ -313,7 +313,7 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     Finding::new(
         Cause::Firewall,
         format!(
-            "{} packets of {} entered by {} for port {}, and none reached a socket that has \
+            "{} packets from {} entered through {} for port {}, and none reached a socket that has \
              joined; {rules}",
             frames.count, frames.source, frames.interface, frames.port
         ),

@@ -330,7 +330,7 @@ fn fragments(size: u64, mtu: u64, is_ipv6: bool) -> u64 {
     (size + 8).div_ceil(each)
 }
 
-/// Words remarks on rows whose two directions differ.
+/// Returns a remark for each pair of rows, there and back, whose rates differ.
 pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
     // How fast processors are changes from moment to moment, and is no property of the path.

@@ -156,7 +156,7 @@ impl Tree {
             if unreadable_count > unreadable.len() {
                 cause += &format!("; and {} more", unreadable_count - unreadable.len());
             }
-            let target = format!("{unreadable_count} of what is to be sent");
+            let target = format!("{unreadable_count} of the paths to be sent");
             let advice = match missing_count == unreadable_count {
                 true => "check the paths: relative ones start at the current directory",
                 false => "make them readable for this user or exclude them",

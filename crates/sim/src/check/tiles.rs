@@ -25,7 +25,8 @@ pub(super) enum Tile {
 pub(super) struct Placed {
     /// The bytes differ from those sent, and are those of no other message either.
     pub(super) is_damaged: bool,
-    /// The session began here for this receiver: it was never told of anything before.
+    /// Nothing before it was delivered to this receiver or reported lost, although the session
+    /// began earlier.
     pub(super) has_begun_late: bool,
 }
 

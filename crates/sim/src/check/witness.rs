@@ -224,7 +224,7 @@ impl Witness {
         let known = self.sessions.get(&session);
         if !known.is_some_and(|known| known.is_wanted) {
             self.fail(&format!(
-                "session {session}: reports to one that has not its key"
+                "session {session}: the receiver reports to a sender although their keys differ"
             ));
         }
     }

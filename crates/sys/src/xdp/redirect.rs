@@ -224,7 +224,8 @@ const fn exit() -> Instruction {
     Instruction::new(0x95, 0, 0, 0, 0)
 }
 
-/// Makes `r_to` a table, or the address of its value plus `offset`: one instruction of 16 bytes.
+/// Loads into register `to` the table `map` ([`OF_MAP`]), or the address of its value plus `offset`
+/// ([`OF_VALUE`]): one instruction of 16 bytes.
 fn load_map(to: u8, map: &Map, what: u8, offset: i32) -> [Instruction; 2] {
     use std::os::fd::AsRawFd as _;
     [

@@ -147,8 +147,8 @@ impl FileReceiverBuilder {
     }
 }
 
-/// Makes a receiver's name from the last component of its directory's path, and four digits of the
-/// whole path: the same name at every start.
+/// Makes a receiver's name from the last component of its directory's path, and four digits of a
+/// hash of the whole path, so that it is the same at every start.
 fn name_of(directory: &Path) -> String {
     let whole = directory
         .canonicalize()

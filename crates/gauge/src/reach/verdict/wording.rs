@@ -128,7 +128,7 @@ pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Fi
             ),
             format!(
                 "look at the snooping table of the switch for {}, at its storm control, and at \
-                 the rules for what {name} sends",
+                 the firewall rules of {name} for outgoing packets",
                 facts.group.ip()
             ),
         ),

@@ -467,7 +467,7 @@ fn retry_at(deadline: Option<Instant>) -> Instant {
 
 /// The most ICMP reports that are thrown away at a time; the kernel reports the rest again.
 const REPORTS_MAX: usize = 64;
-/// How long a full queue beyond the socket has to drain.
+/// How long to wait before the next try when a queue beyond the socket is full.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 
 #[cfg(test)]
