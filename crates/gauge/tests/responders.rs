@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    net::{IpAddr, SocketAddr, TcpStream},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -12,8 +12,13 @@ use std::{
 };
 
 use lab::{Lab, LabSpec, isolated};
+use measure::{CLOCK_BYTES, PROBE_BYTES_MIN, Probe, ProbeKind};
 use serde_json::{Value, json};
-use towline_gauge::udp::{PORT, ServeSpec, Server};
+use towline_gauge::{
+    reach::{self, ReachSpec},
+    rtt::{Engine, ReflectSpec, Reflector, Transport, Wait, reflect_over},
+    udp::{PORT, ServeSpec, Server},
+};
 
 /// The largest share of bytes towards an address that did not prove itself, per byte that came.
 const AMPLIFICATION_MAX: u64 = 3;
@@ -241,5 +246,218 @@ fn a_host_that_measures_nothing_makes_room_for_another() {
             let reason = answer["refused"]["reason"].as_str().unwrap();
             assert!(reason.contains("serves another client"), "{reason}");
         });
+    });
+}
+
+/// Sends `messages` from the attacker's host to a reflector, and gives the bytes that it sent and
+/// those that came back: to its own address, as nobody can tell a forged one.
+fn reflected(lab: &Lab, listen: IpAddr, engine: Engine, messages: &[Vec<u8>]) -> (usize, usize) {
+    let listen = SocketAddr::new(listen, 7_700);
+    let (host, stop) = (lab.host(SERVER), AtomicBool::new(false));
+    let spec = ReflectSpec {
+        listen,
+        engine,
+        wait: Wait::Block,
+    };
+    let mut reflector = host.enter(|| Reflector::open(spec)).unwrap().unwrap();
+    let is_stopped = || stop.load(Ordering::Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| host.enter(|| reflector.run(&is_stopped)).unwrap().unwrap());
+        let counted = lab.host(ATTACKER).enter(|| exchanged(listen, messages));
+        stop.store(true, Ordering::Relaxed);
+        counted.unwrap()
+    })
+}
+
+fn exchanged(to: SocketAddr, messages: &[Vec<u8>]) -> (usize, usize) {
+    let any: IpAddr = if to.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = UdpSocket::bind((any, 0)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    let (mut sent, mut received, mut room) = (0, 0, vec![0; 65_536]);
+    let mut take = || {
+        while let Ok(len) = socket.recv(&mut room) {
+            received += len;
+        }
+    };
+    for message in messages {
+        sent += socket.send_to(message, to).unwrap();
+        if sent % 7 == 0 {
+            take();
+        }
+    }
+    take();
+    (sent, received)
+}
+
+fn message(kind: ProbeKind, size: usize) -> Vec<u8> {
+    let mut message = vec![0; size];
+    let (token, sequence) = (1, 2);
+    Probe {
+        kind,
+        token,
+        sequence,
+    }
+    .emit(&mut message);
+    message
+}
+
+/// Each message comes back at most once, and no larger.
+fn are_no_larger(messages: &[Vec<u8>], is_answered: bool) {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        for (listen, _) in families(&lab) {
+            for engine in [Engine::Recv, Engine::Mmsg] {
+                let (sent, received) = reflected(&lab, listen, engine, messages);
+                assert!(received <= sent, "{listen}: {sent} B became {received} B");
+                assert!(!is_answered || received == sent, "{listen}: {received} B");
+            }
+        }
+    });
+}
+
+#[test]
+fn echoes_of_round_trips_are_as_large_as_their_probes() {
+    let all = [24, 25, 64, 1_400].map(|size| message(ProbeKind::Probe, size));
+    are_no_larger(&all, true);
+    // Answers, kinds that nobody knows, and messages that say another length.
+    let mut odd = Vec::new();
+    for kind in 0..=u8::MAX {
+        let mut one = message(ProbeKind::Echo, 64);
+        one[5] = kind;
+        odd.push(one.clone());
+        one[6] = 255;
+        odd.push(one);
+    }
+    odd.extend((0..PROBE_BYTES_MIN).map(|len| message(ProbeKind::Hello, 24)[..len].to_vec()));
+    are_no_larger(&odd, false);
+}
+
+#[test]
+fn answers_to_path_probes_are_as_large_as_the_probes() {
+    let sizes = [24, 1_472, 1_473, 9_000, 40_000, 65_507];
+    are_no_larger(&sizes.map(|size| message(ProbeKind::Hello, size)), true);
+}
+
+#[test]
+fn answers_about_clocks_are_as_large_as_the_questions() {
+    let sizes = [CLOCK_BYTES, CLOCK_BYTES + 1, 1_400];
+    are_no_larger(&sizes.map(|size| message(ProbeKind::Clock, size)), true);
+    let short = message(ProbeKind::Clock, CLOCK_BYTES - 1);
+    are_no_larger(&[short], false);
+}
+
+#[test]
+fn a_host_that_was_heard_once_is_not_answered_for_ever() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let mut groups = vec!["239.192.0.7:7500"];
+        if lab.host(SERVER).has_ipv6() {
+            groups.push("[ff15::7]:7500");
+        }
+        for group in groups {
+            let group: SocketAddr = group.parse().unwrap();
+            let spec = ReachSpec {
+                group,
+                interface: Some("e0".parse().unwrap()),
+                hops: 1,
+                peers: Vec::new(),
+                port: reach::PORT,
+                time: Duration::from_secs(3),
+                name: "honest".to_owned(),
+                token: 1,
+            };
+            let host = lab.host(SERVER);
+            let (sent, received) = thread::scope(|scope| {
+                scope.spawn(|| {
+                    host.enter(|| reach::reach(&spec, &|| false))
+                        .unwrap()
+                        .unwrap()
+                });
+                let (attacker, lab) = (lab.host(ATTACKER), &lab);
+                attacker.enter(|| told_once(lab, group)).unwrap()
+            });
+            assert!(received > 0, "{group}: a heard host is answered");
+            assert!(
+                received <= AMPLIFICATION_MAX * sent,
+                "{group}: {sent} B became {received} B"
+            );
+        }
+    });
+}
+
+/// Sends one beacon to the group, as a host that is not there any more, and gives its bytes and
+/// those that came to its address.
+fn told_once(lab: &Lab, group: SocketAddr) -> (u64, u64) {
+    let host = lab.host(ATTACKER);
+    let local: IpAddr = if group.is_ipv4() {
+        host.ipv4().into()
+    } else {
+        host.ipv6().into()
+    };
+    let socket = UdpSocket::bind((local, reach::PORT)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let beacon = json!({
+        "towline_reach": 1, "token": 7, "name": "x", "group": group.to_string(), "hops": 1,
+        "interface": "", "address": null, "refusal": null, "heard": [], "is_group": true,
+    });
+    let beacon = beacon.to_string();
+    let mut room = [0; 2_048];
+    // The other end needs a moment to join.
+    thread::sleep(Duration::from_millis(700));
+    socket.send_to(beacon.as_bytes(), group).unwrap();
+    let (mut received, began) = (0, Instant::now());
+    while began.elapsed() < Duration::from_millis(2_500) {
+        received += socket.recv(&mut room).unwrap_or(0) as u64;
+    }
+    (beacon.len() as u64, received)
+}
+
+#[test]
+fn a_host_that_takes_all_places_of_a_reflector_leaves_some_to_others() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let listen: SocketAddr = (lab.host(SERVER).ipv4(), 7_700).into();
+        let stop = AtomicBool::new(false);
+        let counts = thread::scope(|scope| {
+            let (server, stop) = (lab.host(SERVER), &stop);
+            let is_stopped = move || stop.load(Ordering::Relaxed);
+            let reflecting = scope.spawn(move || {
+                let reflect =
+                    || reflect_over(Transport::Tcp, listen, None, Wait::Block, &is_stopped);
+                server.enter(reflect).unwrap().unwrap()
+            });
+            let silent = lab.host(ATTACKER).enter(|| {
+                let connect = |_| TcpStream::connect(listen).ok();
+                let first = (0..100).find_map(|nth| {
+                    thread::sleep(Duration::from_millis(20));
+                    connect(nth)
+                });
+                first
+                    .into_iter()
+                    .chain((1..100).filter_map(connect))
+                    .collect::<Vec<_>>()
+            });
+            let greeted = lab.host(BYSTANDER).enter(|| {
+                let mut honest = TcpStream::connect(listen).unwrap();
+                honest
+                    .set_read_timeout(Some(Duration::from_secs(3)))
+                    .unwrap();
+                honest.write_all(&message(ProbeKind::Hello, 24)).unwrap();
+                honest.read_exact(&mut [0; 24]).is_ok()
+            });
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(silent.unwrap().len(), 100);
+            assert!(greeted.unwrap(), "a host has taken all places");
+            reflecting.join().unwrap()
+        });
+        assert_eq!((counts.greeted, counts.turned_away), (1, 92));
     });
 }

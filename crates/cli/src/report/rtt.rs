@@ -16,6 +16,8 @@ pub(crate) struct RttReflectReport {
     answered: u64,
     foreign: u64,
     refused: u64,
+    /// With `--over tcp`: clients that found no place, or lost theirs because they said nothing.
+    turned_away: u64,
 }
 
 impl From<ReflectCounts> for RttReflectReport {
@@ -25,6 +27,7 @@ impl From<ReflectCounts> for RttReflectReport {
             answered: counts.answered,
             foreign: counts.foreign,
             refused: counts.refused,
+            turned_away: counts.turned_away,
         }
     }
 }
@@ -34,13 +37,17 @@ impl Document for RttReflectReport {
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        format!(
-            "answered {} of {}; {} ignored, {} refused by the system\n",
+        let mut text = format!(
+            "answered {} of {}; {} ignored, {} refused by the system",
             count(self.answered, "message"),
             count(self.greeted, "measurement"),
             count(self.foreign, "foreign datagram"),
             count(self.refused, "answer"),
-        )
+        );
+        if self.turned_away > 0 {
+            text += &format!("; {} turned away", count(self.turned_away, "client"));
+        }
+        text + "\n"
     }
 }
 

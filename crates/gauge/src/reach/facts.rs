@@ -170,6 +170,9 @@ pub struct Heard {
     pub is_self: bool,
     #[serde(skip)]
     pub(super) token: u64,
+    /// Bytes of its beacons.
+    #[serde(skip)]
+    pub(super) bytes: u64,
 }
 
 /// Frames to the group that came from one source by one interface.

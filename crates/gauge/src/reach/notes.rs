@@ -12,23 +12,29 @@ use super::{
 };
 
 impl Facts {
-    /// Notes a beacon that came through the group: its source, its interface, and the time to live
-    /// with which it arrived. `token` is this host's own.
+    /// Notes a beacon of `len` bytes that came through the group: its source, its interface, and
+    /// the time to live with which it arrived. `token` is this host's own.
     pub(super) fn hear(
         &mut self,
-        beacon: &Beacon,
+        (beacon, len): (&Beacon, usize),
         (source, interface, hops_left): (IpAddr, String, Option<u8>),
         token: u64,
         now: Duration,
     ) {
+        let of_source = self.heard.iter().filter(|it| it.source == source).count();
         let is_known = |it: &&mut Heard| it.token == beacon.token && it.interface == interface;
         if let Some(known) = self.heard.iter_mut().find(is_known) {
             known.count += 1;
+            known.bytes += if known.source == source {
+                len as u64
+            } else {
+                0
+            };
             known.last = now;
             known.hops.1 = hops_left;
         } else if !beacon.is_group {
             // A beacon that was not sent to the group says nothing about the group.
-        } else if self.heard.len() < LISTED_MAX {
+        } else if self.heard.len() < LISTED_MAX && of_source < LISTED_PER_HOST_MAX {
             self.heard.push(Heard {
                 name: beacon.name.clone(),
                 source,
@@ -39,6 +45,7 @@ impl Facts {
                 last: now,
                 is_self: beacon.token == token,
                 token: beacon.token,
+                bytes: len as u64,
             });
         } else {
             self.unlisted.heard += 1;
@@ -81,6 +88,12 @@ impl Facts {
         }
     }
 
+    /// Returns the bytes of the beacons that came through the group from `source`.
+    pub(super) fn bytes_of(&self, source: IpAddr) -> u64 {
+        let of_source = self.heard.iter().filter(|it| it.source == source);
+        of_source.map(|it| it.bytes).sum()
+    }
+
     /// Returns the tokens for a beacon to the host at `peer`, and whether this host hears more
     /// hosts than these. The peer's own token comes first, because the peer wants to know whether
     /// it is heard.
@@ -107,3 +120,5 @@ impl Facts {
 /// The most entries of each list of hosts. This host sends to each listed host five times a second,
 /// and searches the list for each frame.
 pub(super) const LISTED_MAX: usize = 256;
+/// Entries of one host in a list: it may run several searches, and be heard on several interfaces.
+pub(super) const LISTED_PER_HOST_MAX: usize = 16;

@@ -1,6 +1,7 @@
 //! Lets the participating hosts send to the group and talk to each other, and notes everything.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
     os::fd::AsFd as _,
@@ -118,6 +119,8 @@ struct Talk<'a> {
     unicast: UdpSocket,
     wire: Wire,
     facts: Facts,
+    /// Bytes sent to each host that was heard and that the user did not name.
+    answered: BTreeMap<IpAddr, u64>,
     start_ns: u64,
 }
 
@@ -175,6 +178,7 @@ impl<'a> Talk<'a> {
             unicast,
             wire,
             facts,
+            answered: BTreeMap::new(),
             start_ns: now_ns(),
         })
     }
@@ -214,12 +218,28 @@ impl<'a> Talk<'a> {
                 to.push(address);
             }
         }
-        for peer in to {
+        for (nth, peer) in to.into_iter().enumerate() {
             (beacon.heard, beacon.is_cut) = self.facts.heard_for(peer.ip());
             let bytes = beacon.emit();
+            let is_named = nth < self.spec.peers.len();
+            if !is_named && !self.may_answer(peer.ip(), bytes.len() as u64) {
+                continue;
+            }
             // When a beacon cannot be sent, the other end misses it, and reports that.
             let _sent = datagram::send_to(self.unicast.as_fd(), &RawAddress::from(peer), &bytes);
         }
+    }
+
+    /// Returns whether `bytes` more may go to a host that was heard. Its beacons may be forged, so
+    /// that what it gets is in proportion to them.
+    fn may_answer(&mut self, host: IpAddr, bytes: u64) -> bool {
+        let heard = self.facts.bytes_of(host);
+        let answered = self.answered.entry(host).or_default();
+        let is_within = *answered + bytes <= ANSWER_SHARE * heard;
+        if is_within {
+            *answered += bytes;
+        }
+        is_within
     }
 
     fn beacon(&self) -> Beacon {
@@ -275,6 +295,7 @@ impl<'a> Talk<'a> {
         };
         let (now, interface) = (self.elapsed(), self.host.name(index));
         let arrival = (source.ip(), interface, received.hops);
+        let beacon = (beacon, received.len);
         self.facts.hear(beacon, arrival, self.spec.token, now);
     }
 
@@ -367,6 +388,8 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
+/// Bytes to a host for each byte that came from its address.
+const ANSWER_SHARE: u64 = 3;
 /// How often a host sends its beacons.
 const GAP: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(20);

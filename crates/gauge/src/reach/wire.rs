@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use sys::packet::{FilterOp, PacketSocket, Packets};
 use wire::link::Layers;
 
-use super::{Frames, Querier, notes::LISTED_MAX};
+use super::{
+    Frames, Querier,
+    notes::{LISTED_MAX, LISTED_PER_HOST_MAX},
+};
 
 /// A view of the frames of all interfaces.
 #[derive(Debug)]
@@ -90,13 +93,14 @@ impl Entered {
                 hops_left,
             } if to.ip() == group => {
                 let port = to.port();
+                let of_source = self.frames.iter().filter(|it| it.source == source).count();
                 let is_known = |it: &&mut Frames| {
                     it.source == source && it.port == port && it.interface == interface
                 };
                 if let Some(known) = self.frames.iter_mut().find(is_known) {
                     known.count += 1;
                     known.hops_left = hops_left;
-                } else if self.frames.len() < LISTED_MAX {
+                } else if self.frames.len() < LISTED_MAX && of_source < LISTED_PER_HOST_MAX {
                     let count = 1;
                     self.frames.push(Frames {
                         interface,
@@ -279,6 +283,21 @@ mod tests {
         assert_eq!(
             (entered.queriers.len(), entered.unlisted_queries),
             (LISTED_MAX, 10)
+        );
+
+        // A host that sends to many ports leaves room for others.
+        let mut entered = Entered::default();
+        for port in 0..100 {
+            let datagram = Seen::Datagram {
+                source: [10, 0, 0, 1].into(),
+                to: SocketAddr::new(group, port),
+                hops_left: 1,
+            };
+            entered.enter(datagram, "e0".to_owned(), group);
+        }
+        assert_eq!(
+            (entered.frames.len(), entered.unlisted_frames),
+            (LISTED_PER_HOST_MAX, 100 - LISTED_PER_HOST_MAX as u64)
         );
 
         // The first querier of an interface is kept: without it the verdict would differ.

@@ -4,11 +4,8 @@ use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
+    sync::Arc,
+    thread::{self, ScopedJoinHandle},
 };
 
 use measure::{ClockWord, Probe, ProbeKind};
@@ -20,6 +17,7 @@ use super::{
     carrier::{BATCH, Carrier, LOOK, Rooms, is_passing, rest},
     datagrams::{Side, Sockets},
     pgm::Pgm,
+    places::{Places, TcpPlace},
     tcp::Tcp,
 };
 use crate::Error;
@@ -56,6 +54,8 @@ pub struct ReflectCounts {
     pub foreign: u64,
     /// Answers that the kernel refused to send.
     pub refused: u64,
+    /// Clients over TCP that found no place, or lost theirs because they said nothing.
+    pub turned_away: u64,
 }
 
 impl Reflector {
@@ -165,68 +165,75 @@ fn reflect_tcp(
     wait: Wait,
     is_stopped: &dyn Fn() -> bool,
 ) -> io::Result<ReflectCounts> {
-    let stop = AtomicBool::new(false);
-    let is_over = || stop.load(Ordering::Relaxed);
     let mut total = ReflectCounts::default();
     thread::scope(|scope| {
-        let mut clients = Vec::new();
+        let mut clients: Vec<Client<'_>> = Vec::new();
+        let mut places = Places::default();
         let result = loop {
             if is_stopped() {
                 break Ok(());
             }
-            let stream = match next_client(listener, clients.len() < CLIENTS_MAX) {
-                Ok(Some(stream)) => stream,
-                Ok(None) => {
-                    let is_over = |it: &mut thread::ScopedJoinHandle<'_, _>| it.is_finished();
-                    for client in clients.extract_if(.., is_over) {
-                        total.add(&client.join().unwrap_or_default());
-                    }
-                    continue;
-                }
+            let accepted = match next_client(listener) {
+                Ok(accepted) => accepted,
                 Err(error) => break Err(error),
             };
-            let is_over = &is_over;
-            clients.push(scope.spawn(move || {
+            for client in clients.extract_if(.., |it| it.thread.is_finished()) {
+                places.leave(&client.place);
+                total.add(&client.thread.join().unwrap_or_default());
+            }
+            let now = sys::clock::monotonic();
+            total.turned_away += places.end_idle(now);
+            let Some((stream, peer)) = accepted else {
+                continue;
+            };
+            let Some(place) = places.take(peer.ip(), now) else {
+                total.turned_away += 1;
+                continue;
+            };
+            let shared = Arc::clone(&place);
+            let thread = scope.spawn(move || {
                 let mut counts = ReflectCounts::default();
-                if let Ok(mut carrier) = Tcp::new(stream) {
-                    // The thread ends when its client leaves.
-                    let rooms = Rooms::new(1);
-                    drop(answer(&mut carrier, rooms, wait, &mut counts, is_over));
+                if let Ok(carrier) = Tcp::new(stream) {
+                    let mut carrier = carrier.counting(Arc::clone(&shared));
+                    // This ends when the client leaves or loses its place.
+                    let (rooms, is_over) = (Rooms::new(1), || shared.is_ended());
+                    drop(answer(&mut carrier, rooms, wait, &mut counts, &is_over));
                 }
                 counts
-            }));
+            });
+            clients.push(Client { place, thread });
         };
-        // The scope waits for every client's thread, so they must stop even when the listener
-        // failed.
-        stop.store(true, Ordering::Relaxed);
+        // The stop is needed even when the listener failed: the scope waits for every client's
+        // thread.
         for client in clients {
-            total.add(&client.join().unwrap_or_default());
+            client.place.end();
+            total.add(&client.thread.join().unwrap_or_default());
         }
         result.map(|()| total)
     })
 }
 
-/// Waits at most [`LOOK`] for the next client. `None` when nobody came, when there is no room for
-/// more clients, or when an error concerns one connection or one moment.
+/// A client over TCP, whom a thread of its own answers.
+struct Client<'scope> {
+    place: Arc<TcpPlace>,
+    thread: ScopedJoinHandle<'scope, ReflectCounts>,
+}
+
+/// Waits at most [`LOOK`] for the next client. `None` when nobody came, or when an error concerns
+/// one connection or one moment.
 ///
 /// # Errors
 /// When the listener cannot be used any more.
-fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpStream>> {
+fn next_client(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     let is_there = datagram::wait_readable(listener.as_fd(), LOOK)?;
     if !is_there {
         return Ok(None);
     }
-    if !has_room {
-        // A waiting client keeps the listener readable, so a wait for it would return at once:
-        // sleep.
-        thread::sleep(LOOK);
-        return Ok(None);
-    }
     match listener.accept() {
-        Ok((stream, _)) => Ok(Some(stream)),
+        Ok(accepted) => Ok(Some(accepted)),
         Err(error) if is_beyond_use(&error) => Err(error),
         Err(_) => {
-            // Without descriptors or memory, `accept` fails at once while the client keeps waiting:
+            // Without descriptors or memory the client keeps waiting, and accept fails at once:
             // sleep.
             thread::sleep(LOOK);
             Ok(None)
@@ -290,6 +297,7 @@ impl ReflectCounts {
         self.answered += other.answered;
         self.foreign += other.foreign;
         self.refused += other.refused;
+        self.turned_away += other.turned_away;
     }
 
     /// Turns a message into its answer in place; returns false when it gets none.
@@ -328,7 +336,6 @@ fn tell_clock(message: &mut [u8]) {
 }
 
 const BACKLOG: u16 = 16;
-const CLIENTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

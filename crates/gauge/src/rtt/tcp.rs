@@ -4,6 +4,7 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     os::fd::AsFd as _,
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,6 +15,7 @@ use sys::datagram;
 use super::{
     MESSAGE_BYTES_MAX,
     carrier::{Carrier, Rooms},
+    places::TcpPlace,
 };
 use crate::Error;
 
@@ -23,6 +25,8 @@ pub(super) struct Tcp {
     /// Bytes of a message that has not arrived completely, and bytes that have not left.
     inbound: Vec<u8>,
     outbound: Vec<u8>,
+    /// At a reflector: the client's place, which it keeps by messages.
+    place: Option<Arc<TcpPlace>>,
 }
 
 impl Tcp {
@@ -47,7 +51,20 @@ impl Tcp {
             stream,
             inbound: Vec::new(),
             outbound: Vec::new(),
+            place: None,
         })
+    }
+
+    /// Notes in `place` that messages come.
+    pub(super) fn counting(mut self, place: Arc<TcpPlace>) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    fn note(&self) {
+        if let Some(place) = &self.place {
+            place.note();
+        }
     }
 
     /// Sends the bytes that have not left; returns true when none remain.
@@ -85,6 +102,7 @@ impl Carrier for Tcp {
                 room[..len].copy_from_slice(&self.inbound[..len]);
                 self.inbound.drain(..len);
                 rooms.set_len(0, len);
+                self.note();
                 return Ok(1);
             }
             // A message usually arrives whole and alone, so this reads straight into the caller's
@@ -93,6 +111,7 @@ impl Carrier for Tcp {
                 let len = read(&mut self.stream, room)?;
                 if first_message(&room[..len])? == Some(len) {
                     rooms.set_len(0, len);
+                    self.note();
                     return Ok(1);
                 }
                 self.inbound.extend_from_slice(&room[..len]);

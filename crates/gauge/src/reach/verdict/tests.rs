@@ -102,6 +102,7 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
         last: facts.lasted,
         is_self: false,
         token: 2,
+        bytes: 300,
     }];
     let word = PeerWord {
         name: "vm".to_owned(),
@@ -203,7 +204,7 @@ fn among(hosts: u64, peers: impl Iterator<Item = u64>) -> Facts {
             ..beacon(n, (Vec::new(), false))
         };
         let arrival = (address(n), "e0".to_owned(), Some(1));
-        facts.hear(&group, arrival, OURS, facts.lasted);
+        facts.hear((&group, 300), arrival, OURS, facts.lasted);
     }
     facts
 }

@@ -1,0 +1,141 @@
+//! The places of a TCP reflector: which clients get one, and which lose theirs. It decides; it
+//! neither listens nor answers.
+//!
+//! A thread answers each client, so that there are [`PLACES_MAX`] places. A host has at most
+//! [`PLACES_PER_HOST_MAX`] of them, and a client that sends no message for [`IDLE_MAX`] loses its
+//! place, so that no host keeps the others out.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use base::Instant;
+
+/// All places of a reflector.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<Taken>);
+
+/// A place, shared with the thread that answers the client.
+#[derive(Debug)]
+pub(super) struct TcpPlace {
+    host: IpAddr,
+    messages: AtomicU64,
+    is_ended: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Taken {
+    place: Arc<TcpPlace>,
+    /// The messages when they were counted last, and when there were fewer before.
+    messages: u64,
+    active: Instant,
+}
+
+impl Places {
+    /// Gives a place to a client at `host`; `None` when there is none for it.
+    pub(super) fn take(&mut self, host: IpAddr, now: Instant) -> Option<Arc<TcpPlace>> {
+        let of_host = self.0.iter().filter(|it| it.place.host == host).count();
+        if self.0.len() >= PLACES_MAX || of_host >= PLACES_PER_HOST_MAX {
+            return None;
+        }
+        let place = Arc::new(TcpPlace {
+            host,
+            messages: AtomicU64::new(0),
+            is_ended: AtomicBool::new(false),
+        });
+        self.0.push(Taken {
+            place: Arc::clone(&place),
+            messages: 0,
+            active: now,
+        });
+        Some(place)
+    }
+
+    /// Ends the clients that said nothing for [`IDLE_MAX`]; returns how many.
+    pub(super) fn end_idle(&mut self, now: Instant) -> u64 {
+        let mut ended = 0;
+        for taken in self.0.iter_mut().filter(|it| !it.place.is_ended()) {
+            let messages = taken.place.messages.load(Ordering::Relaxed);
+            if messages != taken.messages {
+                (taken.messages, taken.active) = (messages, now);
+            } else if now.since(taken.active) > IDLE_MAX {
+                taken.place.end();
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// Frees the place of a client that has gone.
+    pub(super) fn leave(&mut self, place: &Arc<TcpPlace>) {
+        self.0.retain(|it| !Arc::ptr_eq(&it.place, place));
+    }
+}
+
+impl TcpPlace {
+    /// Notes that a message has come.
+    pub(super) fn note(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the client.
+    pub(super) fn end(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Each place costs a thread.
+const PLACES_MAX: usize = 64;
+/// One measurement takes one place; a host may make a few at a time.
+const PLACES_PER_HOST_MAX: usize = 8;
+/// The slowest schedule sends a message each second.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_host_has_its_share_and_keeps_it_by_messages() {
+        let mut places = Places::default();
+        let greedy = [10, 0, 0, 1].into();
+        let taken: Vec<_> = (0..PLACES_MAX)
+            .filter_map(|_| places.take(greedy, at(0)))
+            .collect();
+        assert_eq!(taken.len(), PLACES_PER_HOST_MAX);
+        let other = places.take([10, 0, 0, 2].into(), at(0));
+        assert!(other.is_some(), "a host took all places");
+        taken[0].note();
+        assert_eq!(places.end_idle(at(5)), 0);
+        assert_eq!(places.end_idle(at(6)), PLACES_PER_HOST_MAX as u64);
+        assert!(!taken[0].is_ended() && taken[1].is_ended());
+        assert_eq!(places.end_idle(at(7)), 0, "each is ended once");
+        for place in &taken[1..] {
+            places.leave(place);
+        }
+        assert!(places.take(greedy, at(7)).is_some());
+    }
+
+    #[test]
+    fn there_is_an_end_to_places() {
+        let mut places = Places::default();
+        let hosts = (0..=u8::MAX).map(|n| [10, 0, 0, n].into());
+        assert_eq!(
+            hosts.filter_map(|it| places.take(it, at(0))).count(),
+            PLACES_MAX
+        );
+    }
+}
