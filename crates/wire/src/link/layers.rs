@@ -69,13 +69,13 @@ impl Layers {
     /// Finds the headers from `network` on; `ether_type` says what begins there, and VLAN tags may
     /// come first.
     #[inline]
-    fn behind(frame: &[u8], ether_type: u16, network: usize) -> Self {
+    pub(super) fn behind(frame: &[u8], ether_type: u16, network: usize) -> Self {
         let mut layers = Self {
             network,
             ether_type,
             ..Self::default()
         };
-        while layers.tags < TAGS_MAX && matches!(layers.ether_type, 0x8100 | 0x88a8 | 0x9100) {
+        while layers.tags < TAGS_MAX && layers.ends_at_tag() {
             let Some(ether_type) = half(frame, layers.network + 2) else {
                 return layers;
             };
@@ -89,6 +89,15 @@ impl Layers {
             _ => None,
         };
         layers
+    }
+}
+
+impl Layers {
+    /// Returns true when a VLAN tag stands where the network header should begin: the frame has
+    /// more tags than the parser follows.
+    #[inline]
+    pub(super) const fn ends_at_tag(&self) -> bool {
+        matches!(self.ether_type, 0x8100 | 0x88a8 | 0x9100)
     }
 }
 

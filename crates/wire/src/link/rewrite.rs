@@ -18,7 +18,7 @@ use crate::checksum;
 ///
 /// **Cost**: tens of nanoseconds; no allocation.
 pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
-    let layers = Layers::parse(frame);
+    let layers = innermost(frame);
     match (from, to, layers.ip) {
         (IpAddr::V4(from), IpAddr::V4(to), Some(ip)) if ip.version == 4 => {
             let at = layers.network + 12;
@@ -28,6 +28,24 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
         (IpAddr::V6(from), IpAddr::V6(to), Some(ip)) if ip.version == 6 => {
             let at = layers.network + 8;
             replace(frame, &ip, at, &from.octets(), &to.octets(), None)
+        }
+        // The frame was cut within the header: what there is of it may still name a host.
+        (IpAddr::V4(from), IpAddr::V4(to), None) if layers.ether_type == IPV4 => {
+            let mut is_changed = false;
+            for at in [layers.network + 12, layers.network + 16] {
+                if put(frame, at, &from.octets(), &to.octets()) {
+                    adjust(frame, layers.network + 10, &from.octets(), &to.octets());
+                    is_changed = true;
+                }
+            }
+            is_changed
+        }
+        (IpAddr::V6(from), IpAddr::V6(to), None) if layers.ether_type == IPV6 => {
+            let mut is_changed = false;
+            for at in [layers.network + 8, layers.network + 24] {
+                is_changed |= put(frame, at, &from.octets(), &to.octets());
+            }
+            is_changed
         }
         (IpAddr::V4(from), IpAddr::V4(to), None) if layers.ether_type == ARP => {
             let mut is_changed = false;
@@ -58,6 +76,20 @@ pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
         let [a, b] = tag_control.to_be_bytes();
         frame.splice(MACS_LEN..MACS_LEN, [0x81, 0, a, b]);
     }
+}
+
+/// Finds the headers behind all VLAN tags, however many there are.
+fn innermost(frame: &[u8]) -> Layers {
+    let mut layers = Layers::parse(frame);
+    while layers.ends_at_tag() {
+        let next = Layers::behind(frame, layers.ether_type, layers.network);
+        if next.network == layers.network {
+            // The frame was cut within a tag.
+            break;
+        }
+        layers = next;
+    }
+    layers
 }
 
 /// Replaces `from` by `to` in the two addresses at `at`, and adjusts the checksums that cover them.
@@ -125,6 +157,8 @@ fn adjust(frame: &mut [u8], at: usize, from: &[u8], to: &[u8]) {
 
 const MACS_LEN: usize = 12;
 const TAG_LEN: usize = 4;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86DD;
 const ARP: u16 = 0x0806;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -200,7 +234,24 @@ mod tests {
         for len in 0..whole.len() {
             let mut frame = whole[..len].to_vec();
             let is_changed = replace_address(&mut frame, from, to);
-            assert_eq!(is_changed, len >= 34, "{len}");
+            // The old address leaves no host, also where the header was cut behind it.
+            assert_eq!(is_changed, len >= 30, "{len}");
+        }
+    }
+
+    #[test]
+    fn no_number_of_tags_hides_an_address() {
+        let (from, to) = ("10.0.0.1".parse().unwrap(), "10.0.0.9".parse().unwrap());
+        for tags in [0, 1, 4, 5, 8, 9, 300] {
+            let mut frame = datagram();
+            for _ in 0..tags {
+                insert_tag(&mut frame, 5);
+            }
+            assert!(replace_address(&mut frame, from, to), "{tags} tags");
+            assert_eq!(frame[26 + 4 * tags..][..4], [10, 0, 0, 9]);
+            // Cut within a tag, it has no address, and the search ends.
+            frame.truncate(15 + 4 * tags);
+            assert!(!replace_address(&mut frame, from, to));
         }
     }
 }
