@@ -8,7 +8,8 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::File,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -48,7 +49,19 @@ pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
 
 /// Reads the tables of a configuration file.
 fn table(path: &Path) -> Result<Table, String> {
-    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| {
+        let limit = CONFIG_BYTES_MAX as u64 + 1;
+        file.take(limit).read_to_string(&mut text)
+    });
+    read.map_err(|error| unreadable(path, &error))?;
+    if text.len() > CONFIG_BYTES_MAX {
+        return Err(format!(
+            "{}: it has more than {} KiB, and a configuration has some lines; name the right file",
+            path.display(),
+            CONFIG_BYTES_MAX >> 10
+        ));
+    }
     let table = text.parse();
     table.map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -156,11 +169,15 @@ fn words_of(arg: &Arg, value: &Value) -> Option<Vec<String>> {
     }
 }
 
+/// No configuration comes near it; a device without an end would fill the memory.
+const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// Flags that no file can have: those of the file itself and of the help.
 const OWN: [&str; 3] = ["config", "help", "version"];
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use towline::PARAMETERS;
 
     use super::*;
@@ -180,6 +197,19 @@ mod tests {
         fs::remove_file(path).unwrap();
         args.map(|args| args.command)
             .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_configuration_has_an_end() {
+        let words = ["towline", "pub", "--config", "/dev/zero"].map(OsString::from);
+        let Err(error) = parse_from(words.into()) else {
+            panic!("it has been read");
+        };
+        let text = error.to_string();
+        assert!(
+            text.contains("/dev/zero: it has more than 1024 KiB"),
+            "{text}"
+        );
     }
 
     #[test]
