@@ -352,6 +352,15 @@ fn systemd_takes_the_unit() {
         assert!(output.status.success(), "{text}");
         // Other units of the machine are read too, and are none of our business.
         assert!(!text.contains("towline"), "{text}");
+        // The exposure in tenths: from 2.0 on it is too open.
+        let args = ["security", "--offline=true", "--threshold=19"];
+        let output = ask(
+            "systemd-analyze",
+            &[&args[..], &[file.to_str().unwrap()]].concat(),
+            b"",
+        );
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", said(&output));
     }
     fs::remove_dir_all(place).unwrap();
 }
