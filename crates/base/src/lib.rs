@@ -1,6 +1,7 @@
 //! What every sans-IO type of Towline shares: a clock value, a seeded generator, counters, the
-//! grammar of numbers with units ([`quantity`]), rows of the table of parameters ([`parameter`]),
-//! and the shapes in which packets enter ([`Arrival`]) and leave ([`Run`]) a state machine.
+//! grammar of numbers with units ([`quantity`]), texts from elsewhere ([`text`]), rows of the table
+//! of parameters ([`parameter`]), and the shapes in which packets enter ([`Arrival`]) and leave
+//! ([`Run`]) a state machine.
 //!
 //! The crate does no input or output. What follows is the contract of all sans-IO types. The
 //! example of the `pgm` crate is a complete loop that keeps it; `driver::Driver::turn` is the
@@ -57,6 +58,8 @@ pub use rng::Rng;
 
 mod run;
 pub use run::{Budget, Outcome, Run};
+
+pub mod text;
 
 mod time;
 pub use time::{Instant, earliest};

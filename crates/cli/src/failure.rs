@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::Path, process::ExitCode};
 
+use towline::text::printable_lines;
+
 /// The end of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -68,7 +70,7 @@ impl Failure {
         match self {
             Self::PipeClosed => ExitCode::SUCCESS,
             Self::Usage(_) | Self::Environment(_) => {
-                eprintln!("error: {self}");
+                eprintln!("error: {}", printable_lines(&self.to_string()));
                 ExitCode::from(2)
             }
         }

@@ -4,6 +4,7 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
+use towline::text::printable_lines;
 use tracing::Level;
 use tracing_subscriber::fmt::{
     format::Writer,
@@ -45,7 +46,11 @@ struct Line(Progress);
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().write(bytes))
+        let text = String::from_utf8_lossy(bytes);
+        let shown = printable_lines(&text);
+        self.0
+            .suspend(|| io::stderr().write_all(shown.as_bytes()))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
+use towline::text::printable_lines;
 
 use crate::{args::OutputArgs, failure::Failure, log, plan::Plan};
 
@@ -160,11 +161,11 @@ impl Output {
                 if self.is_json {
                     write(&mut output, D::SCHEMA, D::VERSION, document)
                 } else {
-                    output.write_all(document.text().as_bytes())
+                    output.write_all(shown_text(document).as_bytes())
                 }
             })?;
         } else {
-            self.note(document.text().trim_end());
+            self.note(shown_text(document).trim_end());
         }
         Ok(())
     }
@@ -180,9 +181,18 @@ impl Output {
 
     #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
     fn log(&self, text: &str) {
-        let stamp = self.stamp();
+        let (stamp, text) = (self.stamp(), printable_lines(text));
         self.progress.suspend(|| eprintln!("{stamp}{text}"));
     }
+}
+
+/// Returns a document's text, as it is written on a terminal: texts from elsewhere command nothing.
+fn shown_text<D: Document>(document: &D) -> String {
+    let text = document.text();
+    if D::HAS_COLOURS {
+        return text;
+    }
+    printable_lines(&text).into_owned()
 }
 
 /// One of the ways in which a document is written as JSON.
@@ -197,6 +207,10 @@ pub(crate) trait Document: Serialize {
     /// Whether the text is the command's data, for standard output; otherwise it is a closing
     /// remark beside the data.
     const IS_DATA: bool;
+
+    /// Whether the text has colours, as escapes of a terminal, and has made texts from elsewhere
+    /// printable by itself.
+    const HAS_COLOURS: bool = false;
 
     /// Writes the document as text, with line ends.
     fn text(&self) -> String;

@@ -122,7 +122,7 @@ pub use usage::{Usage, UsageMeter};
 pub use base::{
     CounterInfo, CounterSet, Instant, IoFault, Pace, Unit,
     parameter::{Parameter, Role, Setting},
-    quantity,
+    quantity, text,
 };
 pub use delivery::{
     AudienceEvent, Decline, Demotion, Hash, Intake, LeaveReason, Limit, Manifest, ManifestId,

@@ -9,7 +9,9 @@ use clap::{
     Arg, ArgAction, ArgMatches, Command, FromArgMatches, builder::ValueParser, error::Error,
     parser::ValueSource, value_parser,
 };
-use towline::{Config, Faults, Group, PARAMETERS, Parameter, Role, Selector, WaitStrategy};
+use towline::{
+    Config, Faults, Group, PARAMETERS, Parameter, Role, Selector, WaitStrategy, text::is_plain,
+};
 
 /// An option of a session that is not a parameter of the protocol.
 pub(crate) struct SessionOption {
@@ -263,8 +265,8 @@ pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Checks that a receiver can have this name, and a sender can expect it.
 pub(crate) fn check_name(text: &str) -> Result<(), String> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
-        return Err("a name has 1 to 255 bytes and no control characters".into());
+    if text.is_empty() || text.len() > 255 || !text.chars().all(is_plain) {
+        return Err("a name has 1 to 255 bytes, and no control or format characters".into());
     }
     // A sender could not expect such a name: the list of --expect is split at commas, and blanks
     // are cut.

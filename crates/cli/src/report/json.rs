@@ -2,7 +2,8 @@
 //! name and version.
 
 use std::{
-    io::{self, BufWriter, Write},
+    fmt::Write as _,
+    io::{self, Write},
     net::IpAddr,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -10,6 +11,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::text::is_plain;
 
 /// Writes one document with a line end, laid out for people too.
 pub(super) fn write(
@@ -23,9 +25,7 @@ pub(super) fn write(
         version,
         body,
     };
-    as_line(output, |output| {
-        serde_json::to_writer_pretty(output, &envelope)
-    })
+    end_line(output, serde_json::to_string_pretty(&envelope)?)
 }
 
 /// Writes one document as one line: JSON Lines.
@@ -40,19 +40,36 @@ pub(super) fn write_line(
         version,
         body,
     };
-    as_line(output, |output| serde_json::to_writer(output, &envelope))
+    end_line(output, serde_json::to_string(&envelope)?)
 }
 
-/// Writes a document in few pieces, however many parts it has, and flushes, so that a reader has it
-/// at once.
-fn as_line<W: Write>(
-    output: W,
-    document: impl FnOnce(&mut BufWriter<W>) -> serde_json::Result<()>,
-) -> io::Result<()> {
-    let mut output = BufWriter::new(output);
-    document(&mut output)?;
-    output.write_all(b"\n")?;
+/// Writes a document as one piece, however many parts it has, and ends it with a flush, so that a
+/// reader has it at once.
+fn end_line(output: &mut impl Write, document: String) -> io::Result<()> {
+    let mut document = plain(document);
+    document.push('\n');
+    output.write_all(document.as_bytes())?;
     output.flush()
+}
+
+/// Escapes what a terminal would obey or hide: the document means the same, as such characters
+/// stand in strings only. Serde escapes only those below a blank.
+fn plain(document: String) -> String {
+    let is_fit = |c: char| c == '\n' || is_plain(c);
+    if document.chars().all(is_fit) {
+        return document;
+    }
+    let mut escaped = String::with_capacity(document.len() + 16);
+    for c in document.chars() {
+        if is_fit(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            write!(escaped, "\\u{unit:04x}").expect("writing to a String cannot fail");
+        }
+    }
+    escaped
 }
 
 /// A document with what it is and which version of it.
@@ -111,7 +128,8 @@ impl<'a> MessageLine<'a> {
             version: Self::VERSION,
             body: self,
         };
-        serde_json::to_writer(&mut *buffer, &envelope).expect("plain data written to memory");
+        let line = serde_json::to_string(&envelope).expect("plain data written to memory");
+        buffer.extend_from_slice(plain(line).as_bytes());
         buffer.push(b'\n');
     }
 }
@@ -139,6 +157,13 @@ mod tests {
         assert!(text.get("base64").is_none());
         // After the tests were written, and before they are history.
         assert!(text["received_s"].as_f64() > Some(1.7e9), "{text}");
+        let odd = "\u{9b}31m\u{202e}\u{7f}\u{e0041} ü";
+        assert_eq!(line(odd.as_bytes())["text"], odd);
+        let document = plain(serde_json::json!({ "name": odd }).to_string());
+        assert_eq!(
+            document,
+            r#"{"name":"\u009b31m\u202e\u007f\udb40\udc41 ü"}"#
+        );
         let binary = line(&[0xff, 0]);
         assert_eq!(binary["base64"], "/wA=");
         assert!(binary.get("text").is_none());

@@ -6,6 +6,7 @@ use gauge::rtt::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::text::printable_lines;
 
 use super::{Document, count, text::wrap};
 
@@ -331,6 +332,7 @@ impl RttReport {
 impl Document for RttReport {
     const SCHEMA: &'static str = "towline.rtt";
     const IS_DATA: bool = true;
+    const HAS_COLOURS: bool = true;
 
     fn text(&self) -> String {
         let mut text = String::new();
@@ -338,7 +340,9 @@ impl Document for RttReport {
             if index > 0 {
                 text.push('\n');
             }
-            run.text(&mut text);
+            let mut row = String::new();
+            run.text(&mut row);
+            text += &printable_lines(&row);
             if let Some(map) = self.maps.get(index) {
                 text.push_str(map);
             }

@@ -5,9 +5,13 @@ use gauge::{
     clock::{Between, ClockReport, Keeper, KeeperState, PtpClock, PtpOffset},
     load::Percentiles,
     mtu::{Claim, Confirmation, GroupMtuReport, MtuVerdict, PathMtuReport},
-    reach::{Cause, Facts, Finding, Frames, InterfaceFacts, Querier, ReachReport, Unlisted},
+    reach::{
+        Cause, Facts, Finding, Frames, InterfaceFacts, PeerFacts, Querier, ReachReport, Unlisted,
+    },
     rtt::{ClockState, OneWay, OneWayTimes},
+    udp::SweepReport,
 };
+use towline::text::is_plain;
 
 use super::*;
 use crate::args::SizeRange;
@@ -242,9 +246,8 @@ fn mtu() {
     insta::assert_snapshot!(text);
 }
 
-#[test]
-fn reach() {
-    let facts = Facts {
+fn facts() -> Facts {
+    Facts {
         group: "239.192.0.1:7500".parse().expect("an address"),
         hops: 16,
         lasted: Duration::from_secs(10),
@@ -280,7 +283,12 @@ fn reach() {
             frames: 3,
             ..Unlisted::default()
         },
-    };
+    }
+}
+
+#[test]
+fn reach() {
+    let facts = facts();
     let arrives = ReachDocument(ReachReport {
         facts: facts.clone(),
         findings: Vec::new(),
@@ -299,6 +307,82 @@ fn reach() {
         findings: vec![finding],
     });
     insta::assert_snapshot!(arrives.text() + "\n" + &fails.text());
+}
+
+/// What `text` becomes on a terminal; `json` has no character that a terminal obeys, either.
+fn harmless<D: Document>(document: &D) -> String {
+    let mut json = Vec::new();
+    json::write(&mut json, D::SCHEMA, D::VERSION, document).expect("memory");
+    let json = String::from_utf8(json).expect("UTF-8");
+    let text = shown_text(document);
+    for written in [&json, &text] {
+        let is_fit = |c: char| c == '\n' || is_plain(c);
+        assert!(written.chars().all(is_fit), "{written:?}");
+    }
+    text + "\n"
+}
+
+/// Names and explanations of other hosts, and names of files, in each report that has them.
+#[test]
+fn hostile() {
+    let odd = "\u{1b}]0;title\u{7}\u{1b}[1mbold\u{9b}0m\u{202e}gpj.exe\r";
+    let file = format!("site/{odd}\nline two");
+    let mut recv = RecvReport::new(GROUP.into(), None, Duration::from_millis(1_500));
+    recv.error = Some(odd.into());
+    recv.sender = Some(odd.into());
+    recv.path = Some(file.clone());
+    recv.absent = vec![file.clone()];
+    recv.deleted = vec![file];
+    (recv.passed_over, recv.passed_over_why) = (1, Some(odd.into()));
+    let mut text = harmless(&recv);
+    let publish = PublishReport {
+        group: GROUP.into(),
+        messages: 1,
+        bytes: 1,
+        discarded: 0,
+        seconds: 0.0,
+        failure: Some(odd.into()),
+        is_confirmed: true,
+        is_interrupted: false,
+        receivers: 1,
+        given_up: 0,
+        limited_by: Some(LimitedBy {
+            receiver: odd.into(),
+            cause: "network".into(),
+            bits_per_s: 1_000_000,
+        }),
+        drops: Counters::default(),
+        counters: Counters::default(),
+    };
+    text += &harmless(&publish);
+    let mut facts = facts();
+    facts.peers = vec![PeerFacts {
+        address: "10.0.0.2:7702".parse().expect("an address"),
+        word: None,
+    }];
+    facts.send_error = Some(odd.into());
+    let finding = Finding {
+        cause: Cause::WrongPort,
+        words: odd.into(),
+        fix: odd.into(),
+    };
+    let findings = vec![finding];
+    text += &harmless(&ReachDocument(ReachReport { facts, findings }));
+    let sweep = SweepReport {
+        servers: vec![odd.into()],
+        group: None,
+        interface: odd.into(),
+        mtu: 1_500,
+        link: None,
+        is_ipv6: false,
+        loss_max: 0.001,
+        is_load_given: false,
+        rows: Vec::new(),
+        remarks: vec![odd.into()],
+        cut: Some(odd.into()),
+    };
+    text += &harmless(&UdpReport(sweep));
+    insta::assert_snapshot!(text);
 }
 
 /// A clock that nobody keeps.

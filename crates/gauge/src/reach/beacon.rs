@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use base::text::printable;
 use serde::{Deserialize, Serialize};
 
 /// What a host says about itself.
@@ -41,7 +42,12 @@ impl Beacon {
         let is_sound = beacon.towline_reach == VERSION
             && beacon.name.len() <= NAME_BYTES_MAX
             && beacon.heard.len() <= HEARD_MAX;
-        is_sound.then_some(beacon)
+        is_sound.then(|| Self {
+            name: shown(&beacon.name),
+            interface: shown(&beacon.interface),
+            refusal: beacon.refusal.as_deref().map(shown),
+            ..beacon
+        })
     }
 
     /// Says whether the beacon's sender hears the host of `token`; `None` when its list is cut and
@@ -54,10 +60,17 @@ impl Beacon {
     }
 }
 
+/// Makes a text of another host fit for a line of a report.
+fn shown(text: &str) -> String {
+    printable(text, TEXT_BYTES_MAX).into_owned()
+}
+
 pub(super) const VERSION: u32 = 1;
 /// The most tokens of a beacon, so that it fits one packet.
 pub(super) const HEARD_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
+/// A refusal is a sentence or two.
+const TEXT_BYTES_MAX: usize = 512;
 /// Time to live of packets between hosts. Each router on the path lowers it by one, so the receiver
 /// can count routers.
 pub(super) const UNICAST_HOPS: u8 = 64;
@@ -92,5 +105,32 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(Beacon::parse(&bytes[..cut]), None);
         }
+    }
+
+    #[test]
+    fn what_a_host_says_of_itself_commands_no_terminal() {
+        let odd = "\u{1b}]0;x\u{7}\nverdict     all is well\u{202e}\u{9b}1m";
+        let beacon = Beacon {
+            towline_reach: VERSION,
+            token: 1,
+            name: odd.to_owned(),
+            group: "239.192.0.1:7500".parse().unwrap(),
+            hops: 1,
+            interface: odd.to_owned(),
+            address: None,
+            refusal: Some("\u{1b}[5mR".repeat(200)),
+            heard: Vec::new(),
+            is_cut: false,
+            is_group: true,
+        };
+        let heard = Beacon::parse(&beacon.emit()).unwrap();
+        let shown = r"\u{1b}]0;x\u{7}\nverdict     all is well\u{202e}\u{9b}1m";
+        assert_eq!(
+            (heard.name.as_str(), heard.interface.as_str()),
+            (shown, shown)
+        );
+        let refusal = heard.refusal.unwrap();
+        assert!(refusal.len() <= TEXT_BYTES_MAX && refusal.ends_with("..."));
+        assert!(refusal.chars().all(base::text::is_plain));
     }
 }

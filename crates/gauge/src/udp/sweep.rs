@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base::text::printable;
 use measure::sweep::{Load, RateSearch, Trial};
 use net::{Interfaces, Remedy, SystemError, interface::Selector};
 
@@ -436,6 +437,7 @@ impl Peer {
                 interface,
                 mtu,
             } if version == VERSION => {
+                let [name, interface] = [name, interface].map(|it| shown(&it));
                 peer.name = format!("{address} ({name}, {interface})");
                 peer.mtu = mtu;
                 Ok(peer)
@@ -481,14 +483,19 @@ impl Peer {
 
     fn nonsense(&self, response: &Response) -> Error {
         match response {
-            Response::Refused { reason } => self.nonsense_text(reason),
-            other => self.nonsense_text(&format!("unexpected answer: {other:?}")),
+            Response::Refused { reason } => self.nonsense_text(&shown(reason)),
+            other => self.nonsense_text(&shown(&format!("unexpected answer: {other:?}"))),
         }
     }
 
     fn nonsense_text(&self, cause: &str) -> Error {
         SystemError::refused("measure with", self.address, cause).into()
     }
+}
+
+/// Makes a text of the server fit for a line of a report.
+fn shown(text: &str) -> String {
+    printable(text, TEXT_BYTES_MAX).into_owned()
 }
 
 impl Row {
@@ -541,6 +548,7 @@ fn outcome_of(flows: &[Flow]) -> Trial {
     }
 }
 
+const TEXT_BYTES_MAX: usize = 512;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a server may take to start.
 const START_TIME_MAX: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use base::text::is_plain;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{Anchor, Item, Map, Scene, canvas::Canvas, font, palette::Colour, png};
@@ -112,9 +113,9 @@ pub(super) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
+            letter if is_plain(letter) => escaped.push(letter),
             // XML has no way to write control characters.
-            letter if letter.is_control() => escaped.push('?'),
-            letter => escaped.push(letter),
+            _ => escaped.push('?'),
         }
     }
     escaped

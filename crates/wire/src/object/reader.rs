@@ -1,5 +1,7 @@
 //! A cursor over bytes that cannot read past their end.
 
+use base::text::is_plain;
+
 use crate::{Fault, ParseError};
 
 /// A reader of consecutive big-endian fields.
@@ -75,7 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text of at most `max` bytes with its length in front. The text must be UTF-8 without
-    /// control characters, because names and explanations end up on terminals.
+    /// control and format characters, because names and explanations end up on terminals.
     pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, ParseError> {
         let start = self.at;
         let len = usize::from(self.u16(what)?);
@@ -84,20 +86,21 @@ impl<'a> Reader<'a> {
         }
         let bytes = self.take(what, len)?;
         let text = std::str::from_utf8(bytes).map_err(|_| forbidden(what, start, 0))?;
-        if let Some(control) = text.chars().find(|c| c.is_control()) {
-            return Err(forbidden(what, start, u64::from(u32::from(control))));
+        if let Some(odd) = text.chars().find(|&c| !is_plain(c)) {
+            return Err(forbidden(what, start, u64::from(u32::from(odd))));
         }
         Ok(text)
     }
 }
 
-/// Appends a text as [`Reader::text`] reads it: cut to `max` bytes, control characters replaced.
+/// Appends a text as [`Reader::text`] reads it: cut to `max` bytes, with a question mark for each
+/// control and format character.
 pub(super) fn emit_text(out: &mut Vec<u8>, text: &str, max: usize) {
     let at = out.len();
     out.extend_from_slice(&[0, 0]);
     let mut buffer = [0; 4];
     for c in text.chars() {
-        let c = if c.is_control() { '?' } else { c };
+        let c = if is_plain(c) { c } else { '?' };
         let encoded = c.encode_utf8(&mut buffer);
         if out.len() - at - 2 + encoded.len() > max {
             break;
@@ -180,9 +183,10 @@ mod tests {
     fn a_text_is_short_valid_and_without_control_characters() {
         let text = |bytes: &'static [u8]| reader(bytes).text("name", 4);
         assert_eq!(text(&[0, 3, b'a', 0xC3, 0xA4]), Ok("a\u{e4}"));
-        let refused: [(&[u8], Fault); 4] = [
+        let refused: [(&[u8], Fault); 5] = [
             (&[0, 5, b'a', b'b', b'c', b'd', b'e'], Fault::Value(5)),
             (&[0, 2, b'a', 0x1B], Fault::Value(0x1B)),
+            (&[0, 3, 0xE2, 0x80, 0xAE], Fault::Value(0x202E)),
             (&[0, 1, 0xC3], Fault::Value(0)),
             (&[0, 2, b'a'], Fault::Truncated),
         ];

@@ -380,15 +380,10 @@ impl Fault {
     }
 }
 
-/// Returns a path for a person to read. The sender chose the name, so control characters are
-/// escaped.
+/// Returns a path for a person to read. The sender chose the name.
 fn shown_path(path: &Path) -> String {
     let path = path.display().to_string();
-    let shown = path.chars().map(|c| match c {
-        c if c.is_control() => c.escape_default().to_string(),
-        c => c.to_string(),
-    });
-    shown.collect()
+    base::text::printable(&path, usize::MAX).into_owned()
 }
 
 fn path_of<'a>(entry: &EntryRef<'a>) -> &'a Path {
