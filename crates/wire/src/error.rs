@@ -12,9 +12,12 @@ use base::DropReason;
 pub struct ParseError {
     /// The header, body or option that was being read, in the words of its specification.
     pub layer: &'static str,
-    /// Offset of the fault from the packet's start, in bytes.
+    /// Offset of the fault in bytes, from the first byte of what was read: the PGM header of a
+    /// packet, the header of a control message's frame, the block header of a payload, the magic
+    /// of a manifest, the block of a pcapng file.
     pub offset: usize,
-    /// Bytes needed from `offset` on; for a wrong length, the value that the length must have.
+    /// Bytes needed from `offset` on, 0 when the fault lies in a value; for a wrong length, the
+    /// value that the length must have or may have at most.
     pub needed: usize,
     /// Bytes present from `offset` on; for a wrong length, the value found.
     pub available: usize,
@@ -33,6 +36,8 @@ pub enum Fault {
     Surplus,
     /// A length field holds a value that its layer does not allow.
     Length,
+    /// A length or count holds more than the format allows.
+    TooLong,
     /// An unknown version, or reserved bits that are set.
     Version(u8),
     /// A packet type that does not exist.
@@ -45,6 +50,8 @@ pub enum Fault {
     OptionEnd,
     /// More options than a packet may carry.
     TooManyOptions,
+    /// The bytes of a text are not UTF-8.
+    Text,
     /// A field holds a value that the format forbids.
     Value(u64),
 }
@@ -58,10 +65,12 @@ impl ParseError {
             Fault::Version(_) | Fault::UnknownType(_) => DropReason::UnknownType,
             Fault::Surplus
             | Fault::Length
+            | Fault::TooLong
             | Fault::AddressFamily(_)
             | Fault::OptionOrder(_)
             | Fault::OptionEnd
             | Fault::TooManyOptions
+            | Fault::Text
             | Fault::Value(_) => DropReason::Malformed,
         }
     }
@@ -101,6 +110,10 @@ impl fmt::Display for ParseError {
                 "{available} bytes, but {limited_by} accounts for {needed}"
             ),
             Fault::Length => write!(f, "{limited_by} is {available}, but must be {needed}"),
+            Fault::TooLong => write!(
+                f,
+                "{limited_by} is {available}, but must be at most {needed}"
+            ),
             Fault::Version(byte) => write!(f, "unknown version or reserved bits ({byte:#04x})"),
             Fault::UnknownType(byte) => write!(f, "unknown packet type {byte:#04x}"),
             Fault::AddressFamily(afi) => {
@@ -112,6 +125,7 @@ impl fmt::Display for ParseError {
             ),
             Fault::OptionEnd => write!(f, "the END bit is not on the last option"),
             Fault::TooManyOptions => write!(f, "more than {needed} options"),
+            Fault::Text => write!(f, "not UTF-8"),
             Fault::Value(value) => write!(f, "forbidden value {value}"),
         }
     }

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use super::reader::{Reader, forbidden};
+use super::reader::Reader;
 use crate::ParseError;
 
 /// A block header: it describes the bytes behind it.
@@ -53,7 +53,7 @@ impl BlockHeader {
         let bytes: [u8; Self::LEN] = reader.array("block header")?;
         let kind = match bytes[0] {
             1 => BlockKind::Data,
-            other => return Err(forbidden("block kind", 0, u64::from(other))),
+            other => return Err(reader.forbidden("block kind", 0, u64::from(other))),
         };
         let [_, flags, e0, e1, o0, o1, o2, o3, offset @ ..] = bytes;
         let header = Self {

@@ -18,7 +18,7 @@
 
 use std::iter::FusedIterator;
 
-use super::reader::{Reader, forbidden};
+use super::reader::Reader;
 use crate::{Fault, ParseError};
 
 /// The checked bytes of a manifest.
@@ -46,20 +46,12 @@ impl<'a> ManifestRef<'a> {
         }
         // Version 1 has no hard links; and each manifest has one way to be written.
         if version != needed {
-            return Err(forbidden(
-                "manifest version",
-                VERSION_AT,
-                u64::from(version),
-            ));
+            return Err(reader.forbidden("manifest version", VERSION_AT, u64::from(version)));
         }
         if reader.remaining() != 0 {
             return Err(ParseError {
-                layer: "manifest",
-                offset: reader.offset(),
-                needed: reader.offset(),
-                available: bytes.len(),
                 limited_by: "its last entry",
-                what: Fault::Surplus,
+                ..reader.fault("manifest", reader.offset(), Fault::Surplus)
             });
         }
         Ok(Self { header, entries })
@@ -87,6 +79,7 @@ impl<'a> ManifestRef<'a> {
     /// When no whole entry begins there.
     pub fn entry_at(bytes: &'a [u8], at: usize) -> Result<EntryRef<'a>, ParseError> {
         EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default(), LIMIT))
+            .map_err(|error| error.within(at))
     }
 
     /// Appends a whole manifest; the header's entry count is the number of `entries`, and the
@@ -152,20 +145,17 @@ impl ManifestHeader {
 
     /// The version, and the rest.
     fn read(reader: &mut Reader<'_>) -> Result<(u8, Self), ParseError> {
-        if reader.array("manifest magic")? != MAGIC {
-            return Err(forbidden("manifest magic", 0, 0));
+        let magic = reader.u32("manifest magic")?;
+        if magic.to_be_bytes() != MAGIC {
+            return Err(reader.forbidden("manifest magic", 0, u64::from(magic)));
         }
         let version = reader.u8("manifest version")?;
         if !(1..=MANIFEST_VERSION_MAX).contains(&version) {
-            return Err(forbidden(
-                "manifest version",
-                VERSION_AT,
-                u64::from(version),
-            ));
+            return Err(reader.forbidden("manifest version", VERSION_AT, u64::from(version)));
         }
         let slab_shift = reader.u8("slab shift")?;
         if !(20..=30).contains(&slab_shift) {
-            return Err(forbidden("slab shift", 5, u64::from(slab_shift)));
+            return Err(reader.forbidden("slab shift", 5, u64::from(slab_shift)));
         }
         let flags = reader.u16("manifest flags")?;
         let entry_count = reader.u32("entry count")?;
@@ -217,18 +207,18 @@ impl<'a> EntryRef<'a> {
             2 => EntryKind::Directory,
             3 => EntryKind::Symlink,
             4 => EntryKind::HardLink,
-            other => return Err(forbidden("entry kind", at, u64::from(other))),
+            other => return Err(reader.forbidden("entry kind", at, u64::from(other))),
         };
         let mode = reader.u16("entry mode")?;
         if mode > 0o7777 {
-            return Err(forbidden("entry mode", at + 1, u64::from(mode)));
+            return Err(reader.forbidden("entry mode", at + 1, u64::from(mode)));
         }
         let path_len = usize::from(reader.u16("path length")?);
         let target_len = usize::from(reader.u16("target length")?);
         let seconds = i64::from_be_bytes(reader.array("modification time")?);
         let nanoseconds = reader.u32("modification time")?;
         if nanoseconds >= 1_000_000_000 {
-            return Err(forbidden("nanoseconds", at + 15, u64::from(nanoseconds)));
+            return Err(reader.forbidden("nanoseconds", at + 15, u64::from(nanoseconds)));
         }
         Ok(Self {
             kind,
@@ -434,8 +424,24 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(ManifestRef::parse(&bytes[..len]).is_err(), "{len}");
         }
+        let len = bytes.len();
         bytes.push(0);
-        assert!(ManifestRef::parse(&bytes).is_err());
+        let error = ManifestRef::parse(&bytes).unwrap_err();
+        assert_eq!((error.offset, error.needed, error.available), (len, 0, 1));
+        assert_eq!(
+            error.to_string(),
+            format!("manifest at offset {len}: 1 bytes, but its last entry accounts for 0")
+        );
+    }
+
+    #[test]
+    fn the_error_of_one_entry_counts_from_the_manifests_start() {
+        let bytes = sample();
+        let at = MANIFEST_HEADER_LEN;
+        for len in at..at + ENTRY_LEN {
+            let error = ManifestRef::entry_at(&bytes[..len], at).unwrap_err();
+            assert_eq!(error.offset + error.available, len);
+        }
     }
 
     #[test]

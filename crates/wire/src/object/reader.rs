@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         match self.u8(what)? {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(forbidden(what, self.at - 1, u64::from(other))),
+            other => Err(self.forbidden(what, self.at - 1, u64::from(other))),
         }
     }
 
@@ -82,14 +82,46 @@ impl<'a> Reader<'a> {
         let start = self.at;
         let len = usize::from(self.u16(what)?);
         if len > max {
-            return Err(forbidden(what, start, len as u64));
+            return Err(too_long(what, start, len, max, "the text's length field"));
         }
+        let start = self.at;
         let bytes = self.take(what, len)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| forbidden(what, start, 0))?;
-        if let Some(odd) = text.chars().find(|&c| !is_plain(c)) {
-            return Err(forbidden(what, start, u64::from(u32::from(odd))));
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| self.fault(what, start + error.valid_up_to(), Fault::Text))?;
+        if let Some((at, control)) = text.char_indices().find(|(_, c)| c.is_control()) {
+            return Err(self.forbidden(what, start + at, u64::from(u32::from(control))));
         }
         Ok(text)
+    }
+
+    /// Makes the error for a field at `offset` that is whole but holds a value that the format
+    /// forbids.
+    #[cold]
+    pub(super) const fn forbidden(
+        &self,
+        layer: &'static str,
+        offset: usize,
+        value: u64,
+    ) -> ParseError {
+        self.fault(layer, offset, Fault::Value(value))
+    }
+
+    /// Makes the error for a fault at `offset` that more bytes would not cure.
+    #[cold]
+    pub(super) const fn fault(
+        &self,
+        layer: &'static str,
+        offset: usize,
+        what: Fault,
+    ) -> ParseError {
+        ParseError {
+            layer,
+            offset,
+            needed: 0,
+            available: self.bytes.len() - offset,
+            limited_by: self.limited_by,
+            what,
+        }
     }
 }
 
@@ -130,16 +162,22 @@ pub(super) const fn short(
     }
 }
 
-/// Makes the error for a field that is whole but holds a value that the format forbids.
+/// Makes the error for a length or count `found` in `field`, where `max` is the most allowed.
 #[cold]
-pub(super) const fn forbidden(layer: &'static str, offset: usize, value: u64) -> ParseError {
+pub(super) const fn too_long(
+    layer: &'static str,
+    offset: usize,
+    found: usize,
+    max: usize,
+    field: &'static str,
+) -> ParseError {
     ParseError {
         layer,
         offset,
-        needed: 0,
-        available: 0,
-        limited_by: "the format",
-        what: Fault::Value(value),
+        needed: max,
+        available: found,
+        limited_by: field,
+        what: Fault::TooLong,
     }
 }
 
@@ -183,16 +221,29 @@ mod tests {
     fn a_text_is_short_valid_and_without_control_characters() {
         let text = |bytes: &'static [u8]| reader(bytes).text("name", 4);
         assert_eq!(text(&[0, 3, b'a', 0xC3, 0xA4]), Ok("a\u{e4}"));
-        let refused: [(&[u8], Fault); 5] = [
-            (&[0, 5, b'a', b'b', b'c', b'd', b'e'], Fault::Value(5)),
+        let refused: [(&[u8], Fault); 4] = [
+            (&[0, 5, b'a', b'b', b'c', b'd', b'e'], Fault::TooLong),
             (&[0, 2, b'a', 0x1B], Fault::Value(0x1B)),
-            (&[0, 3, 0xE2, 0x80, 0xAE], Fault::Value(0x202E)),
-            (&[0, 1, 0xC3], Fault::Value(0)),
+            (&[0, 1, 0xC3], Fault::Text),
             (&[0, 2, b'a'], Fault::Truncated),
         ];
         for (bytes, what) in refused {
             assert_eq!(text(bytes).unwrap_err().what, what, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn the_error_of_a_text_names_the_byte_and_the_limit() {
+        let said = |bytes: &'static [u8]| reader(bytes).text("name", 4).unwrap_err().to_string();
+        assert_eq!(
+            said(&[0, 5, b'a', b'b', b'c', b'd', b'e']),
+            "name at offset 0: the text's length field is 5, but must be at most 4"
+        );
+        assert_eq!(said(&[0, 2, b'a', 0xFF]), "name at offset 3: not UTF-8");
+        assert_eq!(
+            said(&[0, 2, b'a', 0x1B]),
+            "name at offset 3: forbidden value 27"
+        );
     }
 
     #[test]

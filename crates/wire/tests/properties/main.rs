@@ -3,5 +3,6 @@
 mod checksum;
 mod hostile;
 mod identity;
+mod objects;
 mod packets;
 mod sqn;

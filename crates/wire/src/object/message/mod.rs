@@ -26,7 +26,7 @@ use std::ops::Range;
 use super::{
     BLOCK_DATA_MAX, BODY_LEN_MAX, FRAME_HEADER_LEN, NAME_LEN_MAX, NONCE_LEN, ObjectId, RANGES_MAX,
     TAG_LEN, TEXT_LEN_MAX,
-    reader::{Reader, emit_text, forbidden},
+    reader::{Reader, emit_text, short, too_long},
 };
 use crate::ParseError;
 
@@ -275,9 +275,14 @@ impl<'a> Message<'a> {
     /// Reads the body of a frame.
     ///
     /// # Errors
-    /// When a field is cut short or holds a value that the format forbids.
+    /// When a field is cut short or holds a value that the format forbids. Offsets count from the
+    /// first byte of the frame's header.
     pub fn parse(kind: u16, flags: u16, body: &'a [u8]) -> Result<Self, ParseError> {
-        let mut reader = Reader::new(body, "the frame's length field");
+        Self::read(kind, flags, body).map_err(|error| error.within(FRAME_HEADER_LEN))
+    }
+
+    fn read(kind: u16, flags: u16, body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(body, LIMIT);
         let r = &mut reader;
         Ok(match kind {
             HELLO => Self::Hello(Hello::read(r)?),
@@ -429,14 +434,20 @@ impl<'a> Message<'a> {
 
 impl<'a> Hello<'a> {
     fn read(r: &mut Reader<'a>) -> Result<Self, ParseError> {
-        if r.array("greeting magic")? != GREETING {
-            return Err(forbidden("greeting magic", 0, 0));
+        let magic = r.u32("greeting magic")?;
+        if magic.to_be_bytes() != GREETING {
+            return Err(r.forbidden("greeting magic", 0, u64::from(magic)));
         }
+        let version_min = r.u8("oldest version")?;
+        let version_max = r.u8("newest version")?;
+        let instance = r.u64("instance")?;
+        let session_id = r.u64("session")?;
+        let name_at = r.offset();
         let hello = Self {
-            version_min: r.u8("oldest version")?,
-            version_max: r.u8("newest version")?,
-            instance: r.u64("instance")?,
-            session_id: r.u64("session")?,
+            version_min,
+            version_max,
+            instance,
+            session_id,
             name: r.text("receiver name", NAME_LEN_MAX)?,
             nonce: {
                 let has_nonce = r.flag("key flag")?;
@@ -445,7 +456,7 @@ impl<'a> Hello<'a> {
             },
         };
         if hello.name.is_empty() && hello.nonce.is_none() {
-            return Err(forbidden("receiver name", r.offset(), 0));
+            return Err(r.forbidden("length of the receiver name", name_at, 0));
         }
         Ok(hello)
     }
@@ -511,9 +522,16 @@ impl<'a> Block<'a> {
     fn read(r: &mut Reader<'a>) -> Result<Self, ParseError> {
         let object = ObjectId(r.u32("object")?);
         let offset = r.u64("offset")?;
-        let len = r.remaining();
-        if len == 0 || len > BLOCK_DATA_MAX || offset.checked_add(len as u64).is_none() {
-            return Err(forbidden("block length", r.offset(), len as u64));
+        let (at, len) = (r.offset(), r.remaining());
+        if len == 0 {
+            return Err(short("block data", at, 1, 0, LIMIT));
+        }
+        if len > BLOCK_DATA_MAX {
+            let length = "the length of the data";
+            return Err(too_long("block data", at, len, BLOCK_DATA_MAX, length));
+        }
+        if offset.checked_add(len as u64).is_none() {
+            return Err(r.forbidden("block position", at - 8, offset));
         }
         Ok(Self {
             object,
@@ -529,6 +547,8 @@ impl<'a> Block<'a> {
     }
 }
 
+/// The limit of a message's fields, in an error's words.
+const LIMIT: &str = "the frame's length field";
 const GREETING: [u8; 4] = *b"TWLC";
 const CRITICAL: u16 = 0x0001;
 

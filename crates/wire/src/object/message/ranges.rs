@@ -1,6 +1,6 @@
 //! Lists of byte ranges: what a receiver holds or lacks. A long list takes several messages.
 
-use super::{FRAME_HEADER_LEN, Message, ObjectId, RANGES_MAX, Range, Reader, forbidden};
+use super::{FRAME_HEADER_LEN, Message, ObjectId, RANGES_MAX, Range, Reader, too_long};
 use crate::ParseError;
 
 /// Ranges of one object, at most as many as fit one message.
@@ -30,16 +30,17 @@ impl<'a> RangeList<'a> {
         let is_last = r.flag("last flag")?;
         let count = usize::from(r.u16("range count")?);
         if count > RANGES_MAX {
-            return Err(forbidden("range count", r.offset() - 2, count as u64));
+            let at = r.offset() - 2;
+            return Err(too_long("ranges", at, count, RANGES_MAX, "the range count"));
         }
         let at = r.offset();
         let ranges = Ranges {
             bytes: r.take("ranges", count * RANGE_LEN)?,
         };
         let mut floor = None;
-        for range in ranges.iter() {
+        for (index, range) in ranges.iter().enumerate() {
             if range.start >= range.end || floor.is_some_and(|end| range.start <= end) {
-                return Err(forbidden("range order", at, range.start));
+                return Err(r.forbidden("range order", at + index * RANGE_LEN, range.start));
             }
             floor = Some(range.end);
         }

@@ -10,7 +10,7 @@ fn a_message_that_ends_too_early_says_what_it_lacks_and_why() {
     let error = Message::parse(COMPLETE, 0, &[0, 0, 1]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "pass at offset 0: cut short, 4 bytes needed but 3 left by the frame's length field"
+        "pass at offset 8: cut short, 4 bytes needed but 3 left by the frame's length field"
     );
 }
 
@@ -219,6 +219,32 @@ fn ranges_must_ascend_and_not_touch() {
         Message::Need(list).emit(&mut frame);
         assert!(Message::parse(NEED, 0, &frame[8..]).is_err());
     }
+}
+
+#[test]
+fn what_is_too_long_says_how_long_it_may_be() {
+    let said = |kind, body: &[u8]| Message::parse(kind, 0, body).unwrap_err().to_string();
+    let ranges = [&[0; 9][..], &2_001_u16.to_be_bytes()].concat();
+    assert_eq!(
+        said(NEED, &ranges),
+        "ranges at offset 17: the range count is 2001, but must be at most 2000"
+    );
+    assert_eq!(
+        said(BLOCK, &[0; 12 + BLOCK_DATA_MAX + 1]),
+        "block data at offset 20: the length of the data is 32769, but must be at most 32768"
+    );
+    assert_eq!(
+        said(BLOCK, &[0; 12]),
+        "block data at offset 20: cut short, 1 bytes needed but 0 left by the frame's length field"
+    );
+    assert_eq!(
+        said(BLOCK, &[&[0; 4][..], &[0xFF; 8], &[0]].concat()),
+        format!("block position at offset 12: forbidden value {}", u64::MAX)
+    );
+    assert_eq!(
+        said(ERROR, &[0, 1, 0x03, 0xE9]),
+        "explanation at offset 10: the text's length field is 1001, but must be at most 1000"
+    );
 }
 
 #[test]
