@@ -18,6 +18,8 @@ base::counters! {
         runs_short: Events, "runs of which the socket took only a part";
         runs_blocked: Events, "runs refused because the socket was full";
         runs_too_big: Events, "runs refused because a datagram exceeds the path's size";
+        turns_at_runs_max: Events,
+            "turns that sent RUNS_MAX runs; more may have waited for the next turn";
         runs_failed: Events, "runs that the network refused; the receivers ask for them again";
         link_events: Events, "events of control connections";
         turns_at_link_events_max: Events,
@@ -240,6 +242,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                 }
             }
         }
+        self.counters.turns_at_runs_max += 1;
         RUNS_MAX
     }
 
@@ -459,7 +462,9 @@ mod tests {
         );
         assert_eq!(driver.turn(&mut sink).unwrap().runs, 1);
         assert!(driver.turn(&mut sink).unwrap().is_idle());
-        assert_eq!(driver.counters().runs, u64::from(RUNS_MAX) + 1);
+        let counters = driver.counters();
+        assert_eq!(counters.runs, u64::from(RUNS_MAX) + 1);
+        assert_eq!(counters.turns_at_runs_max, 1);
     }
 
     #[test]

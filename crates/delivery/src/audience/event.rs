@@ -17,6 +17,8 @@ base::counters! {
         reconnected: Events, "receivers that dialled again before their old link was known lost";
         left: Events, "receivers that left or were cut off";
         dropped: Events, "receivers dropped by policy";
+        strangers_omitted: Events,
+            "NAKs of hosts that reports do not name, when too many such hosts were noted already";
         looks_forgotten: Events, "looks at the lead forgotten while a receiver was further behind";
         events_lost: Events, "events overwritten because the owner had not taken them";
     }

@@ -129,8 +129,13 @@ impl Audience {
     /// Notes that a NAK came from `host`.
     pub fn asked_by(&mut self, host: IpAddr) {
         let host = host.to_canonical();
-        if self.strangers.len() < STRANGERS_MAX as usize && !self.has_host(host) {
+        if self.has_host(host) || self.strangers.contains(&host) {
+            return;
+        }
+        if self.strangers.len() < STRANGERS_MAX as usize {
             self.strangers.insert(host);
+        } else {
+            self.counters.strangers_omitted += 1;
         }
     }
 

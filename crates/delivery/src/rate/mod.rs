@@ -191,7 +191,7 @@ impl RateControl {
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
         // A receiver may claim anything. With this bound, sums cannot overflow.
-        let delivery = report.delivery.min(DELIVERY_MAX);
+        let delivery = report.delivery.min(DELIVERY_BYTES_PER_S_MAX);
         let report = &RateReport {
             delivery,
             ..*report
@@ -493,7 +493,7 @@ impl RateControl {
             // A rate that the path has carried before is reached again in a few steps.
             let known = part(self.carried_bytes_per_s_max, 95).saturating_sub(bytes_per_s) / 4;
             let grown = part(bytes_per_s, percent).max(bytes_per_s + known);
-            if grown >= RAMP_END {
+            if grown >= RAMP_BYTES_PER_S_MAX {
                 (self.phase, self.limit) = (Phase::Start, None);
             }
             self.raise(now, grown);
@@ -588,7 +588,7 @@ impl RateControl {
 
     /// Goes on at `bytes_per_s`, or without a limit when none is needed any more.
     fn raise(&mut self, now: Instant, bytes_per_s: u64) {
-        if bytes_per_s >= RAMP_END {
+        if bytes_per_s >= RAMP_BYTES_PER_S_MAX {
             self.set(now, Pace::Unlimited);
         } else {
             self.limit_to(now, bytes_per_s);
@@ -634,13 +634,13 @@ const fn part(bytes_per_s: u64, percent: u64) -> u64 {
 
 /// The highest believable delivery rate, about 1 TB/s; sums and products of such rates cannot
 /// overflow.
-const DELIVERY_MAX: u64 = 1 << 40;
+const DELIVERY_BYTES_PER_S_MAX: u64 = 1 << 40;
 /// The highest share of loss that can count as chance: a receiver that loses more gets nothing
 /// useful anyway.
 const CHANCE_MAX: f64 = 0.75;
 /// The rate above which no limit is needed, 400 MB/s: without a queue this is more than the flow
 /// window lets through on most paths, so the flow window is the limit.
-const RAMP_END: u64 = 400_000_000;
+const RAMP_BYTES_PER_S_MAX: u64 = 400_000_000;
 /// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
 /// 5 ms fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);

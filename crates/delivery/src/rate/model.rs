@@ -282,7 +282,7 @@ impl World {
             let mut sent = 0;
             for n in 0..count {
                 let is_repair = n % 2 == 0 && !self.source.repairs.is_empty();
-                if !is_repair && self.source.next >= self.source.confirmed + FLOW_WINDOW {
+                if !is_repair && self.source.next >= self.source.confirmed + FLOW_WINDOW_PACKETS {
                     continue;
                 }
                 let position = if is_repair {
@@ -480,7 +480,7 @@ const PACKET_BYTES: u64 = 1400 + 24 + 8 + 20 + 14;
 const TCP_BYTES: u64 = 1514;
 const BURST: usize = 8;
 /// Packets.
-const FLOW_WINDOW: u64 = (4 << 20) / 1500;
+const FLOW_WINDOW_PACKETS: u64 = (4 << 20) / 1500;
 
 impl Phase {
     const fn name(self) -> &'static str {

@@ -147,6 +147,7 @@ impl<S: Store> TransferReceiver<S> {
         };
         let max = self.config.need_ranges_max;
         let held: Vec<_> = contents.held.iter().take(max).collect();
+        self.counters.lists_cut += u64::from(contents.held.iter().nth(max).is_some());
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut ranges = held.into_iter().peekable();
         loop {
@@ -170,6 +171,9 @@ impl<S: Store> TransferReceiver<S> {
     /// Requests what is missing: of the manifest, or of content and seals.
     pub(super) fn send_lacking(&mut self, now: Instant, pass: u32) {
         let lacking = self.lacking();
+        let is_full = |set: &RangeSet| set.iter().count() == self.config.need_ranges_max;
+        let full = lacking.iter().filter(|(_, set)| is_full(set)).count();
+        self.counters.lists_cut += full as u64;
         let mut scratch = std::mem::take(&mut self.scratch);
         for (index, (object, set)) in lacking.iter().enumerate() {
             let mut ranges = set.iter().peekable();

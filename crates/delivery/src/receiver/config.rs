@@ -27,6 +27,7 @@ base::counters! {
         manifests_bad: Events, "manifests whose hash was wrong; asked for again";
         seals_bad: Events, "seals objects whose hash was wrong; asked for again";
         answers: Events, "answers to the end of a pass";
+        lists_cut: Events, "lists of ranges cut or merged because they were too long";
         settled_late: Events, "answers given before the packet stream had settled";
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";

@@ -20,6 +20,7 @@ base::counters! {
         content_fill_bytes: Bytes, "bytes of content sent over connections of single receivers";
         answers_late: Events, "answers to a pass that were not waited for";
         pauses: Events, "times that sending stopped as no expected receiver was connected";
+        ranges_omitted: Events, "ranges left out of full lists; receivers ask for them later";
         successors: Events, "receivers that were restarted, and took over their former place";
         demoted: Events, "receivers that get everything over their connection from then on";
         challenged: Events, "receivers asked to show that they have the key";

@@ -130,7 +130,8 @@ impl<C: Content> TransferSender<C> {
         for range in list.ranges.iter() {
             // A list longer than the bound is cut: content of ranges that are left out is sent
             // again.
-            let _is_noted = member.lists.have.insert(range, |_| {}).is_ok();
+            let is_omitted = member.lists.have.insert(range, |_| {}).is_err();
+            self.counters.ranges_omitted += u64::from(is_omitted);
         }
         if !list.is_last || member.is_final() {
             return;
@@ -178,7 +179,7 @@ impl<C: Content> TransferSender<C> {
         for range in list.ranges.iter().filter(|_| !is_early) {
             // A list longer than the bound is cut: the receiver requests the rest after the next
             // pass.
-            let _is_noted = set.insert(range, |_| {}).is_ok();
+            self.counters.ranges_omitted += u64::from(set.insert(range, |_| {}).is_err());
         }
         if !list.is_last || member.is_final() {
             return;

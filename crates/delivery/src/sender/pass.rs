@@ -101,13 +101,9 @@ impl Place {
 
 /// Divides what receivers want into what all are sent, and what each is sent alone.
 ///
-/// **Shape**: `wanted` has one set for each receiver; the second result has one in the same order.
+/// **Shape**: `wanted` has one set for each receiver; `Division::lone` has one in the same order.
 /// **Cost**: sorts all ends of all ranges.
-pub(super) fn split(
-    wanted: &[&RangeSet],
-    few: usize,
-    ranges_max: usize,
-) -> (RangeSet, Vec<RangeSet>) {
+pub(super) fn split(wanted: &[&RangeSet], few: usize, ranges_max: usize) -> Division {
     let mut ends: Vec<(u64, bool)> = Vec::new();
     for set in wanted {
         for range in set.iter() {
@@ -129,32 +125,45 @@ pub(super) fn split(
     }
     let len = common.last().map_or(0, |range: &Range<u64>| range.end);
     let common = RangeSet::covering(common.into_iter(), len, ranges_max);
-    let lone = wanted.iter().map(|set| without(set, &common, ranges_max));
-    let lone = lone.collect();
-    (common, lone)
+    let mut ranges_omitted = 0;
+    let lone = wanted.iter().map(|set| {
+        let mut left = RangeSet::new(ranges_max);
+        ranges_omitted += without(set, &common, &mut left);
+        left
+    });
+    Division {
+        lone: lone.collect(),
+        common,
+        ranges_omitted,
+    }
 }
 
-/// Returns the positions in `set` that are not in `other`, as at most `ranges_max` ranges; leaves
-/// out what needs more.
-fn without(set: &RangeSet, other: &RangeSet, ranges_max: usize) -> RangeSet {
-    let mut left = RangeSet::new(ranges_max);
+/// What receivers want, divided by the way that it takes.
+#[derive(Debug)]
+pub(super) struct Division {
+    pub(super) common: RangeSet,
+    pub(super) lone: Vec<RangeSet>,
+    /// Ranges of `lone` that found no room. Their receivers ask for them after their next pass.
+    pub(super) ranges_omitted: u64,
+}
+
+/// Puts the positions in `set` that are not in `other` into `left`. Returns how many of their
+/// ranges found no room there.
+fn without(set: &RangeSet, other: &RangeSet, left: &mut RangeSet) -> u64 {
+    let mut omitted = 0;
+    let mut keep = |range: Range<u64>| omitted += u64::from(left.insert(range, |_| {}).is_err());
     for range in set.iter() {
         let mut at = range.start;
         while let Some(cut) = other.first_from(at).filter(|cut| cut.start < range.end) {
-            // A receiver whose set is full asks for the rest after its next pass.
-            if left.insert(at..cut.start, |_| {}).is_err() {
-                return left;
-            }
+            keep(at..cut.start);
             at = cut.end.min(range.end);
             if at == range.end {
                 break;
             }
         }
-        if left.insert(at..range.end, |_| {}).is_err() {
-            return left;
-        }
+        keep(at..range.end);
     }
-    left
+    omitted
 }
 
 #[cfg(test)]
@@ -172,12 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn ranges_that_find_no_room_are_counted() {
+        let wanted = set(&[(0, 1), (2, 3), (4, 5), (6, 7)]);
+        let division = split(&[&wanted], 1, 3);
+        assert!(division.lone[0].iter().eq([0..1, 2..3, 4..5]));
+        assert_eq!(division.ranges_omitted, 1);
+    }
+
+    #[test]
     fn what_few_want_goes_to_them_alone() {
         let (a, b, c) = (set(&[(0, 10)]), set(&[(5, 15), (30, 40)]), set(&[(8, 12)]));
-        let (common, lone) = split(&[&a, &b, &c], 1, 100);
+        let Division { common, lone, .. } = split(&[&a, &b, &c], 1, 100);
         assert_eq!(common, set(&[(5, 12)]));
         assert_eq!(lone, [set(&[(0, 5)]), set(&[(12, 15), (30, 40)]), set(&[])]);
-        let (all, _) = split(&[&a, &b, &c], 0, 100);
+        let all = split(&[&a, &b, &c], 0, 100).common;
         assert_eq!(all, set(&[(0, 15), (30, 40)]));
     }
 
@@ -226,7 +243,7 @@ mod tests {
                 }
                 set
             }).collect();
-            let (common, lone) = split(&sets.iter().collect::<Vec<_>>(), few, 100);
+            let Division { common, lone, .. } = split(&sets.iter().collect::<Vec<_>>(), few, 100);
             for (set, alone) in sets.iter().zip(&lone) {
                 prop_assert_eq!(bits(alone), bits(set) & !bits(&common));
             }

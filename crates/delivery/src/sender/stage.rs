@@ -213,7 +213,7 @@ impl<C: Content> TransferSender<C> {
         let lacks: Vec<RangeSet> = ready
             .map(|member| RangeSet::covering(member.lists.have.missing(len), len, max))
             .collect();
-        let (common, _) = split(&lacks.iter().collect::<Vec<_>>(), 0, max);
+        let common = split(&lacks.iter().collect::<Vec<_>>(), 0, max).common;
         self.pass.number = 1;
         self.pass.needs.clear();
         self.pass.needs.set(ObjectId::CONTENT, common);
@@ -253,9 +253,10 @@ impl<C: Content> TransferSender<C> {
                 .iter()
                 .map(|&slot| self.members[slot].lists.need.of(object))
                 .collect();
-            let (common, lone) = split(&wanted, few, max);
-            self.pass.needs.set(object, common);
-            for (&slot, lone) in together.iter().zip(lone) {
+            let division = split(&wanted, few, max);
+            self.counters.ranges_omitted += division.ranges_omitted;
+            self.pass.needs.set(object, division.common);
+            for (&slot, lone) in together.iter().zip(division.lone) {
                 self.members[slot].fills.needs.set(object, lone);
             }
         }

@@ -143,7 +143,7 @@ impl LoadSender {
     /// The stamp of the next message.
     fn stamp(&mut self, start: Start) -> LoadStamp {
         let now_ns = wall_ns();
-        if now_ns.saturating_sub(self.clock_error.read_ns) >= CLOCK_ERROR_NS {
+        if now_ns.saturating_sub(self.clock_error.read_ns) >= CLOCK_ERROR_AGE_NS_MAX {
             self.clock_error = ClockError {
                 ns_max: wall_error_ns_max(),
                 read_ns: now_ns,
@@ -222,7 +222,7 @@ const QUEUE_MAX: Duration = Duration::from_millis(20);
 const BATCH_MESSAGES: u64 = 1_000;
 
 /// The clock's error is read anew this often; it grows by 500 ppm while its daemon is silent.
-const CLOCK_ERROR_NS: u64 = 1_000_000_000;
+const CLOCK_ERROR_AGE_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -463,7 +463,7 @@ impl PacketProtection {
 
     /// Forgets the session that was silent for longest, when the table is full.
     fn make_room(&mut self) {
-        if self.sessions.len() < PROTECTED_SESSIONS_MAX {
+        if self.sessions.len() < PROTECTED_SESSIONS_MAX as usize {
             return;
         }
         let oldest = self
@@ -481,7 +481,7 @@ impl PacketProtection {
         if self.noticed.contains(&notice) {
             return;
         }
-        if self.noticed.len() < NOTICES_MAX {
+        if self.noticed.len() < NOTICES_MAX as usize {
             self.noticed.push(notice);
             self.notices.push(notice);
         } else {

@@ -112,7 +112,7 @@ impl Session {
     /// filled by members alone: the one that was silent for longest makes room.
     pub(super) fn take_number(&mut self, instance: u64, number: u64, now: u64) -> NumberVerdict {
         let is_known = self.receivers.contains_key(&instance);
-        let has_evicted = !is_known && self.receivers.len() >= PROTECTED_RECEIVERS_MAX;
+        let has_evicted = !is_known && self.receivers.len() >= PROTECTED_RECEIVERS_MAX as usize;
         if has_evicted {
             let oldest = self.receivers.iter().min_by_key(|(_, (heard, _))| *heard);
             if let Some((&instance, _)) = oldest {

@@ -399,7 +399,7 @@ fn sessions_are_bounded_and_the_most_silent_one_makes_room() {
         let sent = protect(&mut source, &bytes);
         unprotect(&mut receiver, SOURCE, &sent).unwrap();
     }
-    assert_eq!(receiver.sessions.len(), PROTECTED_SESSIONS_MAX);
+    assert_eq!(receiver.sessions.len(), PROTECTED_SESSIONS_MAX as usize);
     assert!(!receiver.sessions.contains_key(&Tsi { port: 0, ..TSI }));
     assert_eq!(receiver.counters().sessions_evicted, 1);
 }
@@ -432,7 +432,7 @@ fn hosts_beyond_those_that_a_person_is_told_of_are_counted() {
             Err(DropReason::Unprotected)
         );
     }
-    assert_eq!(receiver.take_notices().count(), NOTICES_MAX);
+    assert_eq!(receiver.take_notices().count(), NOTICES_MAX as usize);
     assert_eq!(receiver.counters().notices_omitted, 3);
 }
 
