@@ -31,6 +31,8 @@ pub struct FileSource {
     interfaces: Vec<Interface>,
     losses: Losses,
     remarks: Vec<String>,
+    /// All remarks so far, of which the first [`REMARKS_MAX`] are told.
+    remark_count: u64,
 }
 
 impl FileSource {
@@ -81,6 +83,7 @@ impl FileSource {
             interfaces: Vec::new(),
             losses: Losses::default(),
             remarks: Vec::new(),
+            remark_count: 0,
         };
         source.fill(4)?;
         // A clone tells the format without consuming anything.
@@ -114,7 +117,7 @@ impl FileSource {
                 self.losses.damaged += 1;
                 let path = self.path.display();
                 let text = format!("{path}: {cause}; the rest of the file cannot be unpacked");
-                self.remarks.push(text);
+                self.remark(text);
             }
             Err(cause) => {
                 return Err(CaptureError::File {
@@ -127,6 +130,15 @@ impl FileSource {
         Ok(())
     }
 
+    /// Tells the first remarks, and counts the others: a small packed file can hold millions of
+    /// damaged records.
+    fn remark(&mut self, text: String) {
+        self.remark_count += 1;
+        if self.remark_count <= REMARKS_MAX {
+            self.remarks.push(text);
+        }
+    }
+
     /// Does what decoding needs to continue; `None` when the caller need not know about it.
     fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
         let (path, offset) = (self.path.display(), self.offset);
@@ -137,9 +149,8 @@ impl FileSource {
             Pause::Damaged(damage, len) => {
                 self.losses.damaged += 1;
                 let at = offset - len as u64;
-                self.remarks.push(format!(
-                    "{path}: at byte {at}: {damage}; its {len} bytes were left out"
-                ));
+                let text = format!("{path}: at byte {at}: {damage}; its {len} bytes were left out");
+                self.remark(text);
             }
             Pause::More(needed) => {
                 let had = self.buffer.bytes().len();
@@ -153,7 +164,7 @@ impl FileSource {
                             "{path}: the last record, at byte {offset}, is cut short: {needed} \
                              bytes needed but {had} left by the file's end"
                         );
-                        self.remarks.push(text);
+                        self.remark(text);
                     }
                     return Ok(Some(Progress::End));
                 }
@@ -165,7 +176,7 @@ impl FileSource {
                 let text = format!(
                     "{path}: at byte {offset}: {damage}; the rest of the file cannot be read"
                 );
-                self.remarks.push(text);
+                self.remark(text);
                 self.is_at_end = true;
                 self.decoder = TraceDecoder::new();
                 return Ok(Some(Progress::End));
@@ -237,6 +248,14 @@ impl Source for FileSource {
     }
 
     fn take_remarks(&mut self) -> Vec<String> {
+        let untold = self.remark_count.saturating_sub(REMARKS_MAX);
+        if untold > 0 {
+            let path = self.path.display();
+            self.remarks.push(format!(
+                "{path}: {untold} more places are damaged; the first {REMARKS_MAX} are listed"
+            ));
+            self.remark_count = REMARKS_MAX;
+        }
         std::mem::take(&mut self.remarks)
     }
 }
@@ -321,7 +340,12 @@ fn described(block: &Block<'_>) -> Option<Interface> {
             ..Interface::default()
         }),
         Block::Interface(interface) => {
-            let text = |code| interface.options.find(code).map(|option| option.text());
+            let text = |code| {
+                let mut text = interface.options.find(code)?.text();
+                text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+                text.shrink_to_fit();
+                Some(text)
+            };
             Some(Interface {
                 name: text(pcapng::IF_NAME).unwrap_or_default(),
                 link_type: interface.link_type,
@@ -336,5 +360,74 @@ fn described(block: &Block<'_>) -> Option<Interface> {
 /// Bytes read at once: so few that they are still in the second-level cache when they are decoded.
 const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
+const REMARKS_MAX: u64 = 16;
+/// What is kept of an interface's name and of its description: a packed file may have 65,536 of
+/// each, and an option has up to 64 KiB.
+const TEXT_BYTES_MAX: usize = 256;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+
+    fn section() -> Vec<u8> {
+        let mut section = Vec::new();
+        for word in [0x0A0D_0D0A_u32, 28, 0x1A2B_3C4D, 1, u32::MAX, u32::MAX, 28] {
+            section.extend(word.to_le_bytes());
+        }
+        section
+    }
+
+    /// An interface of Ethernet with this name.
+    fn interface(name: &[u8]) -> Vec<u8> {
+        let padded = name.len().next_multiple_of(4);
+        let len = (24 + padded) as u32;
+        let mut block = Vec::new();
+        for word in [1, len, 1, 0, 2 | (name.len() as u32) << 16] {
+            block.extend(word.to_le_bytes());
+        }
+        block.extend(name);
+        block.resize(20 + padded, 0);
+        block.extend(len.to_le_bytes());
+        block
+    }
+
+    fn read(file: Vec<u8>) -> FileSource {
+        let input = Box::new(io::Cursor::new(file));
+        let mut source = FileSource::new(Path::new("many.pcapng"), input).unwrap();
+        let visit: &mut Visit<'_> = &mut |_| ControlFlow::Continue(());
+        while source.read(visit).unwrap() != Progress::End {}
+        source
+    }
+
+    #[test]
+    fn a_file_of_many_interfaces_takes_little_memory() {
+        let more = 1_000;
+        let mut file = section();
+        for _ in 0..pcapng::INTERFACES_MAX + more {
+            file.extend(interface(b"e0"));
+        }
+        let mut source = read(file);
+        assert_eq!(source.interfaces().len(), pcapng::INTERFACES_MAX);
+        assert_eq!(source.losses().unwrap().damaged, more as u64);
+        let remarks = source.take_remarks();
+        assert_eq!(remarks.len() as u64, REMARKS_MAX + 1);
+        let last = remarks.last().unwrap();
+        assert!(last.contains("984 more places are damaged"), "{last}");
+        assert!(source.take_remarks().is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_name_is_short() {
+        let name = "n".to_owned() + &"\u{fc}".repeat(20_000);
+        let source = read([section(), interface(name.as_bytes())].concat());
+        let kept = &source.interfaces()[0].name;
+        assert!(
+            name.starts_with(kept.as_str()) && kept.len() == TEXT_BYTES_MAX - 1,
+            "{kept}"
+        );
+    }
+}
