@@ -227,6 +227,8 @@ pub fn reporter(data: &[u8]) {
         while let Some(event) = reporter.pop_event() {
             match event {
                 ReporterEvent::Joined { .. } => is_welcome = true,
+                // It asks again, until the former bearer of its name has gone.
+                ReporterEvent::NameTaken { .. } => {}
                 _ => is_sent_away = true,
             }
         }

@@ -4,7 +4,8 @@
 #![expect(clippy::print_stdout, reason = "a test says why it is skipped")]
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    io::{Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -310,6 +311,42 @@ fn a_second_client_is_told_that_the_server_is_busy() {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(serving.join().unwrap(), 0);
     });
+}
+
+#[test]
+fn what_a_server_says_of_itself_commands_no_terminal() {
+    let odd = "\u{1b}]0;x\u{7}\u{9b}1m\u{202e}\nfinding  all is well";
+    let refusal = serde_json::json!({"refused": {"reason": odd}});
+    let welcome = serde_json::json!({
+        "welcome": {"version": 1, "name": odd, "interface": odd, "mtu": 1_500},
+    });
+    let wrong = serde_json::json!({"welcome": {
+        "version": 9, "name": odd.repeat(100), "interface": odd, "mtu": 1_500,
+    }});
+    for lines in [
+        format!("{refusal}\n"),
+        format!("{welcome}\n{refusal}\n"),
+        format!("{wrong}\n"),
+    ] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut second = sweep(Vec::new());
+        second.servers = vec![listener.local_addr().unwrap()];
+        let error = thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(lines.as_bytes()).unwrap();
+                // It ends when its client does.
+                stream.read_to_end(&mut Vec::new()).unwrap();
+            });
+            second
+                .run(&never, &mut |_| {}, None)
+                .unwrap_err()
+                .to_string()
+        });
+        assert!(error.contains("\\u{1b}"), "{error}");
+        assert!(error.chars().all(base::text::is_plain), "{error:?}");
+        assert!(error.len() < 700, "{error}");
+    }
 }
 
 #[test]
