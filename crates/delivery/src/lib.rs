@@ -68,7 +68,8 @@ pub use receiver::{
 
 mod audience;
 pub use audience::{
-    Audience, AudienceConfig, AudienceCounters, AudienceEvent, LeaveReason, Policy, ReceiverStatus,
+    Audience, AudienceConfig, AudienceCounters, AudienceEvent, Confirmation, LeaveReason, Policy,
+    ReceiverStatus,
 };
 
 mod reporter;

@@ -68,6 +68,7 @@ pub(crate) const fn stream_of(at: &Position, host_drops: u64, is_caught_up: bool
             missed: at.arrived.missed,
             repairs_asked: at.arrived.repairs_asked,
             repairs_got: at.arrived.repairs,
+            lost: at.arrived.lost,
         },
         host_drops,
         is_caught_up,

@@ -126,6 +126,10 @@ pub(crate) fn receiver(event: &AudienceEvent) {
         } => info!(name, behind, ?reason, "receiver left"),
         AudienceEvent::Stalled { name, behind, .. } => warn!(name, behind, "receiver stalled"),
         AudienceEvent::Resumed { name, .. } => info!(name, "receiver resumed"),
+        AudienceEvent::Lost { name, lost, .. } => warn!(name, lost, "receiver lost packets"),
+        AudienceEvent::Astray { name, .. } => {
+            warn!(name, "receiver reports packets that were never sent");
+        }
         AudienceEvent::Dropped { name, behind, .. } => warn!(name, behind, "receiver dropped"),
         AudienceEvent::Refused { peer, reason } => warn!(%peer, %reason, "receiver refused"),
         other => info!(event = ?other, "receiver"),

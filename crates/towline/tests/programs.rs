@@ -107,13 +107,18 @@ fn what_a_slow_receiver_loses_is_accounted_for_to_the_packet() {
             .unwrap();
     }
     let closed = publisher.close(LIMIT).unwrap();
-    assert!(closed.is_complete(), "{closed:?}");
+    let mut told = 0;
     for reading in [slow, fast] {
         let (numbers, lost) = reading.join().unwrap();
+        told += lost;
         // A message is a packet here.
         assert_eq!(numbers.len() as u64 + lost, u64::from(count));
         assert!(numbers.is_sorted());
     }
+    // What is confirmed was delivered: who lost something has not confirmed it.
+    assert_eq!(closed.lost, told);
+    assert_eq!(closed.is_complete(), told == 0, "{closed:?}");
+    assert_eq!(closed.unconfirmed.is_empty(), told == 0, "{closed:?}");
 }
 
 #[test]

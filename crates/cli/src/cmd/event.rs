@@ -38,6 +38,13 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
             format!("receiver {name} has stopped, {behind} behind")
         }
         AudienceEvent::Resumed { name, .. } => format!("receiver {name} continues"),
+        AudienceEvent::Lost { name, lost, .. } => {
+            format!("receiver {name} has lost {}", count(*lost, "packet"))
+        }
+        AudienceEvent::Astray { name, .. } => format!(
+            "receiver {name} reports packets that were never sent: somebody may be forging \
+             packets of this session; --key-file keeps forgers out"
+        ),
         AudienceEvent::Dropped { name, behind, .. } => {
             let behind = count(*behind, "packet");
             format!("receiver {name} was dropped as too slow, {behind} behind")

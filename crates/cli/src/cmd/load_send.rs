@@ -95,7 +95,10 @@ fn shortfall(
     closed: &Closed,
 ) -> Option<String> {
     let given_up = watch.given_up(publisher);
-    let failure = || failure(expected, watch.joined(), given_up, closed.is_complete());
+    let failure = || {
+        let is_told = (watch.joined(), given_up);
+        failure(expected, is_told, closed.is_complete(), closed)
+    };
     refused(publisher).or_else(failure)
 }
 

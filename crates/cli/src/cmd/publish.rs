@@ -61,7 +61,10 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     report.failure = match &sent {
         Err(error) => Some(error.to_string()),
         Ok(_) if refused.is_some() => refused.clone(),
-        Ok(_) => failure(plan.receivers, report.receivers, given_up, is_proven),
+        Ok(_) => {
+            let is_told = (report.receivers, given_up);
+            failure(plan.receivers, is_told, is_proven, &closed)
+        }
     };
     output.finish(&report)?;
     sent?;
@@ -88,10 +91,16 @@ pub(super) fn refused(publisher: &Publisher) -> Option<String> {
 /// Says which receivers lack something; used by `load send` too.
 pub(super) fn failure(
     expected: u32,
-    joined: u64,
-    given_up: u64,
+    (joined, given_up): (u64, u64),
     is_proven: bool,
+    closed: &Closed,
 ) -> Option<String> {
+    if closed.lost > 0 {
+        let (lost, names) = (count(closed.lost, "packet"), closed.unconfirmed.join(", "));
+        return Some(format!(
+            "{lost} lost for good; not everything came to {names}"
+        ));
+    }
     let confirmed = joined.saturating_sub(given_up);
     if confirmed < u64::from(expected) {
         let expected = count(expected.into(), "expected receiver");

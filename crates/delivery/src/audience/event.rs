@@ -66,6 +66,24 @@ pub enum AudienceEvent {
         /// The receiver's name.
         name: String,
     },
+    /// A receiver reports for the first time that it lost packets for good. It does not count as
+    /// one that has been given everything.
+    Lost {
+        /// The receiver's number.
+        slot: u32,
+        /// The receiver's name.
+        name: String,
+        /// How many.
+        lost: u64,
+    },
+    /// A receiver reports that it has packets which were never sent: a host forges packets of this
+    /// session, or the receiver is wrong. Told once; what it confirms does not count.
+    Astray {
+        /// The receiver's number.
+        slot: u32,
+        /// The receiver's name.
+        name: String,
+    },
     /// The sender dropped a receiver for being too slow, and told it.
     Dropped {
         /// The receiver's number.

@@ -38,6 +38,9 @@ use crate::{
 mod config;
 pub use config::{AudienceConfig, Policy};
 
+mod losses;
+pub use losses::Confirmation;
+
 mod pressure;
 use pressure::Pressure;
 
@@ -311,17 +314,6 @@ impl Audience {
         self.config.expected.saturating_sub(self.joined())
     }
 
-    /// Returns every receiver that ever joined, and whether it has been given everything below
-    /// `position`, up to now or until it left.
-    pub fn confirmations(&self, position: u64) -> impl Iterator<Item = (&str, bool)> {
-        let here = self.tracked.values();
-        let here: BTreeMap<u32, u64> = here.map(|it| (it.slot, it.contiguous)).collect();
-        self.seats.iter().map(move |(name, seat)| {
-            let contiguous = here.get(&seat.slot).copied().unwrap_or(seat.contiguous);
-            (name.as_str(), contiguous >= position)
-        })
-    }
-
     /// Returns how many receivers are tracked.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
@@ -376,6 +368,8 @@ impl Audience {
                 slot: fresh,
                 contiguous: 0,
                 has_reported: false,
+                lost: 0,
+                is_astray: false,
                 standing: Standing::Here,
             })
         }
@@ -411,18 +405,19 @@ impl Audience {
     }
 
     fn report(&mut self, now: Instant, link: LinkId, pos: &Pos) {
-        let Some(tracked) = self.tracked.get_mut(&link) else {
-            return;
-        };
-        self.counters.reports += 1;
         let end = self.lead.map_or(u64::MAX, |lead| lead + 1);
         let claimed = match self.lead {
             Some(lead) => Sqn::of(pos.contiguous).extend(lead),
             None => pos.contiguous,
         };
-        if claimed > end {
-            self.counters.reports_ahead += 1;
-        }
+        // A receiver that has not begun yet reports 0.
+        let is_astray = claimed > end && pos.contiguous != 0;
+        self.note_losses(link, pos.lost, is_astray);
+        let Some(tracked) = self.tracked.get_mut(&link) else {
+            return;
+        };
+        self.counters.reports += 1;
+        self.counters.reports_ahead += u64::from(claimed > end);
         let contiguous = claimed.min(end);
         tracked.pos = *pos;
         let answer = tracked.round_trip.report(now, pos);

@@ -592,6 +592,14 @@ fn a_receiver_that_claims_the_future_is_cut_to_the_lead() {
         assert_eq!(audience.hold(), Some(FIRST + 10));
     }
     assert!(audience.counters().reports_ahead > 0);
+    // Told once; and what it says confirms nothing.
+    let told: Vec<_> = std::iter::from_fn(|| audience.pop_event()).collect();
+    assert!(matches!(
+        &told[..],
+        [AudienceEvent::Joined { .. }, AudienceEvent::Astray { name, .. }] if name == "liar"
+    ));
+    let all: Vec<_> = audience.confirmations(FIRST + 10).collect();
+    assert!(matches!(&all[..], [all] if all.is_astray && !all.is_confirmed));
     let done = frame(&Message::Acknowledged);
     audience.handle_link(now, link, LinkEvent::Data, &done);
     assert_eq!(audience.receiver_count(), 0);
@@ -640,4 +648,52 @@ fn random_bytes_after_a_greeting_never_disturb_another() {
     world.run(20);
     assert_eq!(world.audience.receiver_count(), 1);
     assert_eq!(world.audience.hold(), Some(FIRST));
+}
+
+#[test]
+fn who_lost_messages_has_everything_that_comes_and_has_confirmed_nothing() {
+    let mut audience = Audience::new(AudienceConfig::new(SESSION));
+    let now = Instant::ZERO;
+    audience.set_lead(FIRST + 9);
+    for (link, name, lost) in [(1, "whole", 0), (2, "short", 3)] {
+        let link = LinkId(link);
+        let peer = Fabric::address(link.0 as usize);
+        audience.handle_link(now, link, LinkEvent::Accepted { peer }, &[]);
+        audience.handle_link(now, link, LinkEvent::Data, &hello(name));
+        for _ in 0..2 {
+            let pos = Pos {
+                contiguous: FIRST + 10,
+                lost,
+                ..Pos::default()
+            };
+            audience.handle_link(now, link, LinkEvent::Data, &frame(&Message::Pos(pos)));
+        }
+    }
+    assert!(audience.has_confirmed(FIRST + 10), "nobody is waited for");
+    let whole = |audience: &Audience| {
+        let all = audience.confirmations(FIRST + 10);
+        all.map(|it| (it.name.to_owned(), it.is_confirmed, it.lost))
+            .collect::<Vec<_>>()
+    };
+    let expected = [
+        ("short".to_owned(), false, 3),
+        ("whole".to_owned(), true, 0),
+    ];
+    assert_eq!(whole(&audience), expected);
+    let told = std::iter::from_fn(|| audience.pop_event());
+    let lost: Vec<_> = told
+        .filter(|event| matches!(event, AudienceEvent::Lost { .. }))
+        .collect();
+    let (slot, name) = (1, "short".to_owned());
+    assert_eq!(
+        lost,
+        [AudienceEvent::Lost {
+            slot,
+            name,
+            lost: 3
+        }]
+    );
+    // Nor later, when it is gone.
+    audience.handle_link(now, LinkId(2), LinkEvent::Closed, &[]);
+    assert_eq!(whole(&audience), expected);
 }

@@ -14,6 +14,10 @@ pub(super) struct Seat {
     /// The next position that it had not been given when it left.
     pub(super) contiguous: u64,
     pub(super) has_reported: bool,
+    /// Packets that it reported as lost for good.
+    pub(super) lost: u64,
+    /// It has reported a position beyond what was sent.
+    pub(super) is_astray: bool,
     pub(super) standing: Standing,
 }
 

@@ -31,6 +31,8 @@ pub struct StreamCounts {
     pub repairs_asked: u64,
     /// Repairs received.
     pub repairs_got: u64,
+    /// Positions that were given up and told to the application as lost.
+    pub lost: u64,
 }
 
 impl std::ops::AddAssign for StreamCounts {
@@ -39,6 +41,7 @@ impl std::ops::AddAssign for StreamCounts {
         self.missed += other.missed;
         self.repairs_asked += other.repairs_asked;
         self.repairs_got += other.repairs_got;
+        self.lost += other.lost;
     }
 }
 
@@ -59,5 +62,6 @@ impl StreamState {
         pos.held = self.held;
         pos.host_drops = self.host_drops;
         pos.naks = self.counts.missed;
+        pos.lost = self.counts.lost;
     }
 }

@@ -109,6 +109,8 @@ pub struct Arrived {
     pub repairs_asked: u64,
     /// Repairs (RDATA) among the packets.
     pub repairs: u64,
+    /// Positions that were given up and told as [`Ready::Lost`].
+    pub lost: u64,
 }
 
 impl Position {

@@ -19,10 +19,12 @@ pub struct Closed {
     pub confirmed: u32,
     /// Receivers that were expected and never joined.
     pub missing: u32,
-    /// Receivers that joined, and had not been given everything when they left or the session
-    /// ended.
+    /// Receivers that joined and had not been given everything when they left or the session ended,
+    /// or that lost some of it, or reported what was never sent.
     pub unconfirmed: Vec<String>,
-    /// The session was not broken off, and no expected receiver was missing.
+    /// Packets that receivers lost for good, all receivers together.
+    pub lost: u64,
+    /// The session was not broken off, no expected receiver was missing, and none lost anything.
     is_complete: bool,
 }
 
@@ -32,21 +34,25 @@ impl Closed {
             confirmed: 0,
             missing: audience.missing(),
             unconfirmed: Vec::new(),
+            lost: 0,
             is_complete,
         };
-        for (name, is_confirmed) in audience.confirmations(end) {
-            if is_confirmed {
+        for receiver in audience.confirmations(end) {
+            closed.lost += receiver.lost;
+            closed.is_complete &= receiver.lost == 0 && !receiver.is_astray;
+            if receiver.is_confirmed {
                 closed.confirmed += 1;
             } else {
-                closed.unconfirmed.push(name.to_owned());
+                closed.unconfirmed.push(receiver.name.to_owned());
             }
         }
         closed
     }
 
-    /// Returns true when the session ended in good order: everything was sent, every expected
-    /// receiver joined, and all receivers present at the end have been given everything. Receivers
-    /// that left earlier do not count; [`Closed::unconfirmed`] names them.
+    /// True when the session ended in good order: everything was sent, every expected receiver
+    /// came, no receiver lost anything, and all receivers present at the end have been given
+    /// everything. What receivers that left earlier had not been given does not count;
+    /// [`Closed::unconfirmed`] names them.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete

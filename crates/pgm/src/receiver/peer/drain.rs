@@ -54,6 +54,7 @@ impl Peer {
             Some(Step::Lost { count, .. }) => {
                 counters.lost_events += 1;
                 counters.lost_sqns += count;
+                self.arrived.lost += count;
                 self.due.is_joining = false;
             }
             Some(Step::Message(_) | Step::Apdu(_)) => self.due.is_joining = false,

@@ -1,0 +1,65 @@
+//! Receivers that report that they lost messages for good, or that they have what was never sent.
+//!
+//! Neither has confirmed anything, however far its position is. It does not wait for them: what is
+//! lost never comes.
+
+use std::collections::BTreeMap;
+
+use base::LinkId;
+
+use super::{Audience, AudienceEvent};
+
+/// Where one receiver stands that has ever joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmation<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The receiver has been given everything, and nothing that was not sent.
+    pub is_confirmed: bool,
+    /// Packets that it lost for good.
+    pub lost: u64,
+    /// It reported packets that were never sent.
+    pub is_astray: bool,
+}
+
+impl Audience {
+    /// Returns every receiver that ever joined, and whether it has been given everything below
+    /// `position`, up to now or until it left.
+    pub fn confirmations(&self, position: u64) -> impl Iterator<Item = Confirmation<'_>> {
+        let here = self.tracked.values();
+        let here: BTreeMap<u32, u64> = here.map(|it| (it.slot, it.contiguous)).collect();
+        self.seats.iter().map(move |(name, seat)| {
+            let contiguous = here.get(&seat.slot).copied().unwrap_or(seat.contiguous);
+            let is_whole = seat.lost == 0 && !seat.is_astray;
+            Confirmation {
+                name,
+                is_confirmed: contiguous >= position && is_whole,
+                lost: seat.lost,
+                is_astray: seat.is_astray,
+            }
+        })
+    }
+
+    /// Takes from a report how many packets the receiver has lost in all, and whether it has some
+    /// that were never sent. Each is told once.
+    pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
+        let Some(tracked) = self.tracked.get(&link) else {
+            return;
+        };
+        let Some(seat) = self.seats.get_mut(&tracked.name) else {
+            return;
+        };
+        let is_first = seat.lost == 0 && lost > 0;
+        seat.lost = seat.lost.max(lost);
+        let is_news = is_astray && !seat.is_astray;
+        seat.is_astray |= is_astray;
+        let (slot, name) = (tracked.slot, tracked.name.clone());
+        if is_first {
+            let name = name.clone();
+            self.event(AudienceEvent::Lost { slot, name, lost });
+        }
+        if is_news {
+            self.event(AudienceEvent::Astray { slot, name });
+        }
+    }
+}
