@@ -42,4 +42,4 @@ pub use publisher::Publisher;
 mod steering;
 
 mod subscriber;
-pub use subscriber::{Left, MessageSink, SessionEvent, Subscriber};
+pub use subscriber::{Admission, Left, MessageSink, SessionEvent, Subscriber};

@@ -1,14 +1,14 @@
 //! The receiving end of message sessions: a PGM receiver, and its reports to senders that ask for
 //! them.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{LinkCommand, Reporter, ReporterConfig, ReporterEvent};
 use pgm::{Mode, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Refusal},
-    pgm::{Packed, Tsi},
+    pgm::{Mark, Packed, Tsi},
 };
 
 use crate::parameters::LEAVE_TIME_MAX;
@@ -102,8 +102,28 @@ pub struct Subscriber {
     seen_packets: u64,
     host_drops: u64,
     leaving: Leaving,
+    /// The senders that this end takes; all without it.
+    admission: Option<Admission>,
     /// This end has a key.
     is_protected: bool,
+}
+
+/// Decides by their addresses which senders a subscriber takes.
+#[derive(Clone)]
+pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+
+impl Admission {
+    /// Takes the senders at the addresses for which `admits` gives true.
+    #[must_use]
+    pub fn new(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(admits))
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Admission")
+    }
 }
 
 /// How a closed subscriber left.
@@ -149,6 +169,7 @@ impl Subscriber {
             seen_packets: 0,
             host_drops: 0,
             leaving: Leaving::No,
+            admission: None,
             is_protected,
         }
     }
@@ -177,6 +198,19 @@ impl Subscriber {
     /// Returns the number of messages handed to the sink.
     pub const fn messages(&self) -> u64 {
         self.messages
+    }
+
+    /// Follows only senders that `admission` takes, and ignores all packets of others. A sender
+    /// that has been told of already stays.
+    pub fn admit_only(&mut self, admission: Admission) {
+        self.admission = Some(admission);
+    }
+
+    /// Returns true for a sender whose messages are taken.
+    fn admits(&self, source: IpAddr) -> bool {
+        self.admission
+            .as_ref()
+            .is_none_or(|admission| admission.0(source))
     }
 
     /// Begins to leave: this end tells every sender not to wait for it any longer, in further
@@ -228,31 +262,16 @@ impl Subscriber {
                     session,
                     mark,
                     source,
-                } => {
-                    if mark.is_protected() && !self.is_protected {
-                        // A forged SPM may claim protection, but a session that has brought plain
-                        // data has none.
-                        let at = self.receiver.position(session);
-                        if at.is_none_or(|at| at.arrived.packets == 0) {
-                            sink.event(SessionEvent::Refused {
-                                session,
-                                reason: Refusal::KeyRequired,
-                            });
-                            self.receiver.forget(session);
-                        }
-                        continue;
-                    }
-                    // Reports go only to a host that both sends the packets and takes the NAKs.
-                    let nla = self.receiver.position(session).and_then(|at| at.path_nla);
-                    if let Some(reporter) = self.reporter.as_mut().filter(|_| nla == Some(source)) {
-                        reporter.mark(now, session, source, &mark);
-                    }
-                }
+                } => self.marked(now, session, source, &mark, sink),
                 Ready::Found {
                     session,
                     tsi,
                     source,
                 } => {
+                    if !self.admits(source) {
+                        self.receiver.ignore(session);
+                        continue;
+                    }
                     sink.event(SessionEvent::Found {
                         session,
                         tsi,
@@ -284,6 +303,36 @@ impl Subscriber {
                     self.end(now, session, event, sink);
                 }
             }
+        }
+    }
+
+    /// Handles what an SPM of the sender at `source` says besides its window.
+    fn marked<S: MessageSink + ?Sized>(
+        &mut self,
+        now: Instant,
+        session: u32,
+        source: IpAddr,
+        mark: &Mark,
+        sink: &mut S,
+    ) {
+        if !self.admits(source) {
+            return self.receiver.ignore(session);
+        }
+        let at = self.receiver.position(session);
+        if mark.is_protected() && !self.is_protected {
+            // A forged SPM may claim protection, but a session that has brought plain data has
+            // none.
+            if at.is_none_or(|at| at.arrived.packets == 0) {
+                let reason = Refusal::KeyRequired;
+                sink.event(SessionEvent::Refused { session, reason });
+                self.receiver.forget(session);
+            }
+            return;
+        }
+        // Reports go only to a host that both sends the packets and takes the NAKs.
+        let nla = at.and_then(|at| at.path_nla);
+        if let Some(reporter) = self.reporter.as_mut().filter(|_| nla == Some(source)) {
+            reporter.mark(now, session, source, mark);
         }
     }
 

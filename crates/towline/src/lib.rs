@@ -93,10 +93,11 @@ pub use snapshot::Snapshot;
 mod session;
 pub use session::SessionBuilder;
 
+mod allowed;
+pub use allowed::Allowed;
+
 #[cfg(feature = "files")]
 mod sources;
-#[cfg(feature = "files")]
-pub use sources::Allowed;
 
 #[cfg(feature = "files")]
 mod stall;

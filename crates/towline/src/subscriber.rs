@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use base::{Instant, Io as _};
 use delivery::ReporterConfig;
-use driver::{Left, MessageSink, SessionEvent, Turn};
+use driver::{Admission, Left, MessageSink, SessionEvent, Turn};
 use pgm::{Mode, Status};
 use wire::pgm::Tsi;
 
 use crate::{
-    Batch, Error, Received, Snapshot,
+    Allowed, Batch, Error, Received, Snapshot,
     session::{Count, End, OwnName, SessionBuilder, face, random_u64},
     trace::Traced,
 };
@@ -57,6 +57,19 @@ impl Subscriber {
             leave_by: None,
             own_name,
         })
+    }
+
+    /// Takes messages only from these senders, by their addresses, and ignores the packets of all
+    /// others. To be called before the first turn: senders that were heard already stay. An address
+    /// can be forged on a local network; only a key keeps forgers out. An empty list changes
+    /// nothing.
+    pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
+        let allowed: Vec<Allowed> = allowed.into_iter().collect();
+        if !allowed.is_empty() {
+            let admits = move |ip| allowed.iter().any(|allowed| allowed.admits(ip));
+            let admission = Admission::new(admits);
+            self.end.driver.endpoint.admit_only(admission);
+        }
     }
 
     /// Returns the next message or event, without waiting; if there is none, the reason.

@@ -433,3 +433,30 @@ fn a_receiver_is_expected_by_name_once() {
     assert_eq!(error.kind(), towline::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("cannot expect a"), "{error}");
 }
+
+#[test]
+fn messages_are_taken_from_the_senders_that_are_named_and_from_no_others() {
+    let open = |from: &[&str]| {
+        let mut subscriber = Subscriber::open(&session(30).name(from.join("+"))).unwrap();
+        subscriber.take_only(from.iter().map(|from| from.parse().unwrap()));
+        subscriber
+    };
+    let mut all = [
+        open(&["10.9.9.9", "127.0.0.0/8"]),
+        open(&["any"]),
+        open(&["10.9.9.9"]),
+    ];
+    let mut publisher = publisher(30, 0);
+    let end = Instant::now() + SECONDS;
+    let mut came = [0; 3];
+    while came[0] < 5 || came[1] < 5 {
+        assert!(Instant::now() < end, "{came:?}");
+        publisher.send(b"for all").unwrap();
+        for (subscriber, came) in all.iter_mut().zip(&mut came) {
+            let message = message(subscriber, Duration::from_millis(5));
+            *came += u32::from(message.is_some());
+        }
+    }
+    assert_eq!(came[2], 0);
+    assert_eq!(publisher.receiver_count(), 2, "the third did not dial");
+}

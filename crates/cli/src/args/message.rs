@@ -5,6 +5,7 @@ use std::{num::NonZeroU64, time::Duration};
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::Allowed;
 
 use super::{Receiving, Sending, SessionArgs, duration, long, mirror};
 use crate::framing::Framing;
@@ -61,6 +62,9 @@ pub(crate) struct SubscribeArgs {
     /// Put the sender's identifier and a tab before each message
     #[arg(long)]
     pub(crate) tag: bool,
+    /// Take messages only from senders at these addresses or prefixes; 'any' takes all
+    #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
+    pub(crate) from: Vec<Allowed>,
     /// Stop after this many messages
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,

@@ -26,6 +26,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     }
     let interrupt = Interrupt::install()?;
     let mut subscriber = open(&plan.session, output)?;
+    subscriber.take_only(plan.allowed.iter().copied());
     let mut station = Station::open("subscriber", &plan.session, output)?;
     let mut sink = Printer::new(plan, output)?;
     let end = receive(

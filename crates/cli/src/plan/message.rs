@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::Allowed;
 
-use super::{Plan, SessionPlan, session::optional_seconds};
+use super::{Plan, SessionPlan, session::optional_seconds, transfer::texts};
 use crate::{
     args::{FailOn, PolicyArg, PublishArgs, SubscribeArgs},
     failure::Failure,
@@ -55,6 +56,10 @@ pub(crate) struct SubscribePlan {
     /// A slow reader of the output holds up the reception; otherwise messages are thrown away.
     pub(crate) is_blocking: bool,
     pub(crate) is_tagged: bool,
+    /// The senders whose messages are taken; all when it is empty.
+    #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) allowed: Vec<Allowed>,
     pub(crate) count: Option<u64>,
     pub(crate) is_once: bool,
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
@@ -78,6 +83,7 @@ impl SubscribePlan {
             framing: args.framing,
             is_blocking: args.block,
             is_tagged: args.tag,
+            allowed: args.from.clone(),
             count: args.count.map(Into::into),
             is_once: args.once,
             timeout: args.timeout,

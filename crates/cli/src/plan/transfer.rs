@@ -231,7 +231,10 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-fn texts<T: fmt::Display, S: Serializer>(list: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn texts<T: fmt::Display, S: Serializer>(
+    list: &[T],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(list.iter().map(ToString::to_string))
 }
 

@@ -40,5 +40,6 @@ base::counters! {
         sessions_reset: Events, "sessions that their sender broke off";
         sessions_expired: Events, "senders not heard of for too long";
         sessions_evicted: Events, "barely known senders forgotten to make room for others";
+        sessions_ignored: Events, "sessions of senders that this end does not take";
     }
 }

@@ -219,6 +219,13 @@ impl Receiver {
         }
     }
 
+    /// Stops following a session whose sender the owner does not take, as [`Receiver::forget`]
+    /// does, and counts it.
+    pub fn ignore(&mut self, session: u32) {
+        self.shared.counters.sessions_ignored += 1;
+        self.forget(session);
+    }
+
     /// Notes that the sender of `session` is real: the owner knows that by other means, such as a
     /// connection. However little the sender has sent, no other session displaces it until its
     /// session is over. An unknown session changes nothing.
