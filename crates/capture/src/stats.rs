@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use wire::{link::Layers, trace_file::ETHERNET};
+use wire::{
+    link::{Layers, Stop},
+    trace_file::ETHERNET,
+};
 
 use crate::{Account, CaptureError, Filter, Interface, Packet, Sink};
 
@@ -64,6 +67,9 @@ pub struct Summary {
     pub tagged: Count,
     /// Packets that are fragments of IP packets.
     pub fragments: Count,
+    /// Packets that end within or in front of an Ethernet, VLAN or IP header, options and extension
+    /// headers included. IPv6 packets among them are a row of their own in `protocols`.
+    pub cut: Count,
     /// The earliest and the latest stamp, in nanoseconds since 1970.
     pub stamps_ns: Option<(u64, u64)>,
     /// Length of a step of `rate`.
@@ -173,6 +179,9 @@ struct Counts {
     untold: Count,
     tagged: Count,
     fragments: Count,
+    cut: Count,
+    /// IPv6 packets whose extension headers do not lead to a transport protocol.
+    unreached: Count,
     first_ns: Option<u64>,
     earliest_ns: u64,
     latest_ns: u64,
@@ -203,6 +212,8 @@ impl Default for Counts {
             untold: Count::default(),
             tagged: Count::default(),
             fragments: Count::default(),
+            cut: Count::default(),
+            unreached: Count::default(),
             first_ns: None,
             earliest_ns: u64::MAX,
             latest_ns: 0,
@@ -233,11 +244,25 @@ impl Counts {
         if layers.tags > 0 {
             self.tagged.add(bytes);
         }
+        if layers.stop == Stop::Cut {
+            self.cut.add(bytes);
+        }
         let Some(ip) = layers.ip else {
-            self.add_type(layers.ether_type, bytes);
+            let is_untyped = layers.stop == Stop::Cut && layers.ether_type == 0;
+            let kind = if is_untyped {
+                CUT_TYPE
+            } else {
+                layers.ether_type
+            };
+            self.add_type(kind, bytes);
             return;
         };
-        self.by_protocol[usize::from(ip.protocol)].add(bytes);
+        // IPv4 names the transport protocol in its fixed part, IPv6 behind all extension headers.
+        if layers.stop == Stop::Transport || ip.version == 4 {
+            self.by_protocol[usize::from(ip.protocol)].add(bytes);
+        } else {
+            self.unreached.add(bytes);
+        }
         if ip.is_fragment {
             self.fragments.add(bytes);
         }
@@ -308,8 +333,13 @@ impl Counts {
         let unknown = self.by_link_type.iter();
         let unknown = unknown
             .map(|(link_type, count)| (format!("link type {link_type}, not looked into"), *count));
+        let unreached = (
+            "IPv6, transport protocol not reached".to_owned(),
+            self.unreached,
+        );
         let mut protocols: Vec<(String, Count)> = named
             .chain(others)
+            .chain([unreached])
             .chain(unknown)
             .filter(|(_, count)| count.packets > 0)
             .collect();
@@ -338,6 +368,7 @@ impl Counts {
             pairs,
             tagged: self.tagged,
             fragments: self.fragments,
+            cut: self.cut,
             stamps_ns: self.first_ns.map(|_| (self.earliest_ns, self.latest_ns)),
             step: Duration::from_nanos(self.step_ns),
             rate: self.rate.clone(),
@@ -470,6 +501,7 @@ fn type_name(kind: u16) -> String {
         0x88F7 => "PTP".to_owned(),
         0x8847 => "MPLS".to_owned(),
         OTHER_TYPES => "other types".to_owned(),
+        CUT_TYPE => "cut in front of its type".to_owned(),
         0..=1500 => "802.3".to_owned(),
         other => format!("type {other:#06x}"),
     }
@@ -509,6 +541,9 @@ const LATELY_LEN: usize = 256;
 const TYPES_MAX: usize = 256;
 /// A reserved type, which stands for all further types.
 const OTHER_TYPES: u16 = 0xFFFF;
+/// A number between the lengths of 802.3 and the types, which stands for frames that end in front
+/// of their type.
+const CUT_TYPE: u16 = 1535;
 /// The first length of a step; below, the most steps.
 const STEP_NS: u64 = 1_000_000;
 const STEPS_MAX: u64 = 4096;
@@ -547,7 +582,9 @@ mod tests {
             (udp.0.as_str(), udp.1.packets, udp.1.bytes),
             ("UDP", 500, bytes)
         );
-        assert_eq!((arp.0.as_str(), cut.0.as_str()), ("ARP", "802.3"));
+        let names = (arp.0.as_str(), cut.0.as_str());
+        assert_eq!(names, ("ARP", "cut in front of its type"));
+        assert_eq!((summary.cut.packets, summary.cut.bytes), (1, 3));
         let sum =
             |counts: &mut dyn Iterator<Item = Count>| counts.fold(Count::default(), Count::plus);
         assert_eq!(
@@ -595,6 +632,30 @@ mod tests {
             .collect();
         assert_eq!(names, [("UDP", 2), ("link type 105, not looked into", 1)]);
         assert_eq!((summary.pairs, summary.talkers[0].2.bytes), (1, 60 + 46));
+    }
+
+    #[test]
+    fn packets_cut_in_front_of_their_transport_header_are_counted_apart() {
+        let mut udp_v6 = [0_u8; 14 + 40 + 16 + 8];
+        udp_v6[12..14].copy_from_slice(&[0x86, 0xdd]);
+        udp_v6[14] = 0x60;
+        (udp_v6[54], udp_v6[55]) = (17, 1); // hop-by-hop options of 16 bytes, then UDP
+        for len in 0..=udp_v6.len() {
+            let mut counts = Counts::default();
+            counts.add(&packet(&udp_v6[..len], 1), ETHERNET);
+            let summary = counts.summary(1);
+            let expected = match len {
+                0..14 => "cut in front of its type",
+                14..54 => "IPv6, cut or damaged",
+                54..70 => "IPv6, transport protocol not reached",
+                _ => "UDP",
+            };
+            let [(name, count)] = summary.protocols.as_slice() else {
+                panic!("{len} bytes: {:?}", summary.protocols);
+            };
+            assert_eq!((name.as_str(), count.packets), (expected, 1), "{len} bytes");
+            assert_eq!(summary.cut.packets, u64::from(len < 70), "{len} bytes");
+        }
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub(crate) struct StatsReport {
     pub(crate) packets_of_other_pairs: u64,
     pub(crate) tagged_packets: u64,
     pub(crate) fragments: u64,
+    /// Packets that end within or in front of an Ethernet, VLAN or IP header, extension headers of
+    /// IPv6 included. They were captured in part, or sent so.
+    pub(crate) cut_packets: u64,
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,
     pub(crate) damaged_records: u64,
@@ -132,6 +135,7 @@ impl StatsReport {
             packets_of_other_pairs: summary.untold.packets,
             tagged_packets: summary.tagged.packets,
             fragments: summary.fragments.packets,
+            cut_packets: summary.cut.packets,
             lost_ring: account.losses.ring,
             lost_interface: account.losses.interface,
             damaged_records: account.losses.damaged,
@@ -179,6 +183,7 @@ impl Document for StatsReport {
             (self.unread, "left unread because a limit was reached"),
             (self.fragments, "parts of IP packets"),
             (self.tagged_packets, "with a VLAN tag"),
+            (self.cut_packets, "cut short within their headers"),
         ];
         for (count, what) in lost.iter().filter(|(count, _)| *count > 0) {
             writeln!(text, "{count:>14}  {what}").expect("text grows in memory");

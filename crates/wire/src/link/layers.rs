@@ -12,8 +12,26 @@ pub struct Layers {
     pub ether_type: u16,
     /// Where the network header begins.
     pub network: usize,
-    /// The IP header, when the frame has a whole one.
+    /// The IP header, when the frame has at least its fixed part.
     pub ip: Option<Ip>,
+    /// Why the search for headers ended there.
+    pub stop: Stop,
+}
+
+/// The reason why no header was looked for behind the last one found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// The transport header is next: all headers in front of it are whole.
+    #[default]
+    Transport,
+    /// The frame ends within a header, or in front of the next.
+    Cut,
+    /// What follows is neither a VLAN tag nor IP.
+    OtherType,
+    /// An IP header has another version than its type says, or a length below its fixed part.
+    Malformed,
+    /// More VLAN tags (4) or extension headers (8) than are followed.
+    TooMany,
 }
 
 /// An IP header.
@@ -21,9 +39,12 @@ pub struct Layers {
 pub struct Ip {
     /// 4 or 6.
     pub version: u8,
-    /// The protocol behind the extension headers: 6 TCP, 17 UDP.
+    /// The protocol behind the extension headers: 6 TCP, 17 UDP. When the search stopped at an
+    /// extension header of IPv6, the number of that header.
     pub protocol: u8,
     /// Where the transport header begins; in a fragment other than the first, where it would begin.
+    /// When the search stopped earlier: where the header that it stopped at begins (IPv6), or ends
+    /// by its own length (IPv4), which may lie beyond the frame.
     pub transport: usize,
     /// True for a part of a fragmented packet.
     pub is_fragment: bool,
@@ -38,7 +59,7 @@ impl Layers {
     #[must_use]
     #[inline]
     pub fn parse(frame: &[u8]) -> Self {
-        Self::behind(frame, half(frame, 12).unwrap_or(0), ETHERNET_LEN)
+        Self::behind(frame, half(frame, 12), ETHERNET_LEN)
     }
 
     /// Finds the headers of a packet of any link type (`LINKTYPE_*`): Ethernet, IP without anything
@@ -59,23 +80,32 @@ impl Layers {
         let (ether_type, network) = match link_type {
             RAW | RAW_BSD | RAW_OPENBSD | ONLY_IPV4 | ONLY_IPV6 => (by_version(packet, 0), 0),
             NULL | LOOP => (by_version(packet, 4), 4),
-            SLL => (half(packet, 14).unwrap_or(0), 16),
-            SLL2 => (half(packet, 0).unwrap_or(0), 20),
+            SLL => (half(packet, 14), 16),
+            SLL2 => (half(packet, 0), 20),
             _ => return None,
         };
         Some(Self::behind(packet, ether_type, network))
     }
 
     /// Finds the headers from `network` on; `ether_type` says what begins there, and VLAN tags may
-    /// come first.
+    /// come first. `None` when the frame ends in front of its type.
     #[inline]
-    pub(super) fn behind(frame: &[u8], ether_type: u16, network: usize) -> Self {
+    pub(super) fn behind(frame: &[u8], ether_type: Option<u16>, network: usize) -> Self {
         let mut layers = Self {
             network,
-            ether_type,
-            ..Self::default()
+            ether_type: ether_type.unwrap_or(0),
+            tags: 0,
+            ip: None,
+            stop: Stop::Cut,
         };
-        while layers.tags < TAGS_MAX && layers.ends_at_tag() {
+        if ether_type.is_none() || frame.len() < network {
+            return layers;
+        }
+        while is_tag(layers.ether_type) {
+            if layers.tags == TAGS_MAX {
+                layers.stop = Stop::TooMany;
+                return layers;
+            }
             let Some(ether_type) = half(frame, layers.network + 2) else {
                 return layers;
             };
@@ -83,55 +113,57 @@ impl Layers {
             layers.network += 4;
             layers.ether_type = ether_type;
         }
-        layers.ip = match layers.ether_type {
+        (layers.ip, layers.stop) = match layers.ether_type {
             IPV4 => Ip::v4(frame, layers.network),
             IPV6 => Ip::v6(frame, layers.network),
-            _ => None,
+            _ => (None, Stop::OtherType),
         };
         layers
     }
 }
 
-impl Layers {
-    /// Returns true when a VLAN tag stands where the network header should begin: the frame has
-    /// more tags than the parser follows.
-    #[inline]
-    pub(super) const fn ends_at_tag(&self) -> bool {
-        matches!(self.ether_type, 0x8100 | 0x88a8 | 0x9100)
-    }
+/// Returns the type of the IP packet that begins at `at`, by the packet's first four bits: 0 when
+/// it is not IP, `None` when the packet ends there.
+fn by_version(packet: &[u8], at: usize) -> Option<u16> {
+    packet.get(at).map(|first| match first >> 4 {
+        4 => IPV4,
+        6 => IPV6,
+        _ => 0,
+    })
 }
 
-/// Returns the type of the IP packet that begins at `at`, by the packet's first four bits.
-fn by_version(packet: &[u8], at: usize) -> u16 {
-    match packet.get(at).map(|first| first >> 4) {
-        Some(4) => IPV4,
-        Some(6) => IPV6,
-        _ => 0,
-    }
+const fn is_tag(ether_type: u16) -> bool {
+    matches!(ether_type, 0x8100 | 0x88a8 | 0x9100)
 }
 
 impl Ip {
     #[inline]
-    fn v4(frame: &[u8], at: usize) -> Option<Self> {
-        let header = frame.get(at..)?.first_chunk::<20>()?;
+    fn v4(frame: &[u8], at: usize) -> (Option<Self>, Stop) {
+        let Some(header) = frame.get(at..).and_then(<[u8]>::first_chunk::<20>) else {
+            return (None, Stop::Cut);
+        };
         let len = usize::from(header[0] & 15) * 4;
         if header[0] >> 4 != 4 || len < 20 {
-            return None;
+            return (None, Stop::Malformed);
         }
         let fragment = u16::from_be_bytes([header[6], header[7]]);
-        Some(Self {
+        let ip = Self {
             version: 4,
             protocol: header[9],
             transport: at + len,
             is_fragment: fragment & 0x3FFF != 0,
             is_later_fragment: fragment & 0x1FFF != 0,
-        })
+        };
+        let is_cut = ip.transport > frame.len();
+        (Some(ip), if is_cut { Stop::Cut } else { Stop::Transport })
     }
 
-    fn v6(frame: &[u8], at: usize) -> Option<Self> {
-        let header = frame.get(at..)?.first_chunk::<40>()?;
+    fn v6(frame: &[u8], at: usize) -> (Option<Self>, Stop) {
+        let Some(header) = frame.get(at..).and_then(<[u8]>::first_chunk::<40>) else {
+            return (None, Stop::Cut);
+        };
         if header[0] >> 4 != 6 {
-            return None;
+            return (None, Stop::Malformed);
         }
         let mut ip = Self {
             version: 6,
@@ -141,32 +173,54 @@ impl Ip {
             is_later_fragment: false,
         };
         for _ in 0..EXTENSIONS_MAX {
-            let Some(extension) = frame.get(ip.transport..).and_then(<[u8]>::first_chunk::<8>)
-            else {
-                break;
-            };
-            let len = match ip.protocol {
-                // Hop-by-hop, routing and destination options: the length field counts units of 8
-                // bytes after the first unit.
-                0 | 43 | 60 => 8 + usize::from(extension[1]) * 8,
-                44 => {
-                    let offset = u16::from_be_bytes([extension[2], extension[3]]);
-                    ip.is_fragment = offset & 0xFFF9 != 0;
-                    ip.is_later_fragment |= offset & 0xFFF8 != 0;
-                    8
-                }
-                // Authentication: the length field counts units of 4 bytes after the first two.
-                51 => 8 + usize::from(extension[1]) * 4,
-                _ => break,
-            };
-            ip.protocol = extension[0];
-            ip.transport += len;
-            if ip.is_later_fragment {
-                break;
+            if ip.is_later_fragment || !is_extension(ip.protocol) {
+                return (Some(ip), Stop::Transport);
+            }
+            if !ip.pass_extension(frame) {
+                return (Some(ip), Stop::Cut);
             }
         }
-        Some(ip)
+        let is_passed = ip.is_later_fragment || !is_extension(ip.protocol);
+        let stop = if is_passed {
+            Stop::Transport
+        } else {
+            Stop::TooMany
+        };
+        (Some(ip), stop)
     }
+
+    /// Steps over the extension header at `transport`; false when the frame ends within it.
+    fn pass_extension(&mut self, frame: &[u8]) -> bool {
+        let rest = frame.get(self.transport..).unwrap_or_default();
+        let Some(extension) = rest.first_chunk::<8>() else {
+            return false;
+        };
+        let len = match self.protocol {
+            FRAGMENT => 8,
+            // The length field counts units of 4 bytes after the first two.
+            AUTHENTICATION => 8 + usize::from(extension[1]) * 4,
+            // The length field counts units of 8 bytes after the first.
+            _ => 8 + usize::from(extension[1]) * 8,
+        };
+        if rest.len() < len {
+            return false;
+        }
+        if self.protocol == FRAGMENT {
+            let offset = u16::from_be_bytes([extension[2], extension[3]]);
+            self.is_fragment = offset & 0xFFF9 != 0;
+            self.is_later_fragment |= offset & 0xFFF8 != 0;
+        }
+        self.protocol = extension[0];
+        self.transport += len;
+        true
+    }
+}
+
+const fn is_extension(protocol: u8) -> bool {
+    matches!(
+        protocol,
+        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION
+    )
 }
 
 fn half(frame: &[u8], at: usize) -> Option<u16> {
@@ -179,6 +233,12 @@ const TAGS_MAX: u8 = 4;
 const EXTENSIONS_MAX: usize = 8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
+/// Extension headers of IPv6.
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
 
 /// Values of `LINKTYPE_*`.
 const NULL: u16 = 0;
@@ -249,10 +309,87 @@ mod tests {
             assert_eq!(layers.network, head.len());
             assert!((0..packet.len()).all(|len| {
                 let cut = Layers::of(link_type, &packet[..len]);
-                cut.is_some_and(|layers| layers.ip.is_none())
+                cut.is_some_and(|layers| layers.ip.is_none() && layers.stop == Stop::Cut)
             }));
         }
         assert_eq!(Layers::of(105, &ip), None);
+    }
+
+    /// IPv6 with hop-by-hop options of 16 bytes, routing, authentication of 12, and UDP behind.
+    fn v6_with_extensions() -> (Vec<u8>, [usize; 5]) {
+        let mut ip = vec![0_u8; 40];
+        (ip[0], ip[6]) = (0x60, HOP_BY_HOP);
+        let mut ends = [14, 14 + 40, 0, 0, 0];
+        for (at, (next, units, len)) in [
+            (ROUTING, 1, 16),
+            (AUTHENTICATION, 0, 8),
+            (17, 1, 12), // AH counts in words
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            ip.extend([next, units]);
+            ip.resize(ip.len() + len - 2, 0);
+            ends[at + 2] = 14 + ip.len();
+        }
+        ip.extend([0, 9, 0, 7, 0, 8, 0, 0]);
+        (frame(&[0x86, 0xdd], &ip), ends)
+    }
+
+    #[test]
+    fn a_cut_within_extension_headers_is_told_at_each_length() {
+        let (whole, [ethernet, fixed, hops, routing, all]) = v6_with_extensions();
+        for len in 0..=whole.len() {
+            let layers = Layers::parse(&whole[..len]);
+            let found = layers.ip.map(|ip| (ip.protocol, ip.transport));
+            let expected = match len {
+                _ if len < fixed => None,
+                _ if len < hops => Some((HOP_BY_HOP, fixed)),
+                _ if len < routing => Some((ROUTING, hops)),
+                _ if len < all => Some((AUTHENTICATION, routing)),
+                _ => Some((17, all)),
+            };
+            assert_eq!(found, expected, "{len} bytes");
+            let is_cut = len < all;
+            assert_eq!(layers.stop == Stop::Cut, is_cut, "{len} bytes");
+            assert_eq!(layers.stop == Stop::Transport, !is_cut, "{len} bytes");
+            let ether_type = if len < ethernet { 0 } else { IPV6 };
+            assert_eq!(layers.ether_type, ether_type);
+        }
+    }
+
+    #[test]
+    fn a_cut_within_options_of_ipv4_is_told_at_each_length() {
+        for protocol in [6, 17] {
+            let mut ip = [1_u8; 28 + 20];
+            (ip[0], ip[9]) = (0x47, protocol);
+            let whole = frame(&[0x81, 0, 0, 5, 8, 0], &ip);
+            for len in 0..=whole.len() {
+                let layers = Layers::parse(&whole[..len]);
+                let found = layers.ip.map(|ip| (ip.protocol, ip.transport));
+                let expected = (len >= 18 + 20).then_some((protocol, 18 + 28));
+                assert_eq!(found, expected, "{len} bytes");
+                let is_cut = len < 18 + 28;
+                assert_eq!(layers.stop == Stop::Cut, is_cut, "{len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_that_ends_says_why() {
+        let stop = |ether: &[u8], rest: &[u8]| Layers::parse(&frame(ether, rest)).stop;
+        assert_eq!(stop(&[8, 6], &[0; 28]), Stop::OtherType);
+        assert_eq!(stop(&[8, 0], &[0x44; 20]), Stop::Malformed);
+        assert_eq!(stop(&[0x86, 0xdd], &[0x45; 40]), Stop::Malformed);
+        assert_eq!(stop(&[0x81, 0].repeat(12), &[]), Stop::TooMany);
+        assert_eq!(Layers::of(RAW, &[]).unwrap().stop, Stop::Cut);
+        assert_eq!(Layers::of(RAW, &[0]).unwrap().stop, Stop::OtherType);
+        // Nine extension headers, of which eight are followed.
+        let mut ip = [0_u8; 40 + 9 * 8];
+        ip[0] = 0x60;
+        assert_eq!(stop(&[0x86, 0xdd], &ip), Stop::TooMany);
+        ip[40 + 7 * 8] = 17;
+        assert_eq!(stop(&[0x86, 0xdd], &ip), Stop::Transport);
     }
 
     #[test]

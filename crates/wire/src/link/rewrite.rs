@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use super::{Ip, Layers};
+use super::{Ip, Layers, Stop};
 use crate::checksum;
 
 /// Replaces `from` by `to` where `from` is the source or destination address of an IP packet, or a
@@ -81,13 +81,9 @@ pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
 /// Finds the headers behind all VLAN tags, however many there are.
 fn innermost(frame: &[u8]) -> Layers {
     let mut layers = Layers::parse(frame);
-    while layers.ends_at_tag() {
-        let next = Layers::behind(frame, layers.ether_type, layers.network);
-        if next.network == layers.network {
-            // The frame was cut within a tag.
-            break;
-        }
-        layers = next;
+    // Where no IP was found, what there were too many of are tags.
+    while layers.stop == Stop::TooMany && layers.ip.is_none() {
+        layers = Layers::behind(frame, Some(layers.ether_type), layers.network);
     }
     layers
 }
