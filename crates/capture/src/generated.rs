@@ -9,7 +9,10 @@
 use std::str::FromStr;
 
 use base::{Rng, quantity};
-use wire::checksum;
+use wire::{
+    checksum,
+    link::{Ipv4, Udp},
+};
 
 use crate::CaptureError;
 
@@ -184,7 +187,9 @@ impl Generator {
         frame[12..ETHERNET + 12]
             .copy_from_slice(&[8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, UDP, 0, 0]);
         frame[ETHERNET + 12..ETHERNET + 20].copy_from_slice(&[198, 18, 0, 1, 198, 18, 0, 2]);
-        frame[PORTS + 2..PORTS + 4].copy_from_slice(&9_u16.to_be_bytes());
+        Udp::of(&mut frame[PORTS..])
+            .expect("a frame has room for a UDP header")
+            .set_destination_port(DISCARD_PORT);
         frame[MARK..MARK + 4].copy_from_slice(&MARK_WORD.to_be_bytes());
         Self {
             random: Rng::new(spec.seed),
@@ -208,18 +213,17 @@ impl Generator {
         let len = usize::from(self.spec.sizes.draw(&mut self.random));
         let flow = (self.sequence % u64::from(self.spec.flows)) as u16;
         let frame = &mut self.frame[..len];
-        let ip_len = (len - ETHERNET) as u16;
-        frame[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&ip_len.to_be_bytes());
-        frame[ETHERNET + 10..ETHERNET + 12].fill(0);
-        let check = !checksum::fold(checksum::sum(&frame[ETHERNET..PORTS]));
-        frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&check.to_be_bytes());
-        frame[PORTS..PORTS + 2].copy_from_slice(&(FIRST_PORT + flow % 32_768).to_be_bytes());
-        frame[PORTS + 4..PORTS + 6].copy_from_slice(&(ip_len - 20).to_be_bytes());
-        frame[PORTS + 6..MARK].fill(0);
         frame[MARK + 4..MARK + 6].copy_from_slice(&flow.to_be_bytes());
         frame[MARK + 6..MARK + 14].copy_from_slice(&self.sequence.to_be_bytes());
-        let check = checksum::finish(udp_sum(frame));
-        frame[PORTS + 6..MARK].copy_from_slice(&check.to_be_bytes());
+        let (ip, datagram) = frame[ETHERNET..].split_at_mut(PORTS - ETHERNET);
+        let mut ip = Ipv4::of(ip).expect("the frame was made with an IPv4 header");
+        ip.set_total_len((len - ETHERNET) as u16);
+        ip.fill_checksum();
+        let pseudo = ip.pseudo_sum(UDP, len - PORTS);
+        let mut datagram = Udp::of(datagram).expect("a frame has room for a UDP header");
+        datagram.set_source_port(FIRST_PORT + flow % 32_768);
+        datagram.set_total_len((len - PORTS) as u16);
+        datagram.fill_checksum(pseudo);
         self.sequence += 1;
         Some(&self.frame[..len])
     }
@@ -269,10 +273,11 @@ impl SequenceCheck {
             return;
         };
         let mark = u32::from_be_bytes([head[MARK], head[MARK + 1], head[MARK + 2], head[MARK + 3]]);
-        if mark != MARK_WORD || head[12..14] != [8, 0] || head[ETHERNET + 9] != UDP {
+        let ip = Ipv4::of(&frame[ETHERNET..]).filter(|ip| ip.protocol() == UDP);
+        let (MARK_WORD, [8, 0], Some(ip)) = (mark, [head[12], head[13]], ip) else {
             return;
-        }
-        let ip_len = usize::from(u16::from_be_bytes([head[ETHERNET + 2], head[ETHERNET + 3]]));
+        };
+        let ip_len = usize::from(ip.total_len());
         let Some(frame) = frame
             .get(..ETHERNET + ip_len)
             .filter(|frame| frame.len() > MARK)
@@ -281,7 +286,9 @@ impl SequenceCheck {
             self.note(sequence(head));
             return;
         };
-        if checksum::fold(udp_sum(frame)) == u16::MAX {
+        let datagram = &frame[PORTS..];
+        let sum = ip.pseudo_sum(UDP, datagram.len()) + checksum::sum(datagram);
+        if checksum::fold(sum) == u16::MAX {
             self.note(sequence(head));
         } else {
             self.corrupt += 1;
@@ -344,19 +351,12 @@ fn sequence(head: &[u8]) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|at| head[MARK + 6 + at]))
 }
 
-/// The sum of pseudo header and datagram of a generated frame.
-fn udp_sum(frame: &[u8]) -> u64 {
-    let udp_len = (frame.len() - PORTS) as u32;
-    checksum::sum(&frame[ETHERNET + 12..ETHERNET + 20])
-        + checksum::of_words(u32::from(UDP) + udp_len)
-        + checksum::sum(&frame[PORTS..])
-}
-
 const ETHERNET: usize = 14;
 const PORTS: usize = ETHERNET + 20;
 const MARK: usize = PORTS + 8;
 const UDP: u8 = 17;
 const MARK_WORD: u32 = 0x546f_776c;
+const DISCARD_PORT: u16 = 9;
 const FIRST_PORT: u16 = 20_000;
 /// Bytes of the shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_LEAST: u16 = 60;

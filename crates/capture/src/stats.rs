@@ -15,7 +15,7 @@ use std::{
 };
 
 use wire::{
-    link::{Layers, Stop},
+    link::{Ipv4, Ipv6, Layers, Stop},
     trace_file::ETHERNET,
 };
 
@@ -266,15 +266,14 @@ impl Counts {
         if ip.is_fragment {
             self.fragments.add(bytes);
         }
-        // The parser finds a layer only when its whole header is there.
+        // The parser finds a layer only when its whole fixed header is there.
+        let header = &packet.data[layers.network..];
         let is_told = if ip.version == 4 {
-            let at = layers.network + 12;
-            let pair = packet.data[at..].first_chunk::<8>();
-            pair.is_some_and(|pair| self.v4.add(u64::from_be_bytes(*pair), bytes))
+            let pair = Ipv4::of(header).map(|ip| u64::from_be_bytes(ip.addresses()));
+            pair.is_some_and(|pair| self.v4.add(pair, bytes))
         } else {
-            let at = layers.network + 8;
-            let pair = packet.data[at..].first_chunk::<32>();
-            pair.is_some_and(|pair| self.v6.add(*pair, bytes))
+            let pair = Ipv6::of(header).map(|ip| ip.addresses());
+            pair.is_some_and(|pair| self.v6.add(pair, bytes))
         };
         if !is_told {
             self.untold.add(bytes);

@@ -1,4 +1,5 @@
-//! Bounds-checked reading and writing of big-endian fields: no other code computes offsets.
+//! Bounds-checked reading and writing of big-endian fields. No other code computes offsets, except
+//! that the views of `link` name the fixed places of their fields.
 
 use std::net::IpAddr;
 
@@ -190,6 +191,31 @@ impl<'a> Writer<'a> {
     pub(crate) const fn position(&self) -> usize {
         self.at
     }
+}
+
+/// Returns the `N` bytes at `at`.
+///
+/// **Panics** (bug): when the bytes end earlier. Views check their length when they are made.
+#[inline]
+pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let field = bytes[at..].first_chunk();
+    *field.expect("a view is as long as its fixed fields")
+}
+
+/// Returns the 16-bit field at `at`.
+///
+/// **Panics** (bug): as [`array_at`] does.
+#[inline]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array_at(bytes, at))
+}
+
+/// Writes the 16-bit field at `at`.
+///
+/// **Panics** (bug): as [`array_at`] does.
+#[inline]
+pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
 /// Returns the address family number of an address.

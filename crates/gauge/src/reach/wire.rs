@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sys::packet::{FilterOp, PacketSocket, Packets};
-use wire::link::Layers;
+use wire::link::{Ipv4, Ipv6, Layers, Udp};
 
 use super::{
     Frames, Querier,
@@ -143,23 +143,25 @@ fn parse(frame: &[u8]) -> Option<Seen> {
     let ip = layers.ip?;
     let header = frame.get(layers.network..)?;
     let body = frame.get(ip.transport..)?;
-    let (source, to, hops_left) = match ip.version {
-        4 => (
-            address::<4>(header, 12)?,
-            address::<4>(header, 16)?,
-            header[8],
-        ),
-        _ => (
-            address::<16>(header, 8)?,
-            address::<16>(header, 24)?,
-            header[7],
-        ),
+    let (source, to, hops_left) = if ip.version == 4 {
+        let ip = Ipv4::of(header)?;
+        (
+            IpAddr::V4(ip.source()),
+            IpAddr::V4(ip.destination()),
+            ip.hops_left(),
+        )
+    } else {
+        let ip = Ipv6::of(header)?;
+        (
+            IpAddr::V6(ip.source()),
+            IpAddr::V6(ip.destination()),
+            ip.hops_left(),
+        )
     };
     match (ip.version, ip.protocol) {
         // Only the first fragment has the UDP header with the port.
         (_, UDP) if !ip.is_later_fragment => {
-            let port = u16::from_be_bytes([*body.get(2)?, *body.get(3)?]);
-            let to = SocketAddr::new(to, port);
+            let to = SocketAddr::new(to, Udp::of(body)?.destination_port());
             Some(Seen::Datagram {
                 source,
                 to,
@@ -167,7 +169,7 @@ fn parse(frame: &[u8]) -> Option<Seen> {
             })
         }
         (4, IGMP) if *body.first()? == IGMP_QUERY => {
-            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            let total = usize::from(Ipv4::of(header)?.total_len());
             let version = match (
                 (layers.network + total).saturating_sub(ip.transport),
                 body.get(1),
@@ -184,14 +186,6 @@ fn parse(frame: &[u8]) -> Option<Seen> {
         }
         _ => None,
     }
-}
-
-fn address<const BYTES: usize>(header: &[u8], at: usize) -> Option<IpAddr>
-where
-    IpAddr: From<[u8; BYTES]>,
-{
-    let octets: &[u8; BYTES] = header.get(at..)?.first_chunk()?;
-    Some((*octets).into())
 }
 
 const ALL_INTERFACES: u32 = 0;
@@ -252,7 +246,7 @@ mod tests {
             let seen = parse(&frame_v4(IGMP, body));
             assert!(matches!(seen, Some(Seen::Query { version, .. }) if version == expected));
         }
-        for cut in 0..frame.len() - 4 {
+        for cut in 0..frame.len() {
             assert_eq!(parse(&frame[..cut]), None);
         }
     }

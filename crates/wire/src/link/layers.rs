@@ -3,6 +3,8 @@
 //! **Spec**: <https://www.tcpdump.org/linktypes.html> for packets that do not begin with an
 //! Ethernet header.
 
+use super::{Ipv4, Ipv6, ipv4, ipv6};
+
 /// The headers of a frame, as offsets into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
@@ -139,36 +141,30 @@ const fn is_tag(ether_type: u16) -> bool {
 impl Ip {
     #[inline]
     fn v4(frame: &[u8], at: usize) -> (Option<Self>, Stop) {
-        let Some(header) = frame.get(at..).and_then(<[u8]>::first_chunk::<20>) else {
-            return (None, Stop::Cut);
+        let packet = frame.get(at..).unwrap_or_default();
+        let Some(header) = Ipv4::of(packet) else {
+            return (None, without_view(packet, ipv4::LEN_MIN));
         };
-        let len = usize::from(header[0] & 15) * 4;
-        if header[0] >> 4 != 4 || len < 20 {
-            return (None, Stop::Malformed);
-        }
-        let fragment = u16::from_be_bytes([header[6], header[7]]);
         let ip = Self {
             version: 4,
-            protocol: header[9],
-            transport: at + len,
-            is_fragment: fragment & 0x3FFF != 0,
-            is_later_fragment: fragment & 0x1FFF != 0,
+            protocol: header.protocol(),
+            transport: at + header.header_len(),
+            is_fragment: header.is_fragment(),
+            is_later_fragment: header.is_later_fragment(),
         };
         let is_cut = ip.transport > frame.len();
         (Some(ip), if is_cut { Stop::Cut } else { Stop::Transport })
     }
 
     fn v6(frame: &[u8], at: usize) -> (Option<Self>, Stop) {
-        let Some(header) = frame.get(at..).and_then(<[u8]>::first_chunk::<40>) else {
-            return (None, Stop::Cut);
+        let packet = frame.get(at..).unwrap_or_default();
+        let Some(header) = Ipv6::of(packet) else {
+            return (None, without_view(packet, ipv6::LEN));
         };
-        if header[0] >> 4 != 6 {
-            return (None, Stop::Malformed);
-        }
         let mut ip = Self {
             version: 6,
-            protocol: header[6],
-            transport: at + 40,
+            protocol: header.next_header(),
+            transport: at + ipv6::LEN,
             is_fragment: false,
             is_later_fragment: false,
         };
@@ -216,6 +212,16 @@ impl Ip {
     }
 }
 
+/// Returns why there is no view of the header at the beginning of `packet`, which has `len` bytes
+/// at least.
+const fn without_view(packet: &[u8], len: usize) -> Stop {
+    if packet.len() < len {
+        Stop::Cut
+    } else {
+        Stop::Malformed
+    }
+}
+
 const fn is_extension(protocol: u8) -> bool {
     matches!(
         protocol,
@@ -258,6 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::link::{Tcp, Udp};
 
     fn frame(ether: &[u8], rest: &[u8]) -> Vec<u8> {
         [&[0; 12], ether, rest].concat()
@@ -360,9 +367,9 @@ mod tests {
 
     #[test]
     fn a_cut_within_options_of_ipv4_is_told_at_each_length() {
-        for protocol in [6, 17] {
+        for (protocol, transport_len) in [(6, 20), (17, 8)] {
             let mut ip = [1_u8; 28 + 20];
-            (ip[0], ip[9]) = (0x47, protocol);
+            (ip[0], ip[9], ip[28 + 12]) = (0x47, protocol, 0x50);
             let whole = frame(&[0x81, 0, 0, 5, 8, 0], &ip);
             for len in 0..=whole.len() {
                 let layers = Layers::parse(&whole[..len]);
@@ -371,6 +378,12 @@ mod tests {
                 assert_eq!(found, expected, "{len} bytes");
                 let is_cut = len < 18 + 28;
                 assert_eq!(layers.stop == Stop::Cut, is_cut, "{len} bytes");
+                let transport = whole[..len].get(18 + 28..).unwrap_or_default();
+                let is_seen = match protocol {
+                    6 => Tcp::of(transport).is_some(),
+                    _ => Udp::of(transport).is_some(),
+                };
+                assert_eq!(is_seen, len >= 18 + 28 + transport_len, "{len} bytes");
             }
         }
     }

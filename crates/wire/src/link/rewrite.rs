@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use super::{Ip, Layers, Stop};
+use super::{Ip, Layers, Stop, ipv4, ipv6, tcp, udp};
 use crate::checksum;
 
 /// Replaces `from` by `to` where `from` is the source or destination address of an IP packet, or a
@@ -21,20 +21,22 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
     let layers = innermost(frame);
     match (from, to, layers.ip) {
         (IpAddr::V4(from), IpAddr::V4(to), Some(ip)) if ip.version == 4 => {
-            let at = layers.network + 12;
-            let check = Some(layers.network + 10);
+            let at = layers.network + ipv4::SOURCE;
+            let check = Some(layers.network + ipv4::CHECKSUM);
             replace(frame, &ip, at, &from.octets(), &to.octets(), check)
         }
         (IpAddr::V6(from), IpAddr::V6(to), Some(ip)) if ip.version == 6 => {
-            let at = layers.network + 8;
+            let at = layers.network + ipv6::SOURCE;
             replace(frame, &ip, at, &from.octets(), &to.octets(), None)
         }
         // The frame was cut within the header: what there is of it may still name a host.
         (IpAddr::V4(from), IpAddr::V4(to), None) if layers.ether_type == IPV4 => {
             let mut is_changed = false;
-            for at in [layers.network + 12, layers.network + 16] {
+            for at in [ipv4::SOURCE, ipv4::DESTINATION] {
+                let at = layers.network + at;
                 if put(frame, at, &from.octets(), &to.octets()) {
-                    adjust(frame, layers.network + 10, &from.octets(), &to.octets());
+                    let check = layers.network + ipv4::CHECKSUM;
+                    adjust(frame, check, &from.octets(), &to.octets());
                     is_changed = true;
                 }
             }
@@ -42,8 +44,8 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
         }
         (IpAddr::V6(from), IpAddr::V6(to), None) if layers.ether_type == IPV6 => {
             let mut is_changed = false;
-            for at in [layers.network + 8, layers.network + 24] {
-                is_changed |= put(frame, at, &from.octets(), &to.octets());
+            for at in [ipv6::SOURCE, ipv6::DESTINATION] {
+                is_changed |= put(frame, layers.network + at, &from.octets(), &to.octets());
             }
             is_changed
         }
@@ -119,8 +121,8 @@ fn transport_check(frame: &[u8], ip: &Ip) -> Option<usize> {
         return None;
     }
     let at = match ip.protocol {
-        TCP => ip.transport + 16,
-        UDP => ip.transport + 6,
+        TCP => ip.transport + tcp::CHECKSUM,
+        UDP => ip.transport + udp::CHECKSUM,
         ICMP_V6 if ip.version == 6 => ip.transport + 2,
         _ => return None,
     };

@@ -10,8 +10,8 @@
 //!
 //! **Spec**: Linux net/ipv4/tcp_offload.c, udp_offload.c, af_inet.c (`inet_gso_segment`).
 
-use super::Layers;
-use crate::checksum;
+use super::{Ipv4, Ipv6, Layers, Tcp, Udp, ipv6, udp};
+use crate::{checksum, cursor::put_u16};
 
 /// The kind of packets that a super-packet consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,13 @@ pub fn fill_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
         return false;
     }
     let check = checksum::finish(checksum::sum(&frame[start..]));
-    frame[at..at + 2].copy_from_slice(&check.to_be_bytes());
+    put_u16(frame, at, check);
     true
 }
 
 /// The places of the headers of a super-packet.
 struct Headers {
     network: usize,
-    is_ipv4: bool,
     transport: usize,
     payload: usize,
 }
@@ -84,84 +83,67 @@ impl Headers {
         let layers = Layers::parse(frame);
         let ip = layers.ip?;
         let transport = ip.transport;
-        let (protocol, len, len_min) = match kind {
-            SegmentKind::Tcp => {
-                let words = usize::from(frame.get(transport + 12)? >> 4);
-                (TCP, words * 4, TCP_LEN_MIN)
-            }
-            SegmentKind::Udp => (UDP, UDP_LEN, UDP_LEN),
+        let (protocol, len) = match kind {
+            SegmentKind::Tcp => (TCP, Tcp::of(frame.get(transport..)?)?.header_len()),
+            SegmentKind::Udp => (UDP, udp::LEN),
         };
-        let is_whole = len >= len_min && frame.len() >= transport + len;
+        let is_whole = frame.len() >= transport + len;
         let is_right = ip.protocol == protocol && !ip.is_fragment && is_whole;
         is_right.then_some(Self {
             network: layers.network,
-            is_ipv4: ip.version == 4,
             transport,
             payload: transport + len,
         })
     }
 
     fn patch_network(&self, frame: &mut [u8], index: usize) {
-        let (network, end) = (self.network, frame.len());
-        if self.is_ipv4 {
-            put(frame, network + 2, (end - network) as u16);
-            let id = u16::from_be_bytes([frame[network + 4], frame[network + 5]]);
-            put(frame, network + 4, id.wrapping_add(index as u16));
-            put(frame, network + 10, 0);
-            let check = !checksum::fold(checksum::sum(&frame[network..self.transport]));
-            put(frame, network + 10, check);
-        } else {
-            put(frame, network + 4, (end - network - IPV6_LEN) as u16);
+        let packet = &mut frame[self.network..];
+        let len = packet.len();
+        if let Some(mut ip) = Ipv4::of(&mut *packet) {
+            ip.set_total_len(len as u16);
+            ip.set_identification(ip.identification().wrapping_add(index as u16));
+            ip.fill_checksum();
+        } else if let Some(mut ip) = Ipv6::of(packet) {
+            ip.set_payload_len((len - ipv6::LEN) as u16);
         }
     }
 
     fn patch_tcp(&self, frame: &mut [u8], offset: usize, is_first: bool, is_last: bool) {
-        let at = self.transport;
-        let sequence = [frame[at + 4], frame[at + 5], frame[at + 6], frame[at + 7]];
-        let sequence = u32::from_be_bytes(sequence).wrapping_add(offset as u32);
-        frame[at + 4..at + 8].copy_from_slice(&sequence.to_be_bytes());
+        let pseudo = self.pseudo_sum(frame, TCP);
+        let Some(mut tcp) = Tcp::of(&mut frame[self.transport..]) else {
+            return;
+        };
+        tcp.set_sequence(tcp.sequence().wrapping_add(offset as u32));
         if !is_last {
-            frame[at + 13] &= !(FIN | PUSH);
+            tcp.set_flags(tcp.flags() & !(FIN | PUSH));
         }
         if !is_first {
-            frame[at + 13] &= !WINDOW_REDUCED;
+            tcp.set_flags(tcp.flags() & !WINDOW_REDUCED);
         }
-        put(frame, at + 16, 0);
-        let check = !checksum::fold(self.transport_sum(frame, TCP));
-        put(frame, at + 16, check);
+        tcp.fill_checksum(pseudo);
     }
 
     fn patch_udp(&self, frame: &mut [u8]) {
-        let at = self.transport;
-        put(frame, at + 4, (frame.len() - at) as u16);
-        put(frame, at + 6, 0);
-        let check = checksum::finish(self.transport_sum(frame, UDP));
-        put(frame, at + 6, check);
+        let pseudo = self.pseudo_sum(frame, UDP);
+        let len = frame.len() - self.transport;
+        if let Some(mut udp) = Udp::of(&mut frame[self.transport..]) {
+            udp.set_total_len(len as u16);
+            udp.fill_checksum(pseudo);
+        }
     }
 
-    /// Returns the partial sum of pseudo header, transport header and payload.
-    fn transport_sum(&self, frame: &[u8], protocol: u8) -> u64 {
-        let addresses = if self.is_ipv4 {
-            self.network + 12..self.network + 20
-        } else {
-            self.network + 8..self.network + IPV6_LEN
-        };
-        let len = (frame.len() - self.transport) as u32;
-        checksum::sum(&frame[addresses])
-            + checksum::of_words(u32::from(protocol) + (len & 0xFFFF) + (len >> 16))
-            + checksum::sum(&frame[self.transport..])
+    /// Returns the partial sum of the pseudo header.
+    fn pseudo_sum(&self, frame: &[u8], protocol: u8) -> u64 {
+        let packet = &frame[self.network..];
+        let len = frame.len() - self.transport;
+        let v4 = Ipv4::of(packet).map(|ip| ip.pseudo_sum(protocol, len));
+        let sum = v4.or_else(|| Ipv6::of(packet).map(|ip| ip.pseudo_sum(protocol, len)));
+        sum.expect("the headers were found")
     }
-}
-
-fn put(frame: &mut [u8], at: usize, value: u16) {
-    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const IPV6_LEN: usize = 40;
-const TCP_LEN_MIN: usize = 20;
-const UDP_LEN: usize = 8;
 const FIN: u8 = 0x01;
 const PUSH: u8 = 0x08;
 /// The TCP flag CWR.
@@ -210,7 +192,7 @@ mod tests {
                     let (mut sum, mut count) = (Vec::new(), 0);
                     assert!(segment(&frame, kind, 1000, &mut buffer, |packet| {
                         assert_eq!(
-                            checksum::fold(headers.transport_sum(packet, frame_protocol(kind))),
+                            checksum::fold(transport_sum(&headers, packet, frame_protocol(kind))),
                             0xFFFF
                         );
                         if version == 4 {
@@ -237,6 +219,10 @@ mod tests {
                 }
             }
         }
+    }
+
+    fn transport_sum(headers: &Headers, packet: &[u8], protocol: u8) -> u64 {
+        headers.pseudo_sum(packet, protocol) + checksum::sum(&packet[headers.transport..])
     }
 
     const fn frame_protocol(kind: SegmentKind) -> u8 {
@@ -289,9 +275,8 @@ mod tests {
         headers.patch_udp(&mut expected);
         // The kernel leaves the pseudo header's sum in the field.
         let mut frame = expected.clone();
-        put(&mut frame, 40, 0);
-        let pseudo = headers.transport_sum(&frame, UDP) - checksum::sum(&frame[34..]);
-        put(&mut frame, 40, checksum::fold(pseudo));
+        let pseudo = headers.pseudo_sum(&frame, UDP);
+        put_u16(&mut frame, 40, checksum::fold(pseudo));
         assert!(fill_checksum(&mut frame, 34, 6));
         assert_eq!(frame, expected);
         assert!(!fill_checksum(&mut frame[..41], 34, 6));

@@ -1,0 +1,154 @@
+//! The TCP header.
+//!
+//! ```text
+//!  0                                   2                                   4
+//! +-----------------------------------+-----------------------------------+
+//! | source port                       | destination port                  |
+//! +-----------------------------------+-----------------------------------+
+//! | sequence number                                                       |
+//! +-----------------------------------------------------------------------+
+//! | acknowledged number                                                   |
+//! +--------+--------+-----------------+-----------------------------------+
+//! | words  | 0      | flags           | window                            |
+//! +--------+--------+-----------------+-----------------------------------+
+//! | checksum                          | urgent pointer                    |
+//! +-----------------------------------+-----------------------------------+
+//! | options, (words - 5) * 4 bytes                                        |
+//! +-----------------------------------------------------------------------+
+//! ```
+//!
+//! **Spec**: RFC 9293.
+
+use std::fmt;
+
+use crate::{
+    checksum,
+    cursor::{array_at, put_u16, u16_at},
+};
+
+/// A view of a segment: its fixed header is whole, its options and data may be cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp<T> {
+    bytes: T,
+}
+
+impl<T: AsRef<[u8]>> Tcp<T> {
+    /// Views the segment in `bytes`; `None` when they end within the fixed header, or the header
+    /// says that it is shorter than that.
+    #[inline]
+    pub fn of(bytes: T) -> Option<Self> {
+        let header = bytes.as_ref();
+        let is_right = header.len() >= LEN_MIN && header[WORDS] >> 4 >= 5;
+        is_right.then_some(Self { bytes })
+    }
+
+    /// Returns the source port.
+    #[inline]
+    pub fn source_port(&self) -> u16 {
+        u16_at(self.bytes.as_ref(), SOURCE_PORT)
+    }
+
+    /// Returns the destination port.
+    #[inline]
+    pub fn destination_port(&self) -> u16 {
+        u16_at(self.bytes.as_ref(), DESTINATION_PORT)
+    }
+
+    /// Returns the sequence number of the first byte of data.
+    #[inline]
+    pub fn sequence(&self) -> u32 {
+        u32::from_be_bytes(array_at(self.bytes.as_ref(), SEQUENCE))
+    }
+
+    /// Returns the length of the header in bytes, options included: 20 to 60.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.bytes.as_ref()[WORDS] >> 4) * 4
+    }
+
+    /// Returns the flags, from CWR (0x80) to FIN (0x01).
+    #[inline]
+    pub fn flags(&self) -> u8 {
+        self.bytes.as_ref()[FLAGS]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
+    /// Sets the sequence number of the first byte of data.
+    #[inline]
+    pub fn set_sequence(&mut self, sequence: u32) {
+        self.bytes.as_mut()[SEQUENCE..SEQUENCE + 4].copy_from_slice(&sequence.to_be_bytes());
+    }
+
+    /// Sets the flags, from CWR (0x80) to FIN (0x01).
+    #[inline]
+    pub fn set_flags(&mut self, flags: u8) {
+        self.bytes.as_mut()[FLAGS] = flags;
+    }
+
+    /// Computes the checksum over all bytes of the view; `pseudo` is the partial sum of the pseudo
+    /// header.
+    #[inline]
+    pub fn fill_checksum(&mut self, pseudo: u64) {
+        let bytes = self.bytes.as_mut();
+        put_u16(bytes, CHECKSUM, 0);
+        let check = !checksum::fold(pseudo + checksum::sum(bytes));
+        put_u16(bytes, CHECKSUM, check);
+    }
+}
+
+impl<T: AsRef<[u8]>> fmt::Display for Tcp<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to) = (self.source_port(), self.destination_port());
+        let (sequence, flags) = (self.sequence(), self.flags());
+        write!(
+            f,
+            "TCP {from} > {to} sequence {sequence} flags {flags:#04x}"
+        )
+    }
+}
+
+/// Length of the fixed header in bytes.
+const LEN_MIN: usize = 20;
+
+/// Offsets of fields.
+const SOURCE_PORT: usize = 0;
+const DESTINATION_PORT: usize = 2;
+const SEQUENCE: usize = 4;
+const WORDS: usize = 12;
+const FLAGS: usize = 13;
+pub(super) const CHECKSUM: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Vec<u8> {
+        let mut bytes = vec![0, 9, 0, 80, 1, 2, 3, 4, 0, 0, 0, 0, 0x60, 0x11];
+        bytes.resize(24, 0);
+        bytes
+    }
+
+    #[test]
+    fn what_is_set_is_read_and_summed() {
+        let mut bytes = header();
+        let mut tcp = Tcp::of(&mut bytes).unwrap();
+        assert_eq!((tcp.sequence(), tcp.header_len()), (0x0102_0304, 24));
+        tcp.set_sequence(7);
+        tcp.set_flags(0x10);
+        tcp.fill_checksum(checksum::of_words(6 + 24));
+        assert_eq!(tcp.to_string(), "TCP 9 > 80 sequence 7 flags 0x10");
+        let sum = checksum::of_words(6 + 24) + checksum::sum(&bytes);
+        assert_eq!(checksum::fold(sum), 0xFFFF);
+    }
+
+    #[test]
+    fn every_length_below_the_fixed_header_is_none() {
+        let mut bytes = header();
+        for len in 0..=bytes.len() {
+            assert_eq!(Tcp::of(&bytes[..len]).is_some(), len >= LEN_MIN, "{len}");
+        }
+        bytes[WORDS] = 0x40;
+        assert_eq!(Tcp::of(&bytes), None, "a header of 16 bytes");
+    }
+}
