@@ -62,7 +62,9 @@ mod stats;
 pub(crate) use stats::{StatsArgs, SweptSize};
 
 mod transfer;
-pub(crate) use transfer::{DeleteArg, DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg};
+pub(crate) use transfer::{
+    DeleteArg, DemoArgs, ExistingArg, OwnerArg, RecvArgs, SendArgs, SlowArg,
+};
 
 mod udp;
 pub(crate) use udp::{

@@ -48,8 +48,8 @@ pub mod memory;
 mod manifest;
 pub use manifest::{
     Entry, File, HASH_LEN, HardLink, Hash, Manifest, ManifestError, ManifestId, ManifestLimits,
-    PathFault, Slab, SlabGroups, SlabHasher, WITHDRAWN, check_link, file_root, hash_bytes,
-    path_order, write_sum_line,
+    Owner, OwnerNames, PathFault, Slab, SlabGroups, SlabHasher, WITHDRAWN, check_link, file_root,
+    hash_bytes, path_order, write_sum_line,
 };
 
 pub mod parameters;
@@ -85,7 +85,7 @@ mod steering;
 pub use steering::{SourceState, Steering};
 
 mod store;
-pub use store::{Store, StoreEvent, Surplus};
+pub use store::{Store, StoreEvent, Surplus, Unset};
 
 #[cfg(test)]
 mod scenarios;

@@ -68,6 +68,24 @@ pub enum Surplus {
     },
 }
 
+/// Something that the sender says of files, and that the receiver could not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unset {
+    /// For a person: what, with its name and number at the sender, and why.
+    pub what: String,
+    /// Of how many files, directories and links.
+    pub entries: u64,
+}
+
+impl Unset {
+    /// What could not be set of so many entries.
+    #[must_use]
+    pub const fn new(what: String, entries: u64) -> Self {
+        Self { what, entries }
+    }
+}
+
 /// An outcome of a request to a [`Store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
@@ -87,6 +105,9 @@ pub enum StoreEvent {
     /// Something exists that the sender has not. This comes after everything was put in place and
     /// before [`StoreEvent::Committed`].
     Surplus(Surplus),
+    /// After everything was put in place and before [`StoreEvent::Committed`]: something that the
+    /// sender says of files could not be set. Once for each.
+    Unset(Unset),
     /// Everything is in place and synced.
     Committed,
     /// A request failed; the store does nothing further.

@@ -7,8 +7,8 @@
 
 pub mod disk;
 pub use disk::{
-    Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, StoreOptions, Tree,
-    TreeOptions, TreeSource, discard_leftover, leftovers,
+    Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, Owners, StoreOptions,
+    Tree, TreeOptions, TreeSource, discard_leftover, leftovers,
 };
 
 mod error;

@@ -41,6 +41,8 @@ pub mod errno {
     };
 }
 
+pub mod account;
+
 pub mod file;
 
 #[cfg(feature = "filter")]

@@ -129,12 +129,12 @@ pub use delivery::{
     AudienceEvent, Decline, Demotion, Hash, Intake, LeaveReason, Limit, Manifest, ManifestId,
     ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
     ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, Surplus, TransferOutcome,
-    TransferReceiverEvent, TransferSenderEvent, Unsent, parameters::SETTLE_TIME,
+    TransferReceiverEvent, TransferSenderEvent, Unsent, Unset, parameters::SETTLE_TIME,
 };
 pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{
     Delete, Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, Leftover,
-    Missing, Remedy, SocketOptions, SystemError, WaitStrategy, Waker, discard_leftover,
+    Missing, Owners, Remedy, SocketOptions, SystemError, WaitStrategy, Waker, discard_leftover,
     interface::Selector, leftovers, resolve,
 };
 pub use pgm::{

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use towline::{Allowed, Delete, Existing, SlowPolicy};
+use towline::{Allowed, Delete, Existing, Owners, SlowPolicy};
 
 use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror};
 
@@ -35,6 +35,10 @@ pub(crate) struct SendArgs {
     /// is sent stays the same
     #[arg(short = 'S', long)]
     pub(crate) sparse: bool,
+    /// Tell receivers the user and group of files, directories and links, by name and number;
+    /// recv --owner sets them. Receivers that are too old for this refuse the transfer and say so
+    #[arg(long)]
+    pub(crate) owner: bool,
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
@@ -167,6 +171,12 @@ pub(crate) struct RecvArgs {
     /// for it
     #[arg(short = 'S', long, conflicts_with = "to_stdout")]
     pub(crate) sparse: bool,
+    /// Give what arrives to the users and groups that send --owner names: to those of the same
+    /// names, where both ends know them, or else of the same numbers; always of the same numbers
+    /// with --owner=numbers. What this process may not set is named (exit code 1)
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true,
+          default_missing_value = "names", conflicts_with = "to_stdout")]
+    pub(crate) owner: Option<OwnerArg>,
     /// When a transfer is complete, delete from its directories what the sender does not have;
     /// needs --overwrite or --existing. --delete=list only names what would be deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
@@ -202,6 +212,16 @@ mirror! {
         /// Like replace, but a file that already has the same size, time and content is not sent
         /// again
         SkipUnchanged,
+    }
+}
+
+mirror! {
+    /// Who owns what arrives.
+    OwnerArg of Owners {
+        /// Users and groups of the same names; of the same numbers where an end knows no name
+        Names,
+        /// Users and groups of the same numbers
+        Numbers,
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use indicatif::ProgressBar;
 use towline::{
     Completed, ErrorCode, FileReceiver, Hook, ObjectReceiverEvent, Offer, ReceiverProgress,
-    StallWatch, Surplus, TransferReceiverEvent,
+    StallWatch, Surplus, TransferReceiverEvent, Unset,
 };
 
 use super::hook;
@@ -56,6 +56,7 @@ struct Transfer {
     is_incomplete: bool,
     /// What this receiver has and the sender has not.
     surplus: Vec<Surplus>,
+    unset: Vec<Unset>,
     /// Why its sender has given this receiver up, until the sender is back.
     given_up: Option<String>,
     /// The time from its beginning to its end.
@@ -247,6 +248,7 @@ impl<'a> Incoming<'a> {
                 transfer.absent.push(lossy(&path));
             }
             TransferReceiverEvent::Surplus(found) => transfer.surplus.push(found),
+            TransferReceiverEvent::Unset(unset) => transfer.unset.push(unset),
             TransferReceiverEvent::Delivered { root, numbers } => {
                 transfer.root = Some(hex(&root));
                 transfer.time = Some(Duration::from_nanos(numbers.time_ns));
@@ -313,6 +315,7 @@ impl<'a> Incoming<'a> {
         report.absent.clone_from(&transfer.absent);
         report.is_incomplete = transfer.is_incomplete;
         report.note_surplus(&transfer.surplus);
+        report.note_unset(&transfer.unset);
         report
     }
 }
@@ -345,6 +348,7 @@ impl Transfer {
             absent: Vec::new(),
             is_incomplete: false,
             surplus: Vec::new(),
+            unset: Vec::new(),
             given_up: None,
             time: None,
         }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{Delete, FileReceiver, StallWatch, Target};
+use towline::{Delete, FileReceiver, Owners, StallWatch, Target};
 
 use super::{
     hook,
@@ -62,6 +62,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
         .serve(plan.is_serving)
         .delete(plan.delete.map_or(Delete::Nothing, Into::into))
         .sparse(plan.is_sparse)
+        .owner(plan.owner.map_or(Owners::Receiver, Into::into))
         .spool(plan.spool.clone())
         .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)
@@ -186,7 +187,8 @@ impl Service<'_> {
         let is_whole = report.is_complete
             && report.absent.is_empty()
             && !report.is_incomplete
-            && report.kept.is_empty();
+            && report.kept.is_empty()
+            && report.unset.is_empty();
         let is_fine = is_whole && report.exec_failures == 0;
         Ok(Verdict::of_session(
             is_interrupted && !report.is_complete,

@@ -75,7 +75,8 @@ fn files(
         .select(plan.selection.clone())
         .skip_changed(plan.is_skipping)
         .hard_links(plan.has_hard_links)
-        .sparse(plan.is_sparse);
+        .sparse(plan.is_sparse)
+        .owner(plan.has_owners);
     for path in plan.paths() {
         set = set.path(path);
     }

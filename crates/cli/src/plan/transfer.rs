@@ -11,7 +11,7 @@ use super::{
     session::{optional_seconds, seconds},
 };
 use crate::{
-    args::{DeleteArg, DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg},
+    args::{DeleteArg, DemoArgs, ExistingArg, OwnerArg, RecvArgs, SendArgs, SlowArg},
     failure::Failure,
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct SendPlan {
     pub(crate) has_hard_links: bool,
     /// Receivers are asked to make holes of runs of zeros.
     pub(crate) is_sparse: bool,
+    /// Receivers are told who owns files.
+    pub(crate) has_owners: bool,
     pub(crate) is_hashing: bool,
     /// How many receivers are expected; 0 for all that join.
     pub(crate) receivers: u32,
@@ -104,6 +106,7 @@ impl SendPlan {
             is_skipping: args.skip_changed,
             has_hard_links: args.hard_links,
             is_sparse: args.sparse,
+            has_owners: args.owner,
             is_hashing: args.hash,
             receivers: match (args.join_for, names.len()) {
                 (Some(_), _) => 0,
@@ -154,6 +157,8 @@ pub(crate) struct RecvPlan {
     pub(crate) delete: Option<DeleteArg>,
     /// Runs of zeros become holes, also when the sender does not ask for it.
     pub(crate) is_sparse: bool,
+    /// `None` gives what arrives to nobody else.
+    pub(crate) owner: Option<OwnerArg>,
     /// The directory that keeps a file for standard output; `None` for the system's.
     pub(crate) spool: Option<PathBuf>,
     /// The service goes on after the first transfer.
@@ -197,6 +202,7 @@ impl RecvPlan {
             },
             delete: args.delete,
             is_sparse: args.sparse,
+            owner: args.owner,
             is_serving: args.serve,
             allowed: args.from.clone(),
             exec: exec.unwrap_or_default(),

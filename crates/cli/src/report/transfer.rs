@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use towline::{
     EntryKind, ErrorCode, FileSet, FileSums, Limit, ReceiverProgress, ReceiverReport,
-    ReceiverState, Surplus, TransferOutcome, Unsent,
+    ReceiverState, Surplus, TransferOutcome, Unsent, Unset,
 };
 
 use super::{Counters, Document, count, name::shown, quantity};
@@ -49,6 +49,14 @@ impl UnsentRow {
             why: unsent.text.clone(),
         }
     }
+}
+
+/// What could not be set of files, directories and links.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct UnsetRow {
+    /// The user or group at the sender, and why.
+    what: String,
+    entries: u64,
 }
 
 /// Writes a line for each text, up to a bound.
@@ -448,6 +456,8 @@ pub(crate) struct RecvReport {
     pub(crate) deleted: Vec<String>,
     pub(crate) listed: Vec<String>,
     pub(crate) kept: Vec<UnsentRow>,
+    /// What the sender says of files and could not be set here, as owners.
+    pub(crate) unset: Vec<UnsetRow>,
     /// How many senders the receiver took nothing from; `passed_over_why` is the reason for the
     /// last.
     pub(crate) passed_over: u64,
@@ -487,6 +497,7 @@ impl RecvReport {
             deleted: Vec::new(),
             listed: Vec::new(),
             kept: Vec::new(),
+            unset: Vec::new(),
             passed_over: 0,
             passed_over_why: None,
             exec_failures: 0,
@@ -514,13 +525,27 @@ impl RecvReport {
         }
     }
 
+    /// Adds what could not be set.
+    pub(crate) fn note_unset(&mut self, unset: &[Unset]) {
+        let rows = unset.iter().map(|unset| UnsetRow {
+            what: unset.what.clone(),
+            entries: unset.entries,
+        });
+        self.unset.extend(rows);
+    }
+
     /// Writes lines for paths that were deleted, would be deleted, or could not be.
     fn surplus_lines(&self) -> String {
         let kept = self.kept.iter().map(|row| match &*row.path {
             "" => row.why.clone(),
             path => format!("{path}: {}", row.why),
         });
-        named("deleted", self.deleted.iter().cloned())
+        let unset = self.unset.iter().map(|row| match row.entries {
+            1 => format!("{}, of 1 entry", row.what),
+            entries => format!("{}, of {entries} entries", row.what),
+        });
+        named("not set", unset)
+            + &named("deleted", self.deleted.iter().cloned())
             + &named("would delete", self.listed.iter().cloned())
             + &named("not deleted", kept)
     }

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, chown},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -142,4 +142,78 @@ fn a_sparse_file_takes_no_more_room_than_its_data() {
 
 fn image(ends: &Ends) -> PathBuf {
     ends.received("image")
+}
+
+#[test]
+fn owners_are_those_of_the_sender_where_both_ends_ask_for_it() {
+    isolated(|| {
+        let ends = Ends::new("owner");
+        fs::write(ends.tree("given"), "given").unwrap();
+        fs::write(ends.tree("own"), "own").unwrap();
+        if chown(ends.tree("given"), Some(61_234), Some(62_345)).is_err() {
+            return println!("skipped: files cannot be given away here");
+        }
+        let own = owner(&ends.tree("own"));
+        // Each end alone changes nothing; an older receiver would refuse the first.
+        for (send, recv) in [("--owner", ""), ("", "--owner --overwrite")] {
+            ends.proven(send, recv);
+            assert_eq!(owner(&ends.received("given")), own, "{send} {recv}");
+        }
+        // Over what is there, and new.
+        let inode_before = inode(&ends.received("given"));
+        ends.proven("--owner", "--owner --existing skip-unchanged");
+        assert_eq!(owner(&ends.received("given")), (61_234, 62_345));
+        assert_eq!(owner(&ends.received("own")), own);
+        assert_eq!(inode(&ends.received("given")), inode_before);
+        fs::remove_dir_all(ends.root.join("in")).unwrap();
+        ends.proven("--owner", "--owner=numbers");
+        assert_eq!(owner(&ends.received("given")), (61_234, 62_345));
+    });
+}
+
+#[test]
+fn owners_that_cannot_be_set_are_named_once_with_exit_code_1() {
+    isolated(|| {
+        let ends = Ends::new("unset");
+        for name in ["one", "two"] {
+            fs::write(ends.tree(name), name).unwrap();
+            if chown(ends.tree(name), Some(61_234), None).is_err() {
+                return println!("skipped: files cannot be given away here");
+            }
+        }
+        let words = format!(
+            "send {} {GROUP} --receivers 1 --owner",
+            ends.root.join("tree").display()
+        );
+        let sender = End::start(towline(ends.lab.host(0), &words));
+        // The superuser without the right to give files away.
+        let words = format!(
+            "recv {} {GROUP} --from any --owner",
+            ends.root.join("in").display()
+        );
+        let mut command = ends.lab.host(1).command("setpriv");
+        command
+            .args(["--bounding-set", "-chown", "--inh-caps", "-chown"])
+            .arg(env!("CARGO_BIN_EXE_towline"))
+            .args(words.split_whitespace());
+        let (status, text) = End::start(command).finish(LIMIT);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status.code(), Some(1), "{report:#}");
+        assert_eq!(report["is_complete"], true, "{report:#}");
+        let unset = report["unset"].as_array().unwrap();
+        assert_eq!(
+            (unset.len(), &unset[0]["entries"]),
+            (1, &2.into()),
+            "{report:#}"
+        );
+        let what = unset[0]["what"].as_str().unwrap();
+        assert!(what.starts_with("user 61234: "), "{what}");
+        assert!(fs::read(ends.received("two")).unwrap() == b"two");
+        assert!(sender.finish(LIMIT).0.success());
+    });
+}
+
+fn owner(path: &Path) -> (u32, u32) {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    (metadata.uid(), metadata.gid())
 }

@@ -55,6 +55,9 @@ pub enum ManifestError {
         /// The newest that is known.
         known: u8,
     },
+    /// What is said of owners cannot be written.
+    #[error("the owners of the entries cannot be told: {0}")]
+    Owners(&'static str),
     /// Longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed")]
     ManifestTooLong {
@@ -142,7 +145,7 @@ pub enum PathFault {
     #[error("the hard link is not to a file that comes before it")]
     HardLink,
     /// A hard link says what its file says already.
-    #[error("a hard link has neither mode nor time of its own")]
+    #[error("a hard link has neither mode, time nor owner of its own")]
     Attributes,
 }
 
@@ -225,9 +228,8 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             .push(u32::try_from(at).expect("checked against the limit"));
         at += entry.encoded_len();
         if entry.kind == EntryKind::HardLink {
-            let file = parts.file_called(bytes, entry.target);
-            let file = file.ok_or_else(|| ManifestError::path(entry.path, PathFault::HardLink))?;
-            parts.hard_links.push(HardLink { file, entry: index });
+            let owner = manifest.owners().map(|owners| owners.of(index as usize));
+            parts.add_hard_link(bytes, &entry, index, owner)?;
         }
         if entry.kind != EntryKind::File {
             continue;
@@ -261,6 +263,22 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
 }
 
 impl Parts {
+    fn add_hard_link(
+        &mut self,
+        bytes: &[u8],
+        link: &EntryRef<'_>,
+        entry: u32,
+        owner: Option<(u16, u16)>,
+    ) -> Result<(), ManifestError> {
+        let file = self.file_called(bytes, link.target);
+        let file = file.ok_or_else(|| ManifestError::path(link.path, PathFault::HardLink))?;
+        if owner.is_some_and(|owner| owner != (0, 0)) {
+            return Err(ManifestError::path(link.path, PathFault::Attributes));
+        }
+        self.hard_links.push(HardLink { file, entry });
+        Ok(())
+    }
+
     /// The index of the file at `path` among those read so far.
     fn file_called(&self, bytes: &[u8], path: &[u8]) -> Option<u32> {
         let found = self.files.binary_search_by(|file| {

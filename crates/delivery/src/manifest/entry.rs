@@ -17,6 +17,17 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Where a symbolic link points; the path of a hard link's file; empty for the rest.
     pub target: Vec<u8>,
+    /// Who owns it. Either all entries of a manifest but hard links have one, or none has.
+    pub owner: Option<Owner>,
+}
+
+/// The numbers of a user and a group at the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's.
+    pub user: u32,
+    /// The group's.
+    pub group: u32,
 }
 
 impl Entry {
@@ -30,6 +41,7 @@ impl Entry {
             size,
             path: path.into(),
             target: Vec::new(),
+            owner: None,
         }
     }
 

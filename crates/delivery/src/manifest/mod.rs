@@ -17,13 +17,16 @@
 
 use std::{fmt, ops::Range};
 
-use wire::object::{EntryRef, ManifestHeader, ManifestRef};
+use wire::object::{EntryRef, ManifestHeader, ManifestRef, OwnersRef};
 
 mod check;
 pub use check::{ManifestError, ManifestLimits, PathFault, check_link, path_order};
 
 mod entry;
-pub use entry::Entry;
+pub use entry::{Entry, Owner};
+
+mod owners;
+pub use owners::OwnerNames;
 
 mod groups;
 pub use groups::SlabGroups;
@@ -99,15 +102,17 @@ impl Manifest {
         entries: Vec<Entry>,
         limits: &ManifestLimits,
     ) -> Result<Self, ManifestError> {
-        Self::build_with(0, identity, entries, limits)
+        Self::build_with(0, &OwnerNames::default(), identity, entries, limits)
     }
 
-    /// Makes a manifest as [`Manifest::build`] does, with the header's flags.
+    /// Makes a manifest as [`Manifest::build`] does, with the header's flags and the names of those
+    /// who own entries.
     ///
     /// # Errors
     /// See [`ManifestError`]; each names the entry.
     pub fn build_with(
         flags: u16,
+        names: &OwnerNames,
         identity: [u8; 16],
         mut entries: Vec<Entry>,
         limits: &ManifestLimits,
@@ -131,7 +136,12 @@ impl Manifest {
             identity,
         };
         let mut manifest = Vec::new();
-        ManifestRef::emit(&mut manifest, &header, entries.iter().map(Entry::as_ref));
+        let owners = names.section(&entries)?;
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        let owners = owners.as_deref().map(|body| OwnersRef::parse(body, count));
+        let owners = owners.transpose()?;
+        let listed = entries.iter().map(Entry::as_ref);
+        ManifestRef::emit(&mut manifest, &header, listed, owners);
         // When there are more slabs than allowed, larger slabs are tried.
         for shift in SLAB_SHIFT..=SLAB_SHIFT_MAX {
             manifest[SLAB_SHIFT_AT] = shift;
@@ -177,6 +187,15 @@ impl Manifest {
     #[must_use]
     pub const fn has_flag(&self, flag: u16) -> bool {
         self.header.flags & flag != 0
+    }
+
+    /// Who owns the entries, when the sender says that.
+    ///
+    /// **Cost**: reads the whole manifest once.
+    #[must_use]
+    pub fn owners(&self) -> Option<OwnersRef<'_>> {
+        let manifest = ManifestRef::parse(&self.bytes).expect("it was read when it was made");
+        manifest.owners()
     }
 
     /// Returns the size of object 1, the content, in bytes.

@@ -252,6 +252,51 @@ fn a_hard_link_is_to_an_earlier_file_of_the_transfer_and_says_nothing_else() {
 }
 
 #[test]
+fn owners_are_those_of_the_entries_and_hard_links_have_none() {
+    let owned = |entry: Entry, user, group| Entry {
+        owner: Some(Owner { user, group }),
+        ..entry
+    };
+    let entries = || {
+        vec![
+            owned(Entry::file("b", 1), 7, 9),
+            owned(Entry::file("a", 1), 1000, 9),
+            Entry::hard_link("c", "a"),
+        ]
+    };
+    let mut names = OwnerNames::default();
+    names.users.insert(7, b"ann".to_vec());
+    names.users.insert(8, b"nobody's".to_vec());
+    names.groups.insert(9, b"not:a:name".to_vec());
+    let limits = ManifestLimits::default();
+    let made = |entries| Manifest::build_with(0, &names, ME, entries, &limits);
+    let manifest = made(entries()).unwrap();
+    let owners = manifest.owners().unwrap();
+    let users: Vec<_> = owners.users().map(|it| (it.number, it.name)).collect();
+    assert_eq!(users, [(7, &b"ann"[..]), (1000, b"")]);
+    let groups: Vec<_> = owners.groups().map(|it| (it.number, it.name)).collect();
+    assert_eq!(groups, [(9, &b""[..])]);
+    assert_eq!(
+        [0, 1, 2].map(|entry| owners.of(entry)),
+        [(1, 0), (0, 0), (0, 0)]
+    );
+    // A hard link that has one.
+    let mut bytes = manifest.bytes().to_vec();
+    let last = bytes.len() - 3;
+    bytes[last] = 1;
+    let error = Manifest::from_bytes(bytes, &limits).unwrap_err();
+    assert!(
+        error.to_string().contains("\"c\": a hard link has neither"),
+        "{error}"
+    );
+    // Only some.
+    let mut some = entries();
+    some[0].owner = None;
+    assert!(matches!(made(some), Err(ManifestError::Owners(_))));
+    assert_eq!(build(linked()).unwrap().owners(), None);
+}
+
+#[test]
 fn a_newer_manifest_is_refused_with_what_to_do() {
     let mut bytes = build(linked()).unwrap().bytes().to_vec();
     bytes[4] = 3;

@@ -9,7 +9,7 @@ use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
 #[cfg(doc)]
 use crate::LinkCommand;
-use crate::{HASH_LEN, Hash, Key, ManifestId, ManifestLimits, Surplus};
+use crate::{HASH_LEN, Hash, Key, ManifestId, ManifestLimits, Surplus, Unset};
 
 base::counters! {
     /// What a transfer receiver has counted.
@@ -187,6 +187,9 @@ pub enum TransferReceiverEvent {
     /// This receiver has something that the sender does not have. Given before
     /// [`TransferReceiverEvent::Delivered`].
     Surplus(Surplus),
+    /// Something that the sender says of files could not be set here. Given before
+    /// [`TransferReceiverEvent::Delivered`], once for each.
+    Unset(Unset),
     /// Everything is verified, synced and in place, and the sender was told. If the sender gave
     /// this receiver up while the store worked, this event ends the transfer.
     Delivered {

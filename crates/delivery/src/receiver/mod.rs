@@ -214,6 +214,9 @@ impl<S: Store> TransferReceiver<S> {
                 StoreEvent::Surplus(found) => {
                     self.events.push_back(TransferReceiverEvent::Surplus(found));
                 }
+                StoreEvent::Unset(unset) => {
+                    self.events.push_back(TransferReceiverEvent::Unset(unset));
+                }
                 StoreEvent::Committed => self.committed(now),
                 StoreEvent::Failed { code, text } => self.fail(now, code, &text),
             }

@@ -331,7 +331,7 @@ fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
         identity: [0; 16],
     };
     let mut bytes = Vec::new();
-    ManifestRef::emit(&mut bytes, &header, entries.iter().copied());
+    ManifestRef::emit(&mut bytes, &header, entries.iter().copied(), None);
     bytes
 }
 

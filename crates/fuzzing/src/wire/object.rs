@@ -31,12 +31,25 @@ pub fn manifest(data: &[u8]) {
         return;
     };
     let mut bytes = Vec::new();
-    ManifestRef::emit(&mut bytes, manifest.header(), manifest.entries());
+    ManifestRef::emit(
+        &mut bytes,
+        manifest.header(),
+        manifest.entries(),
+        manifest.owners(),
+    );
     let again = ManifestRef::parse(&bytes).expect("what was emitted parses");
     assert!(manifest.entries().eq(again.entries()));
     // Each version has one way to be written; the reserved field is not kept.
     assert_eq!((bytes.len(), bytes[4]), (data.len(), data[4]));
     assert_eq!(manifest.header(), again.header());
+    assert_eq!(manifest.owners(), again.owners());
+    if let Some(owners) = manifest.owners() {
+        let (users, groups) = (owners.users().count(), owners.groups().count());
+        for entry in 0..manifest.entries().count() {
+            let (user, group) = owners.of(entry);
+            assert!(usize::from(user) < users && usize::from(group) < groups);
+        }
+    }
 }
 
 /// Reads any bytes as a block. Its header must give the same bytes when it is written again.

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Entry, Manifest, ManifestLimits, Unsent, path_order};
+use delivery::{Entry, Manifest, ManifestLimits, Owner, OwnerNames, Unsent, path_order};
 use sys::file::{Directory, Kind, Status};
 use wire::object::{EntryKind, ManifestHeader, Mtime};
 
@@ -74,6 +74,8 @@ pub struct TreeOptions {
     pub hard_links: bool,
     /// Receivers are asked to give runs of zeros no room: [`ManifestHeader::SPARSE`].
     pub sparse: bool,
+    /// The manifest says who owns each entry, by number and by name.
+    pub owner: bool,
 }
 
 impl Tree {
@@ -119,6 +121,7 @@ impl Tree {
             names: options.hard_links.then(BTreeMap::new),
             is_incomplete: false,
             has_left_out: false,
+            has_owners: options.owner,
             user: sys::file::effective_user(),
             is_wanted,
         };
@@ -130,6 +133,7 @@ impl Tree {
             }?;
         }
         walk.find_hard_links();
+        let names = walk.owner_names();
         let Walk {
             entries,
             notes,
@@ -152,19 +156,17 @@ impl Tree {
         let flags = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = flags.fold(0, |flags, (_, flag)| flags | flag);
         if !unreadable.is_empty() {
-            let mut cause = unreadable.join("; ");
-            if unreadable_count > unreadable.len() {
-                cause += &format!("; and {} more", unreadable_count - unreadable.len());
-            }
-            let target = format!("{unreadable_count} of the paths to be sent");
-            let advice = match missing_count == unreadable_count {
-                true => "check the paths: relative ones start at the current directory",
-                false => "make them readable for this user or exclude them",
-            };
-            return Err(SystemError::refused("read", target, cause).advise(advice));
+            let counts = (unreadable_count, missing_count);
+            return Err(cannot_read(&unreadable, counts));
         }
-        let manifest = Manifest::build_with(flags, identity(), entries, &ManifestLimits::default())
-            .map_err(|error| SystemError::refused("manifest", "the transfer", error))?;
+        let manifest = Manifest::build_with(
+            flags,
+            &names,
+            identity(),
+            entries,
+            &ManifestLimits::default(),
+        )
+        .map_err(|error| SystemError::refused("manifest", "the transfer", error))?;
         let manifest = Arc::new(manifest);
         Ok(Self {
             content: FileContent::new(Arc::clone(&manifest), roots),
@@ -195,6 +197,7 @@ struct Walk<W> {
     is_incomplete: bool,
     /// The rules have left something out.
     has_left_out: bool,
+    has_owners: bool,
     is_wanted: W,
     /// The effective user of this process, who reads the files.
     user: u32,
@@ -252,6 +255,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             size: metadata.len(),
             path: name.as_bytes().to_vec(),
             target: Vec::new(),
+            owner: self.owner(metadata.uid(), metadata.gid()),
         });
         self.root(name, Path::new(name), Root::File(file))
     }
@@ -337,6 +341,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             size: 0,
             path: name.to_vec(),
             target: Vec::new(),
+            owner: self.owner(status.owner, status.group),
         };
         match status.kind {
             Kind::File => {
@@ -388,6 +393,23 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
+    fn owner(&self, user: u32, group: u32) -> Option<Owner> {
+        self.has_owners.then_some(Owner { user, group })
+    }
+
+    /// The names of those who own entries, as far as this machine knows them.
+    fn owner_names(&self) -> OwnerNames {
+        let mut names = OwnerNames::default();
+        let owners = self.entries.iter().filter_map(|entry| entry.owner);
+        for Owner { user, group } in owners {
+            let user_name = || sys::account::user_name(user).unwrap_or_default();
+            names.users.entry(user).or_insert_with(user_name);
+            let group_name = || sys::account::group_name(group).unwrap_or_default();
+            names.groups.entry(group).or_insert_with(group_name);
+        }
+        names
+    }
+
     /// Of the names of a file the first one in the manifest's order stays a file.
     fn find_hard_links(&mut self) {
         for mut names in self.names.take().unwrap_or_default().into_values() {
@@ -405,6 +427,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                     size: 0,
                     path: std::mem::take(&mut entry.path),
                     target: target.clone(),
+                    owner: None,
                 };
             }
         }
@@ -422,6 +445,20 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         self.unreadable_count += 1;
         self.missing_count += usize::from(error.kind() == io::ErrorKind::NotFound);
     }
+}
+
+/// Words what could not be read: the first of it, and of how much, and how much of that is missing.
+fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> SystemError {
+    let mut cause = first.join("; ");
+    if count > first.len() {
+        cause += &format!("; and {} more", count - first.len());
+    }
+    let target = format!("{count} of the paths to be sent");
+    let advice = match missing_count == count {
+        true => "check the paths: relative ones start at the current directory",
+        false => "make them readable for this user or exclude them",
+    };
+    SystemError::refused("read", target, cause).advise(advice)
 }
 
 fn mode_of(mode: u32) -> u16 {

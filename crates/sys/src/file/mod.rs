@@ -25,8 +25,9 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, fallocate, fchmod, fstat,
-        fsync, linkat, mkdirat, open, openat, openat2, renameat_with, symlinkat, syncfs, unlinkat,
+        AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, chownat,
+        fallocate, fchmod, fchown, fstat, fsync, linkat, mkdirat, open, openat, openat2,
+        renameat_with, symlinkat, syncfs, unlinkat,
     },
     io::{Errno, retry_on_intr},
 };
@@ -213,6 +214,24 @@ impl Directory {
         // the flag. SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
         check(unsafe { libc::fchmodat(at, name.as_ptr(), mode, flags) })?;
         Ok(())
+    }
+
+    /// Sets the user and the group of what is at `path`, those that are given; a link there is not
+    /// followed, but gets them itself.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when this process may not; `InvalidInput` for a number that this
+    /// namespace does not have.
+    pub fn set_owner_of(
+        &self,
+        path: &Path,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> io::Result<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        Ok(chownat(parent, &name, user, group, flags)?)
     }
 
     /// Removes an empty directory.
@@ -409,6 +428,15 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| {
         fallocate(file, FallocateFlags::empty(), 0, bytes)
     })?)
+}
+
+/// Sets the user and the group of an open file or directory, those that are given.
+///
+/// # Errors
+/// As [`Directory::set_owner_of`].
+pub fn set_owner(open: &impl AsFd, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+    Ok(fchown(open, user, group)?)
 }
 
 /// Makes `bytes` bytes of a file from `at` on zeros that take no room, as far as the filesystem

@@ -4,14 +4,17 @@ use std::{
     ffi::{CStr, OsString},
     fs::File,
     io,
-    os::{fd::BorrowedFd, unix::ffi::OsStringExt as _},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStringExt as _,
+    },
     path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::{
-        Access, AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, accessat,
-        fstatvfs, open, readlinkat, statat, utimensat,
+        Access, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, accessat,
+        fstat, fstatvfs, open, readlinkat, statat, utimensat,
     },
     process::geteuid,
 };
@@ -25,6 +28,8 @@ pub struct Status {
     pub mode: u32,
     /// Number of the user who owns the file.
     pub owner: u32,
+    /// Number of its group.
+    pub group: u32,
     /// Length in bytes; for a link, the length of its text.
     pub bytes: u64,
     /// When the contents were last modified.
@@ -80,9 +85,21 @@ impl Status {
         self.owner == user && self.mode & OWNER_READS != 0
     }
 
+    /// The status of an open file or directory.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn of(open: &impl AsFd) -> io::Result<Self> {
+        Ok(Self::new(&fstat(open)?))
+    }
+
     pub(super) fn at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(Self {
+        Ok(Self::new(&stat))
+    }
+
+    fn new(stat: &Stat) -> Self {
+        Self {
             kind: match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => Kind::File,
                 FileType::Directory => Kind::Directory,
@@ -91,6 +108,7 @@ impl Status {
             },
             mode: stat.st_mode & 0o7777,
             owner: stat.st_uid,
+            group: stat.st_gid,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
             modified: FileTime {
                 seconds: stat.st_mtime,
@@ -99,7 +117,7 @@ impl Status {
             device: stat.st_dev,
             inode: stat.st_ino,
             links: stat.st_nlink,
-        })
+        }
     }
 }
 

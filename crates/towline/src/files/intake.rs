@@ -3,7 +3,7 @@
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
 use delivery::{Decline, Intake, Manifest, Offer, Sender, Store, StoreEvent};
-use net::{Delete, Existing, FileStore, StoreOptions};
+use net::{Delete, Existing, FileStore, Owners, StoreOptions};
 use wire::object::ErrorCode;
 
 use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
@@ -125,6 +125,8 @@ pub struct FileIntake {
     pub(super) delete: Delete,
     /// Zeros take no room.
     pub(super) sparse: bool,
+    /// Who owns what arrives.
+    pub(super) owner: Owners,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -144,6 +146,7 @@ impl Intake for FileIntake {
                     existing: *existing,
                     delete: self.delete,
                     sparse: self.sparse,
+                    owner: self.owner,
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };

@@ -15,7 +15,7 @@ use delivery::{
     TransferReceiverConfig, parameters::GIVE_UP_AFTER,
 };
 use driver::ObjectReceiver;
-use net::{Delete, Existing, SystemError};
+use net::{Delete, Existing, Owners, SystemError};
 
 use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
 use crate::{
@@ -37,6 +37,7 @@ pub struct FileReceiverBuilder {
     spool: Option<PathBuf>,
     delete: Delete,
     sparse: bool,
+    owner: Owners,
 }
 
 impl FileReceiverBuilder {
@@ -90,6 +91,14 @@ impl FileReceiverBuilder {
         self
     }
 
+    /// Who owns what arrives, where the sender says who owned it. What this process may not set is
+    /// named by `TransferReceiverEvent::Unset`. Default: whoever receives it.
+    #[must_use]
+    pub const fn owner(mut self, owner: Owners) -> Self {
+        self.owner = owner;
+        self
+    }
+
     /// Opens the session and then the directory, which is made when it does not exist. When the
     /// session cannot be opened, nothing is made.
     ///
@@ -126,6 +135,7 @@ impl FileReceiverBuilder {
             spool: self.spool,
             delete: self.delete,
             sparse: self.sparse,
+            owner: self.owner,
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
@@ -186,6 +196,7 @@ impl FileReceiver {
             spool: None,
             delete: Delete::Nothing,
             sparse: false,
+            owner: Owners::Receiver,
         }
     }
 

@@ -84,6 +84,15 @@ impl FileSetBuilder {
         self
     }
 
+    /// Tells receivers who owns files, directories and links, by number and by name. Those that
+    /// take owners ([`crate::FileReceiverBuilder::owner`]) set them; those that are too old for
+    /// this refuse the transfer. Default false.
+    #[must_use]
+    pub const fn owner(mut self, is_told: bool) -> Self {
+        self.options.owner = is_told;
+        self
+    }
+
     /// Walks all paths.
     ///
     /// # Errors

@@ -10,15 +10,16 @@
 //!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
 //! ```
 //!
-//! Version 2 is version 1 with hard links among its entries. A manifest without any is always of
-//! version 1, which older receivers read too.
+//! Version 2 is version 1 with hard links among its entries, or with a section behind them that
+//! says who owns them ([`OwnersRef`]). A manifest without either is always of version 1, which
+//! older receivers read too.
 //!
 //! Invariant: `parse` walks every entry once and checks that the entries end exactly at the last
 //! byte, so iterating over them afterwards cannot fail.
 
 use std::iter::FusedIterator;
 
-use super::reader::Reader;
+use super::{OwnersRef, reader::Reader};
 use crate::{Fault, ParseError};
 
 /// The checked bytes of a manifest.
@@ -26,6 +27,7 @@ use crate::{Fault, ParseError};
 pub struct ManifestRef<'a> {
     header: ManifestHeader,
     entries: &'a [u8],
+    owners: Option<OwnersRef<'a>>,
 }
 
 impl<'a> ManifestRef<'a> {
@@ -44,6 +46,13 @@ impl<'a> ManifestRef<'a> {
             let entry = EntryRef::read(&mut reader)?;
             needed = needed.max(entry.kind.version());
         }
+        let owners = match version {
+            2 if reader.remaining() > 0 => Some(read_owners(&mut reader, header.entry_count)?),
+            _ => None,
+        };
+        if owners.is_some() {
+            needed = 2;
+        }
         // Version 1 has no hard links; and each manifest has one way to be written.
         if version != needed {
             return Err(reader.forbidden("manifest version", VERSION_AT, u64::from(version)));
@@ -54,7 +63,11 @@ impl<'a> ManifestRef<'a> {
                 ..reader.fault("manifest", reader.offset(), Fault::Surplus)
             });
         }
-        Ok(Self { header, entries })
+        Ok(Self {
+            header,
+            entries,
+            owners,
+        })
     }
 
     /// Returns the header.
@@ -70,6 +83,12 @@ impl<'a> ManifestRef<'a> {
             reader: Reader::new(self.entries, LIMIT),
             left: self.header.entry_count,
         }
+    }
+
+    /// Returns who owns the entries, when that is said.
+    #[must_use]
+    pub const fn owners(&self) -> Option<OwnersRef<'a>> {
+        self.owners
     }
 
     /// Reads the entry that begins `at` bytes into a manifest, for callers that remember where
@@ -91,6 +110,7 @@ impl<'a> ManifestRef<'a> {
         out: &mut Vec<u8>,
         header: &ManifestHeader,
         entries: impl Iterator<Item = EntryRef<'e>>,
+        owners: Option<OwnersRef<'_>>,
     ) {
         let start = out.len();
         header.emit(out);
@@ -103,7 +123,32 @@ impl<'a> ManifestRef<'a> {
                 .expect("a manifest has fewer than 2^32 entries");
         }
         out[start + COUNT_AT..start + COUNT_AT + 4].copy_from_slice(&count.to_be_bytes());
+        if let Some(owners) = owners {
+            out[start + VERSION_AT] = 2;
+            let len = u32::try_from(owners.body().len()).expect("manifests are checked before");
+            out.push(OWNERS);
+            out.extend_from_slice(&len.to_be_bytes());
+            out.extend_from_slice(owners.body());
+        }
     }
+}
+
+fn read_owners<'a>(reader: &mut Reader<'a>, entries: u32) -> Result<OwnersRef<'a>, ParseError> {
+    let at = reader.offset();
+    let kind = reader.u8("manifest section")?;
+    if kind != OWNERS {
+        return Err(reader.forbidden("manifest section", at, u64::from(kind)));
+    }
+    let len = reader.u32("length of a section")?;
+    let start = reader.offset();
+    let body = reader.take(
+        "manifest section",
+        usize::try_from(len).unwrap_or(usize::MAX),
+    )?;
+    OwnersRef::parse(body, entries).map_err(|error| ParseError {
+        offset: start + error.offset,
+        ..error
+    })
 }
 
 /// The header of a manifest, which precedes the entries.
@@ -316,11 +361,14 @@ const MAGIC: [u8; 4] = *b"TWLM";
 pub const MANIFEST_VERSION_MAX: u8 = 2;
 const VERSION_AT: usize = 4;
 const COUNT_AT: usize = 8;
+/// The kind of the section that says who owns the entries.
+const OWNERS: u8 = 1;
 const ENTRY_LEN: usize = 27;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Account;
 
     fn sample() -> Vec<u8> {
         let header = ManifestHeader {
@@ -354,7 +402,7 @@ mod tests {
             ..directory
         };
         let mut out = Vec::new();
-        ManifestRef::emit(&mut out, &header, [directory, file, link].into_iter());
+        ManifestRef::emit(&mut out, &header, [directory, file, link].into_iter(), None);
         out
     }
 
@@ -372,7 +420,7 @@ mod tests {
         );
         assert_eq!(entries[0].mtime.seconds, -1);
         let mut again = Vec::new();
-        ManifestRef::emit(&mut again, manifest.header(), manifest.entries());
+        ManifestRef::emit(&mut again, manifest.header(), manifest.entries(), None);
         assert_eq!(again, bytes);
     }
 
@@ -390,7 +438,7 @@ mod tests {
         };
         let mut out = Vec::new();
         let entries = manifest.entries().chain([link]);
-        ManifestRef::emit(&mut out, manifest.header(), entries);
+        ManifestRef::emit(&mut out, manifest.header(), entries, None);
         out
     }
 
@@ -416,6 +464,37 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(ManifestRef::parse(&bytes[..len]).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn owners_make_it_version_2_and_stand_behind_the_entries() {
+        let mut body = Vec::new();
+        let accounts = [Account {
+            number: 7,
+            name: b"ann",
+        }];
+        OwnersRef::emit(&mut body, &accounts, &accounts, [(0, 0); 3].into_iter());
+        let owners = OwnersRef::parse(&body, 3).unwrap();
+        let bytes = sample();
+        let plain = ManifestRef::parse(&bytes).unwrap();
+        assert_eq!(plain.owners(), None);
+        let mut out = Vec::new();
+        ManifestRef::emit(&mut out, plain.header(), plain.entries(), Some(owners));
+        assert_eq!(out[VERSION_AT], 2);
+        let manifest = ManifestRef::parse(&out).unwrap();
+        assert_eq!(manifest.owners(), Some(owners));
+        assert!(manifest.entries().eq(plain.entries()));
+        for len in 0..out.len() {
+            assert!(ManifestRef::parse(&out[..len]).is_err(), "{len}");
+        }
+        // Another section, one more byte, a version without sections.
+        for (at, value) in [(bytes.len(), 2), (VERSION_AT, 1)] {
+            let mut out = out.clone();
+            out[at] = value;
+            assert!(ManifestRef::parse(&out).is_err(), "{at}");
+        }
+        out.push(0);
+        assert!(ManifestRef::parse(&out).is_err());
     }
 
     #[test]

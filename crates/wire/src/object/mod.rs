@@ -31,6 +31,9 @@ pub use message::{
     Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
 };
 
+mod owners;
+pub use owners::{Account, Accounts, OwnersRef, is_account_name};
+
 mod reader;
 
 /// The version of the control protocol and of the block header that this code speaks.

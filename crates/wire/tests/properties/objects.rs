@@ -42,7 +42,7 @@ fn manifest(paths: &[String]) -> Vec<u8> {
         target: b"",
     });
     let mut bytes = Vec::new();
-    ManifestRef::emit(&mut bytes, &header, entries);
+    ManifestRef::emit(&mut bytes, &header, entries, None);
     bytes
 }
 

@@ -1,6 +1,6 @@
 //! The control conversation: each message, and whole talks.
 
-use delivery::{Entry, Manifest, ManifestLimits};
+use delivery::{Entry, Manifest, ManifestLimits, Owner, OwnerNames};
 use wire::object::{
     Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
     Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
@@ -30,6 +30,9 @@ pub(super) fn write_all() {
     let linked = linked().bytes().to_vec();
     write("object_manifest", "linked", &linked);
     write("delivery_manifest", "linked", &linked);
+    let owned = owned().bytes().to_vec();
+    write("object_manifest", "owned", &owned);
+    write("delivery_manifest", "owned", &owned);
     let block = BlockHeader::data(ObjectId::CONTENT, 1 << 33).to_bytes();
     write("object_block", "content", &[&block[..], b"bytes"].concat());
     let order = [
@@ -71,6 +74,19 @@ fn linked() -> Manifest {
         Entry::hard_link("three", "d/one"),
     ];
     Manifest::build([0; 16], entries, &ManifestLimits::default()).expect("it is a manifest")
+}
+
+/// Version 2, with its section.
+fn owned() -> Manifest {
+    let mut entries = vec![Entry::directory("d"), Entry::file("d/one", 7)];
+    for (entry, user) in entries.iter_mut().zip([0, 1000]) {
+        entry.owner = Some(Owner { user, group: 0 });
+    }
+    entries.push(Entry::hard_link("two", "d/one"));
+    let mut names = OwnerNames::default();
+    names.users.insert(1000, b"ann".to_vec());
+    let limits = ManifestLimits::default();
+    Manifest::build_with(0, &names, [0; 16], entries, &limits).expect("it is a manifest")
 }
 
 fn manifest() -> Manifest {

@@ -8,11 +8,14 @@
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
 
-use sys::file::{Directory, Kind, Taken};
+use delivery::Unset;
+use sys::file::{Directory, Kind, Status, Taken, set_owner};
 use wire::object::{EntryKind, EntryRef};
 
 use super::{
-    Existing, Fault, path_of,
+    Existing, Fault,
+    owner::Ownership,
+    path_of,
     prepare::{RESERVE, is_below, is_same_link},
     staging::{FileState, Staging, changed, is_same, mode_of, time_of},
 };
@@ -23,26 +26,31 @@ use super::{
 pub(super) fn commit(
     staging: &mut Staging,
     existing: Existing,
+    owners: Option<Ownership>,
     withdrawn: &[usize],
-) -> Result<(), Fault> {
+) -> Result<Vec<Unset>, Fault> {
     let mut commit = Commit {
         taken: match existing {
             Existing::Refuse => Taken::Refuse,
             Existing::Replace | Existing::SkipUnchanged => Taken::Replace,
         },
         has_few: staging.manifest.entry_count() <= FEW,
+        owners,
         staging,
     };
     withdrawn
         .iter()
         .try_for_each(|&index| commit.withdraw(index))?;
+    commit.own_in_place()?;
     commit.finish_files()?;
     commit.make_links()?;
+    commit.own_staged()?;
     commit.make_hard_links()?;
     commit.sync_staged()?;
     commit.place_all()?;
     commit.set_directories()?;
-    commit.sync_placed()
+    commit.sync_placed()?;
+    Ok(commit.owners.map_or_else(Vec::new, Ownership::into_unset))
 }
 
 struct Commit<'a> {
@@ -50,6 +58,8 @@ struct Commit<'a> {
     taken: Taken,
     /// There are so few entries that they are synced one by one.
     has_few: bool,
+    /// When owners are to be set.
+    owners: Option<Ownership>,
 }
 
 impl Commit<'_> {
@@ -112,7 +122,7 @@ impl Commit<'_> {
     fn make_links(&mut self) -> Result<(), Fault> {
         for index in self.entries(EntryKind::Symlink) {
             let entry = self.staging.manifest.entry(index);
-            if self.is_link_in_place(&entry) {
+            if self.is_link_in_place(index, &entry) {
                 continue;
             }
             let (tree, path) = (&self.staging.tree, path_of(&entry));
@@ -124,6 +134,66 @@ impl Commit<'_> {
                 .make_link(tree, target, path)
                 .and_then(|()| tree.set_modified(path, time_of(&entry)))
                 .map_err(|error| fault("put in place", &entry, error))?;
+        }
+        Ok(())
+    }
+
+    /// Files that stay where they are get their owner by a descriptor. One that has names besides
+    /// the transfer's may be somebody's who did not ask for this: it is replaced by a copy.
+    fn own_in_place(&mut self) -> Result<(), Fault> {
+        let manifest = std::sync::Arc::clone(&self.staging.manifest);
+        // Where names must be free, this transfer has put there what is in place, with its owner.
+        let owners = self.owners.as_mut();
+        let Some(owners) = owners.filter(|_| self.taken == Taken::Replace) else {
+            return Ok(());
+        };
+        for (index, file) in manifest.files().iter().enumerate() {
+            if self.staging.files[index] != FileState::InPlace {
+                continue;
+            }
+            let names = 1 + manifest.hard_links_of(index).len() as u64;
+            let staging = &mut *self.staging;
+            let mut own = || {
+                let open = staging.open_in_place(index)?;
+                let status = Status::of(&open)?;
+                if owners.is_set(file.entry as usize, &status) {
+                    return Ok(());
+                }
+                if status.links > names {
+                    return staging.bring_back(index);
+                }
+                let set = |user, group| set_owner(&open, user, group);
+                owners.set(file.entry as usize, &status, set)
+            };
+            own().map_err(|error| self.staging.fault("set the owner of", index, error))?;
+        }
+        Ok(())
+    }
+
+    /// Files and symbolic links in the staged tree get their owner there.
+    fn own_staged(&mut self) -> Result<(), Fault> {
+        let Some(owners) = &mut self.owners else {
+            return Ok(());
+        };
+        let staging = &*self.staging;
+        let mut files = staging.files.iter();
+        for (index, entry) in staging.manifest.entries().enumerate() {
+            let is_staged = match entry.kind {
+                EntryKind::File => matches!(
+                    files.next(),
+                    Some(FileState::Absent | FileState::Staged | FileState::Finished)
+                ),
+                EntryKind::Symlink => staging.tree.status(path_of(&entry)).is_ok(),
+                EntryKind::Directory | EntryKind::HardLink => false,
+            };
+            if !is_staged {
+                continue;
+            }
+            let (tree, path) = (&staging.tree, path_of(&entry));
+            let set = |user, group| tree.set_owner_of(path, user, group);
+            let status = tree.status(path);
+            let owned = status.and_then(|status| owners.set(index, &status, set));
+            owned.map_err(|error| fault("set the owner of", &entry, error))?;
         }
         Ok(())
     }
@@ -188,9 +258,18 @@ impl Commit<'_> {
     }
 
     /// A link with the same target may stay, unless the name must be free.
-    fn is_link_in_place(&self, entry: &EntryRef<'_>) -> bool {
+    /// One with another owner is made anew: a name says too little about what it leads to.
+    fn is_link_in_place(&self, index: usize, entry: &EntryRef<'_>) -> bool {
         let may_stay = self.staging.was_committing || self.taken == Taken::Replace;
-        may_stay && is_same_link(&self.staging.directory, entry)
+        let directory = &self.staging.directory;
+        let has_owner = || match &self.owners {
+            Some(owners) if self.taken == Taken::Replace => {
+                let status = directory.status(path_of(entry));
+                status.is_ok_and(|status| owners.is_set(index, &status))
+            }
+            _ => true,
+        };
+        may_stay && is_same_link(directory, entry) && has_owner()
     }
 
     /// Writes the content to the disk, and the next step into the journal, before any file is
@@ -205,7 +284,8 @@ impl Commit<'_> {
             ..
         } = &mut *self.staging;
         let synced = journal.note_commit(disk).and_then(|()| {
-            if !self.has_few {
+            // Owners came after the files were synced one by one.
+            if !self.has_few || self.owners.is_some() {
                 return disk.sync_filesystem(place);
             }
             for entry in manifest.entries() {
@@ -225,7 +305,7 @@ impl Commit<'_> {
         let mut moved: Option<&[u8]> = None;
         let mut file_index = 0;
         let mut at = At::default();
-        for entry in manifest.entries() {
+        for (number, entry) in manifest.entries().enumerate() {
             let index = file_index;
             file_index += usize::from(entry.kind == EntryKind::File);
             if moved.is_some_and(|moved| is_below(entry.path, moved)) {
@@ -240,7 +320,7 @@ impl Commit<'_> {
                     is_moved.map(drop)
                 }
                 EntryKind::File => self.place_file(&mut at, index, &entry),
-                EntryKind::Symlink if self.is_link_in_place(&entry) => Ok(()),
+                EntryKind::Symlink if self.is_link_in_place(number, &entry) => Ok(()),
                 // Its file came before it.
                 EntryKind::HardLink if self.is_name_in_place(&entry) => Ok(()),
                 EntryKind::HardLink => self.place_name(&mut at, &entry),
@@ -314,9 +394,9 @@ impl Commit<'_> {
 
     /// Sets the attributes of directories from the inside out: making an entry changes its
     /// directory's time, and a mode may forbid entering a directory.
-    fn set_directories(&self) -> Result<(), Fault> {
+    fn set_directories(&mut self) -> Result<(), Fault> {
         let directory = &self.staging.directory;
-        for entry in self.staging.manifest.entries().rev() {
+        for (index, entry) in self.staging.manifest.entries().enumerate().rev() {
             if entry.kind != EntryKind::Directory {
                 continue;
             }
@@ -327,6 +407,10 @@ impl Commit<'_> {
                     // The directory's mode may forbid opening it later.
                     if self.has_few {
                         self.staging.disk.sync_directory(&opened)?;
+                    }
+                    if let Some(owners) = &mut self.owners {
+                        let set = |user, group| set_owner(&opened, user, group);
+                        owners.set(index, &Status::of(&opened)?, set)?;
                     }
                     opened.set_mode(mode_of(&entry))
                 })
@@ -340,7 +424,7 @@ impl Commit<'_> {
         let Staging {
             directory, disk, ..
         } = &*self.staging;
-        let synced = if self.has_few {
+        let synced = if self.has_few && self.owners.is_none() {
             disk.sync_directory(directory)
         } else {
             disk.sync_filesystem(directory)

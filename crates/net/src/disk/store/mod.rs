@@ -54,6 +54,9 @@ mod journal;
 mod leftover;
 pub use leftover::{Leftover, discard_leftover, leftovers};
 
+mod owner;
+pub use owner::Owners;
+
 mod prepare;
 use prepare::Preparation;
 
@@ -118,6 +121,8 @@ pub struct StoreOptions {
     /// ([`ManifestHeader::SPARSE`]). No space is taken beforehand then: a full disk shows when it
     /// is reached. Default false.
     pub sparse: bool,
+    /// Who owns what arrives, where the sender says who owned it. Default: whoever receives it.
+    pub owner: Owners,
     /// What was received stays staged after a failure, for a later attempt. Default true.
     pub keep_staged: bool,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
@@ -184,6 +189,7 @@ impl FileStore {
             },
             shown: self.shown.clone(),
             delete: self.options.delete,
+            owner: self.options.owner,
             keep: self.options.keep_staged,
             staging: None,
             is_committed: false,
@@ -311,7 +317,7 @@ impl Store for FileStore {
             Some(StoreEvent::Prepared { .. }) => self.is_open = true,
             Some(StoreEvent::Sealed { .. }) => self.seals_open -= 1,
             Some(StoreEvent::Failed { .. }) => self.is_open = false,
-            Some(StoreEvent::Surplus(_) | StoreEvent::Committed) | None => {}
+            Some(StoreEvent::Surplus(_) | StoreEvent::Unset(_) | StoreEvent::Committed) | None => {}
         }
         event
     }
@@ -333,6 +339,7 @@ impl Default for StoreOptions {
             delete: Delete::default(),
             notify: None,
             sparse: false,
+            owner: Owners::default(),
             keep_staged: true,
             queue_bytes_max: 6 << 20,
             fault: None,
@@ -355,6 +362,7 @@ impl fmt::Debug for StoreOptions {
             .field("existing", &self.existing)
             .field("delete", &self.delete)
             .field("sparse", &self.sparse)
+            .field("owner", &self.owner)
             .field("keep_staged", &self.keep_staged)
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("fault", &self.fault)

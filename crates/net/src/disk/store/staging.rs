@@ -313,7 +313,7 @@ impl Staging {
 
     /// Opens the file under the final name, which must not have changed since it was found in
     /// place.
-    fn open_in_place(&self, index: usize) -> io::Result<File> {
+    pub(super) fn open_in_place(&self, index: usize) -> io::Result<File> {
         let entry = self
             .manifest
             .entry(self.manifest.files()[index].entry as usize);
@@ -331,7 +331,7 @@ impl Staging {
     }
 
     /// Copies a file that is in place but wrong into the staged tree, where it is put right.
-    fn bring_back(&mut self, index: usize) -> io::Result<()> {
+    pub(super) fn bring_back(&mut self, index: usize) -> io::Result<()> {
         let mut from = self.open_in_place(index)?;
         self.close(index);
         self.files[index] = FileState::Absent;

@@ -5,7 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use delivery::{Manifest, StoreEvent};
 
 use super::{
-    Delete, Fault, commit, leftover,
+    Delete, Fault, Owners, commit, leftover,
+    owner::Ownership,
     prepare::Preparation,
     queue::{Queue, Request},
     staging::Staging,
@@ -19,6 +20,7 @@ pub(super) struct Worker {
     /// The directory as the user knows it.
     pub(super) shown: PathBuf,
     pub(super) delete: Delete,
+    pub(super) owner: Owners,
     pub(super) keep: bool,
     pub(super) staging: Option<Staging>,
     pub(super) is_committed: bool,
@@ -72,7 +74,10 @@ impl Worker {
                 staging.tell_journal(self.queue.is_empty())?;
             }
             (Request::Commit(withdrawn), Some(staging)) => {
-                commit::commit(staging, self.preparation.existing, &withdrawn)?;
+                let owners = Ownership::of(&staging.manifest, self.owner);
+                let existing = self.preparation.existing;
+                let unset = commit::commit(staging, existing, owners, &withdrawn)?;
+                self.events.extend(unset.into_iter().map(StoreEvent::Unset));
                 let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;
                 let found = surplus::sweep(&staging.directory, &manifest, self.delete);

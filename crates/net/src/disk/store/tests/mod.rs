@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use delivery::{Entry, ManifestLimits, RangeSet, hash_bytes};
+use delivery::{Entry, ManifestLimits, OwnerNames, RangeSet, hash_bytes};
 use wire::object::Mtime;
 
 use super::*;
@@ -18,6 +18,8 @@ mod crash;
 mod fault;
 
 mod links;
+
+mod owner;
 
 mod resume;
 

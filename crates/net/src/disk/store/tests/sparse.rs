@@ -9,7 +9,9 @@ const DATA: &[u8] = &[7; 5000];
 
 fn sparse(flags: u16, entries: Vec<Entry>) -> Arc<Manifest> {
     let limits = ManifestLimits::default();
-    Arc::new(Manifest::build_with(flags, [1; 16], entries, &limits).unwrap())
+    Arc::new(
+        Manifest::build_with(flags, &OwnerNames::default(), [1; 16], entries, &limits).unwrap(),
+    )
 }
 
 /// Writes content that is zeros but for [`DATA`] at some places, in the given order of blocks, and

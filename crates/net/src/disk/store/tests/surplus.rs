@@ -13,7 +13,9 @@ use super::{
 
 fn flagged(flags: u16, entries: Vec<Entry>) -> Arc<Manifest> {
     let limits = ManifestLimits::default();
-    Arc::new(Manifest::build_with(flags, [1; 16], entries, &limits).unwrap())
+    Arc::new(
+        Manifest::build_with(flags, &OwnerNames::default(), [1; 16], entries, &limits).unwrap(),
+    )
 }
 
 fn deleting(scratch: &Scratch, delete: Delete) -> FileStore {

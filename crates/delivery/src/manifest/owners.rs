@@ -1,0 +1,66 @@
+//! What a sender says of those who own its files.
+
+use std::collections::BTreeMap;
+
+use wire::object::{Account, EntryKind, OwnersRef, is_account_name};
+
+use super::{Entry, ManifestError};
+
+/// The names of users and groups at the sender, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerNames {
+    /// Of users.
+    pub users: BTreeMap<u32, Vec<u8>>,
+    /// Of groups.
+    pub groups: BTreeMap<u32, Vec<u8>>,
+}
+
+impl OwnerNames {
+    /// The body of the section that says who owns `entries`; `None` when they say nothing.
+    pub(super) fn section(&self, entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
+        let owned = || entries.iter().filter(|it| it.kind != EntryKind::HardLink);
+        let count = owned().filter(|entry| entry.owner.is_some()).count();
+        if count == 0 {
+            return Ok(None);
+        }
+        if count != owned().count() {
+            return Err(ManifestError::Owners(
+                "some entries have an owner, and others none",
+            ));
+        }
+        let owners = || owned().filter_map(|entry| entry.owner);
+        let users = accounts(owners().map(|owner| owner.user), &self.users);
+        let groups = accounts(owners().map(|owner| owner.group), &self.groups);
+        if users.len().max(groups.len()) > usize::from(u16::MAX) {
+            return Err(ManifestError::Owners(
+                "more than 65,535 users or groups own them",
+            ));
+        }
+        let index = |list: &[Account<'_>], number| {
+            let at = list.partition_point(|account| account.number < number);
+            u16::try_from(at).expect("checked against the limit")
+        };
+        let of = entries.iter().map(|entry| match entry.owner {
+            Some(owner) => (index(&users, owner.user), index(&groups, owner.group)),
+            None => (0, 0),
+        });
+        let mut body = Vec::new();
+        OwnersRef::emit(&mut body, &users, &groups, of);
+        Ok(Some(body))
+    }
+}
+
+fn accounts(
+    numbers: impl Iterator<Item = u32>,
+    names: &BTreeMap<u32, Vec<u8>>,
+) -> Vec<Account<'_>> {
+    let list: BTreeMap<u32, &[u8]> = numbers
+        .map(|number| {
+            let name = names.get(&number).filter(|name| is_account_name(name));
+            (number, name.map_or(&[][..], |name| name))
+        })
+        .collect();
+    let list = list.into_iter();
+    list.map(|(number, name)| Account { number, name })
+        .collect()
+}

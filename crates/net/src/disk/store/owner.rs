@@ -1,0 +1,158 @@
+//! Who owns what has arrived, where the receiver's owner has asked for that.
+//!
+//! Numbers and names are the sender's: what they are here is decided once for each. Staged files
+//! and links get their owner beneath the store's own directory. What is under its final name
+//! already gets it by a descriptor, and only if no name that is not the transfer's leads to it:
+//! otherwise somebody who may write in the directory could have another's file given away.
+//!
+//! Invariant: what cannot be set is counted and named once, and is no reason to fail.
+
+use std::{collections::BTreeMap, io};
+
+use delivery::{Manifest, Unset};
+use sys::file::Status;
+use wire::object::Account;
+
+/// Who owns what arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// Whoever receives it.
+    #[default]
+    Receiver,
+    /// The user and the group of the same names as at the sender; those of the same numbers where
+    /// either end knows no such name.
+    Names,
+    /// The user and the group of the same numbers as at the sender.
+    Numbers,
+}
+
+/// The owners of a manifest's entries, as they are here.
+#[derive(Debug)]
+pub(super) struct Ownership {
+    users: Vec<Local>,
+    groups: Vec<Local>,
+    /// The indices of each entry's user and group.
+    of: Vec<(u16, u16)>,
+    /// Of how many entries something was refused, and why: users first, each by its index.
+    refused: BTreeMap<(bool, u16), (u64, String)>,
+}
+
+#[derive(Debug)]
+struct Local {
+    number: u32,
+    /// What the sender calls it.
+    shown: String,
+}
+
+impl Ownership {
+    /// `None` when nothing is to be set.
+    pub(super) fn of(manifest: &Manifest, owners: Owners) -> Option<Self> {
+        if owners == Owners::Receiver {
+            return None;
+        }
+        let said = manifest.owners()?;
+        let by_name = owners == Owners::Names;
+        let users = said.users();
+        let users = users.map(|it| local(&it, by_name, "user", sys::account::user_number));
+        let groups = said.groups();
+        let groups = groups.map(|it| local(&it, by_name, "group", sys::account::group_number));
+        Some(Self {
+            users: users.collect(),
+            groups: groups.collect(),
+            of: (0..manifest.entry_count())
+                .map(|entry| said.of(entry))
+                .collect(),
+            refused: BTreeMap::new(),
+        })
+    }
+
+    /// True when an entry has its owner already.
+    pub(super) fn is_set(&self, entry: usize, status: &Status) -> bool {
+        let (user, group) = self.of[entry];
+        self.users[usize::from(user)].number == status.owner
+            && self.groups[usize::from(group)].number == status.group
+    }
+
+    /// Sets the owner of an entry by `set`, which gets the numbers of what differs.
+    pub(super) fn set(
+        &mut self,
+        entry: usize,
+        status: &Status,
+        set: impl Fn(Option<u32>, Option<u32>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (user, group) = self.of[entry];
+        let new = |number: u32, old| (number != old).then_some(number);
+        let new_user = new(self.users[usize::from(user)].number, status.owner);
+        let new_group = new(self.groups[usize::from(group)].number, status.group);
+        if new_user.is_none() && new_group.is_none() {
+            return Ok(());
+        }
+        // One call where both may be set; each on its own where not.
+        if set(new_user, new_group).is_ok() {
+            return Ok(());
+        }
+        if new_group.is_some()
+            && let Err(error) = set(None, new_group)
+        {
+            self.refuse((true, group), error)?;
+        }
+        if new_user.is_some()
+            && let Err(error) = set(new_user, None)
+        {
+            self.refuse((false, user), error)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what this process may not set; any other error is one.
+    fn refuse(&mut self, what: (bool, u16), error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::Unsupported => {
+                let refused = self.refused.entry(what);
+                refused.or_insert_with(|| (0, error.to_string())).0 += 1;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// What could not be set, once each.
+    pub(super) fn into_unset(self) -> Vec<Unset> {
+        let Self {
+            users,
+            groups,
+            refused,
+            ..
+        } = self;
+        let unset = refused
+            .into_iter()
+            .map(|((is_group, index), (count, why))| {
+                let list = if is_group { &groups } else { &users };
+                let what = format!("{}: {why}", list[usize::from(index)].shown);
+                Unset::new(what, count)
+            });
+        unset.collect()
+    }
+}
+
+fn local(
+    account: &Account<'_>,
+    by_name: bool,
+    kind: &str,
+    number_of: impl Fn(&[u8]) -> Option<u32>,
+) -> Local {
+    let Account { number, name } = *account;
+    let shown = match name {
+        b"" => format!("{kind} {number}"),
+        name => format!("{kind} {} ({number})", String::from_utf8_lossy(name)),
+    };
+    let known = (by_name && !name.is_empty())
+        .then(|| number_of(name))
+        .flatten();
+    Local {
+        number: known.unwrap_or(number),
+        shown,
+    }
+}
