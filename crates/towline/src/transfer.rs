@@ -181,7 +181,7 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().events.pop_front()
     }
 
-    /// Returns the transfer's state a moment ago; final once the transfer is over.
+    /// Returns the transfer's state at most 50 ms ago; final once the transfer is over.
     #[must_use]
     pub fn state(&self) -> T::State {
         self.shared.lock().state.clone()

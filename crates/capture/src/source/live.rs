@@ -19,25 +19,25 @@ use crate::{
 pub struct LiveOptions {
     /// A filter that also runs in the kernel. A packet that it rejects takes only a few bytes of
     /// the ring and is counted there. The reader must still apply the filter to the packets that
-    /// come.
+    /// come. Default: none.
     pub filter: Option<Filter>,
-    /// Bytes of memory shared with the kernel, or of the socket's buffer.
+    /// Bytes of memory shared with the kernel, or of the socket's buffer. Default: 32 MiB.
     pub ring_bytes: usize,
     /// How long the kernel may fill a block before it gives the block out, which is the delay at
-    /// low rates. At most [`RETIRE_MAX`].
+    /// low rates. At most [`RETIRE_MAX`]. Default: 20 ms.
     pub retire: Duration,
-    /// Bytes kept of each packet.
+    /// Bytes kept of each packet. Default: 262,144, which is all of them.
     pub snap_len: u32,
-    /// Also receive frames that are addressed to others.
+    /// Also receive frames that are addressed to others. Default: true.
     pub is_promiscuous: bool,
-    /// Leave out packets that this machine sends.
+    /// Leave out packets that this machine sends. Default: false.
     pub ignores_outgoing: bool,
-    /// Ask the kernel to describe super-packets and unfilled checksums.
+    /// Ask the kernel to describe super-packets and unfilled checksums. Default: true.
     pub has_offload: bool,
     /// Super-packets must be captured whole, because they will be cut up: `ring2:` makes its slots
-    /// large enough for them.
+    /// large enough for them. Default: false.
     pub has_room_for_super_packets: bool,
-    /// Take the adapter's time stamps, where it makes some.
+    /// Take the adapter's time stamps, where it makes some. Default: false.
     pub wants_hardware_stamps: bool,
 }
 

@@ -308,8 +308,8 @@ files too; of a directory that cannot be listed they say only that there was som
 Expected are all receivers that join before the end, the first --receivers N, those named by
 --expect, or all that join within --join-for. Others are guests: they get data, and when all that
 are expected are done, those that make progress are served for as long again as the transfer has
-taken (1 s at least, --timeout at most). A guest that fails does not change the exit code. A key
-authenticates both ends; it does not encrypt.
+taken (1 s at least, --timeout at most). A guest that fails does not change the exit code. With
+--key-file at all ends, packets and connections are encrypted and authenticated.
 
 Standard input is kept whole in the directory of --spool before anything is sent, as receivers are
 told its length first. The space is free again when the command ends, however it ends.

@@ -381,7 +381,7 @@ pub struct TransferOutcome {
 
 impl TransferOutcome {
     /// Returns true when every expected receiver, and at least one, has proved delivery. Anything
-    /// else is "not proven": exit status 1.
+    /// else is "not proven".
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self

@@ -1,13 +1,4 @@
 //! Where a session lives, as a person writes it: a multicast group or a unicast host.
-//!
-//! ```text
-//! [SOURCE @] GROUP [@ INTERFACE] [: PORT]        239.192.0.1   239.1.1.1@eth0:7500
-//!                                                [ff15::1%eth0]:7500   10.0.0.9@232.1.1.1
-//! HOST [: PORT]                                  receiver.example:7500   192.0.2.7
-//! ```
-//!
-//! A `Group` is text only: parsing looks up neither names nor interfaces. The port is the UDP port
-//! and the PGM destination port together.
 
 use std::{
     fmt,
@@ -18,6 +9,15 @@ use std::{
 use crate::SystemError;
 
 /// A multicast group or a unicast host, with its port and further parts of its text.
+///
+/// ```text
+/// [SOURCE @] GROUP [@ INTERFACE] [: PORT]        239.192.0.1   239.1.1.1@eth0:7500
+///                                                [ff15::1%eth0]:7500   10.0.0.9@232.1.1.1
+/// HOST [: PORT]                                  receiver.example:7500   192.0.2.7
+/// ```
+///
+/// It is text only: parsing looks up neither names nor interfaces. The port is the UDP port and the
+/// PGM destination port together; 7500 when none is written.
 ///
 /// [`fmt::Display`] writes a form that parses back to the same value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
