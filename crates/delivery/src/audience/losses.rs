@@ -53,6 +53,10 @@ impl Audience {
         seat.lost = seat.lost.max(lost);
         let is_news = is_astray && !seat.is_astray;
         seat.is_astray |= is_astray;
+        // Reports come hundreds of times a second, and nearly none of them has such news.
+        if !is_first && !is_news {
+            return;
+        }
         let (slot, name) = (tracked.slot, tracked.name.clone());
         if is_first {
             let name = name.clone();
