@@ -348,7 +348,7 @@ fn the_sample_configuration_is_one_and_flags_go_before_it() {
     assert_eq!(shown["allowed"], json!(["10.0.0.0/8"]));
     assert_eq!(
         (&shown["is_serving"], &shown["existing"]),
-        (&true.into(), &"replace".into())
+        (&true.into(), &"refuse".into())
     );
     assert_eq!(shown["session"]["group"], "239.192.0.1:7500");
 

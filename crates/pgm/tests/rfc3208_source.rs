@@ -353,7 +353,10 @@ fn s5_2_deviation_a_nak_for_data_never_sent_is_not_confirmed() {
 
 #[test]
 fn s5_2_a_nak_storm_costs_bounded_bandwidth() {
-    let mut bench = Bench::set(&[("repair_bytes_per_s_max", "10MB/s"), ("ncf_rate", "2000")]);
+    let mut bench = Bench::set(&[
+        ("repair_bytes_per_s_max", "10MB/s"),
+        ("ncfs_per_s_max", "2000"),
+    ]);
     bench.send(4000, 1000);
     bench.ms(100);
     bench.forget();

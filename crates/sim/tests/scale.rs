@@ -96,12 +96,19 @@ fn control_traffic_for_each_lost_packet_is_bounded() {
     insta::assert_snapshot!("naks_and_ncfs_per_lost_packet", table);
 }
 
-/// NAKs of all, and repairs, for each hundred packets that everybody lost.
+/// NAKs of all, and repairs, for each hundred packets that everybody lost, over eight seeds: of one
+/// seed the two figures differ by a third from run to run.
 fn cost(plan: &Plan) -> [u64; 2] {
-    let report = run(plan, 11).unwrap();
-    assert!(report.is_good(), "{report}");
-    assert!(report.sqns_lost > 10, "{report}");
-    [report.wire.naked_sqns, report.wire.rdata].map(|count| count * 100 / report.sqns_lost)
+    let (mut counts, mut lost) = ([0; 2], 0);
+    for seed in 11..19 {
+        let report = run(plan, seed).unwrap();
+        assert!(report.is_good(), "{report}");
+        assert!(report.sqns_lost > 10, "{report}");
+        lost += report.sqns_lost;
+        counts[0] += report.wire.naked_sqns;
+        counts[1] += report.wire.rdata;
+    }
+    counts.map(|count| count * 100 / lost)
 }
 
 #[test]
