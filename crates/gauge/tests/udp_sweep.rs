@@ -249,7 +249,8 @@ fn both_directions_modes_and_ipv6() {
                         flow.losses.total(),
                         flow.dispatch.sent - flow.receipt.received
                     );
-                    assert!(flow.receipt.received > 50, "{row:?}");
+                    // A busy machine may miss all but one super-packet.
+                    assert!(flow.receipt.received > 20, "{row:?}");
                     assert_eq!(flow.receipt.duplicates + flow.receipt.foreign, 0, "{row:?}");
                 }
             }
