@@ -459,7 +459,7 @@ fn a_host_that_takes_all_places_of_a_reflector_leaves_some_to_others() {
             reflecting.join().unwrap()
         });
         assert_eq!(counts.greeted, 1);
-        // Where connecting takes long, some of the eight that got a place are ended for their silence.
+        // Where connecting takes long, some of the eight that got a place end for their silence.
         let turned_away = counts.turned_away;
         assert!((92..=100).contains(&turned_away), "{turned_away}");
     });

@@ -353,18 +353,15 @@ fn s5_2_deviation_a_nak_for_data_never_sent_is_not_confirmed() {
 
 #[test]
 fn s5_2_a_nak_storm_costs_bounded_bandwidth() {
-    let mut bench = Bench::set(&[
-        ("repair_bytes_per_s_max", "10MB/s"),
-        ("ncfs_per_s_max", "2000"),
-    ]);
+    let repairs = ("repair_bytes_per_s_max", "10MB/s");
+    let mut bench = Bench::set(&[repairs, ("ncfs_per_s_max", "2000")]);
     bench.send(4000, 1000);
     bench.ms(100);
     bench.forget();
     // 10,000 NAKs a second of 63 entries each, spread over the whole window, for a second.
     for i in 0..10_000_u32 {
         let first = i.wrapping_mul(40_503) % 3900;
-        let sqns: Vec<_> = (first..first + 63).collect();
-        bench.nak(&sqns);
+        bench.nak(&(first..first + 63).collect::<Vec<_>>());
         bench.run_for(us(100));
     }
     let ncfs = bench.of(PacketType::Ncf).len();
