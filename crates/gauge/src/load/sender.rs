@@ -94,6 +94,9 @@ impl LoadSender {
     /// When the publisher cannot send, or a message is longer than it takes.
     pub fn turn(&mut self, publisher: &mut Publisher, wait_max: Duration) -> Result<(), Error> {
         let start = *self.start.get_or_insert_with(|| Start::now(publisher));
+        if self.spec.is_stamped {
+            self.renew_clock_error();
+        }
         let left = self.spec.count.map(|count| count - self.messages);
         for _ in 0..left.map_or(BATCH_MESSAGES, |left| left.min(BATCH_MESSAGES)) {
             let due = self.due_after().map(|after| start.at + after);
@@ -140,8 +143,8 @@ impl LoadSender {
         Some(Duration::from_nanos(schedule.due_ns(self.messages)))
     }
 
-    /// The stamp of the next message.
-    fn stamp(&mut self, start: Start) -> LoadStamp {
+    /// Reads the clock's error again when the last reading is a second old.
+    fn renew_clock_error(&mut self) {
         let now_ns = wall_ns();
         if now_ns.saturating_sub(self.clock_error.read_ns) >= CLOCK_ERROR_AGE_NS_MAX {
             self.clock_error = ClockError {
@@ -149,11 +152,13 @@ impl LoadSender {
                 read_ns: now_ns,
             };
         }
-        let schedule = self.spec.schedule;
+    }
+
+    /// The stamp of the next message. With a schedule no clock is read for it.
+    fn stamp(&self, start: Start) -> LoadStamp {
+        let due_ns = |schedule: Schedule| start.wall_ns + schedule.due_ns(self.messages);
         LoadStamp {
-            sent_ns: schedule.map_or(now_ns, |schedule| {
-                start.wall_ns + schedule.due_ns(self.messages)
-            }),
+            sent_ns: self.spec.schedule.map_or_else(wall_ns, due_ns),
             clock_error_ns_max: self.clock_error.ns_max,
         }
     }
