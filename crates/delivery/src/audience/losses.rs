@@ -43,6 +43,10 @@ impl Audience {
     /// Takes from a report how many packets the receiver has lost in all, and whether it has some
     /// that were never sent. Each is told once.
     pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
+        // Reports come hundreds of times a second, and nearly none of them tells of a loss.
+        if lost == 0 && !is_astray {
+            return;
+        }
         let Some(tracked) = self.tracked.get(&link) else {
             return;
         };
@@ -53,7 +57,6 @@ impl Audience {
         seat.lost = seat.lost.max(lost);
         let is_news = is_astray && !seat.is_astray;
         seat.is_astray |= is_astray;
-        // Reports come hundreds of times a second, and nearly none of them has such news.
         if !is_first && !is_news {
             return;
         }
