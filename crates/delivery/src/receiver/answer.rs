@@ -147,7 +147,7 @@ impl<S: Store> TransferReceiver<S> {
         };
         let max = self.config.need_ranges_max;
         let held: Vec<_> = contents.held.iter().take(max).collect();
-        self.counters.lists_cut += u64::from(contents.held.iter().nth(max).is_some());
+        self.counters.lists_cut += u64::from(contents.held.range_count() > max);
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut ranges = held.into_iter().peekable();
         loop {
@@ -171,11 +171,10 @@ impl<S: Store> TransferReceiver<S> {
     /// Requests what is missing: of the manifest, or of content and seals.
     pub(super) fn send_lacking(&mut self, now: Instant, pass: u32) {
         let lacking = self.lacking();
-        let is_full = |set: &RangeSet| set.iter().count() == self.config.need_ranges_max;
-        let full = lacking.iter().filter(|(_, set)| is_full(set)).count();
-        self.counters.lists_cut += full as u64;
+        let merged = lacking.iter().filter(|list| list.is_merged).count();
+        self.counters.lists_cut += merged as u64;
         let mut scratch = std::mem::take(&mut self.scratch);
-        for (index, (object, set)) in lacking.iter().enumerate() {
+        for (index, Lacking { object, set, .. }) in lacking.iter().enumerate() {
             let mut ranges = set.iter().peekable();
             while ranges.peek().is_some() {
                 let encoded = Ranges::encode(&mut scratch, &mut ranges);
@@ -193,12 +192,9 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Returns the missing ranges, merged until they are few enough; complete objects are left out.
-    fn lacking(&self) -> Vec<(ObjectId, RangeSet)> {
+    fn lacking(&self) -> Vec<Lacking> {
         let max = self.config.need_ranges_max;
-        let of = |object, held: &RangeSet, len| {
-            let set = RangeSet::covering(held.missing(len), len, max);
-            (!set.is_empty()).then_some((object, set))
-        };
+        let of = |object, held: &RangeSet, len| Lacking::of(object, held, len, max);
         let manifest = self.manifest.as_ref();
         let manifest = manifest.and_then(|m| of(ObjectId::MANIFEST, m.held(), m.len()));
         let contents = self.contents.as_ref();
@@ -207,5 +203,46 @@ impl<S: Store> TransferReceiver<S> {
         let seals = contents.filter(|contents| !contents.are_seals_good());
         let seals = seals.and_then(|c| of(ObjectId::SEALS, c.seals.held(), c.seals.len()));
         [manifest, content, seals].into_iter().flatten().collect()
+    }
+}
+
+/// What is missing of one object.
+struct Lacking {
+    object: ObjectId,
+    set: RangeSet,
+    /// There are more missing ranges than a request names; `set` holds parts between them, too.
+    is_merged: bool,
+}
+
+impl Lacking {
+    /// Finds what `held` has not of an object of `len` bytes, in at most `max` ranges; `None` when
+    /// nothing is missing.
+    fn of(object: ObjectId, held: &RangeSet, len: u64, max: usize) -> Option<Self> {
+        let set = RangeSet::covering(held.missing(len), len, max);
+        let is_merged = set.bytes() > len - held.bytes();
+        (!set.is_empty()).then_some(Self {
+            object,
+            set,
+            is_merged,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_counts_as_merged_only_when_it_names_more_than_is_missing() {
+        let mut held = RangeSet::new(10);
+        for start in [10, 30, 50] {
+            held.insert(start..start + 10, |_| {}).unwrap();
+        }
+        let of = |max| Lacking::of(ObjectId::CONTENT, &held, 70, max).unwrap();
+        // Missing are 0..10, 20..30, 40..50, 60..70.
+        assert!(!of(5).is_merged && !of(4).is_merged);
+        assert!(of(3).is_merged && of(3).set.range_count() <= 3);
+        held.insert(0..70, |_| {}).unwrap();
+        assert!(Lacking::of(ObjectId::CONTENT, &held, 70, 1).is_none());
     }
 }
