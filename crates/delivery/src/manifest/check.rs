@@ -14,7 +14,7 @@ use wire::{
     },
 };
 
-use super::{File, HardLink, Manifest};
+use super::{File, HardLink, Manifest, file_called};
 use crate::parameters::{ENTRIES_MAX, MANIFEST_BYTES_MAX, SLABS_MAX};
 
 /// The limits of a manifest.
@@ -56,7 +56,7 @@ pub enum ManifestError {
         known: u8,
     },
     /// What is said of owners cannot be written.
-    #[error("the owners of the entries cannot be told: {0}")]
+    #[error("the list of owners is wrong: {0}")]
     Owners(&'static str),
     /// Longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed")]
@@ -270,23 +270,14 @@ impl Parts {
         entry: u32,
         owner: Option<(u16, u16)>,
     ) -> Result<(), ManifestError> {
-        let file = self.file_called(bytes, link.target);
+        let file = file_called(bytes, &self.entries, &self.files, link.target);
+        let file = file.and_then(|file| u32::try_from(file).ok());
         let file = file.ok_or_else(|| ManifestError::path(link.path, PathFault::HardLink))?;
         if owner.is_some_and(|owner| owner != (0, 0)) {
             return Err(ManifestError::path(link.path, PathFault::Attributes));
         }
         self.hard_links.push(HardLink { file, entry });
         Ok(())
-    }
-
-    /// The index of the file at `path` among those read so far.
-    fn file_called(&self, bytes: &[u8], path: &[u8]) -> Option<u32> {
-        let found = self.files.binary_search_by(|file| {
-            let at = self.entries[file.entry as usize] as usize;
-            let entry = ManifestRef::entry_at(bytes, at).expect("it was read");
-            path_order(entry.path, path)
-        });
-        u32::try_from(found.ok()?).ok()
     }
 }
 

@@ -262,9 +262,7 @@ impl Manifest {
     /// The index of the file whose first path this is.
     #[must_use]
     pub fn file_called(&self, path: &[u8]) -> Option<usize> {
-        let files = &self.files;
-        let found = files.binary_search_by(|file| path_order(self.path_of(file), path));
-        found.ok()
+        file_called(&self.bytes, &self.entries, &self.files, path)
     }
 
     /// The first path of a file.
@@ -480,6 +478,17 @@ pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
 const SLAB_SHIFT: u8 = 20;
 const SLAB_SHIFT_MAX: u8 = 30;
 const SLAB_SHIFT_AT: usize = 5;
+
+/// The index of the file at `path` among `files`, which ascend by path. `entries` says where in
+/// `bytes` each entry begins.
+fn file_called(bytes: &[u8], entries: &[u32], files: &[File], path: &[u8]) -> Option<usize> {
+    let found = files.binary_search_by(|file| {
+        let at = entries[file.entry as usize] as usize;
+        let entry = ManifestRef::entry_at(bytes, at).expect("it was read");
+        path_order(entry.path, path)
+    });
+    found.ok()
+}
 
 #[cfg(test)]
 mod tests;

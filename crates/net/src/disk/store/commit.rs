@@ -8,7 +8,7 @@
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
 
-use delivery::Unset;
+use delivery::{HardLink, Unset};
 use sys::file::{Directory, Kind, Status, Taken, set_owner};
 use wire::object::{EntryKind, EntryRef};
 
@@ -218,30 +218,29 @@ impl Commit<'_> {
             };
             let made = removed.and_then(|()| match state {
                 FileState::Withdrawn => Ok(()),
-                FileState::InPlace => self.link_to(&staging.directory, &entry),
-                _ => self.link_to(&staging.tree, &entry),
+                FileState::InPlace => self.link_to(&staging.directory, link),
+                _ => self.link_to(&staging.tree, link),
             });
             made.map_err(|error| fault("put in place", &entry, error))?;
         }
         Ok(())
     }
 
-    /// Makes the staged hard link of an entry to its file in `from`.
-    fn link_to(&self, from: &Directory, entry: &EntryRef<'_>) -> io::Result<()> {
+    /// Makes a staged hard link to its file in `from`.
+    fn link_to(&self, from: &Directory, link: &HardLink) -> io::Result<()> {
         let Staging {
             tree,
             disk,
             manifest,
             ..
         } = &*self.staging;
-        let (path, target) = (path_of(entry), Path::new(OsStr::from_bytes(entry.target)));
+        let entry = manifest.entry(link.entry as usize);
+        let (path, target) = (path_of(&entry), Path::new(OsStr::from_bytes(entry.target)));
         disk.hard_link((from, target), (tree, path))
             .map_err(no_hard_link)?;
         // Somebody may have put something else in the file's place at the wrong moment.
-        let file = manifest.file_called(entry.target);
-        let file = file.map(|file| manifest.entry(manifest.files()[file].entry as usize));
-        let status = tree.status(path)?;
-        match file.is_some_and(|file| is_same(&file, &status)) {
+        let file = manifest.entry(manifest.files()[link.file as usize].entry as usize);
+        match is_same(&file, &tree.status(path)?) {
             true => Ok(()),
             false => Err(changed()),
         }
