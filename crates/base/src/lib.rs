@@ -17,9 +17,10 @@
 //! 4. `handle_timeout(now)` when `next_timeout()` is not later than `now`.
 //! 5. Once a turn, `observe(now, state)` on each machine that follows another machine; `state` says
 //!    how far the other machine has come. What `observe` returns, the owner applies to the other.
-//! 6. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs until `poll_run`
-//!    gives `None`; then `poll_link()` until it gives `None`, each `Open` answered by `link_opened`
-//!    and each `Send` by `link_sent`.
+//! 6. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs; then
+//!    `poll_link()`, each `Open` answered by `link_opened` and each `Send` by `link_sent`. Both go
+//!    on until `None`, or until the owner has spent what it allows itself for a turn: the rest
+//!    comes first in the next turn.
 //! 7. Whenever the owner likes, `pop_event()` until it gives `None`. Events wait in a bounded
 //!    queue, and no later call depends on them. `delivery::Transfers::pop_verdict` is different:
 //!    it decides on packet streams. The owner asks it within the turn, until it gives `None`, and

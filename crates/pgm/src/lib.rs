@@ -78,8 +78,9 @@
 //!     // Time passes until the next deadline of either end.
 //!     let due = base::earliest(source.next_timeout(), receiver.next_timeout()).unwrap();
 //!     now = due.max(now);
-//!     source.handle_timeout(now);
-//!     receiver.handle_timeout(now);
+//!     let is_due = |timeout: Option<base::Instant>| timeout.is_some_and(|at| at <= now);
+//!     if is_due(source.next_timeout()) { source.handle_timeout(now); }
+//!     if is_due(receiver.next_timeout()) { receiver.handle_timeout(now); }
 //! }
 //! assert_eq!(heard, [&b"one"[..], b"two", b"three"]);
 //! assert_eq!((source.counters().ncfs, source.counters().rdata_packets), (1, 1));
@@ -102,3 +103,8 @@ pub use receiver::{
 
 mod source;
 pub use source::{Burst, Full, Slot, Source, SourceCounters, SourceSetup};
+
+/// The bytes of the IP and UDP headers of a packet between addresses of this family.
+const fn ip_udp_header_bytes(ip: std::net::IpAddr) -> usize {
+    if ip.is_ipv4() { 20 + 8 } else { 40 + 8 }
+}

@@ -21,6 +21,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use super::outbox::SQNS_A_NAK;
+use crate::ip_udp_header_bytes;
 
 /// What one session may ask for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +85,7 @@ impl Credit {
 
     /// Counts `packets` that are sent to `source` with `bytes` of PGM.
     pub(super) fn spend(&mut self, source: IpAddr, packets: u64, bytes: u64) {
-        let all = bytes + packets * headers_of(source);
+        let all = bytes + packets * ip_udp_header_bytes(source) as u64;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
         self.bytes = self.bytes.saturating_sub(all);
     }
@@ -111,18 +112,13 @@ struct NakBytes {
 impl NakBytes {
     const fn of(source: IpAddr) -> Self {
         let addresses = if source.is_ipv4() { 2 * 8 } else { 2 * 20 };
-        let short = headers_of(source) + 16 + 4 + addresses;
+        let short = ip_udp_header_bytes(source) as u64 + 16 + 4 + addresses;
         Self { short }
     }
 
     const fn full(&self) -> u64 {
         self.short + LIST_BYTES + SQN_BYTES * (SQNS_A_NAK as u64 - 1)
     }
-}
-
-/// Bytes of IP and UDP headers.
-pub(super) const fn headers_of(source: IpAddr) -> u64 {
-    if source.is_ipv4() { 28 } else { 48 }
 }
 
 /// OPT_LENGTH and the head of OPT_NAK_LIST.

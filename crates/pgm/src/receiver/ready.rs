@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use base::Instant;
 use wire::pgm::{Mark, Tsi};
 
+use crate::ip_udp_header_bytes;
+
 /// A message, loss or event that became ready since the owner last looked.
 ///
 /// For one session they come in this order: first `Found`, then messages and losses by their
@@ -118,16 +120,10 @@ impl Position {
     /// counts them.
     #[must_use]
     pub const fn bytes_with_headers(&self) -> u64 {
-        let ip_header = match self.source {
-            IpAddr::V4(_) => 20,
-            IpAddr::V6(_) => 40,
-        };
-        let headers = ip_header + UDP_HEADER + wire::pgm::Data::HEAD_LEN as u64;
-        self.arrived.bytes + self.arrived.packets * headers
+        let headers = ip_udp_header_bytes(self.source) + wire::pgm::Data::HEAD_LEN;
+        self.arrived.bytes + self.arrived.packets * headers as u64
     }
 }
-
-const UDP_HEADER: u64 = 8;
 
 /// The thing that a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! In: the parameters. Out: [`Limits`], fixed for the life of a source.
 
 use super::{SourceSetup, parity::Parity};
-use crate::Config;
+use crate::{Config, ip_udp_header_bytes};
 use wire::pgm::MarkTag;
 
 /// Sizes that follow from the configuration, in bytes unless a name says otherwise.
@@ -21,14 +21,12 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn new(config: &Config, setup: &SourceSetup) -> Self {
-        let ip_header = if setup.nla.is_ipv4() { 20 } else { 40 };
-        let is_protected = setup.mark.is_some_and(|mark| mark.is_protected());
-        let added = if is_protected {
+        let added = if setup.is_protected() {
             MarkTag::PACKET_BYTES_MAX
         } else {
             0
         };
-        let datagram_overhead = ip_header + UDP_HEADER + added;
+        let datagram_overhead = ip_udp_header_bytes(setup.nla) + added;
         let tpdu = config.mtu() - datagram_overhead;
         let syn = if config.send_syn() { SYN_BYTES } else { 0 };
         let parity = if config.fec_group() > 0 {
@@ -71,7 +69,6 @@ impl Limits {
     }
 }
 
-const UDP_HEADER: usize = 8;
 /// Length of header and body of ODATA, in bytes.
 pub(super) const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
 /// Length of OPT_LENGTH and OPT_FRAGMENT, in bytes.

@@ -167,6 +167,11 @@ impl SourceSetup {
     const fn first_position(&self) -> u64 {
         (1 << 32) + self.first_sqn as u64
     }
+
+    /// Returns true when the session's packets are protected with a key.
+    pub(super) fn is_protected(&self) -> bool {
+        self.mark.is_some_and(|mark| mark.is_protected())
+    }
 }
 
 impl Source {

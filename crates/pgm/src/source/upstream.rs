@@ -35,7 +35,7 @@ impl Source {
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
-        let is_stranger = !self.setup.mark.is_some_and(|mark| mark.is_protected());
+        let is_stranger = !self.setup.is_protected();
         self.take(now, arrival.source, is_stranger, tpdu)
     }
 

@@ -245,7 +245,7 @@ impl Source {
     /// protects the packet removes the checksum.
     #[inline]
     fn has_checksum(&self) -> bool {
-        !self.setup.mark.is_some_and(|mark| mark.is_protected())
+        !self.setup.is_protected()
     }
 
     /// Completes the record at `at`, whose payload is in place, and takes the record.

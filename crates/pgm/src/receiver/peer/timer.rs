@@ -5,12 +5,14 @@ use std::time::Duration;
 use base::Instant;
 
 use super::{Farewell, Peer, Phase, Shared, Timed};
-use crate::receiver::{
-    Mode,
-    credit::headers_of,
-    gaps::Request,
-    outbox::{SPMR_BYTES, SQNS_A_NAK},
-    ready::Arrived,
+use crate::{
+    ip_udp_header_bytes,
+    receiver::{
+        Mode,
+        gaps::Request,
+        outbox::{SPMR_BYTES, SQNS_A_NAK},
+        ready::Arrived,
+    },
 };
 
 /// The fate of a session after its timers ran.
@@ -87,7 +89,10 @@ impl Peer {
         self.earn(shared);
         let upstream = self.upstream(shared);
         let bytes = SPMR_BYTES as u64;
-        let is_affordable = self.asking.credit.affords(bytes + headers_of(self.source));
+        let is_affordable = self
+            .asking
+            .credit
+            .affords(bytes + ip_udp_header_bytes(self.source) as u64);
         if !is_affordable || !self.is_wanted(shared) {
             shared.counters.unaffordable += 1;
         } else if shared.outbox.spmr(&upstream) {
