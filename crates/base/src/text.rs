@@ -10,10 +10,10 @@ use std::borrow::Cow;
 /// **Cost**: allocates only for a text that has such characters or is too long.
 #[must_use]
 pub fn printable(text: &str, bytes_max: usize) -> Cow<'_, str> {
-    if text.len() <= bytes_max && text.chars().all(is_plain) {
+    let has_odd = !text.chars().all(is_plain);
+    if text.len() <= bytes_max && !has_odd {
         return Cow::Borrowed(text);
     }
-    let has_odd = !text.chars().all(is_plain);
     let (mut shown, mut kept) = (String::new(), 0);
     for c in text.chars() {
         if has_odd && (!is_plain(c) || c == '\\') {

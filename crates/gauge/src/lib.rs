@@ -33,3 +33,11 @@ pub mod rtt;
 pub mod sweep;
 
 pub mod udp;
+
+/// Makes a text of another host fit for a line of a report.
+fn shown(text: &str) -> String {
+    base::text::printable(text, SHOWN_BYTES_MAX).into_owned()
+}
+
+/// A name is shorter; a refusal is a sentence or two.
+const SHOWN_BYTES_MAX: usize = 512;

@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use base::text::printable;
 use serde::{Deserialize, Serialize};
+
+use crate::shown;
 
 /// What a host says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,17 +61,10 @@ impl Beacon {
     }
 }
 
-/// Makes a text of another host fit for a line of a report.
-fn shown(text: &str) -> String {
-    printable(text, TEXT_BYTES_MAX).into_owned()
-}
-
 pub(super) const VERSION: u32 = 1;
 /// The most tokens of a beacon, so that it fits one packet.
 pub(super) const HEARD_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
-/// A refusal is a sentence or two.
-const TEXT_BYTES_MAX: usize = 512;
 /// Time to live of packets between hosts. Each router on the path lowers it by one, so the receiver
 /// can count routers.
 pub(super) const UNICAST_HOPS: u8 = 64;
@@ -130,7 +124,7 @@ mod tests {
             (shown, shown)
         );
         let refusal = heard.refusal.unwrap();
-        assert!(refusal.len() <= TEXT_BYTES_MAX && refusal.ends_with("..."));
+        assert!(refusal.len() <= crate::SHOWN_BYTES_MAX && refusal.ends_with("..."));
         assert!(refusal.chars().all(base::text::is_plain));
     }
 }

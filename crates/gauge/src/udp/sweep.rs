@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base::text::printable;
 use measure::sweep::{Load, RateSearch, Trial};
 use net::{Interfaces, Remedy, SystemError, interface::Selector};
 
@@ -28,7 +27,7 @@ use super::{
     server::{join, send_plan},
     watch::{TrialPassage, TrialWatch},
 };
-use crate::Error;
+use crate::{Error, shown};
 
 /// The task of a sweep.
 #[derive(Clone, Debug)]
@@ -493,11 +492,6 @@ impl Peer {
     }
 }
 
-/// Makes a text of the server fit for a line of a report.
-fn shown(text: &str) -> String {
-    printable(text, TEXT_BYTES_MAX).into_owned()
-}
-
 impl Row {
     /// Makes a name for the trial that runs.
     fn trial_name(&self) -> String {
@@ -548,7 +542,6 @@ fn outcome_of(flows: &[Flow]) -> Trial {
     }
 }
 
-const TEXT_BYTES_MAX: usize = 512;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a server may take to start.
 const START_TIME_MAX: Duration = Duration::from_secs(1);
