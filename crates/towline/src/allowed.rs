@@ -17,6 +17,14 @@ pub enum Allowed {
 }
 
 impl Allowed {
+    /// The network that holds `ip` alone.
+    pub(crate) const fn host(ip: IpAddr) -> Self {
+        Self::Network {
+            ip,
+            bits: bits_of(ip),
+        }
+    }
+
     /// Returns true when files from `ip` are allowed.
     #[must_use]
     pub fn admits(&self, ip: IpAddr) -> bool {
@@ -61,7 +69,7 @@ impl FromStr for Allowed {
         let wrong = || format!("{text:?} is not a sender; write 10.0.0.7, 10.0.0.0/8, or any");
         let ip: IpAddr = address.parse().map_err(|_| wrong())?;
         let ip = ip.to_canonical();
-        let bits_max = if ip.is_ipv4() { 32 } else { 128 };
+        let bits_max = bits_of(ip);
         let bits = match bits {
             None => bits_max,
             Some(bits) => bits.parse().map_err(|_| wrong())?,
@@ -77,10 +85,15 @@ impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("any"),
-            Self::Network { ip, bits } if *bits == if ip.is_ipv4() { 32 } else { 128 } => ip.fmt(f),
+            Self::Network { ip, bits } if *bits == bits_of(*ip) => ip.fmt(f),
             Self::Network { ip, bits } => write!(f, "{ip}/{bits}"),
         }
     }
+}
+
+/// The length of an address in bits.
+const fn bits_of(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
 }
 
 #[cfg(test)]

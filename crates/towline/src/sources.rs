@@ -30,8 +30,7 @@ impl Sources {
     ) -> Result<Self, Error> {
         let mut allowed = allowed.to_vec();
         if let Some(ip) = group.source() {
-            let bits = if ip.is_ipv4() { 32 } else { 128 };
-            allowed.push(Allowed::Network { ip, bits });
+            allowed.push(Allowed::host(ip));
         }
         let reached = if group.is_multicast() {
             let mut addresses = interface.addresses.iter().map(|address| address.ip);
