@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, io};
 
+use sys::errno;
+
 use crate::Remedy;
 
 /// An operation that the system refused.
@@ -16,13 +18,17 @@ pub struct SystemError {
 }
 
 impl SystemError {
-    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error.
+    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error. For
+    /// errors with one usual remedy, it is there already; [`SystemError::advise`] replaces it.
     pub fn system(operation: &'static str, target: impl Display, error: &io::Error) -> Self {
         Self {
             operation,
             target: target.to_string(),
             cause: error.to_string(),
-            remedy: None,
+            remedy: error
+                .raw_os_error()
+                .and_then(usual_remedy)
+                .map(Remedy::from),
             errno: error.raw_os_error(),
         }
     }
@@ -71,6 +77,23 @@ impl SystemError {
     }
 }
 
+/// What helps against an error of the system whatever was tried; `None` where that depends.
+const fn usual_remedy(code: i32) -> Option<&'static str> {
+    Some(match code {
+        errno::EMFILE => "raise the limit of open files (`ulimit -n`)",
+        errno::ENFILE => "raise the limit of the whole system (`sysctl fs.file-max`)",
+        errno::ENOSPC => "free space on that disk, or name a directory on another",
+        errno::EDQUOT => "free space, or have this user's quota raised",
+        errno::EROFS => "name a directory that is not mounted read-only",
+        errno::EIO => "look into the kernel's log (`dmesg`): the device reports a fault",
+        errno::ENETDOWN => "set the interface up (`ip link set dev NAME up`)",
+        errno::ENETUNREACH => "add a route there (`ip route`), or choose the interface",
+        errno::EADDRNOTAVAIL => "choose an address of this host (`ip address`)",
+        errno::EADDRINUSE => "stop the program that uses it (`ss -lntup`), or choose another port",
+        _ => return None,
+    })
+}
+
 pub(crate) fn hint(remedy: Option<&Remedy>) -> String {
     remedy.map_or_else(String::new, |remedy| format!("; {remedy}"))
 }
@@ -86,5 +109,20 @@ mod tests {
             error.to_string(),
             "cannot join 239.1.1.1: no interface; name one"
         );
+    }
+
+    #[test]
+    fn an_error_of_the_system_has_its_usual_remedy_unless_there_is_a_better_one() {
+        let full = io::Error::from_raw_os_error(errno::ENOSPC);
+        let error = SystemError::system("write", "a.bin", &full);
+        assert!(
+            error
+                .to_string()
+                .ends_with("free space on that disk, or name a directory on another")
+        );
+        let error = error.advise("send less");
+        assert!(error.to_string().ends_with("; send less"));
+        let other = io::Error::from_raw_os_error(errno::EACCES);
+        assert_eq!(SystemError::system("open", "a.bin", &other).remedy(), None);
     }
 }
