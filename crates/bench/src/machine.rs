@@ -36,6 +36,37 @@ pub(crate) fn governor() -> Option<String> {
     word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 }
 
+/// The versions of the rivals that are installed as packages of the system, as `name version`.
+pub(crate) fn rivals() -> Vec<String> {
+    let mut ask = Command::new("dpkg-query");
+    ask.args(["-W", "-f", "${Package} ${Version}\n"])
+        .args(RIVALS);
+    // Without dpkg there is nothing to tell; it fails when one of them is missing, and names the
+    // others all the same.
+    let Ok(output) = ask.output() else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The packages that `scripts/setup.sh bench` installs to measure beside us.
+const RIVALS: [&str; 13] = [
+    "libpgm-dev",
+    "libzmq3-dev",
+    "libnorm-dev",
+    "uftp",
+    "udpcast",
+    "sockperf",
+    "iperf3",
+    "nuttcp",
+    "tcpdump",
+    "wireshark-common",
+    "netsniff-ng",
+    "libtrace-tools",
+    "tcpreplay",
+];
+
 fn word(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned())

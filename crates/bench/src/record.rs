@@ -59,6 +59,7 @@ pub(crate) fn raw(
         "governor": machine::governor(),
         "command": std::env::args().skip(1).collect::<Vec<_>>(),
         "commit": program::commit(),
+        "rivals": machine::rivals(),
         "columns": columns,
         "group": group,
         "rows": rows,
