@@ -27,6 +27,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("delivery_receiver", delivery::receiver),
     ("delivery_reporter", delivery::reporter),
     ("delivery_sender", delivery::sender),
+    ("link_headers", wire::headers),
     ("link_segments", wire::segments),
     ("object_block", wire::block),
     ("object_manifest", wire::manifest),

@@ -1,6 +1,134 @@
-//! Frames that the kernel hands over before their checksums are made, or before they are cut.
+//! Frames: their headers, and what the kernel hands over before checksums are made or before it is
+//! cut.
 
-use wire::link::{Layers, SegmentKind, fill_checksum, segment};
+use wire::link::{Ipv4, Ipv6, Layers, SegmentKind, Stop, Tcp, Udp, fill_checksum, segment};
+
+/// Any bytes as a packet of each link type, and as each header.
+///
+/// The first two bytes are the link type. What is checked: the places of headers lie within the
+/// packet unless the search says why it stopped; a view takes exactly the bytes that hold its fixed
+/// part; each field that is written is read again, and nothing else has changed.
+///
+/// **Panics**: when one of these does not hold.
+pub fn headers(data: &[u8]) {
+    let Some((link_type, packet)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    if let Some(layers) = Layers::of(u16::from_be_bytes(*link_type), packet) {
+        let is_whole = layers.stop == Stop::Transport;
+        assert!(!is_whole || layers.ip.is_some());
+        if let Some(ip) = layers.ip {
+            assert!(layers.network < ip.transport);
+            assert!(!is_whole || ip.transport <= packet.len());
+            let network = &packet[layers.network..];
+            assert_eq!(ip.version == 4, Ipv4::of(network).is_some());
+            assert_eq!(ip.version == 6, Ipv6::of(network).is_some());
+        }
+    }
+    ipv4(packet);
+    ipv6(packet);
+    tcp(packet);
+    udp(packet);
+}
+
+fn ipv4(packet: &[u8]) {
+    let mut written = packet.to_vec();
+    let Some(mut view) = Ipv4::of(&mut written[..]) else {
+        assert!(packet.len() < 20 || packet[0] >> 4 != 4 || packet[0] & 15 < 5);
+        return;
+    };
+    assert!((20..=60).contains(&view.header_len()));
+    assert!(view.is_fragment() || !view.is_later_fragment());
+    let ends = [view.source().octets(), view.destination().octets()];
+    assert_eq!(view.addresses()[..], ends.concat());
+    assert!(view.to_string().starts_with("IPv4 "));
+    let header_len = view.header_len();
+    let was = (view.total_len(), view.identification());
+    view.set_total_len(!was.0);
+    view.set_identification(!was.1);
+    assert_eq!((view.total_len(), view.identification()), (!was.0, !was.1));
+    view.set_total_len(was.0);
+    view.set_identification(was.1);
+    assert_unchanged(packet, &written, 0..0);
+    let mut view = Ipv4::of(&mut written[..]).expect("it was one");
+    view.fill_checksum();
+    if packet.len() >= header_len {
+        assert_eq!(sum(&written[..header_len]) % 0xFFFF, 0);
+    } else {
+        assert_eq!(written, packet, "options that are cut have no checksum");
+    }
+    assert_unchanged(packet, &written, 10..12);
+}
+
+fn ipv6(packet: &[u8]) {
+    let mut written = packet.to_vec();
+    let Some(mut view) = Ipv6::of(&mut written[..]) else {
+        assert!(packet.len() < 40 || packet[0] >> 4 != 6);
+        return;
+    };
+    let ends = [view.source().octets(), view.destination().octets()];
+    assert_eq!(view.addresses()[..], ends.concat());
+    assert!(view.to_string().starts_with("IPv6 "));
+    let was = view.payload_len();
+    view.set_payload_len(!was);
+    assert_eq!(view.payload_len(), !was);
+    assert_unchanged(packet, &written, 4..6);
+}
+
+fn tcp(packet: &[u8]) {
+    let mut written = packet.to_vec();
+    let Some(mut view) = Tcp::of(&mut written[..]) else {
+        assert!(packet.len() < 20 || packet[12] >> 4 < 5);
+        return;
+    };
+    assert!((20..=60).contains(&view.header_len()));
+    assert!(view.to_string().starts_with("TCP "));
+    let was = (view.sequence(), view.flags());
+    view.set_sequence(!was.0);
+    view.set_flags(!was.1);
+    assert_eq!((view.sequence(), view.flags()), (!was.0, !was.1));
+    view.set_sequence(was.0);
+    view.set_flags(was.1);
+    view.fill_checksum(0);
+    assert_eq!(sum(&written) % 0xFFFF, 0);
+    assert_unchanged(packet, &written, 16..18);
+}
+
+fn udp(packet: &[u8]) {
+    let mut written = packet.to_vec();
+    let Some(mut view) = Udp::of(&mut written[..]) else {
+        assert!(packet.len() < 8);
+        return;
+    };
+    assert!(view.to_string().starts_with("UDP "));
+    let was = (
+        view.source_port(),
+        view.destination_port(),
+        view.total_len(),
+    );
+    view.set_source_port(!was.0);
+    view.set_destination_port(!was.1);
+    view.set_total_len(!was.2);
+    let is = (
+        view.source_port(),
+        view.destination_port(),
+        view.total_len(),
+    );
+    assert_eq!(is, (!was.0, !was.1, !was.2));
+    view.set_source_port(was.0);
+    view.set_destination_port(was.1);
+    view.set_total_len(was.2);
+    view.fill_checksum(0);
+    assert_ne!(view.checksum(), 0, "0 would mean that there is none");
+    assert_eq!(sum(&written) % 0xFFFF, 0);
+    assert_unchanged(packet, &written, 6..8);
+}
+
+/// Checks that only the bytes of `field` differ.
+fn assert_unchanged(before: &[u8], after: &[u8], field: std::ops::Range<usize>) {
+    assert_eq!(before[..field.start], after[..field.start]);
+    assert_eq!(before[field.end..], after[field.end..]);
+}
 
 /// Any bytes as a frame: cut as a super-packet, and with one checksum filled in.
 ///

@@ -2,7 +2,7 @@
 //! that the kernel leaves to us to cut.
 
 mod link;
-pub use link::segments;
+pub use link::{headers, segments};
 
 mod object;
 pub use object::{block, manifest, stream};

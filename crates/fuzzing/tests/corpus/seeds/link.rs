@@ -4,6 +4,12 @@ use super::write;
 
 pub(super) fn write_all() {
     for (name, ip) in [("four", ipv4()), ("six", ipv6())] {
+        // LINKTYPE_RAW: no link header, so the views meet the headers themselves.
+        write(
+            "link_headers",
+            &format!("{name}_raw"),
+            &[&[0, 101], &ip[..]].concat(),
+        );
         for (kind, protocol) in [(0, TCP), (1, UDP)] {
             let (transport, checksum_at) = match protocol {
                 TCP => (tcp(), 16_u16),
@@ -24,11 +30,10 @@ pub(super) fn write_all() {
                 seed.extend([&[1; 12], tag, ether_type, &ip, &transport].concat());
                 seed.extend((0..250).map(|at| at as u8));
                 let protocol = if protocol == TCP { "tcp" } else { "udp" };
-                write(
-                    "link_segments",
-                    &format!("{name}_{protocol}_{tag_name}"),
-                    &seed,
-                );
+                let name = format!("{name}_{protocol}_{tag_name}");
+                write("link_segments", &name, &seed);
+                // As Ethernet, behind the seven bytes that say how to cut.
+                write("link_headers", &name, &[&[0, 1], &seed[7..]].concat());
             }
         }
     }
