@@ -1,6 +1,6 @@
 //! A rate that sets itself, on links that are slow, lossy, or end in a slow host.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use base::Pace;
 use delivery::RateCause;
@@ -41,11 +41,13 @@ fn slow_link(mbit_per_s: u64, queue_bytes: u64, seconds: u64) -> (u64, u64) {
 
 #[test]
 fn a_slow_link_is_found_and_hardly_anything_lost() {
+    let mut table = "link         carried, per mille   repaired, per mille\n".to_owned();
     for (mbit_per_s, queue_bytes, seconds) in
         [(50, 100_000, 10), (200, 400_000, 8), (1000, 1_000_000, 6)]
     {
         let (share, repaired) = slow_link(mbit_per_s, queue_bytes, seconds);
-        println!("{mbit_per_s} Mbit/s: {share} per mille carried, {repaired} repaired");
+        let link = format!("{mbit_per_s} Mbit/s");
+        writeln!(table, "{link:<11} {share:>20} {repaired:>21}").unwrap();
         assert!(
             (900..=1005).contains(&share),
             "{mbit_per_s} Mbit/s: {share} per mille"
@@ -55,6 +57,7 @@ fn a_slow_link_is_found_and_hardly_anything_lost() {
             "{mbit_per_s} Mbit/s: {repaired} per mille repaired"
         );
     }
+    insta::assert_snapshot!("goodput_of_slow_links", table);
 }
 
 #[test]
