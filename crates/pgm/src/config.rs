@@ -187,7 +187,7 @@ parameters! {
     stranger_repair_bytes_per_s_min: u64 = 1_250_000, 10_000 => 125_000_000_000,
         "bytes a second", Source,
         "judgement: 10 Mbit/s, a hundredth of a common network",
-        "repairs that hosts which do not report get however little data is sent";
+        "repairs for hosts that do not report, even while no data is sent";
     elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
         "the longest round trip that receivers report, at most 50 ms; 4 ms without reports",
         "repair a packet at most once in this time, however many NAKs ask for it";

@@ -57,7 +57,7 @@ fn table(path: &Path) -> Result<Table, String> {
     read.map_err(|error| unreadable(path, &error))?;
     if text.len() > CONFIG_BYTES_MAX {
         return Err(format!(
-            "{}: it has more than {} KiB, and a configuration has some lines; name the right file",
+            "{}: it is longer than {} KiB, too long for a configuration; name the right file",
             path.display(),
             CONFIG_BYTES_MAX >> 10
         ));

@@ -6,7 +6,7 @@
 //!        --> the other host measures ----------> this one waits for 3 s, then it is refused
 //!        --> it had its 30 minutes ------------> refused for as long as it was served
 //! ```
-//! Two measurements at a time would disturb each other, so that there is one place. A host that
+//! Two measurements at a time would disturb each other, so there is only one place. A host that
 //! wants it all the time gets half of the time: after [`SERVED_MAX`] it stays away for as long as
 //! it was served, and a host that comes back sooner goes on with the time that it had.
 
