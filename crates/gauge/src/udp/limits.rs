@@ -48,7 +48,7 @@ impl ServeSpec {
             let cause = if !group.ip().is_multicast() {
                 "it is no multicast group"
             } else if is_local_control(group.ip()) {
-                "every host of the network listens to such groups, whether it wants datagrams or not"
+                "every host of the network listens to such groups, asked or not"
             } else {
                 continue;
             };

@@ -47,7 +47,8 @@ base::counters! {
         sessions_evicted: Events, "sessions forgotten because too many were announced";
         receivers_evicted: Events, "receivers whose numbers were forgotten because too many sent \
          NAKs";
-        notices_omitted: Events, "hosts without the key that no message names: those after the first 16";
+        notices_omitted: Events,
+            "hosts without the key that no message names: those after the first 16";
         failed: Packets, "packets of this end that could not be protected and were not sent";
     }
 }
