@@ -1,5 +1,11 @@
 //! The valid vectors as Wireshark sees them. Skipped, and said so, where tshark is not installed.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test that asks another program"
+)]
+
 use std::{fs, path::Path, process::Command};
 
 use towline_wire::pgm::{Body, ChecksumState, Packet, PacketType, verify_checksum};
