@@ -66,7 +66,7 @@ drop_reasons! {
     UnknownType unknown_type "a packet type or version that this end does not know";
     NotForUs not_for_us "another data-destination port, group or session";
     Looped looped "our own packet came back";
-    WrongSource wrong_source "the session's packets came from another network address before";
+    WrongSource wrong_source "the session's packets come from another network address";
     UnknownSession unknown_session "control for a session that this end does not know";
     PeerLimit peer_limit "a new session beyond the number that is allowed";
     Duplicate duplicate "data that was already received";

@@ -50,7 +50,10 @@ fn provoke(name: &str) -> (Bench, Verdict) {
         "unknown_type" => bench.packet(&altered(4, 0x44)),
         "not_for_us" => bench.packet(&altered(3, 1)),
         "looped" => bench.packet_from(OWN, &made(&upstream(), &Body::Spmr, &[], &[])),
-        "wrong_source" => bench.packet_from(NEIGHBOUR, &odata(11, 10, &[], b"forged")),
+        "wrong_source" => {
+            let ncf = receiver_kit::nak_like(Body::Ncf, false, &[11]);
+            bench.packet_from(NEIGHBOUR, &ncf)
+        }
         "unknown_session" => {
             let ncf = Body::Ncf(receiver_kit::nak_body(11));
             bench.packet(&made(&downstream_of(STRANGER), &ncf, &[], &[]))

@@ -20,6 +20,8 @@ pub(super) struct Senders {
     pub(super) ends: SenderEnds,
     pub(super) lost_packets: u64,
     known: BTreeMap<u32, Known>,
+    /// The owner was told that two hosts send as one sender; once is enough.
+    is_sharing_told: bool,
     /// Some sender has losses to report.
     has_loss: bool,
     untold: Vec<String>,
@@ -155,6 +157,17 @@ impl Senders {
 
     fn find(&mut self, session: u32, name: String, address: IpAddr) {
         self.ends.found += 1;
+        let mut known = self.known.values();
+        let other =
+            known.find(|known| !known.is_over && known.name == name && known.address != address);
+        if let Some(other) = other.map(|known| known.address)
+            && !std::mem::replace(&mut self.is_sharing_told, true)
+        {
+            self.say(format!(
+                "warning: {other} and {address} both send as {name}, and one of them does so to \
+                 mislead; take messages only from the host that you trust: --from ADDRESS"
+            ));
+        }
         let known = Known {
             name,
             address,
@@ -242,6 +255,29 @@ mod tests {
             first: 0,
             count,
         }
+    }
+
+    #[test]
+    fn two_hosts_that_send_as_one_are_told_of_once() {
+        let mut senders = Senders::default();
+        senders.take(&found(7));
+        for (session, host) in [(8, 66), (9, 67)] {
+            let SessionEvent::Found { tsi, .. } = found(7) else {
+                panic!("made above")
+            };
+            senders.take(&SessionEvent::Found {
+                session,
+                tsi,
+                source: [10, 0, 0, host].into(),
+            });
+        }
+        let said: Vec<_> = senders.remarks(Instant::now()).collect();
+        let told: Vec<_> = said
+            .iter()
+            .filter(|text| text.contains("both send as"))
+            .collect();
+        assert_eq!(told.len(), 1, "{said:?}");
+        assert!(told[0].contains("10.0.0.1 and 10.0.0.66"), "{told:?}");
     }
 
     #[test]

@@ -36,6 +36,7 @@ base::counters! {
         spmr_packets: Packets, "SPM requests made";
         spmr_packets_omitted: Packets, "SPM requests not made, as too much waited to be sent";
         sessions_found: Events, "senders heard for the first time";
+        sessions_shared: Events, "senders heard whose TSI another address has too: one is forged";
         sessions_ended: Events, "sessions that their sender ended";
         sessions_reset: Events, "sessions that their sender broke off";
         sessions_expired: Events, "senders not heard of for too long";

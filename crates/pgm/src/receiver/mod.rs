@@ -19,9 +19,9 @@
 //!
 //! Bounds hold whatever the network sends: on senders (`peers_max`), missing ranges of each
 //! (`rx_gaps_max`), held bytes of each and of all (`rx_window_bytes`, `rx_total_bytes`), packets to
-//! send, and work per timeout. A session belongs to the address that its first packet came from.
-//! The receiver drops the session's packets from elsewhere, except NAKs and SPM requests, which
-//! anybody may send.
+//! send, and work per timeout. A session is known by its TSI and the address that its packets come
+//! from: whoever repeats a TSI that he has heard begins a session of his own. Only NAKs and SPM
+//! requests are taken from any address.
 //!
 //! Invariants: `seen = payload + held + control + drops`; each position of a session is given out
 //! once or reported as lost once.
@@ -334,27 +334,29 @@ impl Receiver {
         self.shared.store.used_bytes()
     }
 
-    /// Finds the session of `tsi`; fails when it is unknown or belongs to another address.
+    /// Finds the session of `tsi` at the packet's source; fails when there is none.
     fn known_session(&mut self, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
-        let session = self.peers.find(tsi).ok_or(DropReason::UnknownSession)?;
-        let peer = self.peers.get(session).ok_or(DropReason::UnknownSession)?;
-        if peer.source != arrival.source.ip() {
-            return Err(DropReason::WrongSource);
+        if let Some(session) = self.peers.find(tsi, arrival.source.ip()) {
+            return Ok(session);
         }
-        Ok(session)
+        Err(match self.peers.sharing(tsi).next() {
+            Some(_) => DropReason::WrongSource,
+            None => DropReason::UnknownSession,
+        })
     }
 
     /// Finds the session of `tsi`; a new one is added.
     fn session(&mut self, now: Instant, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
-        match self.known_session(arrival, tsi) {
-            Err(DropReason::UnknownSession) => {}
-            known => return known,
+        let source = arrival.source.ip();
+        if let Some(known) = self.peers.find(tsi, source) {
+            return Ok(known);
         }
+        let is_shared = self.peers.sharing(tsi).next().is_some();
+        self.shared.counters.sessions_shared += u64::from(is_shared);
         let (session, replaces) = match self.peers.vacancy() {
             Some(session) => (session, false),
             None => self.evict().ok_or(DropReason::PeerLimit)?,
         };
-        let source = arrival.source.ip();
         let mut peer = Peer::new(now, session, tsi, source, &mut self.shared);
         peer.note_way(arrival);
         if replaces {

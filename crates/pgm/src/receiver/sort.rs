@@ -71,9 +71,8 @@ impl Receiver {
     ) -> Result<Verdict, DropReason> {
         let header = packet.header();
         if header.flags == Flags::NONE
-            && let Some(session) = self.peers.find(header.tsi())
+            && let Some(session) = self.peers.find(header.tsi(), arrival.source.ip())
             && let Some(peer) = self.peers.get_mut(session)
-            && peer.source == arrival.source.ip()
         {
             let store = &mut self.shared.store;
             if let Some((position, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
@@ -218,7 +217,8 @@ impl Receiver {
         let notes = SpmNotes::of(packet.options());
         // A receiver that begins with the next packet gets nothing from a session that has ended.
         let joins_late = self.shared.limits.late_join != LateJoin::Now;
-        if notes.is_fin && !joins_late && self.peers.find(tsi).is_none() {
+        let source = arrival.source.ip();
+        if notes.is_fin && !joins_late && self.peers.find(tsi, source).is_none() {
             return Err(DropReason::Ended);
         }
         let session = self.session(now, arrival, tsi)?;
@@ -243,22 +243,32 @@ impl Receiver {
     ) -> Result<(), DropReason> {
         let header = packet.header();
         let is_parity = self.count_parity(header);
-        let session = self.peers.find(header.upstream_tsi());
-        let peer = session.and_then(|session| self.peers.get_mut(session));
-        let peer = peer.ok_or(DropReason::UnknownSession)?;
+        let mut asked = [None; SHARING_MAX];
+        let sharing = self.peers.sharing(header.upstream_tsi());
+        for (place, session) in asked.iter_mut().zip(sharing) {
+            *place = Some(session);
+        }
+        if asked[0].is_none() {
+            return Err(DropReason::UnknownSession);
+        }
         if arrival.source.ip() == self.shared.setup.own_nla {
             return Err(DropReason::Looped);
         }
-        if let Body::Nak(nak) = body {
-            if is_parity {
-                peer.heard_parity_nak(now, &nak, nak_list_of(packet));
-            } else {
-                peer.heard_nak(now, &nak, nak_list_of(packet));
+        for session in asked.into_iter().flatten() {
+            let Some(peer) = self.peers.get_mut(session) else {
+                continue;
+            };
+            match body {
+                Body::Nak(nak) if is_parity => {
+                    peer.heard_parity_nak(now, &nak, nak_list_of(packet));
+                }
+                Body::Nak(nak) => peer.heard_nak(now, &nak, nak_list_of(packet)),
+                _ => peer.heard_spmr(now, &self.shared),
             }
-            self.shared.counters.nak_packets_heard += 1;
-        } else {
-            peer.heard_spmr(now, &self.shared);
-            self.shared.counters.spmr_packets_heard += 1;
+        }
+        match body {
+            Body::Nak(_) => self.shared.counters.nak_packets_heard += 1,
+            _ => self.shared.counters.spmr_packets_heard += 1,
         }
         Ok(())
     }
@@ -318,6 +328,10 @@ impl Receiver {
         verdict
     }
 }
+
+/// The most senders of one TSI to which another receiver's request is taken to go. More are forged,
+/// and a request that is not heeded costs a second one.
+const SHARING_MAX: usize = 4;
 
 /// Finds the list of further sequence numbers in a NAK or NCF.
 fn nak_list_of<'a>(packet: &Packet<'a>) -> Option<NakList<'a>> {

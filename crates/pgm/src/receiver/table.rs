@@ -1,4 +1,5 @@
-//! The senders that a receiver knows, by session number and by TSI; their number is bounded.
+//! The senders that a receiver knows, by session number, and by TSI and address; their number is
+//! bounded. Two addresses with one TSI are two senders: the one that was heard first may be forged.
 //!
 //! The table does not judge packets. When it is full, the sender that has proved least makes room:
 //! a sender whose session is over, or that sent only a few packets; among these, the sender that
@@ -8,7 +9,10 @@
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use wire::pgm::{Gsi, Tsi};
 
@@ -18,10 +22,10 @@ use super::peer::Peer;
 #[derive(Debug)]
 pub(super) struct PeerTable {
     slots: Vec<Slot>,
-    index: BTreeMap<Tsi, u32>,
+    index: BTreeMap<(Tsi, IpAddr), u32>,
     free: Vec<u32>,
     /// The sender looked up last; packets come in runs of one sender.
-    latest: (Tsi, u32),
+    latest: (Tsi, IpAddr, u32),
     /// The ends of the list of evictable slots: heard least recently, and most recently.
     eldest: u32,
     youngest: u32,
@@ -42,22 +46,28 @@ impl PeerTable {
             slots: Vec::new(),
             index: BTreeMap::new(),
             free: Vec::new(),
-            latest: (NOBODY, NONE),
+            latest: (NOBODY, LOWEST, NONE),
             eldest: NONE,
             youngest: NONE,
             peers_max,
         }
     }
 
-    /// Returns the session of `tsi`.
+    /// Returns the session of `tsi` whose packets come from `source`.
     #[inline]
-    pub(super) fn find(&mut self, tsi: Tsi) -> Option<u32> {
-        if self.latest.0 == tsi && self.latest.1 != NONE {
-            return Some(self.latest.1);
+    pub(super) fn find(&mut self, tsi: Tsi, source: IpAddr) -> Option<u32> {
+        if self.latest.0 == tsi && self.latest.1 == source && self.latest.2 != NONE {
+            return Some(self.latest.2);
         }
-        let session = *self.index.get(&tsi)?;
-        self.latest = (tsi, session);
+        let session = *self.index.get(&(tsi, source))?;
+        self.latest = (tsi, source, session);
         Some(session)
+    }
+
+    /// Returns the sessions of `tsi`, one for each address.
+    pub(super) fn sharing(&self, tsi: Tsi) -> impl Iterator<Item = u32> {
+        let all = (tsi, LOWEST)..=(tsi, HIGHEST);
+        self.index.range(all).map(|(_, &session)| session)
     }
 
     #[inline]
@@ -109,8 +119,8 @@ impl PeerTable {
     /// Puts a sender into the free slot of its session number.
     pub(super) fn insert(&mut self, peer: Peer) {
         let session = peer.session;
-        self.index.insert(peer.tsi, session);
-        self.latest = (peer.tsi, session);
+        self.index.insert((peer.tsi, peer.source), session);
+        self.latest = (peer.tsi, peer.source, session);
         self.slots[session as usize].peer = Some(Box::new(peer));
         self.touch(session);
     }
@@ -119,8 +129,8 @@ impl PeerTable {
     pub(super) fn remove(&mut self, session: u32) -> Option<Peer> {
         let peer = self.slots.get_mut(session as usize)?.peer.take()?;
         self.unlist(session);
-        self.index.remove(&peer.tsi);
-        self.latest = (NOBODY, NONE);
+        self.index.remove(&(peer.tsi, peer.source));
+        self.latest = (NOBODY, LOWEST, NONE);
         Some(*peer)
     }
 
@@ -189,6 +199,12 @@ const EVICTION_STEPS_MAX: usize = 64;
 
 /// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
+
+/// The ends of the order of addresses.
+const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const HIGHEST: IpAddr = IpAddr::V6(Ipv6Addr::new(
+    0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff,
+));
 
 const NOBODY: Tsi = Tsi {
     gsi: Gsi([0; 6]),
