@@ -21,6 +21,36 @@ base::parameters! {
     REDIAL_DOUBLINGS: u32 = 5, "times", Receiver,
         "judgement: the longest wait is 1.65 s, well below the patience of both ends",
         "how often the longest random time doubles while a sender cannot be reached";
+    HOST_DIALS_AT_ONCE: u32 = 16, "dials", Receiver,
+        "judgement: as many senders as one host mostly has, restarted together",
+        "how often a receiver dials one host at once that has not answered; half of it for senders \
+         that were dialled before";
+    HOST_DIAL_INTERVAL: Duration = ms(250), "time", Receiver,
+        "judgement: a person waits no longer; forged marks cost their victim four packets a second",
+        "time after which one host that has not answered is dialled once more than \
+         HOST_DIALS_AT_ONCE";
+    DIALS_AT_ONCE: u32 = 64, "dials", Receiver,
+        "four times HOST_DIALS_AT_ONCE",
+        "how often a receiver dials at once all hosts together that have not answered";
+    DIAL_INTERVAL: Duration = us(62_500), "time", Receiver,
+        "a quarter of HOST_DIAL_INTERVAL",
+        "time after which a host is dialled once more than DIALS_AT_ONCE";
+    DIAL_PUT_OFF: Duration = s(1), "time", Receiver,
+        "judgement: the next mark of a sender that is there comes sooner",
+        "how long a dial waits that the limits do not allow, with a random time of up to as much \
+         on top, unless its sender is heard again before";
+    ANSWER_PATIENCE: Duration = s(3), "time", Receiver,
+        "judgement: two lost segments and an answer by a bad path",
+        "how long a receiver waits for a sender that it dials to admit it; then another has its \
+         place";
+    ANSWER_EXPECTED: Duration = ms(500), "time", Receiver,
+        "judgement: most paths have answered twice by then",
+        "how long a sender that is dialled keeps its place when all are taken, and how long a \
+         receiver of one transfer waits before it asks another sender beside it";
+    CALLS_MAX: u32 = 16, "senders", Receiver,
+        "judgement: as many sessions begin at once",
+        "most senders of messages that a receiver dials at a time that have not answered; half of \
+         them at one host";
     GREETING_TIMEOUT: Duration = s(5), "time", Source,
         "judgement: ten round trips of a bad path",
         "time after which a connection is closed whose receiver has not said who it is";
@@ -178,8 +208,8 @@ base::parameters! {
         "judgement; with recv --serve, otherwise 1",
         "most transfers that a receiver takes at a time";
     PROSPECTS_MAX: u32 = 4, "senders", Receiver,
-        "judgement; with recv --serve, otherwise 1",
-        "most senders that a receiver asks at a time what they have";
+        "judgement; without recv --serve the second only after ANSWER_EXPECTED",
+        "most senders that a receiver asks at a time what they have; half of them at one host";
     MANIFESTS_BYTES_MAX: usize = 128 << 20, "bytes", Receiver,
         "twice MANIFEST_BYTES_MAX",
         "bytes of manifests kept for all transfers together";

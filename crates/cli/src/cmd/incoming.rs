@@ -92,7 +92,7 @@ impl<'a> Incoming<'a> {
                 self.pass_over(sender.address.ip(), &text);
             }
             ObjectReceiverEvent::Transfer {
-                event: TransferReceiverEvent::PassedOver { peer, text },
+                event: TransferReceiverEvent::PassedOver { peer, text, .. },
                 ..
             } => self.pass_over(peer.ip(), &text),
             ObjectReceiverEvent::Transfer {

@@ -13,7 +13,9 @@ use super::{
     link::Links,
     protect::{LinkProtection, Nonce, Role, nonce},
 };
-use crate::parameters::{DIAL_JITTER_MAX, DUPLICATE_PATIENCE, REDIAL_DOUBLINGS, REDIAL_MIN};
+use crate::parameters::{
+    DIAL_JITTER_MAX, DIAL_PUT_OFF, DUPLICATE_PATIENCE, REDIAL_DOUBLINGS, REDIAL_MIN,
+};
 
 /// The identity of this receiver, the same for every sender.
 #[derive(Clone, Debug)]
@@ -49,6 +51,12 @@ pub(crate) struct Call {
     state: State,
     /// Attempts since a sender last admitted this receiver.
     attempts: u32,
+    /// When the last attempt began.
+    dialled_at: Instant,
+    /// The sender has admitted this receiver once.
+    is_known: bool,
+    /// The limits on dialling did not allow the last attempt.
+    is_put_off: bool,
     /// When the sender first said that it already has a receiver of this name.
     taken_since: Option<Instant>,
 }
@@ -132,6 +140,9 @@ impl Caller {
             id,
             state: State::Waiting { until },
             attempts: 0,
+            dialled_at: now,
+            is_known: false,
+            is_put_off: false,
             taken_since: None,
         }
     }
@@ -143,6 +154,7 @@ impl Caller {
         }
         call.state = State::Dialling;
         call.attempts = call.attempts.saturating_add(1);
+        (call.dialled_at, call.is_put_off) = (now, false);
         self.links.open(call.peer, call.id);
         true
     }
@@ -226,6 +238,7 @@ impl Caller {
                 if welcome.session_id == call.session_id && welcome.version == VERSION =>
             {
                 call.state = State::Open { link };
+                call.is_known = true;
                 call.attempts = 0;
                 call.taken_since = None;
                 Answer::Welcomed(welcome)
@@ -273,6 +286,13 @@ impl Caller {
         was_open
     }
 
+    /// Waits with a dial that the limits do not allow: until the sender is heard again, or for a
+    /// while.
+    pub(crate) fn put_off(&mut self, now: Instant, call: &mut Call) {
+        let until = now + DIAL_PUT_OFF + self.rng.duration_up_to(DIAL_PUT_OFF);
+        (call.state, call.is_put_off) = (State::Waiting { until }, true);
+    }
+
     /// Closes the connection once its queue is empty, and dials no more.
     pub(crate) fn hang_up(&mut self, call: &mut Call) {
         if let Some(link) = call.any_link() {
@@ -307,6 +327,43 @@ impl Call {
         match self.state {
             State::Greeting { link, .. } => Some(link),
             _ => None,
+        }
+    }
+
+    /// Returns the connection that is not open yet.
+    pub(crate) const fn connecting_link(&self) -> Option<LinkId> {
+        match self.state {
+            State::Connecting { link } => Some(link),
+            _ => None,
+        }
+    }
+
+    /// Since when the sender has been asked, when it has never answered and a connection to it is
+    /// under way: the call then has a seat.
+    pub(crate) fn asked_since(&self) -> Option<Instant> {
+        let is_asked = matches!(
+            self.state,
+            State::Dialling | State::Connecting { .. } | State::Greeting { .. }
+        );
+        (is_asked && !self.is_known).then_some(self.dialled_at)
+    }
+
+    /// Returns true when the sender has admitted this receiver once.
+    pub(crate) const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Returns true when the sender was not dialled before.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.attempts == 0 && !self.is_known
+    }
+
+    /// Notes that the sender was heard again: a dial that was put off may be tried.
+    pub(crate) fn heard_again(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_put_off)
+            && let State::Waiting { until } = &mut self.state
+        {
+            *until = now;
         }
     }
 

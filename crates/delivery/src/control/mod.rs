@@ -23,6 +23,9 @@ use std::net::SocketAddr;
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{Decoder, Hello, Message, Refusal};
 
+mod dials;
+pub(crate) use dials::{Dials, Seat, seat};
+
 mod dial;
 pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken, features};
 

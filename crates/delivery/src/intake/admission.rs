@@ -3,16 +3,22 @@
 
 use std::{collections::VecDeque, net::IpAddr};
 
+use base::Instant;
 use wire::object::{ErrorCode, Phase};
 
 use super::{Decline, Intake, ObjectReceiverCounters, Sender, State, Transfer, Transfers};
-use crate::parameters::TURNED_AWAY_MAX;
-use crate::{Offer, Store};
+use crate::parameters::{ANSWER_EXPECTED, REDIAL_DOUBLINGS, REDIAL_MIN, TURNED_AWAY_MAX};
+use crate::{
+    Offer, Store,
+    control::{Seat, seat},
+};
 
 /// Whether an unknown sender may be asked what it offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Free,
+    /// In place of the transfer with this index, whose sender has not answered for a while.
+    InsteadOf(usize),
     /// As many senders as allowed are being asked.
     Later,
     /// As many transfers as allowed are under way, and this sender continues none of them.
@@ -46,7 +52,7 @@ impl<S: Store> Transfer<S> {
 }
 
 impl<I: Intake> Transfers<I> {
-    pub(super) fn place_for(&self, sender: &Sender) -> Place {
+    pub(super) fn place_for(&mut self, now: Instant, sender: &Sender) -> Place {
         let host = sender.address.ip();
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
         let count = under_way().count();
@@ -62,11 +68,19 @@ impl<I: Intake> Transfers<I> {
             // A sender that continues a transfer takes no place of its own.
             return Place::Full;
         }
-        let asking = self.all.iter().filter(|t| t.state == State::Asking);
-        if asking.count() < self.config.prospects_max {
-            Place::Free
-        } else {
-            Place::Later
+        let asked = self.all.iter().enumerate().filter_map(|(index, transfer)| {
+            let since = transfer.receiver.asked_at().unwrap_or(now);
+            let is_asked = transfer.state == State::Asking;
+            is_asked.then(|| (index, transfer.sender.address.ip(), since))
+        });
+        let is_fresh = |(_, _, since)| now.since(since) < ANSWER_EXPECTED;
+        if self.config.is_single && asked.clone().any(is_fresh) {
+            return Place::Later;
+        }
+        match seat(now, host, self.config.prospects_max, asked, &mut self.rng) {
+            Seat::Free => Place::Free,
+            Seat::InsteadOf(index) => Place::InsteadOf(index),
+            Seat::None => Place::Later,
         }
     }
 
@@ -144,6 +158,9 @@ struct Known {
     /// True when the sender is not dialled again. When false, it may be dialled, and only the event
     /// is not repeated.
     is_barred: bool,
+    /// The sender has not answered so often in a row, and is not dialled before this time.
+    silences: u32,
+    rests_until: Instant,
 }
 
 impl TurnedAway {
@@ -154,16 +171,57 @@ impl TurnedAway {
         is_barred: bool,
         counters: &mut ObjectReceiverCounters,
     ) -> bool {
-        if let Some(known) = self.0.iter_mut().find(|known| known.sender == sender) {
-            known.is_barred |= is_barred;
-            return false;
+        let (known, is_new) = self.entry(sender, counters);
+        known.is_barred |= is_barred;
+        is_new
+    }
+
+    /// Remembers a sender that has not answered: it is dialled again after a while. Returns true
+    /// when it was not known.
+    pub(super) fn rest(
+        &mut self,
+        now: Instant,
+        sender: Sender,
+        counters: &mut ObjectReceiverCounters,
+    ) -> bool {
+        let (known, is_new) = self.entry(sender, counters);
+        known.rests_until = now + REDIAL_MIN * 2_u32.pow(known.silences.min(REDIAL_DOUBLINGS));
+        known.silences = known.silences.saturating_add(1);
+        is_new
+    }
+
+    /// Returns what is known of a sender, and whether that is new.
+    fn entry(
+        &mut self,
+        sender: Sender,
+        counters: &mut ObjectReceiverCounters,
+    ) -> (&mut Known, bool) {
+        let at = self.0.iter().position(|known| known.sender == sender);
+        if let Some(at) = at {
+            return (&mut self.0[at], false);
         }
         if self.0.len() >= TURNED_AWAY_MAX as usize {
             self.0.pop_front();
             counters.senders_forgotten += 1;
         }
-        self.0.push_back(Known { sender, is_barred });
-        true
+        self.0.push_back(Known {
+            sender,
+            is_barred: false,
+            silences: 0,
+            rests_until: Instant::ZERO,
+        });
+        let at = self.0.len() - 1;
+        (&mut self.0[at], true)
+    }
+
+    pub(super) fn is_known(&self, sender: &Sender) -> bool {
+        self.0.iter().any(|known| known.sender == *sender)
+    }
+
+    /// Returns true for a sender that has not answered, until a while is over.
+    pub(super) fn rests(&self, now: Instant, sender: &Sender) -> bool {
+        let mut known = self.0.iter();
+        known.any(|known| known.sender == *sender && known.rests_until > now)
     }
 
     pub(super) fn is_barred(&self, sender: &Sender) -> bool {

@@ -14,6 +14,8 @@ base::counters! {
         senders_heard: Events, "senders of objects heard for the first time";
         senders_refused: Events, "senders not dialled, as the owner does not admit them";
         senders_full: Events, "senders not dialled, as all places for transfers are taken";
+        senders_put_off: Events, "dials put off: too many senders that have not answered";
+        streams_kept: Events, "attempts to end a transfer's stream by a mark of another session";
         senders_forgotten: Events, "senders turned away that were too many to remember";
         transfers_accepted: Events, "manifests taken";
         transfers_declined: Events, "manifests offered and not taken";
@@ -71,7 +73,8 @@ pub struct ObjectReceiverConfig {
     pub is_single: bool,
     /// The most transfers at a time; 1 when `is_single`.
     pub transfers_max: usize,
-    /// The most senders that are asked for their offers at a time; 1 when `is_single`.
+    /// The most senders that are asked for their offers at a time, half of them at one host. When
+    /// `is_single`, another is asked only when those before have not answered for a while.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
@@ -84,7 +87,6 @@ impl ObjectReceiverConfig {
         Self {
             is_single: true,
             transfers_max: 1,
-            prospects_max: 1,
             ..Self::serving(receiver)
         }
     }

@@ -19,14 +19,15 @@
 //!
 //! Invariants: a block reaches only the transfer whose sender's stream it came in; a sender that is
 //! not admitted is not dialled, and nothing is kept for it but its address in a bounded list; at
-//! most `transfers_max` transfers and `prospects_max` connections beside them.
+//! most `transfers_max` transfers and `prospects_max` connections beside them; whatever is said of
+//! a stream that brings the blocks of an accepted transfer, the transfer keeps it.
 
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
 };
 
-use base::{Instant, LinkEvent, LinkId};
+use base::{Instant, LinkEvent, LinkId, Rng};
 use wire::{
     object::{ErrorCode, Phase, Progressed},
     pgm::{Mark, Profile},
@@ -36,7 +37,10 @@ use crate::{
     LinkCommand, Offer, ReceiverProgress, Store, StreamState, TransferReceiver,
     TransferReceiverCounters, TransferReceiverEvent,
 };
-use crate::{control::features, parameters::INTAKE_EVENTS_MAX};
+use crate::{
+    control::{Dials, features},
+    parameters::INTAKE_EVENTS_MAX,
+};
 
 mod admission;
 use admission::{Decision, Place, TurnedAway};
@@ -60,6 +64,8 @@ pub struct Transfers<I: Intake> {
     /// The transfer whose control connections are served next.
     turn: usize,
     turned_away: TurnedAway,
+    dials: Dials,
+    rng: Rng,
     is_cancelled: bool,
     verdicts: VecDeque<StreamVerdict>,
     events: VecDeque<ObjectReceiverEvent>,
@@ -120,12 +126,14 @@ impl<I: Intake> Transfers<I> {
     pub fn new(config: ObjectReceiverConfig, intake: I) -> Self {
         Self {
             intake,
+            rng: Rng::new(config.receiver.seed),
             config,
             all: Vec::new(),
             strays: VecDeque::new(),
             next_number: 0,
             turn: 0,
             turned_away: TurnedAway::default(),
+            dials: Dials::new(),
             is_cancelled: false,
             verdicts: VecDeque::new(),
             events: VecDeque::new(),
@@ -293,8 +301,14 @@ impl<I: Intake> Transfers<I> {
             }
             return self.unwanted(stream);
         }
-        match self.place_for(&sender) {
-            Place::Free => self.ask(now, stream, sender, mark.receiver_count),
+        if self.turned_away.rests(now, &sender) {
+            return;
+        }
+        match self.place_for(now, &sender) {
+            Place::Free => self.ask(now, stream, sender, mark.receiver_count, None),
+            Place::InsteadOf(late) => {
+                self.ask(now, stream, sender, mark.receiver_count, Some(late));
+            }
             Place::Later => {}
             Place::Full => self.full(sender),
             Place::Never => self.unwanted(stream),
@@ -310,14 +324,33 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    fn ask(&mut self, now: Instant, stream: u32, sender: Sender, receiver_count: u32) {
-        self.counters.senders_heard += 1;
+    /// Asks a sender that is admitted for its offer, in place of the one with the index `late`.
+    fn ask(
+        &mut self,
+        now: Instant,
+        stream: u32,
+        sender: Sender,
+        receiver_count: u32,
+        late: Option<usize>,
+    ) {
         if let Err(text) = self.intake.admit(&sender) {
+            self.counters.senders_heard += 1;
             self.counters.senders_refused += 1;
             self.turned_away.note(sender, true, &mut self.counters);
             self.unwanted(stream);
             return self.refused(sender, text);
         }
+        let is_first = !self.turned_away.is_known(&sender);
+        let host = sender.address.ip();
+        if !self.dials.take(now, host, is_first, &mut self.rng) {
+            self.counters.senders_put_off += 1;
+            return;
+        }
+        if let Some(late) = late {
+            self.all[late].receiver.withdraw(now);
+            self.rest(now, late);
+        }
+        self.counters.senders_heard += u64::from(is_first);
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
         let mut config = self.config.receiver.clone();
@@ -342,15 +375,16 @@ impl<I: Intake> Transfers<I> {
         if let Some(offer) = self.all[index].receiver.offer() {
             self.offered(now, index, offer);
         }
+        let is_only = self.config.is_single && self.is_only(index);
         let transfer = &mut self.all[index];
         let is_over = transfer.receiver.is_over();
-        if transfer.state == State::Asking && is_over && self.config.is_single {
+        if transfer.state == State::Asking && is_over && is_only {
             // The reason lies at this end, so the next sender would be refused, too.
             transfer.state = State::Accepted;
         }
         match transfer.state {
             State::Asking if is_over || transfer.receiver.session().is_none() => {
-                self.not_taken_in(index);
+                self.not_taken_in(now, index);
             }
             State::Asking => self.tell_name_taken(index),
             State::Leaving => while transfer.receiver.pop_event().is_some() {},
@@ -405,18 +439,45 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Turns away a sender that refused this receiver, or has not proved that it is the sender.
-    fn not_taken_in(&mut self, index: usize) {
+    fn not_taken_in(&mut self, now: Instant, index: usize) {
         let transfer = &mut self.all[index];
         let sender = transfer.sender;
         let mut events = std::iter::from_fn(|| transfer.receiver.pop_event());
-        let text = events.find_map(|event| match event {
-            TransferReceiverEvent::Failed { text, .. }
-            | TransferReceiverEvent::PassedOver { text, .. } => Some(text),
+        let why = events.find_map(|event| match event {
+            TransferReceiverEvent::Failed { text, .. } => Some((text, false)),
+            TransferReceiverEvent::PassedOver {
+                text, is_silent, ..
+            } => Some((text, is_silent)),
             _ => None,
         });
-        self.leave(index);
-        let text = text.unwrap_or_else(|| "the sender did not take this receiver in".to_owned());
-        self.refused(sender, text);
+        let unsaid = || ("the sender did not take this receiver in".to_owned(), false);
+        let (text, is_silent) = why.unwrap_or_else(unsaid);
+        let is_news = if is_silent {
+            self.rest(now, index)
+        } else {
+            self.leave(index);
+            true
+        };
+        if is_news {
+            self.refused(sender, text);
+        }
+    }
+
+    /// Leaves a sender that has not answered; it may be asked again after a while. Returns true
+    /// when that happens to the sender for the first time.
+    fn rest(&mut self, now: Instant, index: usize) -> bool {
+        let transfer = &mut self.all[index];
+        transfer.state = State::Leaving;
+        // The stream is still followed, because the sender's next mark is wanted.
+        transfer.stream = None;
+        self.turned_away
+            .rest(now, transfer.sender, &mut self.counters)
+    }
+
+    /// Returns true when no other sender is asked, and no other transfer is under way.
+    fn is_only(&self, index: usize) -> bool {
+        let mut others = self.all.iter().enumerate().filter(|&(at, _)| at != index);
+        others.all(|(_, other)| other.state == State::Leaving)
     }
 
     /// Decides on a manifest that a sender offers: continues a transfer with it, takes it, or
@@ -488,10 +549,20 @@ impl<I: Intake> Transfers<I> {
 
     #[inline]
     fn by_stream(&mut self, stream: u32) -> Option<&mut Transfer<I::Store>> {
-        self.all.iter_mut().find(|t| t.stream == Some(stream))
+        // A forged mark may have named the stream as that of another sender.
+        let index = self.all.iter().position(|t| t.brings(stream)).or_else(|| {
+            let mut all = self.all.iter();
+            all.position(|t| t.stream == Some(stream))
+        })?;
+        self.all.get_mut(index)
     }
 
+    /// Lets the owner drop a stream, unless it brings the blocks of a transfer.
     fn unwanted(&mut self, stream: u32) {
+        if self.all.iter().any(|t| t.brings(stream)) {
+            self.counters.streams_kept += 1;
+            return;
+        }
         self.verdicts.push_back(StreamVerdict::Unwanted(stream));
     }
 
@@ -563,6 +634,13 @@ impl<I: Intake> Transfers<I> {
             .iter()
             .filter_map(|t| t.receiver.next_timeout())
             .min()
+    }
+}
+
+impl<S> Transfer<S> {
+    /// Returns true for the stream that brings the blocks of an accepted transfer.
+    fn brings(&self, stream: u32) -> bool {
+        self.state == State::Accepted && self.stream == Some(stream)
     }
 }
 

@@ -476,3 +476,188 @@ fn what_is_found_out_about_a_stream_is_told() {
         Some(StreamVerdict::Unwanted(stream(1, 1)))
     );
 }
+
+fn at_ms(ms: u64) -> Instant {
+    at(0) + std::time::Duration::from_millis(ms)
+}
+
+/// Host `host` announces a session with this id and control port.
+fn announce<I: Intake>(
+    receiver: &mut Transfers<I>,
+    now: Instant,
+    host: IpAddr,
+    id: u64,
+    port: u16,
+) {
+    let mut mark = objects(id);
+    mark.control_port = port;
+    let heard = Heard {
+        stream: id as u32,
+        mark: &mark,
+        source: host,
+        path_nla: Some(host),
+    };
+    receiver.mark(now, &heard);
+    receiver.observe(now, |_| None);
+    receiver.handle_timeout(now);
+}
+
+/// Takes all commands; `dialled` says of each connection whether it opens.
+fn answer<I: Intake>(
+    receiver: &mut Transfers<I>,
+    now: Instant,
+    mut dialled: impl FnMut(SocketAddr) -> bool,
+) {
+    while let Some(command) = receiver.poll_link() {
+        match command {
+            LinkCommand::Open { peer, key } => {
+                let link = LinkId(1000 + key);
+                receiver.link_opened(key, link);
+                let event = match dialled(peer) {
+                    true => LinkEvent::Opened,
+                    false => LinkEvent::Closed,
+                };
+                receiver.handle_link(now, link, event, &[]);
+            }
+            LinkCommand::Send { link, bytes } => {
+                let taken = bytes.len();
+                receiver.link_sent(link, taken);
+            }
+            LinkCommand::Close { .. } | LinkCommand::Pause { .. } => {}
+        }
+    }
+}
+
+/// Lets 16 sessions of one host be heard for a minute that take connections and stay silent; the
+/// time until another host that is heard every 50 ms is dialled.
+fn asked_beside_silence<I: Intake>(mut receiver: Transfers<I>, hosts: [IpAddr; 2]) -> u64 {
+    for ms in (0..60_000).step_by(50) {
+        for id in 1..=16 {
+            announce(&mut receiver, at_ms(ms), hosts[0], id, 4000);
+        }
+        if ms >= 10_000 {
+            announce(&mut receiver, at_ms(ms), hosts[1], 77, 4000);
+        }
+        let mut is_asked = false;
+        answer(&mut receiver, at_ms(ms), |peer| {
+            is_asked |= peer.ip() == hosts[1];
+            true
+        });
+        if is_asked {
+            return ms - 10_000;
+        }
+    }
+    panic!("never asked")
+}
+
+#[test]
+fn a_host_with_silent_sessions_keeps_no_other_host_out() {
+    let v4 = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
+    let v6 = ["fd00::1", "fd00::2"].map(|host| host.parse().unwrap());
+    for hosts in [v4, v6] {
+        let waits = asked_beside_silence(serving(Choosy::default()), hosts);
+        assert_eq!(waits, 0, "half of the places are left");
+        let waits = asked_beside_silence(single(), hosts);
+        assert!(waits <= 600, "{waits} ms");
+    }
+}
+
+/// Lets eight sessions a second be heard with closed ports, by the address of a sender that is
+/// there, which is heard every 30 ms from 20 s on. The time until that one is dialled, and the
+/// dials before.
+fn asked_beside_closed_ports<I: Intake>(mut receiver: Transfers<I>, host: IpAddr) -> (u64, u32) {
+    let (mut before, mut is_asked) = (0, false);
+    for ms in (0..60_000).step_by(5) {
+        if ms % 125 == 0 {
+            announce(
+                &mut receiver,
+                at_ms(ms),
+                host,
+                1000 + ms,
+                5000 + (ms / 125) as u16,
+            );
+        }
+        if ms >= 20_000 && ms % 30 == 0 {
+            announce(&mut receiver, at_ms(ms), host, 77, 4000);
+        }
+        answer(&mut receiver, at_ms(ms), |peer| {
+            is_asked |= peer.port() == 4000;
+            before += u32::from(ms < 20_000);
+            is_asked
+        });
+        if is_asked {
+            return (ms - 20_000, before);
+        }
+    }
+    panic!("never asked")
+}
+
+#[test]
+fn forged_marks_that_name_closed_ports_keep_no_sender_out_and_are_dialled_at_a_rate() {
+    for host in [IpAddr::from([10, 0, 0, 1]), "fd00::1".parse().unwrap()] {
+        let serving = asked_beside_closed_ports(serving(Choosy::default()), host);
+        let single = asked_beside_closed_ports(single(), host);
+        for (waits, before) in [serving, single] {
+            assert!(waits <= 1_000, "{waits} ms");
+            assert!((20..=16 + 4 * 20).contains(&before), "{before} dials");
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_did_not_answer_is_asked_again_later() {
+    let mut receiver = serving(Choosy::default());
+    let (mut times, mut key) = (Vec::new(), 0);
+    for ms in (0..20_000).step_by(50) {
+        hear(&mut receiver, at_ms(ms), 1, 1, 5);
+        receiver.handle_timeout(at_ms(ms));
+        answer(&mut receiver, at_ms(ms), |_| {
+            times.push(ms);
+            true
+        });
+        if times.len() == 5 && receiver.iter().count() == 0 {
+            let mut bytes = Vec::new();
+            welcome(5, &tree("a").0).emit(&mut bytes);
+            key = times.len() as u32 - 1;
+            let link = LinkId(1000 + key);
+            receiver.handle_link(at_ms(ms), link, LinkEvent::Data, &bytes);
+        }
+    }
+    assert!(times[1] - times[0] >= 3_000, "{times:?}");
+    assert_eq!((times.len(), key), (5, 4), "{times:?}");
+    assert_eq!(refusals(&mut receiver).len(), 1, "told once");
+    assert_eq!(receiver.iter().count(), 1);
+}
+
+#[test]
+fn a_mark_of_another_session_takes_no_stream_from_a_transfer() {
+    let refused = Message::Refused {
+        reason: Refusal::Over,
+        text: "",
+    };
+    for is_refused in [false, true] {
+        let mut receiver = serving(Choosy::default());
+        let (manifest, content) = tree("a");
+        hear(&mut receiver, at(0), 1, 1, 5);
+        open(&mut receiver, at(0), 1);
+        say(&mut receiver, 1, &welcome(5, &manifest));
+        while receiver.pop_verdict().is_some() {}
+        // The sender's stream, with another session.
+        hear(&mut receiver, at(1), 1, 1, 6);
+        open(&mut receiver, at(1), 10);
+        match is_refused {
+            true => say(&mut receiver, 10, &refused),
+            false => receiver.handle_timeout(at(5)),
+        }
+        receiver.observe(at(5), |_| None);
+        hear(&mut receiver, at(5), 1, 1, 6);
+        let lost = std::iter::from_fn(|| receiver.pop_verdict())
+            .any(|verdict| verdict == StreamVerdict::Unwanted(stream(1, 1)));
+        assert!(!lost, "the transfer's stream");
+        let header = BlockHeader::data(ObjectId::MANIFEST, 0);
+        block(&mut receiver, header, manifest.bytes());
+        let header = BlockHeader::data(ObjectId::CONTENT, 0);
+        block(&mut receiver, header, content.bytes());
+        assert_eq!(receiver.iter().next().unwrap().2.progress().numbers.held, 9);
+    }
+}

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use crate::parameters::{
-    GIVE_UP_AFTER, NEED_RANGES_MAX, RANGES_MAX, SETTLE_TIMEOUT, SLAB_ATTEMPTS_MAX,
+    ANSWER_PATIENCE, GIVE_UP_AFTER, NEED_RANGES_MAX, RANGES_MAX, SETTLE_TIMEOUT, SLAB_ATTEMPTS_MAX,
 };
 use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
@@ -59,9 +59,11 @@ pub struct TransferReceiverConfig {
     /// How long the answer to a pass waits for packets of the pass.
     pub settle_timeout: Duration,
     /// How long the transfer may be without a connection before it fails, even when the sender has
-    /// given this receiver up. It never fails while the store puts files in place. Before a sender
-    /// has admitted this receiver, it waits for another sender instead.
+    /// given this receiver up. It never fails while the store puts files in place.
     pub give_up_after: Duration,
+    /// How long the receiver waits for a sender that it dials to admit it. Then it waits for
+    /// another sender.
+    pub answer_patience: Duration,
     /// The most ranges of content that are noted; each takes 16 bytes.
     pub ranges_max: usize,
     /// The most ranges that are requested after a pass.
@@ -83,6 +85,7 @@ impl TransferReceiverConfig {
             limits: ManifestLimits::default(),
             settle_timeout: SETTLE_TIMEOUT,
             give_up_after: GIVE_UP_AFTER,
+            answer_patience: ANSWER_PATIENCE,
             ranges_max: RANGES_MAX as usize,
             need_ranges_max: NEED_RANGES_MAX as usize,
             slab_attempts_max: SLAB_ATTEMPTS_MAX,
@@ -141,6 +144,8 @@ pub enum TransferReceiverEvent {
         peer: SocketAddr,
         /// The reason, for a person.
         text: String,
+        /// Nobody has answered at the sender's port. It may answer later.
+        is_silent: bool,
     },
     /// The sender already has a receiver of this name. That one may be dead while the sender still
     /// takes it for alive, so this receiver keeps trying for some seconds. Given once.

@@ -1,7 +1,7 @@
 //! The control connection of a transfer receiver: dialling, greeting, and what the sender's
 //! messages mean.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId, earliest};
 use wire::object::{
@@ -9,7 +9,7 @@ use wire::object::{
 };
 
 use super::{BlockVerdict, Offer, Step, TransferReceiver, TransferReceiverEvent, objects::Bytes};
-use crate::parameters::READING_RESTS_MAX;
+use crate::parameters::{DUPLICATE_PATIENCE, READING_RESTS_MAX};
 use crate::{
     ManifestId, Store,
     control::{Answer, Call, Links, NameTaken, Talks},
@@ -21,6 +21,8 @@ pub(super) struct Sender {
     call: Call,
     /// Since when no connection has been open on which the sender admitted this receiver.
     lost_at: Instant,
+    /// When the sender was dialled first.
+    asked_at: Option<Instant>,
     /// The sender's reason for giving this receiver up. The sender is not dialled again in that
     /// session, and may come back in another.
     given_up: Option<String>,
@@ -64,6 +66,7 @@ impl<S: Store> TransferReceiver<S> {
         Sender {
             call: self.caller.call(now, (peer, session_id), number, count),
             lost_at: now,
+            asked_at: None,
             given_up: None,
         }
     }
@@ -152,6 +155,11 @@ impl<S: Store> TransferReceiver<S> {
             .map_or(0, |welcome| welcome.manifest_bytes)
     }
 
+    /// Returns when the sender was dialled first; `None` when it was not yet.
+    pub(crate) fn asked_at(&self) -> Option<Instant> {
+        self.sender.as_ref()?.asked_at
+    }
+
     /// Returns the sender's address and session, once there is a sender. `None` again when it
     /// refused this receiver: then another sender may be dialled.
     #[must_use]
@@ -178,8 +186,12 @@ impl<S: Store> TransferReceiver<S> {
             }
             LinkEvent::Writable => self.caller.links.writable(link),
             LinkEvent::Closed => {
+                let is_refused = self.is_connecting(link);
                 self.caller.links.forget(link);
                 self.lost(now, link);
+                if is_refused && self.welcome.is_none() {
+                    self.pass_over(now, "nothing listens at its control port", true);
+                }
             }
             LinkEvent::Accepted { .. } => {
                 self.caller.link_opened(None, link);
@@ -200,6 +212,13 @@ impl<S: Store> TransferReceiver<S> {
         self.sender.as_ref()?.call.link()
     }
 
+    /// Returns true for a connection that is not open yet, to a sender that has not answered on
+    /// another.
+    fn is_connecting(&self, link: LinkId) -> bool {
+        let call = self.sender.as_ref().map(|sender| &sender.call);
+        call.is_some_and(|call| call.connecting_link() == Some(link) && !call.is_name_taken())
+    }
+
     fn any_link(&self) -> Option<LinkId> {
         self.sender.as_ref()?.call.any_link()
     }
@@ -214,6 +233,13 @@ impl<S: Store> TransferReceiver<S> {
     /// Says when to give up. Never while the store commits: the commit may still succeed after a
     /// failure was reported.
     fn give_up_at(&self, sender: &Sender) -> Option<Instant> {
+        if self.welcome.is_none() {
+            let more = match sender.call.is_name_taken() {
+                true => DUPLICATE_PATIENCE,
+                false => Duration::ZERO,
+            };
+            return Some(sender.asked_at? + self.config.answer_patience + more);
+        }
         (self.step != Step::Committing).then(|| sender.lost_at + self.config.give_up_after)
     }
 
@@ -232,7 +258,7 @@ impl<S: Store> TransferReceiver<S> {
         let is_waiting = sender.call.is_looking() || sender.given_up.is_some();
         if is_waiting && self.give_up_at(sender).is_some_and(|at| at <= now) {
             if self.welcome.is_none() {
-                return self.look_elsewhere(now, "the sender does not answer");
+                return self.pass_over(now, "the sender does not answer", true);
             }
             let text = match &sender.given_up {
                 Some(why) => {
@@ -246,6 +272,7 @@ impl<S: Store> TransferReceiver<S> {
         if let Some(sender) = &mut self.sender
             && self.caller.dial(now, &mut sender.call)
         {
+            sender.asked_at.get_or_insert(now);
             self.counters.dialled += 1;
         }
     }
@@ -272,12 +299,22 @@ impl<S: Store> TransferReceiver<S> {
     /// and an earlier transfer may just be closing, so a refusal does not end the wait for a
     /// sender.
     fn look_elsewhere(&mut self, now: Instant, text: &str) {
+        self.pass_over(now, text, false);
+    }
+
+    fn pass_over(&mut self, now: Instant, text: &str, is_silent: bool) {
+        if let Some(link) = self.any_link().filter(|_| is_silent) {
+            self.caller.links.abort(link);
+        }
         self.hang_up();
         self.counters.senders_passed_over += 1;
         if let Some(sender) = self.sender.take() {
             let (peer, text) = (sender.call.peer, text.to_owned());
-            self.events
-                .push_back(TransferReceiverEvent::PassedOver { peer, text });
+            self.events.push_back(TransferReceiverEvent::PassedOver {
+                peer,
+                text,
+                is_silent,
+            });
         }
         self.forget_stream(now);
     }

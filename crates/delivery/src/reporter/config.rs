@@ -9,10 +9,13 @@ base::counters! {
     /// What a reporter has counted.
     pub struct ReporterCounters: "reporter" {
         dialled: Events, "control connections asked for";
+        dials_put_off: Events, "dials put off: too many senders that have not answered";
+        unanswered: Events, "connections broken off on which the sender did not answer in time";
         connections_lost: Events, "control connections that ended without a word";
         reports: Events, "position reports queued";
         reports_skipped: Events, "position reports left out because the sender does not read them";
-        marks_refused: Events, "marks that named no address to dial, or came beyond the limit";
+        marks_refused: Events, "marks that named no address to dial, came beyond the limit, or \
+            named another session than the one reported on";
         not_believed: Events, "senders that did not show that they have the key";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";

@@ -10,6 +10,9 @@
 //!     refused or dropped: silent until the session is over
 //! ```
 //!
+//! A sender that has never answered is dialled within limits, see `control::dials`: everybody can
+//! announce sessions.
+//!
 //! Invariants: there is one call for each session; a report is sent on each change, and at least
 //! once a second or once in the report interval, if that is longer; with a key, nothing is reported
 //! to a sender that does not show it.
@@ -26,10 +29,10 @@ use wire::{
     pgm::{Mark, Profile},
 };
 
-use crate::parameters::{GREETING_TIMEOUT, REPORTS_QUEUED_MAX};
+use crate::parameters::{ANSWER_PATIENCE, CALLS_MAX, GREETING_TIMEOUT, REPORTS_QUEUED_MAX};
 use crate::{
     LinkCommand, StreamState,
-    control::{Answer, Call, Caller, Identity, Links, NameTaken, Talks},
+    control::{Answer, Call, Caller, Dials, Identity, Links, NameTaken, Seat, Talks, seat},
     events::Events,
     feedback::{Feedback, Habit},
 };
@@ -41,6 +44,7 @@ pub use config::{ReporterConfig, ReporterCounters, ReporterEvent};
 #[derive(Debug)]
 pub struct Reporter {
     caller: Caller,
+    dials: Dials,
     /// The sessions by the owner's index, which is also the key of requests for connections.
     sessions: BTreeMap<u32, Session>,
     sessions_max: usize,
@@ -93,6 +97,7 @@ impl Reporter {
         };
         Self {
             caller: Caller::new(identity),
+            dials: Dials::new(),
             sessions: BTreeMap::new(),
             sessions_max: config.sessions_max,
             by_link: BTreeMap::new(),
@@ -109,7 +114,13 @@ impl Reporter {
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
         if let Some(known) = self.sessions.get_mut(&session) {
             if known.call.session_id == mark.session_id {
+                known.call.heard_again(now);
                 known.feedback.mark(now, mark);
+                return;
+            }
+            // The sender that is being reported to has one session: the mark is another host's.
+            if known.call.link().is_some() {
+                self.counters.marks_refused += 1;
                 return;
             }
             self.session_over(now, session);
@@ -216,8 +227,14 @@ impl Reporter {
             self.sessions.range_mut((after, Bound::Unbounded)).next()
         {
             after = Bound::Excluded(session);
-            if self.caller.dial(now, &mut known.call) {
-                self.counters.dialled += 1;
+            let patience_ends = known
+                .call
+                .asked_since()
+                .map(|since| since + ANSWER_PATIENCE);
+            if known.call.due().is_some_and(|due| due <= now) {
+                self.dial(now, session);
+            } else if patience_ends.is_some_and(|end| end <= now) {
+                self.give_up_asking(now, session);
             } else if known.feedback.due().is_some_and(|due| due <= now) {
                 self.check_report(now, session);
             }
@@ -252,7 +269,12 @@ impl Reporter {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let all = self.sessions.values();
-        let due = all.filter_map(|known| known.call.due().or_else(|| known.feedback.due()));
+        let due = all.filter_map(|known| {
+            let asked = known.call.asked_since();
+            let patience_ends = asked.map(|since| since + ANSWER_PATIENCE);
+            let call = known.call.due().or(patience_ends);
+            call.or_else(|| known.feedback.due())
+        });
         let parting = self.parting.values().map(|parting| parting.until);
         due.chain(parting).min()
     }
@@ -274,6 +296,51 @@ impl Reporter {
     #[must_use]
     pub const fn counters(&self) -> &ReporterCounters {
         &self.counters
+    }
+
+    /// Asks for a connection, unless the sender has never answered and the limits are reached.
+    fn dial(&mut self, now: Instant, session: u32) {
+        let Some(known) = self.sessions.get(&session) else {
+            return;
+        };
+        let (host, is_first) = (known.call.peer.ip(), known.call.is_first());
+        let may_dial = known.call.is_known() || self.may_ask(now, host, is_first);
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if !may_dial {
+            self.counters.dials_put_off += 1;
+            self.caller.put_off(now, &mut known.call);
+        } else if self.caller.dial(now, &mut known.call) {
+            self.counters.dialled += 1;
+        }
+    }
+
+    /// Takes a place for a sender at `host` that has never answered, if there is one.
+    fn may_ask(&mut self, now: Instant, host: IpAddr, is_first: bool) -> bool {
+        let asked = self.sessions.iter().filter_map(|(&session, known)| {
+            let since = known.call.asked_since()?;
+            Some((session, known.call.peer.ip(), since))
+        });
+        let seat = seat(now, host, CALLS_MAX as usize, asked, &mut self.caller.rng);
+        let rng = &mut self.caller.rng;
+        if seat == Seat::None || !self.dials.take(now, host, is_first, rng) {
+            return false;
+        }
+        if let Seat::InsteadOf(session) = seat {
+            self.give_up_asking(now, session);
+        }
+        true
+    }
+
+    /// Breaks off a connection on which the sender has not answered. It is dialled again later.
+    fn give_up_asking(&mut self, now: Instant, session: u32) {
+        let known = self.sessions.get_mut(&session);
+        if let Some(link) = known.and_then(|known| known.call.any_link()) {
+            self.counters.unanswered += 1;
+            self.caller.links.abort(link);
+            self.lost(now, link);
+        }
     }
 
     fn is_wanted(&mut self, source: IpAddr, mark: &Mark) -> bool {

@@ -370,3 +370,106 @@ fn senders_that_do_not_answer_are_waited_for_up_to_a_bound() {
     assert_eq!(said(&mut reporter), ["BYE"]);
     assert_eq!(reporter.counters().parted_unreported, 1);
 }
+
+fn opened(reporter: &mut Reporter) -> Vec<(SocketAddr, u32)> {
+    let mut opened = Vec::new();
+    while let Some(command) = reporter.poll_link() {
+        match command {
+            LinkCommand::Open { peer, key } => opened.push((peer, key)),
+            LinkCommand::Send { link, bytes } => {
+                let taken = bytes.len();
+                reporter.link_sent(link, taken);
+            }
+            LinkCommand::Close { .. } | LinkCommand::Pause { .. } => {}
+        }
+    }
+    opened
+}
+
+#[test]
+fn forged_marks_make_it_dial_at_a_rate_and_keep_no_sender_out() {
+    for host in ["10.0.0.1", "fd00::1"] {
+        let host: IpAddr = host.parse().unwrap();
+        let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+        let (mut dials, mut link, mut waited) = (0, 100, None);
+        // 2,000 marks a second with sessions that are not there, as many as a table of peers keeps;
+        // from 8 s on a sender that is there is heard every 50 ms.
+        for ms in 0..10_000 {
+            for n in 0..2 {
+                let mut forged = mark(u32::MAX);
+                (forged.session_id, forged.control_port) = (1000 + 2 * ms + n, 22);
+                let session = 1 + (2 * ms + n) as u32 % 250;
+                reporter.mark(at(ms), session, host, &forged);
+            }
+            if ms >= 8_000 && ms % 50 == 0 {
+                let other = host_beside(host);
+                reporter.mark(at(ms), 0, other, &mark(u32::MAX));
+            }
+            reporter.handle_timeout(at(ms));
+            for (peer, key) in opened(&mut reporter) {
+                link += 1;
+                reporter.link_opened(key, LinkId(link));
+                if peer.ip() == host {
+                    dials += 1;
+                    reporter.handle_link(at(ms), LinkId(link), LinkEvent::Closed, &[]);
+                } else {
+                    waited.get_or_insert(ms - 8_000);
+                }
+            }
+        }
+        assert!(
+            (30..=16 + 4 * 10).contains(&dials),
+            "{dials} dials of {host}"
+        );
+        assert!(waited.is_some_and(|ms| ms <= 1_000), "{waited:?}");
+    }
+}
+
+/// Another address on the same link.
+fn host_beside(host: IpAddr) -> IpAddr {
+    match host {
+        IpAddr::V4(_) => "10.0.0.2".parse().unwrap(),
+        IpAddr::V6(_) => "fd00::2".parse().unwrap(),
+    }
+}
+
+#[test]
+fn silent_senders_of_one_host_take_half_of_the_places() {
+    let host: IpAddr = SOURCE.parse().unwrap();
+    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    let mut peers = Vec::new();
+    for ms in (0..20_000).step_by(50) {
+        for session in 1..40 {
+            let mut silent = mark(u32::MAX);
+            silent.session_id = 100 + u64::from(session);
+            reporter.mark(at(ms), session, host, &silent);
+        }
+        if ms >= 10_000 {
+            reporter.mark(at(ms), 0, host_beside(host), &mark(u32::MAX));
+        }
+        reporter.handle_timeout(at(ms));
+        for (peer, key) in opened(&mut reporter) {
+            let link = LinkId(1000 + peers.len() as u32);
+            reporter.link_opened(key, link);
+            reporter.handle_link(at(ms), link, LinkEvent::Opened, &[]);
+            peers.push((ms, peer.ip()));
+        }
+    }
+    let other = peers.iter().find(|(_, peer)| *peer == host_beside(host));
+    assert_eq!(other.map(|(ms, _)| *ms), Some(10_000), "{peers:?}");
+    let together = peers.iter().filter(|(ms, _)| *ms < 2_900).count();
+    assert_eq!(together, 8, "half of the places");
+}
+
+#[test]
+fn a_mark_of_another_session_does_not_end_the_reports() {
+    let mut reporter = reporting();
+    reporter.observe(at(0), 0, &StreamState::at(10, 50));
+    assert!(sent(&mut reporter) > 0);
+    let mut forged = mark(u32::MAX);
+    forged.session_id = 6;
+    reporter.mark(at(1), 0, SOURCE.parse().unwrap(), &forged);
+    assert_eq!(said(&mut reporter), [""; 0], "no good-bye");
+    assert!(reporter.is_reporting(0));
+    assert_eq!(reporter.counters().marks_refused, 1);
+}

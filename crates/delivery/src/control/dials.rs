@@ -1,0 +1,225 @@
+//! Limits on dialling senders that have not answered yet: how often one host is dialled, and how
+//! many senders are asked at a time.
+//!
+//! Everybody can announce sessions, and with a forged source address make each receiver of a group
+//! dial a host and port of their choice. So a sender that has not answered gets a connection only
+//! within the limits of its host and of all hosts, and only one of a bounded number of *seats*. It
+//! loses its seat when its port refuses, when [`ANSWER_PATIENCE`] is over, or to another sender
+//! when all seats are taken. No host has more than half of the seats, so that the others are left
+//! for another.
+//!
+//! A sender that has admitted this receiver before is not limited here.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use base::{Instant, Rng};
+
+use crate::parameters::{
+    ANSWER_EXPECTED, DIAL_INTERVAL, DIALS_AT_ONCE, HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE,
+};
+
+/// How often hosts were dialled lately that have not answered.
+#[derive(Debug)]
+pub(crate) struct Dials {
+    all: Meter,
+    /// Only hosts that have dials to make up for; those of all hosts together bound their number.
+    hosts: BTreeMap<IpAddr, Meter>,
+}
+
+/// Whether one more sender may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seat<K> {
+    Free,
+    /// In place of this one, which has not answered in the time that an answer mostly takes.
+    InsteadOf(K),
+    /// Not at present.
+    None,
+}
+
+impl Dials {
+    pub(crate) const fn new() -> Self {
+        Self {
+            all: Meter::new(DIAL_INTERVAL, DIALS_AT_ONCE),
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a dial to `host` if there may be one. A sender's first dial goes before another try,
+    /// for which half of what is allowed at once stays unused.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        host: IpAddr,
+        is_first: bool,
+        rng: &mut Rng,
+    ) -> bool {
+        self.hosts.retain(|_, meter| !meter.is_unused(now));
+        let fresh = Meter::new(HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE);
+        let mut own = self.hosts.get(&host).copied().unwrap_or(fresh);
+        if !own.has_room(now, is_first) || !self.all.has_room(now, is_first) {
+            return false;
+        }
+        own.count(now, rng);
+        self.all.count(now, rng);
+        self.hosts.insert(host, own);
+        true
+    }
+}
+
+/// Says whether a sender at `host` may be asked beside those of `asked`: each with its host, and
+/// since when it has been asked. There are `seats_max` seats.
+pub(crate) fn seat<K: Copy>(
+    now: Instant,
+    host: IpAddr,
+    seats_max: usize,
+    asked: impl Iterator<Item = (K, IpAddr, Instant)>,
+    rng: &mut Rng,
+) -> Seat<K> {
+    let (mut count, mut of_host, mut late, mut chosen) = (0, 0, 0, Seat::None);
+    for (key, whose, since) in asked {
+        count += 1;
+        of_host += usize::from(whose == host);
+        if now.since(since) >= ANSWER_EXPECTED {
+            late += 1;
+            // Each of those that are late is chosen with the same probability.
+            if rng.below(late) == 0 {
+                chosen = Seat::InsteadOf(key);
+            }
+        }
+    }
+    if of_host >= (seats_max / 2).max(1) {
+        Seat::None
+    } else if count < seats_max {
+        Seat::Free
+    } else {
+        chosen
+    }
+}
+
+/// Counts how often something is done: so often at once, then once in each interval, at a random
+/// time in it. Whoever forges marks cannot know that time, and be first whenever a dial is free.
+#[derive(Clone, Copy, Debug)]
+struct Meter {
+    interval: Duration,
+    at_once: u32,
+    /// When all that was done so far has been made up for.
+    even_at: Instant,
+    /// How late in its interval the next is allowed.
+    delay: Duration,
+}
+
+impl Meter {
+    const fn new(interval: Duration, at_once: u32) -> Self {
+        Self {
+            interval,
+            at_once,
+            even_at: Instant::ZERO,
+            delay: Duration::ZERO,
+        }
+    }
+
+    fn has_room(&self, now: Instant, is_first: bool) -> bool {
+        let at_once = if is_first {
+            self.at_once
+        } else {
+            self.at_once / 2
+        };
+        self.even_at.max(now).since(now) + self.delay < self.interval * at_once
+    }
+
+    fn count(&mut self, now: Instant, rng: &mut Rng) {
+        self.even_at = self.even_at.max(now) + self.interval;
+        self.delay = rng.duration_up_to(self.interval);
+    }
+
+    fn is_unused(&self, now: Instant) -> bool {
+        self.even_at <= now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
+    }
+
+    fn host(number: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, number])
+    }
+
+    fn taken(dials: &mut Dials, now: Instant, host: IpAddr, tries: u32) -> u32 {
+        let rng = &mut Rng::new(now.as_nanos());
+        (0..tries)
+            .map(|_| u32::from(dials.take(now, host, true, rng)))
+            .sum()
+    }
+
+    #[test]
+    fn a_host_is_dialled_so_often_at_once_and_then_at_a_rate() {
+        for host in [host(1), "fd00::1".parse().unwrap()] {
+            let mut dials = Dials::new();
+            assert_eq!(taken(&mut dials, at(0), host, 1000), HOST_DIALS_AT_ONCE);
+            let later: u32 = (1..=10_000)
+                .map(|ms| taken(&mut dials, at(ms), host, 3))
+                .sum();
+            assert!((39..=41).contains(&later), "{later}, not four a second");
+        }
+    }
+
+    #[test]
+    fn all_hosts_together_are_dialled_so_often_and_others_wait_for_a_host_only_then() {
+        let mut dials = Dials::new();
+        assert_eq!(taken(&mut dials, at(0), host(1), 1000), 16);
+        assert_eq!(taken(&mut dials, at(0), host(2), 1), 1);
+        let rest: u32 = (3..=200)
+            .map(|n| taken(&mut dials, at(0), host(n), 1))
+            .sum();
+        assert_eq!(rest, DIALS_AT_ONCE - 17);
+        assert!(dials.hosts.len() <= DIALS_AT_ONCE as usize);
+        let later: u32 = (1..=10_000)
+            .map(|ms| taken(&mut dials, at(ms), host(ms as u8), 1))
+            .sum();
+        assert!(
+            (159..=161).contains(&later),
+            "{later}, not sixteen a second"
+        );
+        assert!(dials.hosts.len() <= DIALS_AT_ONCE as usize);
+    }
+
+    #[test]
+    fn what_was_tried_before_leaves_half_for_who_was_not() {
+        let mut dials = Dials::new();
+        let rng = &mut Rng::new(1);
+        let again = (0..1000)
+            .filter(|_| dials.take(at(0), host(1), false, rng))
+            .count();
+        assert_eq!(again, 8);
+        assert_eq!(taken(&mut dials, at(0), host(1), 1000), 8);
+    }
+
+    #[test]
+    fn a_host_has_half_of_the_seats_and_a_late_one_makes_room_for_another_host() {
+        let rng = &mut Rng::new(1);
+        let of_one = [(1, host(1), at(0)), (2, host(1), at(0))];
+        assert_eq!(seat(at(0), host(1), 4, of_one.into_iter(), rng), Seat::None);
+        assert_eq!(seat(at(0), host(2), 4, of_one.into_iter(), rng), Seat::Free);
+        let full = [
+            (1, host(1), at(0)),
+            (2, host(1), at(400)),
+            (3, host(2), at(0)),
+        ];
+        let full = full.into_iter().chain([(4, host(3), at(400))]);
+        assert_eq!(seat(at(499), host(4), 4, full.clone(), rng), Seat::None);
+        let chosen: Vec<_> = (0..20)
+            .map(|_| seat(at(500), host(4), 4, full.clone(), rng))
+            .collect();
+        assert!(
+            chosen
+                .iter()
+                .all(|seat| [Seat::InsteadOf(1), Seat::InsteadOf(3)].contains(seat))
+        );
+        assert!(chosen.contains(&Seat::InsteadOf(1)) && chosen.contains(&Seat::InsteadOf(3)));
+    }
+}
