@@ -23,6 +23,7 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
             Ok(manifest) => {
                 check_manifest(&name, rule, rules, &manifest, findings);
                 unused(&name, rule, &manifest, findings);
+                licences(root, &name, &manifest, findings);
                 let tests = dependencies(&manifest).into_iter();
                 let tests = tests.filter(|(section, ..)| *section == "dev-dependencies");
                 used_in_tests.extend(tests.map(|(_, dependency, _)| dependency));
@@ -41,6 +42,24 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
         if !root.join(directory(name)).join("Cargo.toml").exists() {
             let text = format!("crate {name} has rules but does not exist");
             findings.push(Finding::new("arrows", RULES, &text));
+        }
+    }
+}
+
+/// Checks that a crate that is published has the licences, as its package holds no file from beyond
+/// its own directory.
+fn licences(root: &Path, name: &str, manifest: &toml::Table, findings: &mut Vec<Finding>) {
+    let package = manifest.get("package");
+    let publish = package.and_then(|package| package.get("publish"));
+    if publish.and_then(toml::Value::as_bool) == Some(false) {
+        return;
+    }
+    for file in LICENCES {
+        let path = format!("{}/{file}", directory(name));
+        let (own, root_s) = (fs::read(root.join(&path)), fs::read(root.join(file)));
+        if own.ok().is_none_or(|own| root_s.ok() != Some(own)) {
+            let text = format!("a published crate has the licence: make it a link to ../../{file}");
+            findings.push(Finding::new("licence", &path, &text));
         }
     }
 }
@@ -163,6 +182,8 @@ fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String, &toml::Val
     list
 }
 
+/// The files that say how a crate is licensed.
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 const RULES: &str = "xtask/rules.toml";
 const PURE_LINTS: &str = "xtask/clippy-pure.toml";
 
