@@ -200,6 +200,48 @@ fn a_switch_that_snoops_without_a_querier() {
 }
 
 #[test]
+fn a_rule_that_keeps_reports_of_membership_from_leaving() {
+    isolated(|| {
+        let made = Middle::switched();
+        let rules = [
+            "add table inet guard",
+            "add chain inet guard exit { type filter hook output priority 0 ; }",
+            "add rule inet guard exit ip protocol igmp drop",
+        ];
+        let settings = [
+            (
+                "ip",
+                "link set br0 type bridge mcast_snooping 1 mcast_querier 1",
+            ),
+            ("bridge", "link set dev m2 mcast_flood off"),
+        ];
+        let are_made = rules.iter().all(|rule| did(&made.right, "nft", rule))
+            && settings
+                .iter()
+                .all(|(program, words)| did(&made.middle, program, words));
+        if !are_made {
+            return;
+        }
+        let (left, right) = switched_specs();
+        let (_, right) = both(&made, &left, &right);
+        let insert = "`nft insert rule inet guard exit ip protocol igmp accept`";
+        assert_named(&right, Cause::ReportDropped, insert);
+        assert_eq!(right.facts.has_reported, Some(false));
+        // With the rule that the fix adds, the report leaves.
+        let accept = "insert rule inet guard exit ip protocol igmp accept";
+        assert!(did(&made.right, "nft", accept));
+        let (left, right) = switched_specs();
+        let (_, right) = both(&made, &left, &right);
+        assert_eq!(right.facts.has_reported, Some(true));
+        let dropped = right
+            .findings
+            .iter()
+            .find(|it| it.cause == Cause::ReportDropped);
+        assert!(dropped.is_none(), "{:?}", right.findings);
+    });
+}
+
+#[test]
 fn the_wrong_port() {
     isolated(|| {
         let made = Middle::switched();

@@ -1,4 +1,4 @@
-//! The chains of netfilter rules that incoming packets pass.
+//! The chains of netfilter rules that incoming or outgoing packets pass.
 //!
 //! The module names the chains and changes nothing. The kernel does not report what a chain does
 //! with a packet.
@@ -7,7 +7,7 @@ use std::fs;
 
 use crate::netlink::{Attributes, NetlinkError, NetlinkSocket, Protocol, Request};
 
-/// A chain that a packet passes on its way in.
+/// A chain that a packet passes on its way in or out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Family and table, as `nft list ruleset` names them.
@@ -18,12 +18,21 @@ pub struct Chain {
     pub drops_by_default: bool,
 }
 
-/// Returns the chains of this network namespace that incoming packets pass: hooks prerouting and
-/// input. For tables of the older iptables it returns only the table's name.
+/// The way of packets through the host's rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the network to this host's programs: hooks ingress, prerouting and input.
+    In,
+    /// From this host's programs to the network: hooks output, postrouting and egress.
+    Out,
+}
+
+/// Returns the chains of this network namespace that packets pass on their `way`. For tables of the
+/// older iptables it returns only the table's name.
 ///
 /// # Errors
 /// When the kernel has no nf_tables, or does not let this user read the rules.
-pub fn incoming_chains() -> Result<Vec<Chain>, NetlinkError> {
+pub fn chains(way: Way) -> Result<Vec<Chain>, NetlinkError> {
     let mut chains: Vec<Chain> = Vec::new();
     let mut request = Request::new(LIST_CHAINS, 0);
     request.fixed(&[0; HEADER_LEN]);
@@ -36,7 +45,7 @@ pub fn incoming_chains() -> Result<Vec<Chain>, NetlinkError> {
             let attributes = reply.payload.get(HEADER_LEN..).unwrap_or_default();
             found
                 .borrow_mut()
-                .extend(parse(family, Attributes::parse(attributes)?));
+                .extend(parse(family, Attributes::parse(attributes)?, way));
             Ok(())
         },
     )?;
@@ -50,8 +59,8 @@ pub fn incoming_chains() -> Result<Vec<Chain>, NetlinkError> {
     Ok(chains)
 }
 
-/// Reads a chain; `None` unless it is at a hook of incoming packets.
-fn parse(family: u8, attributes: Attributes<'_>) -> Option<Chain> {
+/// Reads a chain; `None` unless it is at a hook of that way.
+fn parse(family: u8, attributes: Attributes<'_>, way: Way) -> Option<Chain> {
     let (mut table, mut name, mut hook, mut policy) = (String::new(), String::new(), None, ACCEPT);
     let number = |payload: &[u8]| Some(u32::from_be_bytes(payload.try_into().ok()?));
     for attribute in attributes {
@@ -67,13 +76,20 @@ fn parse(family: u8, attributes: Attributes<'_>) -> Option<Chain> {
             _ => {}
         }
     }
-    if !matches!(hook, Some(HOOK_PREROUTING | HOOK_INPUT)) {
+    // The hooks of a device are numbered on their own.
+    let hooks: &[u32] = match (family == NETDEV, way) {
+        (true, Way::In) => &[DEVICE_INGRESS],
+        (true, Way::Out) => &[DEVICE_EGRESS],
+        (false, Way::In) => &[HOOK_PREROUTING, HOOK_INPUT, HOOK_INGRESS],
+        (false, Way::Out) => &[HOOK_OUTPUT, HOOK_POSTROUTING],
+    };
+    if hook.is_none_or(|hook| !hooks.contains(&hook)) {
         return None;
     }
     let family = match family {
         1 => "inet",
         2 => "ip",
-        5 => "netdev",
+        NETDEV => "netdev",
         7 => "bridge",
         10 => "ip6",
         _ => "table",
@@ -97,6 +113,13 @@ const CHAIN_POLICY: u16 = 5;
 const HOOK_NUMBER: u16 = 1;
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_INPUT: u32 = 1;
+const HOOK_OUTPUT: u32 = 3;
+const HOOK_POSTROUTING: u32 = 4;
+const HOOK_INGRESS: u32 = 5;
+/// NFPROTO_NETDEV, and its hooks.
+const NETDEV: u8 = 5;
+const DEVICE_INGRESS: u32 = 0;
+const DEVICE_EGRESS: u32 = 1;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
 
@@ -116,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_incoming_packets_are_named_and_no_others() {
-        let parsed = |bytes: &[u8]| parse(1, Attributes::parse(bytes).unwrap());
+    fn chains_of_one_way_are_named_and_no_others() {
+        let parsed = |bytes: &[u8]| parse(1, Attributes::parse(bytes).unwrap(), Way::In);
         let found = parsed(&chain(HOOK_INPUT, DROP)).unwrap();
         assert_eq!(
             (found.table.as_str(), found.name.as_str()),
@@ -129,7 +152,18 @@ mod tests {
                 .unwrap()
                 .drops_by_default
         );
-        let output_hook = 3;
-        assert_eq!(parsed(&chain(output_hook, DROP)), None);
+        assert_eq!(parsed(&chain(HOOK_OUTPUT, DROP)), None);
+        for (family, hook, expected) in [
+            (1, HOOK_OUTPUT, true),
+            (2, HOOK_POSTROUTING, true),
+            (1, HOOK_INPUT, false),
+            (NETDEV, DEVICE_EGRESS, true),
+            (NETDEV, DEVICE_INGRESS, false),
+        ] {
+            let bytes = chain(hook, ACCEPT);
+            let attributes = Attributes::parse(&bytes).unwrap();
+            let found = parse(family, attributes, Way::Out).is_some();
+            assert_eq!(found, expected, "{family} {hook}");
+        }
     }
 }

@@ -35,9 +35,9 @@ impl Document for ReachDocument {
 /// Words that nothing is wrong: the group arrives here and, as the other hosts say, there.
 fn arrives(facts: &Facts) -> String {
     let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
-    let hearing: Vec<&str> = words
+    let hearing: Vec<String> = words
         .filter(|word| word.hears_us == Some(true))
-        .map(|word| word.name.as_str())
+        .map(|word| facts.called(word))
         .collect();
     if hearing.is_empty() {
         return "the group arrives here".to_owned();
@@ -105,7 +105,8 @@ fn seen(text: &mut String, facts: &Facts) {
                 let routers = word
                     .routers
                     .map_or_else(String::new, |count| format!(", {count} routers between"));
-                format!("{} {hears} through the group{routers}", word.name)
+                let name = facts.called(word);
+                format!("{name} {hears} through the group{routers}")
             },
         );
         line(text, "peer", &format!("{}: {told}", peer.address));

@@ -248,6 +248,7 @@ fn mtu() {
 
 fn facts() -> Facts {
     Facts {
+        name: "here".into(),
         group: "239.192.0.1:7500".parse().expect("an address"),
         hops: 16,
         lasted: Duration::from_secs(10),
@@ -279,6 +280,8 @@ fn facts() -> Facts {
         reverse_paths: Vec::new(),
         reverse_path_drops: 0,
         chains: Vec::new(),
+        outgoing_chains: Vec::new(),
+        has_reported: None,
         unlisted: Unlisted {
             frames: 3,
             ..Unlisted::default()

@@ -11,6 +11,8 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
+    /// This host's name for itself.
+    pub name: String,
     /// The group and its port.
     pub group: SocketAddr,
     /// Time to live of this host's packets to the group.
@@ -44,8 +46,37 @@ pub struct Facts {
     pub reverse_path_drops: u64,
     /// Chains of netfilter rules that incoming packets pass.
     pub chains: Vec<RuleChain>,
+    /// Chains of netfilter rules that outgoing packets pass.
+    pub outgoing_chains: Vec<RuleChain>,
+    /// Whether this host's report that it has joined the group left by the interface. None when
+    /// none was due, because another program of this host had joined before, or when frames cannot
+    /// be seen.
+    pub has_reported: Option<bool>,
     /// Counts of what came from hosts for which the lists above had no room.
     pub unlisted: Unlisted,
+}
+
+impl Facts {
+    /// Returns what to call a host: its name, with its address where another host, or this one, has
+    /// the same name, as containers often do.
+    #[must_use]
+    pub fn called(&self, word: &PeerWord) -> String {
+        let mut words = self.peers.iter().filter_map(|peer| peer.word.as_ref());
+        let has_like = self.name == word.name
+            || words.any(|other| other.token != word.token && other.name == word.name);
+        let is_of = |peer: &&PeerFacts| {
+            let said = peer.word.as_ref();
+            said.is_some_and(|said| said.token == word.token)
+        };
+        let address = word.source.or_else(|| {
+            let peer = self.peers.iter().find(is_of)?;
+            Some(peer.address.ip())
+        });
+        match address.filter(|_| has_like) {
+            Some(address) => format!("{} ({address})", word.name),
+            None => word.name.clone(),
+        }
+    }
 }
 
 /// Counts of what came from hosts for which a list had no room: each list holds 256.

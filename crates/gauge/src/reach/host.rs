@@ -9,7 +9,10 @@ use net::{
     InterfaceError, Interfaces,
     interface::{Choice, Selector},
 };
-use sys::netlink::{RouteQuery, Rtnetlink};
+use sys::{
+    netfilter::Way,
+    netlink::{RouteQuery, Rtnetlink},
+};
 
 use super::{InterfaceFacts, Refusal, Refused, ReversePath, RuleChain};
 
@@ -130,9 +133,46 @@ pub(super) fn reverse_path_drops() -> u64 {
     value.unwrap_or(0)
 }
 
-/// Returns the chains of rules that incoming packets pass.
-pub(super) fn chains() -> Vec<RuleChain> {
-    let chains = sys::netfilter::incoming_chains().unwrap_or_default();
+/// Returns true when this host is a member of the group on an interface already: then no report
+/// leaves when one more program joins.
+pub(super) fn is_member(group: IpAddr, interface: &str) -> bool {
+    let file = match group {
+        IpAddr::V4(_) => "/proc/thread-self/net/igmp",
+        IpAddr::V6(_) => "/proc/thread-self/net/igmp6",
+    };
+    let text = fs::read_to_string(file).unwrap_or_default();
+    is_listed(&text, group, interface)
+}
+
+/// Reads the kernel's list of memberships. IPv4: a line for each interface, and below it one for
+/// each group, `010000E0` in the byte order of the host. IPv6: `2 eth0 ff15...01 1 0000000C 0`.
+fn is_listed(text: &str, group: IpAddr, interface: &str) -> bool {
+    let mut current = "";
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        match group {
+            IpAddr::V4(group) if line.starts_with(['\t', ' ']) => {
+                let number = words.next().and_then(|it| u32::from_str_radix(it, 16).ok());
+                current == interface && number == Some(u32::from_ne_bytes(group.octets()))
+            }
+            IpAddr::V4(_) => {
+                current = words.nth(1).unwrap_or_default().trim_end_matches(':');
+                false
+            }
+            IpAddr::V6(group) => {
+                let name = words.nth(1);
+                let number = words
+                    .next()
+                    .and_then(|it| u128::from_str_radix(it, 16).ok());
+                name == Some(interface) && number == Some(group.to_bits())
+            }
+        }
+    })
+}
+
+/// Returns the chains of rules that packets pass on their way.
+pub(super) fn chains(way: Way) -> Vec<RuleChain> {
+    let chains = sys::netfilter::chains(way).unwrap_or_default();
     let facts = |chain: sys::netfilter::Chain| RuleChain {
         table: chain.table,
         name: chain.name,
@@ -170,5 +210,17 @@ mod tests {
         assert_eq!(igmp_version(table, "eth0").as_deref(), Some("V2"));
         assert_eq!(igmp_version(table, "lo").as_deref(), Some("V3"));
         assert_eq!(igmp_version(table, "eth1"), None);
+        let all_hosts = [224, 0, 0, 1];
+        let table = table.replace(
+            "010000E0",
+            &format!("{:08X}", u32::from_ne_bytes(all_hosts)),
+        );
+        assert!(is_listed(&table, all_hosts.into(), "lo"));
+        assert!(!is_listed(&table, all_hosts.into(), "eth0"));
+        assert!(!is_listed(&table, [239, 0, 0, 1].into(), "lo"));
+        let table = "2    eth0     ff150000000000000000000000000077     1 00000004 0\n";
+        let group = "ff15::77".parse().unwrap();
+        assert!(is_listed(table, group, "eth0") && !is_listed(table, group, "lo"));
+        assert!(!is_listed(table, "ff15::78".parse().unwrap(), "eth0"));
     }
 }

@@ -9,11 +9,11 @@ use std::{
 };
 
 use net::{
-    Remedy, SystemError,
+    Interface, Remedy, SystemError,
     interface::{Choice, Selector},
 };
 use serde::Serialize;
-use sys::{Family, RawAddress, UdpSocket, datagram, reception};
+use sys::{Family, RawAddress, UdpSocket, datagram, netfilter::Way, reception};
 
 use super::{
     Facts, Finding, PeerFacts, Unlisted,
@@ -77,6 +77,7 @@ pub fn reach(spec: &ReachSpec, is_stopped: &dyn Fn() -> bool) -> Result<ReachRep
         Err(refusal) => (None, Some(refusal)),
     };
     let facts = Facts {
+        name: spec.name.clone(),
         group: spec.group,
         hops: spec.hops,
         lasted: Duration::ZERO,
@@ -98,7 +99,9 @@ pub fn reach(spec: &ReachSpec, is_stopped: &dyn Fn() -> bool) -> Result<ReachRep
             .collect(),
         reverse_paths: Vec::new(),
         reverse_path_drops: host::reverse_path_drops(),
-        chains: host::chains(),
+        chains: host::chains(Way::In),
+        outgoing_chains: host::chains(Way::Out),
+        has_reported: None,
         unlisted: Unlisted::default(),
     };
     let mut talk = Talk::open(spec, host, choice, facts)?;
@@ -138,6 +141,10 @@ impl<'a> Talk<'a> {
         facts.has_route = host.has_route(spec.group.ip());
         let wire = Wire::open();
         facts.sees_wire = wire.is_open();
+        facts.has_reported = choice
+            .as_ref()
+            .filter(|choice| facts.sees_wire && is_report_due(spec.group.ip(), &choice.interface))
+            .map(|_| false);
         let mut inbound = Vec::new();
         for interface in host.interfaces.list() {
             let is_chosen = choice
@@ -314,6 +321,12 @@ impl<'a> Talk<'a> {
         self.facts.unlisted.queriers = entered.unlisted_queries;
         self.facts.frames = entered.frames;
         self.facts.queriers = entered.queriers;
+        let chosen = self.choice.as_ref().map(|it| it.interface.index);
+        let has_left = chosen.is_some_and(|index| self.wire.reported.contains(&index));
+        // A report may leave up to a second after joining.
+        let is_known = has_left || self.facts.lasted >= REPORT_AFTER_MAX;
+        let due = self.facts.has_reported.take();
+        self.facts.has_reported = due.filter(|_| is_known).map(|_| has_left);
         let drops = host::reverse_path_drops();
         self.facts.reverse_path_drops = drops.saturating_sub(self.facts.reverse_path_drops);
         if let Some(choice) = &self.choice {
@@ -348,6 +361,16 @@ impl<'a> Talk<'a> {
     fn elapsed(&self) -> Duration {
         Duration::from_nanos(now_ns() - self.start_ns)
     }
+}
+
+/// Returns true when the kernel reports that this host joins the group: nobody here has joined it
+/// before, and it is not one of those that no switch forgets.
+fn is_report_due(group: IpAddr, interface: &Interface) -> bool {
+    let is_local = match group {
+        IpAddr::V4(group) => matches!(group.octets(), [224, 0, 0, _]),
+        IpAddr::V6(group) => group.segments()[0] & 0xf <= 1,
+    };
+    !is_local && !interface.flags.loopback && !host::is_member(group, &interface.name)
 }
 
 /// Opens a socket that hears the group on one interface only.
@@ -393,4 +416,6 @@ const ANSWER_SHARE: u64 = 3;
 /// How often a host sends its beacons.
 const GAP: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(20);
+/// How long after joining the first report leaves at the latest, with room for a busy host.
+const REPORT_AFTER_MAX: Duration = Duration::from_millis(1_200);
 const BATCH: usize = 64;

@@ -47,6 +47,9 @@ pub enum Cause {
     SnoopingWithoutQuerier,
     /// Something on the way drops the packets, although a querier renews the memberships.
     DroppedOnTheWay,
+    /// This host's report that it has joined the group never left it: its rules for outgoing
+    /// packets drop it.
+    ReportDropped,
     /// The other host cannot send.
     PeerCannotSend,
     /// The other host says that it does not hear this one; the reason is there or on the way.
@@ -147,7 +150,7 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let Some(word) = &peer.word else {
         return of_silent_peer(facts, peer);
     };
-    let name = &word.name;
+    let name = &facts.called(word);
     let heard = facts.heard.iter().filter(|heard| heard.token == word.token);
     let ours = facts.interface.as_ref().map(|it| it.name.as_str());
     let mut elsewhere = None;
@@ -197,7 +200,7 @@ fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     if word.hears_us != Some(false) || is_explained || word.times < WORDS_MIN {
         return None;
     }
-    let name = &word.name;
+    let name = &facts.called(word);
     let routers = word.routers.filter(|routers| *routers > 0);
     if let Some(routers) = routers {
         return Some(distance(facts.group.ip(), "this host", facts.hops, routers));
@@ -324,20 +327,25 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
 /// Makes the finding from the number of routers between the hosts.
 fn of_distance(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let routers = word.routers.filter(|routers| *routers > 0)?;
-    Some(distance(facts.group.ip(), &word.name, word.hops, routers))
+    Some(distance(
+        facts.group.ip(),
+        &facts.called(word),
+        word.hops,
+        routers,
+    ))
 }
 
 /// Makes the finding for a host on the same network that has sent to the group and was never heard
 /// here.
 fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     if facts.sees_wire && facts.unlisted.frames == 0 {
-        return of_switch(facts, &word.name, None);
+        return of_switch(facts, &facts.called(word), None);
     }
     let path = facts.reverse_paths.iter().find(|path| path.drops());
     if let Some(path) = path.filter(|_| facts.reverse_path_drops > 0) {
         return reverse_path(facts, path);
     }
-    let mut found = of_switch(facts, &word.name, None);
+    let mut found = of_switch(facts, &facts.called(word), None);
     found.words += if facts.sees_wire {
         "; more hosts send to it than are listed here, so its packets may enter the host unseen"
     } else {

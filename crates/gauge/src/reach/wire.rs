@@ -1,8 +1,12 @@
-//! Frames to groups as they enter the host, before rules and routes. Seeing them needs CAP_NET_RAW.
+//! Frames to groups as they enter the host, before rules and routes, and reports of membership as
+//! they leave it, after them. Seeing them needs CAP_NET_RAW.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
-use sys::packet::{FilterOp, PacketSocket, Packets};
+use sys::packet::{Direction, FilterOp, PacketSocket, Packets};
 use wire::link::{Ipv4, Ipv6, Layers, Udp};
 
 use super::{
@@ -14,6 +18,10 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: Option<PacketSocket>,
+    /// Sees IGMP and MLD alone, also what leaves.
+    leaving: Option<PacketSocket>,
+    /// The interfaces by which this host's reports for the group have left.
+    pub(super) reported: BTreeSet<u32>,
     buffer: Vec<u8>,
     pub(super) entered: Entered,
 }
@@ -47,27 +55,30 @@ enum Seen {
 impl Wire {
     /// Starts to look at frames, if this user may.
     pub(super) fn open() -> Self {
-        let open = || {
+        let open = |is_entering, filter: &[FilterOp]| {
             let socket = PacketSocket::open()?;
-            socket.set_ignore_outgoing(true)?;
-            socket.attach_filter(&GROUPS_ONLY)?;
+            socket.set_ignore_outgoing(is_entering)?;
+            socket.attach_filter(filter)?;
             let _granted = socket.set_receive_buffer(BUFFER_BYTES)?;
             socket.bind(ALL_INTERFACES, Packets::All)?;
             Ok::<_, std::io::Error>(socket)
         };
         Self {
-            socket: open().ok(),
+            socket: open(true, &GROUPS_ONLY).ok(),
+            leaving: open(false, &MEMBERSHIPS_ONLY).ok(),
+            reported: BTreeSet::new(),
             buffer: vec![0; FRAME_BYTES],
             entered: Entered::default(),
         }
     }
 
     pub(super) const fn is_open(&self) -> bool {
-        self.socket.is_some()
+        self.socket.is_some() && self.leaving.is_some()
     }
 
     /// Reads the frames that have come; `name` gives an interface's name.
     pub(super) fn look(&mut self, group: IpAddr, name: &dyn Fn(u32) -> String) {
+        self.look_out(group);
         let Some(socket) = &self.socket else {
             return;
         };
@@ -80,6 +91,54 @@ impl Wire {
                 self.entered.enter(seen, interface, group);
             }
         }
+    }
+}
+
+impl Wire {
+    /// Reads the reports that have left.
+    fn look_out(&mut self, group: IpAddr) {
+        let Some(socket) = &self.leaving else {
+            return;
+        };
+        for _ in 0..FRAMES_A_LOOK {
+            let Ok(Some(packet)) = socket.receive(&mut self.buffer) else {
+                return;
+            };
+            if packet.direction == Direction::Outgoing && reports(packet.data, group) {
+                self.reported.insert(packet.interface);
+            }
+        }
+    }
+}
+
+/// Returns true for a frame with a report of this group's membership (RFC 2236, 3376, 2710, 3810).
+fn reports(frame: &[u8], group: IpAddr) -> bool {
+    let layers = Layers::parse(frame);
+    let Some(ip) = layers.ip else { return false };
+    let Some(body) = frame.get(ip.transport..) else {
+        return false;
+    };
+    let names = |at: usize| match group {
+        IpAddr::V4(group) => body.get(at..at + 4) == Some(&group.octets()),
+        IpAddr::V6(group) => body.get(at..at + 16) == Some(&group.octets()),
+    };
+    let address_bytes = if group.is_ipv4() { 4 } else { 16 };
+    match (ip.protocol, body.first(), group.is_ipv4()) {
+        (IGMP, Some(&(IGMP_REPORT_V1 | IGMP_REPORT_V2)), true) => names(4),
+        (ICMPV6, Some(&MLD_REPORT), false) => names(8),
+        (IGMP, Some(&IGMP_REPORT_V3), true) | (ICMPV6, Some(&MLD_REPORT_V2), false) => {
+            // Records of: type, length of auxiliary words, number of sources (2), group, sources.
+            let mut at = 8;
+            while let Some(&[_, words, high, low]) = body.get(at..at + 4) {
+                if names(at + 4) {
+                    return true;
+                }
+                let sources = usize::from(u16::from_be_bytes([high, low]));
+                at += 4 + address_bytes * (1 + sources) + 4 * usize::from(words);
+            }
+            false
+        }
+        _ => false,
     }
 }
 
@@ -196,15 +255,35 @@ const GROUPS_ONLY: [FilterOp; 4] = [
     op(0x06, 0, 0, SNAP_BYTES),
     op(0x06, 0, 0, 0),
 ];
+/// `ldh [12]; jeq 0x800, v4; jeq 0x86dd, v6, reject; v4: ldb [23]; jeq IGMP, keep, reject; v6: ldb
+/// [20]; jeq hop-by-hop options, keep, reject`: reports of IPv6 have such options before them.
+const MEMBERSHIPS_ONLY: [FilterOp; 9] = [
+    op(0x28, 0, 0, 12),
+    op(0x15, 1, 0, 0x0800),
+    op(0x15, 2, 5, 0x86dd),
+    op(0x30, 0, 0, 23),
+    op(0x15, 2, 3, 2),
+    op(0x30, 0, 0, 20),
+    op(0x15, 0, 1, 0),
+    op(0x06, 0, 0, REPORT_BYTES),
+    op(0x06, 0, 0, 0),
+];
 const SNAP_BYTES: u32 = 256;
-const FRAME_BYTES: usize = 512;
+/// Whole reports: they name all groups of the host.
+const REPORT_BYTES: u32 = 2_048;
+const FRAME_BYTES: usize = 2_304;
 const BUFFER_BYTES: usize = 1 << 20;
 const FRAMES_A_LOOK: usize = 4_096;
 const UDP: u8 = 17;
 const IGMP: u8 = 2;
 const IGMP_QUERY: u8 = 0x11;
+const IGMP_REPORT_V1: u8 = 0x12;
+const IGMP_REPORT_V2: u8 = 0x16;
+const IGMP_REPORT_V3: u8 = 0x22;
 const ICMPV6: u8 = 58;
 const MLD_QUERY: u8 = 130;
+const MLD_REPORT: u8 = 131;
+const MLD_REPORT_V2: u8 = 143;
 
 const fn op(code: u16, if_true: u8, if_false: u8, operand: u32) -> FilterOp {
     FilterOp {
@@ -249,6 +328,29 @@ mod tests {
         for cut in 0..frame.len() {
             assert_eq!(parse(&frame[..cut]), None);
         }
+    }
+
+    #[test]
+    fn reports_are_told_by_their_group_and_any_cut_is_none() {
+        let group = IpAddr::from([239, 1, 1, 1]);
+        let older = frame_v4(IGMP, &[0x16, 0, 0, 0, 239, 1, 1, 1]);
+        let newer = [
+            &[0x22, 0, 0, 0, 0, 0, 0, 2][..],
+            &[4, 1, 0, 1, 239, 9, 9, 9, 10, 0, 0, 1, 7, 7, 7, 7],
+            &[4, 0, 0, 0, 239, 1, 1, 1],
+        ];
+        let newer = frame_v4(IGMP, &newer.concat());
+        for frame in [older, newer] {
+            assert!(reports(&frame, group));
+            assert!(!reports(&frame, [239, 1, 1, 2].into()));
+            for cut in 0..frame.len() {
+                assert!(!reports(&frame[..cut], group), "{cut}");
+            }
+        }
+        assert!(!reports(
+            &frame_v4(IGMP, &[0x11, 0, 0, 0, 239, 1, 1, 1]),
+            group
+        ));
     }
 
     #[test]

@@ -12,6 +12,40 @@ pub(super) fn chains(facts: &Facts) -> impl Iterator<Item = &RuleChain> {
 }
 
 pub(super) fn chain_names(facts: &Facts) -> String {
+    named(chains(facts))
+}
+
+/// Returns the chains through which outgoing packets of the group's IP version pass.
+pub(super) fn outgoing(facts: &Facts) -> impl Iterator<Item = &RuleChain> {
+    let is_ipv6 = facts.group.is_ipv6();
+    let chains = facts.outgoing_chains.iter();
+    chains.filter(move |chain| chain.takes(is_ipv6))
+}
+
+/// Returns the commands that let reports of memberships leave through the chains that were found.
+pub(super) fn exit(facts: &Facts) -> String {
+    let is_ipv6 = facts.group.is_ipv6();
+    let (rule, legacy) = if is_ipv6 {
+        ("icmpv6 type { 131, 143 }", "ipv6-icmp")
+    } else {
+        ("ip protocol igmp", "igmp")
+    };
+    let steps = outgoing(facts).map(|chain| {
+        let place = chain.place();
+        match place
+            .split_once("tables ")
+            .filter(|_| chain.name.is_empty())
+        {
+            Some((family, table)) => {
+                format!("`{family}tables -t {table} -I OUTPUT -p {legacy} -j ACCEPT`")
+            }
+            None => format!("`nft insert rule {place} {rule} accept`"),
+        }
+    });
+    steps.collect::<Vec<_>>().join("; ")
+}
+
+pub(super) fn named<'a>(chains: impl Iterator<Item = &'a RuleChain>) -> String {
     let name = |chain: &RuleChain| {
         let default = if chain.drops_by_default {
             " (drops by default)"
@@ -20,7 +54,7 @@ pub(super) fn chain_names(facts: &Facts) -> String {
         };
         format!("{}{default}", chain.place())
     };
-    chains(facts).map(name).collect::<Vec<_>>().join(", ")
+    chains.map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the command that lets the group's packets to `port` pass the chains that were found.

@@ -7,6 +7,7 @@ use crate::reach::{
 
 fn facts() -> Facts {
     Facts {
+        name: "here".to_owned(),
         group: "239.192.0.7:7500".parse().unwrap(),
         hops: 1,
         lasted: Duration::from_secs(5),
@@ -34,6 +35,8 @@ fn facts() -> Facts {
         reverse_paths: Vec::new(),
         reverse_path_drops: 7,
         chains: Vec::new(),
+        outgoing_chains: Vec::new(),
+        has_reported: Some(true),
         unlisted: Unlisted::default(),
     }
 }
@@ -284,4 +287,36 @@ fn hosts_beyond_those_that_are_listed_are_counted_and_not_accused() {
         );
     }
     assert_eq!((facts.peers.len(), facts.unlisted.peers), (LISTED_MAX, 10));
+}
+
+#[test]
+fn hosts_of_one_name_are_told_apart_by_their_addresses() {
+    let mut facts = facts();
+    let word = |token, last| PeerWord {
+        name: "vm".to_owned(),
+        group: facts.group,
+        hops: 1,
+        source: Some([10, 0, 0, last].into()),
+        interface: "e0".to_owned(),
+        refusal: None,
+        hears_us: Some(true),
+        routers: Some(0),
+        token,
+        times: 25,
+    };
+    let words = [word(2, 2), word(3, 3)];
+    facts.peers = words
+        .iter()
+        .zip([2, 3])
+        .map(|(word, last)| PeerFacts {
+            address: ([10, 0, 0, last], 7_501).into(),
+            word: Some(word.clone()),
+        })
+        .collect();
+    let called = |facts: &Facts| [0, 1].map(|nth: usize| facts.called(&words[nth]));
+    assert_eq!(called(&facts), ["vm (10.0.0.2)", "vm (10.0.0.3)"]);
+    facts.peers.pop();
+    assert_eq!(called(&facts)[0], "vm");
+    facts.name = "vm".to_owned();
+    assert_eq!(called(&facts)[0], "vm (10.0.0.2)");
 }

@@ -2,7 +2,10 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::{Cause, Finding};
+use super::{
+    Cause, Finding,
+    rules::{exit, named, outgoing},
+};
 use crate::reach::{Facts, PeerWord, ReversePath};
 
 pub(super) fn missing_route(facts: &Facts) -> Finding {
@@ -24,7 +27,7 @@ pub(super) fn missing_route(facts: &Facts) -> Finding {
 }
 
 pub(super) fn other_group(facts: &Facts, word: &PeerWord) -> Finding {
-    let (name, theirs, ours) = (&word.name, word.group, facts.group);
+    let (name, theirs, ours) = (facts.called(word), word.group, facts.group);
     if theirs.ip() == ours.ip() {
         return Finding::new(
             Cause::WrongPort,
@@ -104,6 +107,32 @@ pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Find
     )
 }
 
+/// Makes the finding that this host's report of its membership was dropped before it left, so that
+/// a switch with snooping sends it nothing; `None` when the report left or is not known.
+fn of_report(facts: &Facts, seen: &str) -> Option<Finding> {
+    if facts.has_reported != Some(false) {
+        return None;
+    }
+    let protocol = if facts.group.is_ipv6() { "MLD" } else { "IGMP" };
+    let ours = facts.interface.as_ref().map_or("-", |it| &it.name);
+    let (rules, fix) = if outgoing(facts).next().is_none() {
+        let rules = "no netfilter rules are seen here, so a BPF program may drop it".to_owned();
+        let fix = "list BPF programs with `bpftool net` and `bpftool cgroup tree`, and detach the \
+                   one that drops it";
+        (rules, fix.to_owned())
+    } else {
+        let names = named(outgoing(facts));
+        let rules = format!("these rules for outgoing packets may drop it: {names}");
+        (rules, format!("accept it: {}", exit(facts)))
+    };
+    let words = format!(
+        "{seen}, and this host's own {protocol} report, by which switches learn that it is a \
+         member of {}, never left through {ours}; {rules}",
+        facts.group.ip()
+    );
+    Some(Finding::new(Cause::ReportDropped, words, fix))
+}
+
 /// Makes the finding of a switch that forwards only to members; this host can only infer it.
 pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Finding {
     let seen = match last {
@@ -113,6 +142,9 @@ pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Fi
         ),
         None => format!("{name} is on the same network and sends, but nothing arrives here"),
     };
+    if let Some(found) = of_report(facts, &seen) {
+        return found;
+    }
     let seconds = facts.lasted.as_secs();
     let ours = facts.interface.as_ref().map(|it| it.name.as_str());
     let querier = facts
