@@ -3,7 +3,7 @@
 
 use super::{
     Anchor, Axis, Grid, Item, Map, Point, Scale, Scene, axis,
-    page::{Chart, HALF_WIDTH, LEFT, LINE, Page, RIGHT_HALF, colours, fitted},
+    page::{Chart, HALF_WIDTH, LEFT, LINE, Page, RIGHT_HALF, colours, fitted, names_height},
     palette::{self, ALARM, FAINT, GREY, INK},
     rates,
     scene::shade,
@@ -45,11 +45,14 @@ pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
         View::Actual => "Round-trip time from the actual time of sending",
     };
     let has_rates = rates::is_sweep(series);
-    let rows = if has_rates { 2.0 } else { 1.0 };
-    let body = maps_height(panels.len()) + rows * (CURVE_HEIGHT + 90.0);
+    let mut body = maps_height(panels.len()) + names_height(series.len()) + CURVE_HEIGHT + 90.0;
+    if has_rates {
+        body += rates::height(series, CURVE_HEIGHT);
+    }
     let mut page = Page::new(title, &provenances(series), body);
     page.maps(&panels, options);
-    page.top += GAP;
+    page.top += GAP / 2.0;
+    page.names(series.iter().map(|one| one.name.as_str()));
     let area = |left| [left, page.top, HALF_WIDTH, CURVE_HEIGHT];
     let (left, right) = (area(LEFT), area(RIGHT_HALF));
     page.curves(
@@ -423,7 +426,6 @@ impl Page {
                 }
             }
         }
-        self.names(area, series.iter().map(|one| one.name.as_str()));
     }
 }
 

@@ -83,14 +83,23 @@ impl Page {
         }
     }
 
-    /// Prints the names of a chart's curves, each in the colour of its curve.
-    pub(super) fn names<'a>(&mut self, area: [f64; 4], names: impl IntoIterator<Item = &'a str>) {
-        let [left, top, ..] = area;
-        for ((line, name), colour) in (0..).zip(names).zip(colours()) {
-            let at = (left + 10.0, top + 14.0 + LINE * f64::from(line));
-            self.scene.coloured_text(at, name, 2, Anchor::Start, colour);
+    /// Prints the names of curves, a line each in the colour of its curve, and leaves
+    /// [`names_height`] pixels for them: charts stand below, so that no name lies over a curve.
+    pub(super) fn names<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        let mut lines = 0;
+        for (name, colour) in names.into_iter().zip(colours()) {
+            let at = (LEFT, self.top + LINE * f64::from(lines));
+            self.scene
+                .coloured_text(at, &fitted(name), 2, Anchor::Start, colour);
+            lines += 1;
         }
+        self.top += names_height(lines as usize);
     }
+}
+
+/// The height that the names of this many curves take, with the title of the chart below them.
+pub(super) fn names_height(curves: usize) -> f64 {
+    LINE * curves as f64 + 26.0
 }
 
 /// A colour for each curve; after twelve curves the colours repeat.

@@ -2,7 +2,7 @@
 
 use super::{
     Anchor, Axis, Scale, axis,
-    page::{Chart, HALF_WIDTH, LEFT, Page, RIGHT_HALF, colours},
+    page::{Chart, HALF_WIDTH, LEFT, Page, RIGHT_HALF, colours, names_height},
     palette::ALARM,
 };
 use crate::{Series, Strain};
@@ -10,6 +10,15 @@ use crate::{Series, Strain};
 /// True when some series differ only in their rates.
 pub(super) fn is_sweep(series: &[Series<'_>]) -> bool {
     sweeps(series).iter().any(|sweep| sweep.len() > 1)
+}
+
+/// Returns the height of what [`draw`] draws in charts of `height` pixels.
+pub(super) fn height(series: &[Series<'_>], height: f64) -> f64 {
+    let names = match sweeps(series).len() {
+        0 | 1 => 0.0,
+        curves => names_height(curves),
+    };
+    names + height + 90.0
 }
 
 /// Draws round trips by rate, and over PGM also the repairs. The charts are `height` pixels high.
@@ -20,6 +29,10 @@ pub(super) fn draw(
     height: f64,
 ) {
     let sweeps = sweeps(series);
+    if sweeps.len() > 1 {
+        let names: Vec<String> = sweeps.iter().map(|sweep| of_sweep(sweep[0])).collect();
+        page.names(names.iter().map(String::as_str));
+    }
     let left = [LEFT, page.top, HALF_WIDTH, height];
     let right = [RIGHT_HALF, page.top, HALF_WIDTH, height];
     let micro = |ns: u64| ns.max(1) as f64;
@@ -149,10 +162,6 @@ impl Page {
                 let at = (x - 6.0, top + 14.0);
                 self.scene.coloured_text(at, &text, 2, Anchor::End, ALARM);
             }
-        }
-        if sweeps.len() > 1 {
-            let names: Vec<String> = sweeps.iter().map(|sweep| of_sweep(sweep[0])).collect();
-            self.names(area, names.iter().map(String::as_str));
         }
     }
 }

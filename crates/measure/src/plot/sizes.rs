@@ -2,7 +2,7 @@
 
 use super::{
     Axis, Item, Scale, Scene,
-    page::{Chart, HALF_WIDTH, LEFT, LINE, Page, RIGHT_HALF, colours},
+    page::{Chart, HALF_WIDTH, LEFT, Page, RIGHT_HALF, colours, names_height},
     rates::number,
 };
 
@@ -47,7 +47,7 @@ pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
             0.001,
         ),
         (
-            "processor time of both ends, us a datagram",
+            "processor time of both ends, us per datagram",
             |it| it.cpu_ns.map(|ns| ns / 1e3),
             0.01,
         ),
@@ -65,7 +65,7 @@ pub fn captures(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
             0.001,
         ),
         (
-            "processor time of the machine, us a packet",
+            "processor time of the machine, us per packet",
             |it| it.cpu_ns.map(|ns| ns / 1e3),
             0.01,
         ),
@@ -78,13 +78,12 @@ type Measured = (&'static str, Value, f64);
 
 /// Draws the charts, two in each row.
 fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]) -> Scene {
-    let legend = LINE * curves.len() as f64;
     let rows = charts.len().div_ceil(2) as f64;
-    let body = rows * (HEIGHT + GAP) + legend + GAP;
+    let body = rows * (HEIGHT + GAP) + names_height(curves.len()) + GAP;
     let mut page = Page::new(title, lines, body);
-    let names = [LEFT - 10.0, page.top - 14.0, 0.0, 0.0];
-    page.names(names, curves.iter().map(|curve| curve.name.as_str()));
-    let first = page.top + legend + GAP;
+    page.top += GAP / 4.0;
+    page.names(curves.iter().map(|curve| curve.name.as_str()));
+    let first = page.top;
     for (number, (title, value, least)) in charts.iter().enumerate() {
         let left = [LEFT, RIGHT_HALF][number % 2];
         let top = first + (number / 2) as f64 * (HEIGHT + GAP);
@@ -106,7 +105,7 @@ impl SizePoint {
             text += &format!(", {:.3} % lost", loss * 100.0);
         }
         if let Some(ns) = self.cpu_ns {
-            text += &format!(", {:.2} us a datagram", ns / 1e3);
+            text += &format!(", {:.2} us per datagram", ns / 1e3);
         }
         text
     }
@@ -204,7 +203,7 @@ mod tests {
         });
         let told: Vec<&str> = told.collect();
         assert_eq!(told.len(), 4 * 4);
-        let text = "there, 1473 B: 250k/s received, 2.000 % lost, 1.50 us a datagram";
+        let text = "there, 1473 B: 250k/s received, 2.000 % lost, 1.50 us per datagram";
         assert_eq!(told.iter().filter(|it| **it == text).count(), 4);
         // Every dot lies on the page, even a value for which a logarithmic axis has no place.
         for item in &scene.items {
