@@ -1,6 +1,6 @@
 //! The errors of the library.
 
-use std::io;
+use std::{fmt, io};
 
 use base::IoFault;
 use net::{InterfaceError, Remedy, SystemError};
@@ -8,8 +8,11 @@ use pgm::ConfigError;
 
 /// An error of opening or using a session. The text names the operation, the target, the cause and,
 /// where one is known, the remedy. Programs decide by [`Error::kind`].
+///
+/// `{:?}` writes the same text, so that a `main` that returns the error prints it for people;
+/// `{:#?}` writes its kind and its text.
 #[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     /// The protocol parameters contradict each other, or are out of range.
     #[error("{0}")]
@@ -126,6 +129,18 @@ impl Error {
             Self::System(error) => error.remedy().cloned(),
             _ => None,
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
+        f.debug_struct("Error")
+            .field("kind", &self.kind())
+            .field("text", &self.to_string())
+            .finish()
     }
 }
 

@@ -254,10 +254,34 @@ impl Publisher {
         while self.try_send(message)? != SendStatus::Taken {
             self.wait(None);
         }
+        self.see_off_due();
+        Ok(())
+    }
+
+    /// Takes a message as [`Publisher::send`] does, but waits for room at most `timeout`, and says
+    /// whether the message was taken. With a `timeout` of zero it makes one turn at most.
+    ///
+    /// # Errors
+    /// As [`Publisher::try_send`].
+    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<SendStatus, Error> {
+        let until = self.now() + timeout;
+        loop {
+            let status = self.try_send(message)?;
+            if status == SendStatus::Taken {
+                self.see_off_due();
+            }
+            if status == SendStatus::Taken || self.end.driver.now() >= until {
+                return Ok(status);
+            }
+            self.wait(Some(until));
+        }
+    }
+
+    /// Sends waiting messages, if it is time to look.
+    fn see_off_due(&mut self) {
         if self.pace.waiting > 0 && (self.pace.row < ROW_MAX || self.pace.is_look_due()) {
             self.see_off();
         }
-        Ok(())
     }
 
     /// Sends waiting messages, because the owner may make no call for long. In a stream without

@@ -20,8 +20,16 @@ use std::{
 
 use crate::{Error, thread::spawn};
 
-/// What a thread can drive: [`crate::FileSender`] and [`crate::FileReceiver`].
-pub trait Transfer: Send + 'static {
+/// Keeps [`Transfer`] to the types of this crate, so that it may grow.
+pub(crate) mod sealed {
+    /// Only this crate can name it.
+    #[expect(unnameable_types, reason = "who cannot name it cannot implement it")]
+    pub trait Sealed {}
+}
+
+/// What a thread can drive: [`crate::FileSender`] and [`crate::FileReceiver`]. No other type can be
+/// driven so: the trait is sealed.
+pub trait Transfer: sealed::Sealed + Send + 'static {
     /// The transfer's events.
     type Event: Send;
     /// The transfer's state.
@@ -79,6 +87,8 @@ macro_rules! transfer {
                 self.end.arm(at_once);
             }
         }
+
+        impl $crate::transfer::sealed::Sealed for $transfer {}
 
         impl $crate::Transfer for $transfer {
             type Event = $event;
@@ -332,6 +342,8 @@ mod tests {
 
     /// A transfer whose first turn breaks an invariant.
     struct Broken;
+
+    impl sealed::Sealed for Broken {}
 
     impl Transfer for Broken {
         type Event = ();

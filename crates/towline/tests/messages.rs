@@ -250,6 +250,40 @@ fn a_publisher_that_is_dropped_tells_its_receivers_at_once() {
 }
 
 #[test]
+fn a_message_that_finds_no_room_in_time_stays_with_its_owner() {
+    let moment = Duration::from_millis(1);
+    // The receiver that is expected holds the window until it comes.
+    let mut publisher = publisher(61, 1);
+    let mut count = 0_u32;
+    while publisher.send_timeout(&[7; 1_000], moment).unwrap() == SendStatus::Taken {
+        count += 1;
+    }
+    assert!(count > 0);
+    let mut subscriber = Subscriber::open(&session(61)).unwrap();
+    let reading = thread::spawn(move || {
+        let mut taken = 0;
+        while message(&mut subscriber, SECONDS).is_some() {
+            taken += 1;
+            if taken > count {
+                break;
+            }
+        }
+        taken
+    });
+    assert_eq!(
+        publisher.send_timeout(&[7; 1_000], SECONDS).unwrap(),
+        SendStatus::Taken
+    );
+    publisher.flush().unwrap();
+    while !reading.is_finished() {
+        publisher.turn().unwrap();
+        let soon = publisher.now() + moment;
+        publisher.wait(Some(soon));
+    }
+    assert_eq!(reading.join().unwrap(), count + 1);
+}
+
+#[test]
 fn a_thread_ends_though_nobody_takes_what_it_was_given() {
     let long = Duration::from_millis(300);
     for last in [17, 18] {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use towline::{
-    AudienceEvent, Error, ErrorKind, Policy, Publisher, Received, SessionBuilder, SessionEvent,
-    Subscriber,
+    AudienceEvent, Error, ErrorKind, Policy, Publisher, Received, Selector, SessionBuilder,
+    SessionEvent, Subscriber,
 };
 
 /// Groups differ between programs, so that they can run side by side.
@@ -355,4 +355,17 @@ fn the_types_have_the_traits_that_programs_need() {
     is_pollable::<towline::FileReceiver>();
     is_shown::<towline::TransferThread<towline::FileSender>>();
     is_shown::<towline::Closed>();
+}
+
+#[test]
+fn an_error_that_main_returns_is_printed_in_words() {
+    let nowhere = session(95).interface("nope0".parse::<Selector>().unwrap());
+    let error = Publisher::builder(nowhere).open().unwrap_err();
+    let (shown, text) = (format!("{error:?}"), error.to_string());
+    assert_eq!(shown, text);
+    assert!(text.contains("nope0"), "{text}");
+    assert!(
+        format!("{error:#?}").contains("kind: NoInterface"),
+        "{error:#?}"
+    );
 }

@@ -65,7 +65,17 @@ impl Timer {
     }
 }
 
-/// The rate at which a source sends.
+/// The rate at which a source sends. As text, as the parameter `rate` takes it:
+///
+/// | text | means |
+/// |---|---|
+/// | `auto` | what receivers that report allow; no limit without reports |
+/// | `12MB/s`, `1GiB/s`, `12MBps` | bytes a second, with the packets' headers |
+/// | `100M`, `100Mbit/s`, `100Mbps` | bits a second, an eighth of as many bytes |
+/// | `0` | no limit |
+///
+/// A number without a unit, except 0, is refused: one reader would take it for bits and another for
+/// bytes. `base::quantity::byte_rate` reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// As fast as the network and the receivers allow. The owner of the source sets the limit.

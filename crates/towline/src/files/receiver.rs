@@ -233,7 +233,7 @@ impl FileReceiver {
         Some(event)
     }
 
-    /// Returns how far each transfer is.
+    /// Returns how far each transfer is at this moment.
     #[must_use]
     pub fn progress(&self) -> FileReceiverState {
         let transfers = self.end.driver.endpoint.transfers().iter();
@@ -335,9 +335,18 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
 
 /// Makes the directory and checks that it can be written, before any sender is waited for.
 fn make_directory(path: &Path) -> Result<(), Error> {
-    let remedy = "receive into a directory that this user may write";
-    let failed =
-        |error: &io::Error| SystemError::system("write into", path.display(), error).advise(remedy);
+    let failed = |error: &io::Error| {
+        let failed = SystemError::system("write into", path.display(), error);
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                failed.advise("receive into a directory that this user may write")
+            }
+            io::ErrorKind::NotFound => {
+                failed.advise("no directory can be made there: check the path")
+            }
+            _ => failed.advise("receive into another directory"),
+        }
+    };
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
     // In the store's staging directory, nobody takes a file that a killed process leaves for a
     // received one.

@@ -20,7 +20,18 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::Error;
 
-/// Rules in their order.
+/// Ordered rules that say what of a tree is sent. The first whose pattern matches a path decides;
+/// what none matches is sent. All below an excluded directory is left out.
+///
+/// | pattern | matches |
+/// |---|---|
+/// | `*.o` | a file name anywhere: the last component of a path |
+/// | `build/` | the same, directories only |
+/// | `doc/*.txt` | the end of a path; `*`, `?`, `[abc]` and `[!abc]` do not match a `/` |
+/// | `/tree/*.c` | a whole path, as it is delivered |
+/// | `**` | any number of components, as in `/tree/**/*.c` |
+///
+/// `\` before a character takes its meaning away: `\*` matches a star.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     rules: Vec<Rule>,

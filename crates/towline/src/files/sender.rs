@@ -123,8 +123,10 @@ impl FileSender {
         manifest.files().len() + manifest.hard_links().len() - transfer.unsent().len()
     }
 
-    /// Returns the state of every receiver; final after [`TransferSenderEvent::Finished`].
-    /// [`TransferOutcome::unsent`] also names files that were skipped when the tree was walked.
+    /// Returns the state of every receiver as it was reported last: at most 200 ms ago, or longer
+    /// ago with many receivers, whose reports are spread. Final after
+    /// [`TransferSenderEvent::Finished`]. [`TransferOutcome::unsent`] also names files that were
+    /// skipped when the tree was walked.
     #[must_use]
     pub fn outcome(&self) -> TransferOutcome {
         let mut outcome = self.end.driver.endpoint.transfer().outcome();

@@ -144,6 +144,16 @@ impl Queue {
         state.unwrap_or_else(PoisonError::into_inner).push(message)
     }
 
+    /// Adds a message, after waiting for room at most `timeout`.
+    fn push_timeout(&self, message: &[u8], timeout: Duration) -> Pushed {
+        let is_full = |state: &mut QueueState| state.waiting.is_full() && !state.is_gone;
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), timeout, is_full);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.push(message)
+    }
+
     /// Adds a message if there is room.
     fn try_push(&self, message: &[u8]) -> Pushed {
         self.lock().push(message)
@@ -272,6 +282,17 @@ impl PublisherThread {
     pub fn try_send(&mut self, message: &[u8]) -> Result<SendStatus, Error> {
         self.check_len(message)?;
         let pushed = self.queue.try_push(message);
+        self.handed_over(pushed)
+    }
+
+    /// Takes a message as [`PublisherThread::send`] does, but waits for room at most `timeout`, and
+    /// says whether the message was taken.
+    ///
+    /// # Errors
+    /// As [`PublisherThread::send`].
+    pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<SendStatus, Error> {
+        self.check_len(message)?;
+        let pushed = self.queue.push_timeout(message, timeout);
         self.handed_over(pushed)
     }
 
@@ -566,5 +587,16 @@ mod tests {
         queue.take(&mut taken);
         assert_eq!(taken.ends, [OUTGOING_BYTES_MAX]);
         assert_eq!(application.join().expect("no panic"), Pushed::First);
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_application_back_after_its_time() {
+        let queue = Queue::default();
+        let moment = Duration::from_millis(1);
+        assert_eq!(queue.push_timeout(b"one", moment), Pushed::First);
+        queue.push(&vec![0; OUTGOING_BYTES_MAX]);
+        assert_eq!(queue.push_timeout(b"two", moment), Pushed::Full);
+        queue.take(&mut Outgoing::default());
+        assert_eq!(queue.push_timeout(b"two", moment), Pushed::First);
     }
 }

@@ -15,7 +15,15 @@ use sys::netlink::{RouteKind, RouteQuery, Rtnetlink};
 
 use super::{Interface, InterfaceAddress, InterfaceError, Interfaces, Scope, network};
 
-/// How a user names an interface.
+/// How a user names an interface. As text, in this order:
+///
+/// | text | means | example |
+/// |---|---|---|
+/// | `ADDRESS/BITS` | the interface with an address in this network | `10.0.0.0/8`, `fe80::/10` |
+/// | `ADDRESS` | the interface with this address | `10.0.0.7`, `::1` |
+/// | any other | the interface of this name, or of this number | `eth0`, `2` |
+///
+/// When several interfaces match an address or prefix, choosing one is an error that names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// By its name, or by its number when no interface has that name.
