@@ -10,6 +10,7 @@ use crate::{
 
 pub(super) fn run(args: &IfacesArgs, output: &Output) -> Result<Verdict, Failure> {
     let all = Interfaces::read().map_err(|error| Failure::Environment(error.to_string()))?;
+    let all = all.with_drivers();
     let shown = match &args.which {
         None => all,
         Some(which) => {

@@ -328,6 +328,10 @@ pub(crate) struct InterfaceRow {
     has_default_route_v4: bool,
     has_default_route_v6: bool,
     gso_bytes_max: Option<u32>,
+    /// The kernel's driver of the device; none for virtual interfaces, whose kind says it.
+    driver: Option<String>,
+    /// The speed that the driver names. Those of virtual interfaces do not keep to theirs.
+    speed_bits_per_s: Option<u64>,
     addresses: Vec<AddressRow>,
 }
 
@@ -367,6 +371,8 @@ impl From<&Interface> for InterfaceRow {
             has_default_route_v4: interface.default_route_v4,
             has_default_route_v6: interface.default_route_v6,
             gso_bytes_max: interface.gso_bytes_max,
+            driver: interface.driver.clone(),
+            speed_bits_per_s: interface.speed_bits_per_s,
             addresses: addresses.collect(),
         }
     }

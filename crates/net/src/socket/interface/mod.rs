@@ -6,9 +6,9 @@
 //!
 //! This module opens no socket for data and changes nothing.
 
-use std::net::IpAddr;
+use std::{fs, net::IpAddr, path::Path};
 
-use sys::netlink::{Address, Link, NetlinkError, Route, Rtnetlink};
+use sys::netlink::{Address, Ethtool, Link, NetlinkError, Route, Rtnetlink};
 pub use sys::netlink::{LinkState, Scope};
 
 mod choice;
@@ -54,6 +54,28 @@ impl Interfaces {
     #[must_use]
     pub const fn from_list(list: Vec<Interface>) -> Self {
         Self { list }
+    }
+
+    /// Asks the drivers for their names and the speeds of the interfaces, which a choice does not
+    /// need. What a driver does not tell stays `None`.
+    ///
+    /// **Cost**: a system call and a request to the kernel for each interface.
+    #[must_use]
+    pub fn with_drivers(mut self) -> Self {
+        let mut ethtool = Ethtool::open().ok();
+        for interface in &mut self.list {
+            let home = Path::new("/sys/class/net").join(&interface.name);
+            let driver = fs::read_link(home.join("device/driver")).ok();
+            interface.driver = driver
+                .as_deref()
+                .and_then(Path::file_name)
+                .map(|name| name.to_string_lossy().into_owned());
+            let speed = ethtool
+                .as_mut()
+                .and_then(|ethtool| ethtool.speed_bits(interface.index).ok());
+            interface.speed_bits_per_s = speed.flatten();
+        }
+        self
     }
 
     /// Returns every interface, in the kernel's order.
@@ -107,6 +129,12 @@ pub struct Interface {
     /// Largest GSO run that the interface takes in one piece, in bytes with all headers, where
     /// known.
     pub gso_bytes_max: Option<u32>,
+    /// The kernel's driver of the device, such as `mlx5_core`; `None` for virtual interfaces, whose
+    /// kind says it, and until [`Interfaces::with_drivers`] has asked.
+    pub driver: Option<String>,
+    /// Bits a second that the driver names; `None` where it names none, and until
+    /// [`Interfaces::with_drivers`] has asked. Virtual cables do not keep to the speed they name.
+    pub speed_bits_per_s: Option<u64>,
 }
 
 impl Interface {
@@ -137,6 +165,8 @@ impl Interface {
             default_route_v4: has_default(false),
             default_route_v6: has_default(true),
             gso_bytes_max: link.gso_max_size,
+            driver: None,
+            speed_bits_per_s: None,
         }
     }
 

@@ -69,11 +69,14 @@ fn lines(interface: &Interface) -> Vec<[String; COLUMNS]> {
         (false, true) => "this machine",
         (false, false) => "no",
     };
+    let speed = interface.speed_bits_per_s;
     let mut addresses = interface.addresses.iter().map(InterfaceAddress::describe);
     let mut lines = vec![[
         interface.name.clone(),
         interface.index.to_string(),
         interface.kind.clone(),
+        interface.driver.clone().unwrap_or_else(|| "-".to_owned()),
+        speed.map_or_else(|| "-".to_owned(), speed_text),
         interface.condition().to_owned(),
         interface.mtu.to_string(),
         multicast.to_owned(),
@@ -88,11 +91,21 @@ fn lines(interface: &Interface) -> Vec<[String; COLUMNS]> {
     lines
 }
 
-const COLUMNS: usize = 8;
+/// Writes a link's speed as adapters are sold: `10 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`.
+fn speed_text(bits_per_s: u64) -> String {
+    match bits_per_s {
+        1_000_000_000.. => format!("{} Gbit/s", bits_per_s as f64 / 1e9),
+        _ => format!("{} Mbit/s", bits_per_s as f64 / 1e6),
+    }
+}
+
+const COLUMNS: usize = 10;
 const HEADING: [&str; COLUMNS] = [
     "NAME",
     "INDEX",
     "KIND",
+    "DRIVER",
+    "SPEED",
     "STATE",
     "MTU",
     "MULTICAST",

@@ -70,6 +70,8 @@ fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
         default_route_v4: name == "eth0",
         default_route_v6: false,
         gso_bytes_max: Some(65_536),
+        driver: None,
+        speed_bits_per_s: None,
     }
 }
 
@@ -290,18 +292,29 @@ fn the_table_shows_everything_and_invents_nothing() {
         state: AddressState::Deprecated,
         ..address("10.0.0.1/32")
     });
+    list[1].driver = Some("igb".to_owned());
+    list[1].speed_bits_per_s = Some(2_500_000_000);
+    list[2].speed_bits_per_s = Some(100_000_000);
     let text = Interfaces::from_list(list).table();
     let expected = "\
-NAME  INDEX  KIND      STATE       MTU   MULTICAST     DEFAULT  ADDRESSES
-lo    1      loopback  up          1500  this machine  -        127.0.0.1/8
-                                                                ::1/128
-eth0  2      ethernet  up          1500  yes           IPv4     192.0.2.10/24
-                                                                fe80::10/64 link
-                                                                fd00::10/64
-eth1  3      ethernet  no carrier  1500  yes           -        10.77.0.1 (prefix unknown)
-                                                                10.0.0.1 peer 10.0.0.2/32 deprecated
+NAME  INDEX  KIND      DRIVER  SPEED       STATE       MTU   MULTICAST     DEFAULT  ADDRESSES
+lo    1      loopback  -       -           up          1500  this machine  -        127.0.0.1/8
+                                                                                    ::1/128
+eth0  2      ethernet  igb     2.5 Gbit/s  up          1500  yes           IPv4     192.0.2.10/24
+                                                                                    fe80::10/64 link
+                                                                                    fd00::10/64
 ";
-    assert_eq!(text, expected);
+    let (first, last) = text.split_once("eth1").unwrap_or_default();
+    assert_eq!(first, expected);
+    assert!(
+        last.starts_with("  3      ethernet  -       100 Mbit/s  no carrier  1500"),
+        "{last}"
+    );
+    assert!(last.contains("  10.77.0.1 (prefix unknown)\n"), "{last}");
+    assert!(
+        last.ends_with("  10.0.0.1 peer 10.0.0.2/32 deprecated\n"),
+        "{last}"
+    );
 }
 
 #[test]
