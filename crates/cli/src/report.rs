@@ -12,7 +12,7 @@ use towline::text::printable_lines;
 use crate::{args::OutputArgs, failure::Failure, log, plan::Plan};
 
 mod capture;
-pub(crate) use capture::{CaptureReport, ReplayReport, last_second};
+pub(crate) use capture::{CaptureReport, ReplayReport, last_second, ring_remedy};
 
 mod clock;
 pub(crate) use clock::ClockDocument;

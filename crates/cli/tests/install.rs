@@ -269,6 +269,48 @@ fn bash_completes_files_and_interfaces() {
     fs::remove_dir_all(place).unwrap();
 }
 
+/// Asks for the processes of `top` and `stat` while one runs.
+#[test]
+fn bash_completes_running_processes() {
+    let mut session = Command::new(PROGRAM)
+        .args(["sub", "--group", "239.192.7.9@lo:7979", "--quiet"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = session.id().to_string();
+    let is_listed = || towline(&["top", "--once", "--json"]).contains(&format!("\"pid\": {pid}"));
+    while !is_listed() {
+        assert_eq!(session.try_wait().unwrap(), None, "the session ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let script = towline(&["completions", "bash"]);
+    let directory = Path::new(PROGRAM).parent().unwrap().display();
+    let offered = ["towline top", "towline stat", "towline top 1"].map(|words| {
+        let at = words.split(' ').count();
+        let ask_it = format!(
+            "{script}\nPATH={directory}:$PATH\nCOMP_WORDS=({words} '')\nCOMP_CWORD={at}\n\
+             _towline_places towline '' \"${{COMP_WORDS[{at}-1]}}\"\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        );
+        let output = ask("bash", &["--norc"], ask_it.as_bytes());
+        (words, output.map(|output| said(&output)))
+    });
+    session.kill().unwrap();
+    session.wait().unwrap();
+    for (words, said) in offered {
+        // Without bash there is nothing to ask.
+        let Some(said) = said else { return };
+        assert!(said.lines().any(|line| line == pid), "{words}: {said}");
+    }
+    for (shell, call) in [
+        ("zsh", ":_towline_processes'"),
+        ("fish", "towline top --once"),
+    ] {
+        let script = towline(&["completions", shell]);
+        assert!(script.contains(call), "{shell} lists no processes");
+    }
+}
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

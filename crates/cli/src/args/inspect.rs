@@ -33,7 +33,7 @@ Examples:
   towline top --once --json")]
 pub(crate) struct TopArgs {
     /// Show only these processes
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process)]
     pub(crate) pids: Vec<u32>,
     /// Time between two updates
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
@@ -55,7 +55,7 @@ Examples:
   towline stat 4711 --format prometheus > towline.prom")]
 pub(crate) struct StatArgs {
     /// Process ID
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process)]
     pub(crate) pid: u32,
     /// Print only this counter, as NAME or SET.NAME
     #[arg(value_name = "NAME")]
@@ -63,6 +63,17 @@ pub(crate) struct StatArgs {
     /// Output format; --json overrides it
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: StatFormat,
+}
+
+/// Reads the number of a process.
+fn process(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| {
+        format!(
+            "{text:?} is not a process ID, which is a number; `towline top --once` lists the \
+             processes there are"
+        )
+    })
 }
 
 /// How `stat` writes counters.

@@ -74,7 +74,8 @@ pub(crate) struct RttReflectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RttRunArgs {
-    /// Host where `towline rtt reflect` runs, or its group; port 7700 unless given
+    /// Host where `towline rtt reflect` runs, or its group; port 7700 unless given. When several of
+    /// a group answer a message, the first answer counts
     #[arg(value_name = "HOST|GROUP[@IFACE][:PORT]", value_parser = place)]
     pub(crate) target: Place,
     #[command(flatten)]

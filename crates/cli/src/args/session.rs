@@ -287,7 +287,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         default: None,
         role: Role::Both,
         help: "Multicast group, or the address of the one receiver: ADDRESS[@IFACE][:PORT], \
-               [ADDRESS%IFACE]:PORT, SOURCE@GROUP",
+               [ADDRESS%IFACE]:PORT, SOURCE@GROUP; port 7500 unless given",
         check: check_form::<Group>,
     },
     SessionOption {
@@ -361,7 +361,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("NAME"),
         default: None,
         role: Role::Both,
-        help: "Name of this end in reports, without a comma [default: host name and process ID]",
+        help: "Name of this end in reports, without a comma [default: host name and process ID; \
+               of recv DIR, host name, last component of DIR and four digits of its path's hash]",
         check: check_name,
     },
     SessionOption {
@@ -443,5 +444,8 @@ mod tests {
         assert_eq!(shown("dscp"), library.dscp.to_string());
         assert_eq!(shown("loop"), library.multicast_loop.to_string());
         assert_eq!(shown("wait"), library.wait.to_string());
+        let group = SESSION_OPTIONS.iter().find(|option| option.name == "group");
+        let port = format!("port {} unless given", Group::PORT);
+        assert!(group.is_some_and(|group| group.help.ends_with(&port)));
     }
 }

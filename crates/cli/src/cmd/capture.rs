@@ -14,7 +14,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::CapturePlan,
-    report::{CaptureReport, Counted, Done, Output, last_second},
+    report::{CaptureReport, Counted, Done, Output, count, last_second, ring_remedy},
 };
 
 pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failure> {
@@ -78,6 +78,9 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     } else {
         output.finish_after(plan.every, &report)?;
     }
+    let too_short = too_short(&workers.account(), plan.live.snap_len);
+    let advice = ring_remedy(report.lost.ring).into_iter().chain(too_short);
+    advice.for_each(|remark| output.note(&remark));
     match (ended?, workers.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
         _ => Ok(Verdict::of(match plan.fail_on {
@@ -86,6 +89,18 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
             FailOn::Any => !workers.account().is_lossy() && !report.has_gaps(),
         })),
     }
+}
+
+/// Says why super-packets stayed in one piece when `-s` has cut them short; used by `stats` too.
+pub(super) fn too_short(account: &Account, snap_len: u32) -> Option<String> {
+    let is_cut = snap_len < LiveOptions::default().snap_len;
+    (account.uncut_super_frames > 0 && is_cut).then(|| {
+        format!(
+            "{} stayed in one piece: with -s {snap_len} too little of a packet is kept to cut it \
+             up as --segment asks; leave one of the two out",
+            count(account.uncut_super_frames, "super-packet")
+        )
+    })
 }
 
 fn done(account: &Account) -> Done {
@@ -188,5 +203,26 @@ impl From<CaptureError> for Failure {
             }
             error => Self::Environment(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snap_length_explains_why_packets_stayed_in_one_piece() {
+        let whole = LiveOptions::default().snap_len;
+        let account = Account {
+            uncut_super_frames: 7,
+            ..Account::default()
+        };
+        let said = too_short(&account, 128).expect("seven were not cut up");
+        assert!(
+            said.starts_with("7 super-packets") && said.contains("-s 128"),
+            "{said}"
+        );
+        assert_eq!(too_short(&account, whole), None, "-s was not given");
+        assert_eq!(too_short(&Account::default(), 128), None, "all were cut up");
     }
 }

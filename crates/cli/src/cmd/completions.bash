@@ -5,6 +5,11 @@ _towline_interfaces() {
     compgen -W "$(command ls /sys/class/net 2>/dev/null)" -- "$1"
 }
 
+_towline_processes() {
+    command towline top --once --json 2>/dev/null | command grep -o '"pid": *[0-9]*' |
+        command grep -o '[0-9]*$'
+}
+
 _towline_places() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind=""
     # The shell splits words at colons: ring:eth0 comes as three.
@@ -42,6 +47,13 @@ _towline_places() {
             ifaces)
                 COMPREPLY=($(_towline_interfaces "${cur}"))
                 return
+                ;;
+            top | stat)
+                # Of stat, the second word is a counter, which only the process knows.
+                if [[ ${COMP_WORDS[1]} == top || ${COMP_CWORD} -eq 2 ]]; then
+                    COMPREPLY=($(compgen -W "$(_towline_processes)" -- "${cur}"))
+                    return
+                fi
                 ;;
         esac
     fi

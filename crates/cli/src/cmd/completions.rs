@@ -25,10 +25,13 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
 fn with_places(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH_PLACES}"),
-        Shell::Zsh => script.replace(
-            ":NAME|ADDRESS|PREFIX:_default",
-            ":NAME|ADDRESS|PREFIX:_net_interfaces",
-        ),
+        Shell::Zsh => {
+            let script = script.replace(
+                ":NAME|ADDRESS|PREFIX:_default",
+                ":NAME|ADDRESS|PREFIX:_net_interfaces",
+            );
+            zsh_processes(&script)
+        }
         Shell::Fish => {
             let lines = script
                 .lines()
@@ -36,11 +39,33 @@ fn with_places(shell: Shell, script: &str) -> String {
                     true => format!("{line} -f -a '(__fish_print_interfaces)'\n"),
                     false => format!("{line}\n"),
                 });
-            lines.collect()
+            lines.collect::<String>() + FISH_PROCESSES
         }
         _ => script.to_owned(),
     }
 }
+
+/// Offers the running processes as PIDs of `top` and `stat`.
+fn zsh_processes(script: &str) -> String {
+    let lines = script.lines().map(|line| match line {
+        // The generated script begins with this line, after the one that names the command.
+        "autoload -U is-at-least" => format!("{line}\n{ZSH_PROCESSES}"),
+        line if line.contains(":pid") => line.replace(":_default'", ":_towline_processes'"),
+        line => line.to_owned(),
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+/// A function of zsh that offers the running processes.
+const ZSH_PROCESSES: &str = "
+_towline_processes() {
+    compadd -- $(command towline top --once --json 2>/dev/null |
+        command grep -o '\"pid\": *[0-9]*' | command grep -o '[0-9]*$')
+}";
+/// What fish runs for a PID.
+const FISH_PROCESSES: &str = "\
+complete -c towline -n '__fish_seen_subcommand_from top stat' -f -a \"(towline top --once --json \
+2>/dev/null | string match -r -g '\\\"pid\\\": *([0-9]+)')\"\n";
 
 /// The wrapper around the text that is generated for bash.
 const BASH_PLACES: &str = include_str!("completions.bash");

@@ -31,12 +31,13 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     let mut station = Station::open("subscriber", &plan.session, output)?;
     let mut sink = Checker::new(plan.seed, plan.stamp);
     let progress = output.progress();
-    let bar = progress.messages(&plan.session.group.to_string(), plan.count);
+    let mut bar = None;
     let mut quiet = Quiet::new(plan.timeout);
     let mut stretch = Stretch::default();
     let mut patience = Patience::new();
     let group = plan.session.group.to_string();
-    let mut intervals = Intervals::new(output, plan.every, group, Counted::MessagesReceived);
+    let of = group.clone();
+    let mut intervals = Intervals::new(output, plan.every, of, Counted::MessagesReceived);
     while !interrupt.is_requested() && !is_over(plan, &sink, &stretch) {
         let turn = subscriber.turn(&mut sink)?;
         stretch.take(sink.received);
@@ -47,8 +48,10 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
             output.note(&doubt);
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
-        bar.set_position(sink.received);
         if sink.received > 0 {
+            // From the first message on: its rates are of the stream, not of the wait for it.
+            let bar = bar.get_or_insert_with(|| progress.messages(&group, plan.count));
+            bar.set_position(sink.received);
             intervals.look(|| sink.done())?;
         }
         if sink.senders.ends.found == 0 {
@@ -63,7 +66,9 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
             subscriber.wait(Some(until));
         }
     }
-    bar.finish_and_clear();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
     intervals.finish(sink.done())?;
     let usage = stretch.usage();
     subscriber.close()?;

@@ -15,6 +15,10 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     }
     let interrupt = Interrupt::install()?;
     let peer = plan.peer()?;
+    output.note(&format!(
+        "searching for the largest packet to {}; each size that gets no answer takes up to {:?}",
+        plan.target, plan.timeout
+    ));
     if peer.ip().is_multicast() {
         let is_stopped = || interrupt.is_requested();
         let wanted = plan.iface.as_ref();

@@ -1,6 +1,9 @@
 //! `towline pub`.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{self, IsTerminal as _},
+    time::{Duration, Instant},
+};
 
 use towline::{AudienceEvent, Closed, Publisher, SendStatus};
 
@@ -12,7 +15,7 @@ use super::{
 use crate::{
     args::PolicyArg,
     failure::{Failure, Verdict},
-    framing::Limit,
+    framing::{Framing, Limit},
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
     report::{LimitedBy, Output, PublishReport, count},
@@ -314,6 +317,9 @@ impl Job<'_> {
             bytes: bytes_max,
             parameter,
         };
+        if io::stdin().is_terminal() && self.plan.framing == Framing::Lines {
+            self.watch.output.note(FROM_A_TERMINAL);
+        }
         let input = Input::start(self.plan.framing, limit, self.publisher.waker()?)?;
         while !self.interrupt.is_requested() {
             match input.next()? {
@@ -386,5 +392,7 @@ impl Job<'_> {
     }
 }
 
+/// What a person who types messages should know.
+const FROM_A_TERMINAL: &str = "each line is a message; Ctrl-D at the beginning of a line ends";
 /// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

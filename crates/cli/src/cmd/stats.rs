@@ -7,7 +7,7 @@ use gauge::{demo::isolate, sweep::draw as draw_sweep};
 use measure::write_picture;
 
 use super::{
-    capture::warn_of_taking,
+    capture::{too_short, warn_of_taking},
     rtt::{check_drawable, write_drawing},
 };
 use crate::{
@@ -52,6 +52,9 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
+    if let Some(remark) = too_short(session.account(), plan.live.snap_len) {
+        output.note(&remark);
+    }
     let summary = summary.read();
     output.finish(&StatsReport::new(plan, &session, &summary))?;
     if let Some((path, format)) = &plan.plot {

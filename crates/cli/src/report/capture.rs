@@ -144,6 +144,17 @@ fn end_words(ended_by: &str) -> &'static str {
     }
 }
 
+/// Says what to change when the ring lost packets; `None` when it lost none.
+pub(crate) fn ring_remedy(lost: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        format!(
+            "the ring was full and lost {}: give it more memory (--ring 256MiB), keep less of each \
+             packet (-s 128), or fewer packets (--filter)",
+            quantity::count(lost, "packet")
+        )
+    })
+}
+
 /// Words the state of an account, with its last second, in one line.
 pub(crate) fn last_second(account: &Account) -> String {
     let second = account.seconds.last().copied().unwrap_or_default();
@@ -574,5 +585,19 @@ impl Document for CaptureReport {
         }
         text += &account_end(self.residual, self.sink_residual);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lost_packets_in_the_ring_is_told_what_to_change() {
+        let said = ring_remedy(1).expect("one was lost");
+        for word in ["1 packet:", "--ring", "-s 128", "--filter"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_eq!(ring_remedy(0), None);
     }
 }

@@ -60,12 +60,12 @@ fn host(text: &mut String, report: &ClockReport) {
         ""
     };
     let told = format!(
-        "{}, estimated {} us; {} us still to correct, runs {} ppb fast, TAI less UTC {} s{leap}",
+        "{}, estimated {}; {} us still to correct, runs {} ppb fast, TAI less UTC {} s{leap}",
         state(&ClockState {
             is_synchronised: report.is_synchronised,
             error_ns_max: report.error_ns_max,
         }),
-        report.error_ns_estimated / 1_000,
+        time_up(report.error_ns_estimated),
         report.offset_ns / 1_000,
         report.frequency_ppb,
         report.tai_offset_s,
@@ -79,12 +79,12 @@ fn ptp(clock: &PtpClock) -> String {
         let remark = clock.remark.as_deref().unwrap_or("not asked");
         return format!("{name}; offset not known: {remark}");
     };
-    let error = micros_up(offset.error_ns_max);
+    let error = time_up(offset.error_ns_max);
     let from = match offset.from_utc_ns {
         Some(ns) => format!("{:+.3} us from the wall clock, in atomic time", micros(ns)),
         None => format!("{:+.3} us from the wall clock", micros(offset.offset_ns)),
     };
-    format!("{name}, {from} +- {error} us ({})", offset.method)
+    format!("{name}, {from} +- {error} ({})", offset.method)
 }
 
 fn keeper(keeper: &Keeper) -> String {
@@ -107,7 +107,7 @@ fn keeper(keeper: &Keeper) -> String {
         text += &format!(", {:+.3} us off by its estimate", micros(offset));
     }
     if let Some(error) = state.error_ns_max {
-        text += &format!(", {} us at most", micros_up(error));
+        text += &format!(", {} at most", time_up(error));
     }
     text
 }
@@ -133,11 +133,11 @@ fn between(text: &mut String, found: &Between) {
         line(text, "one-way", &format!("refused: {reason}"));
     }
     if let Some(one_way) = &found.one_way {
-        let error = micros_up(one_way.error_ns_max);
+        let error = time_up(one_way.error_ns_max);
         let times = |times: &OneWayTimes| {
             let [min, p50, p99, max] =
                 [times.min_ns, times.p50_ns, times.p99_ns, times.max_ns].map(micros);
-            format!("{p50:.1} us +- {error} us (least {min:.1}, p99 {p99:.1}, most {max:.1})")
+            format!("{p50:.1} us +- {error} (min {min:.1} us, p99 {p99:.1}, max {max:.1})")
         };
         line(text, "there", &times(&one_way.there));
         line(text, "back", &times(&one_way.back));
@@ -150,21 +150,44 @@ fn state(state: &ClockState) -> String {
     } else {
         "not synchronised"
     };
-    format!(
-        "{kept}, wrong by at most {} us",
-        micros_up(state.error_ns_max)
-    )
+    format!("{kept}, wrong by at most {}", time_up(state.error_ns_max))
 }
 
 fn micros(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Converts a bound to microseconds, and never rounds it down.
-const fn micros_up(ns: u64) -> u64 {
-    ns.div_ceil(1_000)
+/// Writes a bound in the unit that suits it, and never rounds it down: `16.0 s`, `13 ms`, `90 us`.
+fn time_up(ns: u64) -> String {
+    match ns {
+        0..10_000_000 => format!("{} us", ns.div_ceil(1_000)),
+        10_000_000..10_000_000_000 => format!("{} ms", ns.div_ceil(1_000_000)),
+        _ => {
+            let tenths = ns.div_ceil(100_000_000);
+            format!("{}.{} s", tenths / 10, tenths % 10)
+        }
+    }
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
     writeln!(text, "{name:<10} {value}").expect("writing to a String cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_has_few_digits_and_is_never_rounded_down() {
+        for (ns, text) in [
+            (0, "0 us"),
+            (90_001, "91 us"),
+            (9_999_999, "10000 us"),
+            (12_000_001, "13 ms"),
+            (16_000_000_000, "16.0 s"),
+            (16_000_000_001, "16.1 s"),
+        ] {
+            assert_eq!(time_up(ns), text);
+        }
+    }
 }

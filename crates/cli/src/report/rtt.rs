@@ -6,7 +6,7 @@ use gauge::rtt::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use towline::text::printable_lines;
+use towline::{Group, text::printable_lines};
 
 use super::{Document, count, text::wrap};
 
@@ -166,19 +166,45 @@ impl RttRow {
                 .shortfalls()
                 .into_iter()
                 .chain(series.silence_words())
+                .chain(second_answers(&series.manifest.target, &series.counts))
                 .collect(),
             ratio_to_first: None,
         }
     }
 
-    /// Compares each row with the row of the same label in the first file.
+    /// Compares each row with the row of the same label in the first file. When a file and the
+    /// first have one row each, these are compared whatever their labels; otherwise a row without
+    /// its like gets a remark.
     pub(crate) fn compare(rows: &mut [Self], series: &[Series<'_>]) {
-        let first = series.first().map(|one| std::ptr::from_ref(one.manifest));
+        let Some(first) = series.first().map(|one| std::ptr::from_ref(one.manifest)) else {
+            return;
+        };
+        let rows_of = |manifest: *const _| {
+            let same = series
+                .iter()
+                .filter(|one| std::ptr::eq(one.manifest, manifest));
+            same.count()
+        };
         for index in 0..rows.len() {
             let label = &series[index].setup.label;
-            let base = series.iter().position(|one| {
-                Some(std::ptr::from_ref(one.manifest)) == first && one.setup.label == *label
-            });
+            let own = std::ptr::from_ref(series[index].manifest);
+            let is_base = |one: &Series<'_>| std::ptr::eq(one.manifest, first);
+            let same = series
+                .iter()
+                .position(|one| is_base(one) && one.setup.label == *label);
+            let are_single = rows_of(own) == 1 && rows_of(first) == 1;
+            let base = same.or(are_single.then_some(0));
+            if base.is_none() {
+                let known: Vec<&str> = series
+                    .iter()
+                    .filter(|one| is_base(one))
+                    .map(|one| one.setup.label.as_str())
+                    .collect();
+                rows[index].remarks.push(format!(
+                    "not compared: the first file has no run called {label}; it has {}",
+                    known.join(", ")
+                ));
+            }
             if let Some(base) = base.filter(|base| *base != index) {
                 let (base, this) = (rows[base].rtt_intended, rows[index].rtt_intended);
                 let ratio = |ours: u64, theirs: u64| ours as f64 / theirs.max(1) as f64;
@@ -356,6 +382,22 @@ fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }
 
+/// Says what most of the late answers of a group are: `None` for a host, and where most messages
+/// have one answer.
+fn second_answers(target: &str, counts: &Counts) -> Option<String> {
+    let is_group = target
+        .parse()
+        .is_ok_and(|group: Group| group.is_multicast());
+    (is_group && counts.late_or_twice > counts.answered / 2).then(|| {
+        let text = "the figures are of the first answer to each message";
+        format!(
+            "several reflectors of {target} answered: {text}; {} further answers count as late or \
+             twice. Name a host instead to measure one of them",
+            counts.late_or_twice
+        )
+    })
+}
+
 fn accounts(counts: &Counts) -> String {
     let mut text = format!(
         "{} slots, {} sent, {} answered, {} lost, {} missed",
@@ -392,5 +434,28 @@ fn time(ns: u64) -> String {
         1_000..1_000_000 => format!("{:.1} us", value / 1e3),
         1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
         _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_answers_of_a_group_are_told_as_such() {
+        let counts = Counts {
+            answered: 1_000,
+            late_or_twice: 990,
+            ..Counts::default()
+        };
+        let told = second_answers("239.192.0.5@eth0:7700", &counts).expect("a group");
+        assert!(told.contains("first answer"), "{told}");
+        assert!(told.contains("990 further answers"), "{told}");
+        assert_eq!(second_answers("10.0.0.1:7700", &counts), None, "a host");
+        let few = Counts {
+            late_or_twice: 3,
+            ..counts
+        };
+        assert_eq!(second_answers("239.192.0.5", &few), None);
     }
 }

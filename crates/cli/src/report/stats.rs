@@ -154,6 +154,16 @@ impl StatsReport {
         }
     }
 
+    /// Writes the line above a table.
+    fn heading(text: &mut String, what: &str) {
+        writeln!(
+            text,
+            "{:>14}  {:>12} {:>8}  {what}",
+            "packets", "bytes", "of bytes"
+        )
+        .expect("text grows in memory");
+    }
+
     fn rows(&self, text: &mut String, name: &str, packets: u64, bytes: u64) {
         let share = 100.0 * bytes as f64 / self.bytes.max(1) as f64;
         let bytes = quantity::bytes(bytes);
@@ -189,15 +199,15 @@ impl Document for StatsReport {
             writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
         }
         text += &account_end(self.residual, self.sink_residual);
-        for (title, rows) in [("filters", &self.filters), ("protocols", &self.protocols)] {
+        for (title, rows) in [("filter", &self.filters), ("protocol", &self.protocols)] {
             if !rows.is_empty() {
-                writeln!(text, "{title}").expect("text grows in memory");
+                Self::heading(&mut text, title);
             }
             for row in rows {
                 self.rows(&mut text, &row.name, row.packets, row.bytes);
             }
         }
-        text += "sizes\n";
+        Self::heading(&mut text, "size of a packet");
         for row in self.sizes.iter().filter(|row| row.packets > 0) {
             let name = match row.up_to_bytes {
                 Some(limit) => format!("up to {limit} bytes"),
@@ -206,7 +216,8 @@ impl Document for StatsReport {
             self.rows(&mut text, &name, row.packets, row.bytes);
         }
         if self.pairs > 0 {
-            writeln!(text, "talkers, of {} pairs", self.pairs).expect("text grows in memory");
+            let pairs = quantity::count(self.pairs, "pair");
+            Self::heading(&mut text, &format!("from > to, of {pairs}"));
         }
         for row in &self.talkers {
             let name = format!("{} > {}", row.from, row.to);
@@ -223,8 +234,14 @@ impl Document for StatsReport {
             .collect();
         if bits.len() > 1 {
             let line = sparkline(&bits, SPARK_COLUMNS);
-            writeln!(text, "rate over {:.3} s  |{line}|", self.span_s)
-                .expect("text grows in memory");
+            let highest = highest_mean(&bits, SPARK_COLUMNS) / self.step_s;
+            writeln!(
+                text,
+                "rate over {:.3} s, highest {}\n|{line}|",
+                self.span_s,
+                quantity::bits(highest)
+            )
+            .expect("text grows in memory");
         }
         text
     }
@@ -264,7 +281,7 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
         _ => "; the account does NOT close",
     };
     format!(
-        "{:>6} {:>9} B: {:>7.3} % lost, {} in the ring{cost}{account}",
+        "{:>6} {:>9} B: {:>7.3} % lost, {} because the ring was full{cost}{account}",
         format!("{}:", row.source),
         row.size,
         row.loss() * 100.0,
@@ -297,19 +314,29 @@ pub(crate) fn most_of(summary: &Summary) -> String {
 
 /// Draws a line of bars; each column is the mean of the values that fall into it.
 fn sparkline(values: &[f64], columns: usize) -> String {
+    let means = means(values, columns);
+    let most = highest_mean(values, columns).max(f64::MIN_POSITIVE);
+    let bar = |value: &f64| {
+        let height = (value / most * (BARS.len() - 1) as f64).round() as usize;
+        BARS[height.min(BARS.len() - 1)]
+    };
+    means.iter().map(bar).collect()
+}
+
+/// Returns the value that the highest bar of a [`sparkline`] stands for.
+fn highest_mean(values: &[f64], columns: usize) -> f64 {
+    means(values, columns).into_iter().fold(0.0, f64::max)
+}
+
+/// Returns the mean of the values that fall into each column.
+fn means(values: &[f64], columns: usize) -> Vec<f64> {
     let columns = columns.min(values.len());
     let mean = |column: usize| {
         let from = column * values.len() / columns;
         let to = ((column + 1) * values.len() / columns).max(from + 1);
         values[from..to].iter().sum::<f64>() / (to - from) as f64
     };
-    let means: Vec<f64> = (0..columns).map(mean).collect();
-    let most = means.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let bar = |value: &f64| {
-        let height = (value / most * (BARS.len() - 1) as f64).round() as usize;
-        BARS[height.min(BARS.len() - 1)]
-    };
-    means.iter().map(bar).collect()
+    (0..columns).map(mean).collect()
 }
 
 /// Draws the rate over time.
@@ -369,5 +396,7 @@ mod tests {
     fn bars_are_as_high_as_their_means() {
         assert_eq!(sparkline(&[0.0, 8.0, 4.0, 4.0], 2), "\u{2588}\u{2588}");
         assert_eq!(sparkline(&[0.0, 8.0], 9), " \u{2588}");
+        assert_eq!(highest_mean(&[0.0, 8.0, 4.0, 4.0], 2).to_string(), "4");
+        assert_eq!(highest_mean(&[], 2).to_string(), "0");
     }
 }
