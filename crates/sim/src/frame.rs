@@ -28,6 +28,14 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Changes some bytes as a host on the path can, which also corrects the checksum.
+    pub fn forge(&mut self, rng: &mut Rng) {
+        let mut bytes = self.bytes.to_vec();
+        forge(&mut bytes, rng);
+        self.sent.get_or_insert_with(|| self.bytes.clone());
+        self.bytes = bytes.into();
+    }
+
     /// Flips up to `bits_max` random bits.
     ///
     /// When the Internet checksum misses an error in the data of ODATA or RDATA, the frame is
@@ -54,6 +62,29 @@ impl Frame {
                 return;
             }
         }
+    }
+}
+
+/// Changes 1 to 4 of the first 128 bytes of a packet, and writes its checksum anew.
+pub(crate) fn forge(tpdu: &mut [u8], rng: &mut Rng) {
+    for _ in 0..rng.between(1, 4) {
+        if let Some(byte) = tpdu.get_mut(index(rng.below(128))) {
+            *byte = rng.next_u32() as u8;
+        }
+    }
+    seal(tpdu);
+}
+
+/// Writes the correct checksum of a packet.
+pub(crate) fn seal(tpdu: &mut [u8]) {
+    if tpdu.len() >= 8 {
+        tpdu[6..8].fill(0);
+        // A field of zero would say that there is no checksum.
+        let sum = match !ones_sum(tpdu) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        tpdu[6..8].copy_from_slice(&sum.to_be_bytes());
     }
 }
 

@@ -72,6 +72,35 @@ impl SimIo {
         let endpoint = &world.endpoints[self.endpoint.0];
         !endpoint.received.is_empty() || !endpoint.link_events.is_empty()
     }
+
+    /// Sends as [`Io::send`] does, with a source address and port that may be another host's.
+    pub(crate) fn send_as(&mut self, source: SocketAddr, run: &Run<'_>) -> Outcome {
+        let mut world = self.world.borrow_mut();
+        let now = world.now;
+        let endpoint = &mut world.endpoints[self.endpoint.0];
+        let whole = run.datagram_count();
+        let count = match draw_outcome(endpoint, now, run) {
+            Outcome::Sent { datagrams } => datagrams,
+            other => {
+                endpoint.counts.send_faults += 1;
+                world.note(|| format!("{} send of {whole}: {other:?}", self.endpoint.0));
+                return other;
+            }
+        };
+        for bytes in run.datagrams().take(count) {
+            world.transmit(Frame {
+                bytes: bytes.into(),
+                from: self.endpoint,
+                path: run.path,
+                source,
+                to: run.to,
+                hops: run.hops.unwrap_or(SESSION_HOPS),
+                is_tainted: false,
+                sent: None,
+            });
+        }
+        Outcome::Sent { datagrams: count }
+    }
 }
 
 impl Io for SimIo {
@@ -96,32 +125,8 @@ impl Io for SimIo {
     }
 
     fn send(&mut self, run: &Run<'_>) -> Outcome {
-        let mut world = self.world.borrow_mut();
-        let now = world.now;
-        let endpoint = &mut world.endpoints[self.endpoint.0];
-        let whole = run.datagram_count();
-        let count = match draw_outcome(endpoint, now, run) {
-            Outcome::Sent { datagrams } => datagrams,
-            other => {
-                endpoint.counts.send_faults += 1;
-                world.note(|| format!("{} send of {whole}: {other:?}", self.endpoint.0));
-                return other;
-            }
-        };
-        let source = endpoint.upstream;
-        for bytes in run.datagrams().take(count) {
-            world.transmit(Frame {
-                bytes: bytes.into(),
-                from: self.endpoint,
-                path: run.path,
-                source,
-                to: run.to,
-                hops: run.hops.unwrap_or(SESSION_HOPS),
-                is_tainted: false,
-                sent: None,
-            });
-        }
-        Outcome::Sent { datagrams: count }
+        let source = self.world.borrow().endpoints[self.endpoint.0].upstream;
+        self.send_as(source, run)
     }
 
     fn run_limit(&self) -> RunLimit {

@@ -61,6 +61,12 @@ pub enum Fault {
         /// At most this many bits in one datagram.
         bits_max: u32,
     },
+    /// Changes bytes of some datagrams and corrects their checksum, as a host on the path can. Use
+    /// it only where a key protects the packets, or with trees.
+    Forge {
+        /// How many datagrams are changed.
+        chance: Ratio,
+    },
     /// A serialising link with a queue that drops at its tail.
     Rate {
         /// Bytes per second on the link, frame headers included.
@@ -158,6 +164,7 @@ impl Fault {
             Self::Reorder { .. } => "reorder",
             Self::Duplicate { .. } => "duplicate",
             Self::Corrupt { .. } => "corrupt",
+            Self::Forge { .. } => "forge",
             Self::Rate { .. } => "queue full",
             Self::EveryNth(_) => "every nth",
         }
@@ -216,6 +223,11 @@ impl Stage {
             Fault::Corrupt { chance, bits_max } => {
                 if chance.draw(rng) {
                     flight.frame.corrupt(bits_max, rng);
+                }
+            }
+            Fault::Forge { chance } => {
+                if chance.draw(rng) {
+                    flight.frame.forge(rng);
                 }
             }
             Fault::Rate {

@@ -330,10 +330,25 @@ pub struct IntruderPlan {
     pub gap: Span,
     /// For how long the intruder sends.
     pub stops_after: Span,
-    /// The intruder also forges packets of existing sessions. Use it only where every receiver
-    /// hears the real sender first: to a receiver, a session belongs to the address that it first
-    /// came from.
-    pub forges_sessions: bool,
+    /// What it forges besides.
+    pub forges: Forgery,
+}
+
+/// What an intruder forges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Forgery {
+    /// Nothing: its packets belong to no session, or ask for repairs.
+    #[default]
+    Nothing,
+    /// Packets of existing sessions, from its own address. Use it only where every receiver hears
+    /// the real sender first: to a receiver, a session belongs to the address that it first came
+    /// from.
+    Sessions,
+    /// Packets of existing sessions, from the real sender's address and port, with new ends, resets
+    /// and windows too. Use it only where a key protects the packets, or with trees, whose content
+    /// is verified: of messages without a key, such a packet replaces a genuine one.
+    Senders,
 }
 
 impl Default for IntruderPlan {
@@ -341,7 +356,7 @@ impl Default for IntruderPlan {
         Self {
             gap: Span::micros(200),
             stops_after: Span::millis(3_000),
-            forges_sessions: false,
+            forges: Forgery::Nothing,
         }
     }
 }

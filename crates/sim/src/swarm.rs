@@ -12,77 +12,23 @@ use crate::{
     frame::index,
     pipe::Fault,
     plan::{
-        CheckPlan, EndPlan, EventKind, EventPlan, FileChange, FirstSqn, IntruderPlan, ObjectsPlan,
-        Plan, PolicyPlan, SessionPlan, Who, Workload,
+        CheckPlan, EndPlan, EventKind, EventPlan, FileChange, FirstSqn, Forgery, IntruderPlan,
+        ObjectsPlan, Plan, PolicyPlan, SessionPlan, Who, Workload,
     },
     quantity::{Ratio, Span},
     stream::StreamConditions,
 };
 
+mod later;
+use later::{with_endings, with_forger, with_keys};
+
 /// The plan that `seed` stands for.
 #[must_use]
 pub fn plan(seed: u64) -> Plan {
-    with_keys(seed, with_endings(seed, without_endings(seed)))
-}
-
-/// Draws keys in one of three runs of messages with reports: each end has the key, another one or
-/// none. A receiver that its sender waits for is promised the same as without keys. The generator
-/// is separate, so that adding keys did not change the other draws of a seed.
-fn with_keys(seed: u64, mut plan: Plan) -> Plan {
-    let rng = &mut Rng::new(seed ^ 0x6b65_7973);
-    if plan.objects.is_some() || !plan.session.reports || !rng.chance(1, 3) {
-        return plan;
-    }
-    let mut draw = |ends: &mut [EndPlan], without_one_in: u64| {
-        for end in ends {
-            let own = match rng.below(2 * without_one_in) {
-                0 => None,
-                1 => Some("another"),
-                _ => Some("own"),
-            };
-            end.secret = own.map(str::to_owned);
-        }
-    };
-    draw(&mut plan.senders, 6);
-    draw(&mut plan.receivers, 3);
-    // A receiver with another key may hear a forged session before the real one, as no sender waits
-    // for it.
-    let mut all = plan.senders.iter().chain(&plan.receivers);
-    let is_alike = all.all(|end| end.secret == plan.senders[0].secret);
-    if let Some(intruder) = &mut plan.intruder {
-        intruder.forges_sessions &= is_alike;
-    }
-    plan
-}
-
-/// Draws, in one run of four, owners that end their programs early or do not wait for a good end.
-/// The generator is separate, so that adding endings did not change the other draws of a seed.
-fn with_endings(seed: u64, mut plan: Plan) -> Plan {
-    let rng = &mut Rng::new(seed ^ 0x0e2d_1465);
-    if !rng.chance(1, 4) {
-        return plan;
-    }
-    let calm_ms = plan.calm_at.map_or(3_000, |calm| calm.0.as_millis() as u64);
-    if rng.chance(1, 2) {
-        let leaving = index(rng.below(plan.receivers.len() as u64));
-        plan.receivers[leaving].ends_at = Some(Span::millis(rng.between(1, calm_ms)));
-        // When one receiver gives a tree up, the tree is not proven.
-        plan.check.proven &= plan.objects.is_none();
-    }
-    if rng.chance(1, 2) {
-        for sender in &mut plan.senders {
-            sender.ends_at = Some(Span::millis(rng.between(1, calm_ms)));
-        }
-        plan.check.proven = false;
-        plan.check.all_delivered &= plan.objects.is_none();
-    }
-    if rng.chance(1, 3) {
-        for sender in &mut plan.senders {
-            sender.patience = Span::millis(rng.between(0, 2_000));
-        }
-        plan.check.all_delivered &= plan.objects.is_some();
-    }
-    plan
+    with_forger(
+        seed,
+        with_keys(seed, with_endings(seed, without_endings(seed))),
+    )
 }
 
 fn without_endings(seed: u64) -> Plan {
@@ -120,14 +66,17 @@ fn without_endings(seed: u64) -> Plan {
     let objects = (senders.len() == 1 && rng.chance(1, 5)).then(|| objects(rng, receivers.len()));
     let is_survivable = events.iter().all(|event| is_survivable(&event.does));
     let starts_together = receivers.iter().all(|end| end.starts_at == Span::default());
+    let hears_the_sender_first = match objects {
+        Some(objects) => objects.expected > 0 && objects.join_timeout >= Span::millis(12_000),
+        None => session.reports,
+    };
     let intruder = rng.chance(1, 6).then(|| IntruderPlan {
         gap: Span::micros(rng.between(20, 5_000)),
         stops_after: Span::millis(calm_ms.min(2_000)),
-        forges_sessions: match objects {
-            Some(objects) => objects.expected > 0 && objects.join_timeout >= Span::millis(12_000),
-            None => session.reports,
-        } && is_survivable
-            && starts_together,
+        forges: match hears_the_sender_first && is_survivable && starts_together {
+            true => Forgery::Sessions,
+            false => Forgery::Nothing,
+        },
     });
     let is_promised = match objects {
         Some(objects) => objects.expected > 0 && objects.join_timeout >= Span::millis(12_000),
@@ -205,7 +154,7 @@ pub fn tree_plan(seed: u64) -> Plan {
         proven: is_promised && plan.events.iter().all(mild),
         ..CheckPlan::default()
     };
-    with_endings(seed, plan)
+    with_forger(seed, with_endings(seed, plan))
 }
 
 /// Draws an event that ends a process: in one of five cases the sender's. In three of four the

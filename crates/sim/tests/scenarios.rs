@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use towline_sim::{Plan, replay::must_hold};
+use towline_sim::{Plan, replay::must_hold, run};
 
 #[test]
 fn every_scenario_holds() {
@@ -26,4 +26,19 @@ fn every_scenario_holds() {
         failed.len(),
         failed.join("\n\n")
     );
+}
+
+/// What the scenario of the forger shows is the key's work: without, the same packets spoil
+/// messages.
+#[test]
+fn without_the_key_the_forger_of_messages_is_believed() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/forger-keys.toml");
+    let mut plan = Plan::parse(&fs::read_to_string(path).unwrap()).unwrap();
+    for end in plan.senders.iter_mut().chain(&mut plan.receivers) {
+        end.secret = None;
+    }
+    for seed in 0..plan.seeds {
+        let report = run(&plan, seed).unwrap();
+        assert!(!report.is_good(), "seed {seed}: {report}");
+    }
 }

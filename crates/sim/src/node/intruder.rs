@@ -1,20 +1,20 @@
 //! A hostile host: it listens to the group and sends packets that no correct program sends.
 //!
-//! It sends from its own network address. It does not forge a sender's address, because sessions
-//! without keys have no defence against that.
+//! It sends from its own network address. Where the plan says so, also from the address of the host
+//! that it imitates: messages without a key have no defence against that.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use base::{Instant, Io as _, PathId, RecvBatch, Rng, Run, Segments};
 use wire::{
     Sqn,
-    pgm::{Addressing, Body, Gsi, Nak, NakList, Packet, PgmOption, Spm, Tsi, emit},
+    pgm::{Addressing, Body, Gsi, Nak, NakList, Packet, PgmOption, Rst, Spm, Tsi, emit},
 };
 
 use crate::{
     SimIo,
-    frame::{index, ones_sum},
-    plan::IntruderPlan,
+    frame::{forge, index, seal},
+    plan::{Forgery, IntruderPlan},
 };
 
 /// The intruder's process.
@@ -96,9 +96,13 @@ impl IntruderNode {
         let has_begun = |(_, tpdu): &(SocketAddr, Vec<u8>)| {
             session_of(tpdu).is_some_and(|(_, name)| self.begun.contains(&name))
         };
-        let forges = self.plan.forges_sessions && template.as_ref().is_some_and(has_begun);
+        let imitates = self.plan.forges == Forgery::Senders && template.is_some();
+        let forges = imitates
+            || self.plan.forges == Forgery::Sessions && template.as_ref().is_some_and(has_begun);
+        let real = template.as_ref().map(|(source, _)| *source);
         let (mut to, mut bytes) = (self.group, Vec::new());
-        match (self.rng.below(8), template) {
+        let kinds = if imitates { 12 } else { 8 };
+        match (self.rng.below(kinds), template) {
             (0, _) => self.random(&mut bytes),
             (1, _) => self.plausible(&mut bytes),
             (2, _) => self.stranger(&mut bytes),
@@ -107,10 +111,16 @@ impl IntruderNode {
             }
             (4, Some((source, tpdu))) if forges => {
                 to = self.target(source);
-                bytes = self.changed(tpdu);
+                bytes = tpdu;
+                forge(&mut bytes, &mut self.rng);
             }
             (5, Some((_, tpdu))) if forges => bytes = self.far(tpdu),
             (6, Some((_, tpdu))) if forges => bytes = tpdu,
+            (8, Some((_, mut tpdu))) => {
+                forge(&mut tpdu, &mut self.rng);
+                bytes = tpdu;
+            }
+            (9..12, Some((source, tpdu))) => self.order(source, &tpdu, &mut bytes),
             _ => self.classic(&mut bytes),
         }
         let all = 0..bytes.len();
@@ -122,7 +132,10 @@ impl IntruderNode {
             memory: &bytes,
             ranges: std::slice::from_ref(&all),
         };
-        self.io.send(&run);
+        match real.filter(|_| imitates && self.rng.chance(3, 4)) {
+            Some(source) => self.io.send_as(source, &run),
+            None => self.io.send(&run),
+        };
     }
 
     /// The destination of a packet: the group or the host behind `source`.
@@ -204,15 +217,34 @@ impl IntruderNode {
         self.target(source)
     }
 
-    /// A heard packet with some bytes changed and the checksum corrected.
-    fn changed(&mut self, mut tpdu: Vec<u8>) -> Vec<u8> {
-        for _ in 0..self.rng.between(1, 4) {
-            if let Some(byte) = tpdu.get_mut(index(self.rng.below(64))) {
-                *byte = self.rng.next_u32() as u8;
-            }
-        }
-        seal(&mut tpdu);
-        tpdu
+    /// An SPM of the session of a heard packet that ends it, resets it, or moves its window.
+    fn order(&mut self, source: SocketAddr, tpdu: &[u8], bytes: &mut Vec<u8>) {
+        let Ok(packet) = Packet::parse(tpdu) else {
+            return;
+        };
+        let lead = match packet.body() {
+            Body::Odata(data) | Body::Rdata(data) => data.sqn,
+            Body::Spm(spm) => spm.lead,
+            _ => return,
+        };
+        let ahead = [0, 1, 100, 100_000][index(self.rng.below(4))];
+        let lead = Sqn(lead.0.wrapping_add(ahead));
+        let kept = [0, 1, 1_000][index(self.rng.below(3))];
+        let spm = Spm {
+            sqn: Sqn(self.rng.next_u32()),
+            trail: Sqn(lead.0.wrapping_sub(kept)),
+            lead,
+            path_nla: source.ip(),
+        };
+        let reset = Rst {
+            is_deaf: false,
+            reason: 0,
+        };
+        let options = [PgmOption::Fin, PgmOption::Rst(reset)];
+        let chosen = index(self.rng.below(3));
+        let options = options.get(chosen..=chosen).unwrap_or_default();
+        let addressing = Addressing::downstream(packet.header().tsi(), self.group.port());
+        emit(bytes, &addressing, &Body::Spm(spm), options, &[]);
     }
 
     /// A heard packet moved far ahead or back: sequence number, trail and lead alike.
@@ -265,19 +297,6 @@ fn session_of(tpdu: &[u8]) -> Option<(bool, [u8; 8])> {
     DOWNSTREAM
         .contains(&tpdu[4])
         .then_some((tpdu[4] == 4, name))
-}
-
-/// Writes the correct checksum.
-fn seal(tpdu: &mut [u8]) {
-    if tpdu.len() >= 8 {
-        tpdu[6..8].fill(0);
-        // A field of zero would say that there is no checksum.
-        let sum = match !ones_sum(tpdu) {
-            0 => 0xffff,
-            sum => sum,
-        };
-        tpdu[6..8].copy_from_slice(&sum.to_be_bytes());
-    }
 }
 
 const HEARD_MAX: usize = 64;
