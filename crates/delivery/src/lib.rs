@@ -47,9 +47,9 @@ pub mod memory;
 
 mod manifest;
 pub use manifest::{
-    Entry, File, HASH_LEN, HardLink, Hash, Manifest, ManifestError, ManifestId, ManifestLimits,
-    Owner, OwnerNames, PathFault, Slab, SlabGroups, SlabHasher, WITHDRAWN, check_link, file_root,
-    hash_bytes, path_order, write_sum_line,
+    Attribute, Entry, File, HASH_LEN, HardLink, Hash, Manifest, ManifestError, ManifestId,
+    ManifestLimits, Owner, OwnerNames, PathFault, Slab, SlabGroups, SlabHasher, WITHDRAWN,
+    check_link, file_root, hash_bytes, path_order, write_sum_line,
 };
 
 pub mod parameters;

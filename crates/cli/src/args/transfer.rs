@@ -39,6 +39,11 @@ pub(crate) struct SendArgs {
     /// recv --owner sets them. Receivers that are too old for this refuse the transfer and say so
     #[arg(long)]
     pub(crate) owner: bool,
+    /// Tell receivers the extended attributes of files and directories: those of users (user.*),
+    /// and as root all but file capabilities and access lists; recv --xattrs sets them. Receivers
+    /// that are too old for this refuse the transfer and say so
+    #[arg(short = 'X', long)]
+    pub(crate) xattrs: bool,
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
@@ -177,6 +182,11 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true,
           default_missing_value = "names", conflicts_with = "to_stdout")]
     pub(crate) owner: Option<OwnerArg>,
+    /// Give files and directories the extended attributes that send --xattrs tells, and remove
+    /// those of users (user.*) that the sender's have not. File capabilities and access lists are
+    /// never set. What this process may not set is named (exit code 1)
+    #[arg(short = 'X', long, conflicts_with = "to_stdout")]
+    pub(crate) xattrs: bool,
     /// When a transfer is complete, delete from its directories what the sender does not have;
     /// needs --overwrite or --existing. --delete=list only names what would be deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,

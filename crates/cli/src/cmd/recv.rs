@@ -63,6 +63,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
         .delete(plan.delete.map_or(Delete::Nothing, Into::into))
         .sparse(plan.is_sparse)
         .owner(plan.owner.map_or(Owners::Receiver, Into::into))
+        .attributes(plan.sets_xattrs)
         .spool(plan.spool.clone())
         .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)

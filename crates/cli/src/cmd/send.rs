@@ -76,7 +76,8 @@ fn files(
         .skip_changed(plan.is_skipping)
         .hard_links(plan.has_hard_links)
         .sparse(plan.is_sparse)
-        .owner(plan.has_owners);
+        .owner(plan.has_owners)
+        .attributes(plan.has_xattrs);
     for path in plan.paths() {
         set = set.path(path);
     }

@@ -35,6 +35,8 @@ pub(crate) struct SendPlan {
     pub(crate) is_sparse: bool,
     /// Receivers are told who owns files.
     pub(crate) has_owners: bool,
+    /// Receivers are told the extended attributes of files and directories.
+    pub(crate) has_xattrs: bool,
     pub(crate) is_hashing: bool,
     /// How many receivers are expected; 0 for all that join.
     pub(crate) receivers: u32,
@@ -107,6 +109,7 @@ impl SendPlan {
             has_hard_links: args.hard_links,
             is_sparse: args.sparse,
             has_owners: args.owner,
+            has_xattrs: args.xattrs,
             is_hashing: args.hash,
             receivers: match (args.join_for, names.len()) {
                 (Some(_), _) => 0,
@@ -159,6 +162,8 @@ pub(crate) struct RecvPlan {
     pub(crate) is_sparse: bool,
     /// `None` gives what arrives to nobody else.
     pub(crate) owner: Option<OwnerArg>,
+    /// Extended attributes become those of the sender.
+    pub(crate) sets_xattrs: bool,
     /// The directory that keeps a file for standard output; `None` for the system's.
     pub(crate) spool: Option<PathBuf>,
     /// The service goes on after the first transfer.
@@ -203,6 +208,7 @@ impl RecvPlan {
             delete: args.delete,
             is_sparse: args.sparse,
             owner: args.owner,
+            sets_xattrs: args.xattrs,
             is_serving: args.serve,
             allowed: args.from.clone(),
             exec: exec.unwrap_or_default(),

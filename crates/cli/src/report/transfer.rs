@@ -54,7 +54,7 @@ impl UnsentRow {
 /// What could not be set of files, directories and links.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsetRow {
-    /// The user or group at the sender, and why.
+    /// The user, group or extended attribute at the sender, and why.
     what: String,
     entries: u64,
 }
@@ -456,7 +456,7 @@ pub(crate) struct RecvReport {
     pub(crate) deleted: Vec<String>,
     pub(crate) listed: Vec<String>,
     pub(crate) kept: Vec<UnsentRow>,
-    /// What the sender says of files and could not be set here, as owners.
+    /// What the sender says of files and could not be set here, as owners and extended attributes.
     pub(crate) unset: Vec<UnsetRow>,
     /// How many senders the receiver took nothing from; `passed_over_why` is the reason for the
     /// last.

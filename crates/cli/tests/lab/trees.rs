@@ -217,3 +217,37 @@ fn owner(path: &Path) -> (u32, u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
     (metadata.uid(), metadata.gid())
 }
+
+#[test]
+fn extended_attributes_are_those_of_the_sender_where_both_ends_ask_for_them() {
+    isolated(|| {
+        let ends = Ends::new("xattrs");
+        fs::write(ends.tree("one"), "one").unwrap();
+        fs::write(ends.tree("two"), "two").unwrap();
+        let value = |path: &Path| {
+            let file = fs::File::open(path).unwrap();
+            sys::file::attribute(&file, b"user.note").unwrap()
+        };
+        let set = |path: &Path, text: &[u8]| {
+            sys::file::set_attribute(&fs::File::open(path).unwrap(), b"user.note", text)
+        };
+        if let Err(error) = set(&ends.tree("one"), b"seen") {
+            return println!("skipped: no attributes of users here: {error}");
+        }
+        // Each end alone changes nothing; an older receiver would refuse the first.
+        for (send, recv) in [("--xattrs", ""), ("", "--xattrs --overwrite")] {
+            ends.proven(send, recv);
+            assert_eq!(value(&ends.received("one")), None, "{send} {recv}");
+        }
+        // Over what is there, and new; what the sender has not goes.
+        set(&ends.received("two"), b"old").unwrap();
+        let inode_before = inode(&ends.received("one"));
+        ends.proven("-X", "-X --existing skip-unchanged");
+        assert_eq!(value(&ends.received("one")).as_deref(), Some(&b"seen"[..]));
+        assert_eq!(value(&ends.received("two")), None);
+        assert_eq!(inode(&ends.received("one")), inode_before);
+        fs::remove_dir_all(ends.root.join("in")).unwrap();
+        ends.proven("--xattrs --owner", "--xattrs --owner");
+        assert_eq!(value(&ends.received("one")).as_deref(), Some(&b"seen"[..]));
+    });
+}

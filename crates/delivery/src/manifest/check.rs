@@ -10,7 +10,7 @@ use wire::{
     ParseError,
     object::{
         EntryKind, EntryRef, MANIFEST_HEADER_LEN, MANIFEST_VERSION_MAX, ManifestHeader,
-        ManifestRef, Mtime,
+        ManifestRef, Mtime, Sections,
     },
 };
 
@@ -58,6 +58,9 @@ pub enum ManifestError {
     /// What is said of owners cannot be written.
     #[error("the list of owners is wrong: {0}")]
     Owners(&'static str),
+    /// The extended attributes cannot be written.
+    #[error("the extended attributes of the entries cannot be told: {0}")]
+    Attributes(&'static str),
     /// Longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed")]
     ManifestTooLong {
@@ -147,6 +150,9 @@ pub enum PathFault {
     /// A hard link says what its file says already.
     #[error("a hard link has neither mode, time nor owner of its own")]
     Attributes,
+    /// A link has extended attributes.
+    #[error("a link has no extended attributes of its own")]
+    ExtendedAttributes,
 }
 
 impl ManifestError {
@@ -218,6 +224,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
         hard_links: Vec::new(),
         slab_count: 0,
     };
+    let sections = manifest.sections();
     let mut walk = Walk::default();
     let (mut at, mut content) = (MANIFEST_HEADER_LEN, 0_u64);
     for entry in manifest.entries() {
@@ -227,8 +234,9 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
             .entries
             .push(u32::try_from(at).expect("checked against the limit"));
         at += entry.encoded_len();
+        check_attributes(&sections, &entry, index)?;
         if entry.kind == EntryKind::HardLink {
-            let owner = manifest.owners().map(|owners| owners.of(index as usize));
+            let owner = sections.owners.map(|owners| owners.of(index as usize));
             parts.add_hard_link(bytes, &entry, index, owner)?;
         }
         if entry.kind != EntryKind::File {
@@ -260,6 +268,21 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
         });
     }
     Ok(parts)
+}
+
+/// Links of both kinds have no extended attributes of their own.
+fn check_attributes(
+    sections: &Sections<'_>,
+    entry: &EntryRef<'_>,
+    index: u32,
+) -> Result<(), ManifestError> {
+    let is_link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);
+    let set = sections.attributes.map_or(0, |it| it.of(index as usize));
+    if is_link && set != 0 {
+        let fault = PathFault::ExtendedAttributes;
+        return Err(ManifestError::path(entry.path, fault));
+    }
+    Ok(())
 }
 
 impl Parts {

@@ -2,6 +2,8 @@
 
 use wire::object::{EntryKind, EntryRef, Mtime};
 
+use super::Attribute;
+
 /// Something that the receivers create: a file, directory or link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -19,6 +21,9 @@ pub struct Entry {
     pub target: Vec<u8>,
     /// Who owns it. Either all entries of a manifest but hard links have one, or none has.
     pub owner: Option<Owner>,
+    /// The extended attributes of a file or directory. When an entry of a manifest has `Some`, even
+    /// an empty list, receivers take those without as having none.
+    pub attributes: Option<Vec<Attribute>>,
 }
 
 /// The numbers of a user and a group at the sender.
@@ -42,6 +47,7 @@ impl Entry {
             path: path.into(),
             target: Vec::new(),
             owner: None,
+            attributes: None,
         }
     }
 

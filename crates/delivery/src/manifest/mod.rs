@@ -17,7 +17,10 @@
 
 use std::{fmt, ops::Range};
 
-use wire::object::{EntryRef, ManifestHeader, ManifestRef, OwnersRef};
+use wire::object::{AttributesRef, EntryRef, ManifestHeader, ManifestRef, OwnersRef, Sections};
+
+mod attributes;
+pub use attributes::Attribute;
 
 mod check;
 pub use check::{ManifestError, ManifestLimits, PathFault, check_link, path_order};
@@ -136,12 +139,18 @@ impl Manifest {
             identity,
         };
         let mut manifest = Vec::new();
-        let owners = names.section(&entries)?;
+        let (owners, attributes) = (names.section(&entries)?, attributes::section(&entries)?);
         let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         let owners = owners.as_deref().map(|body| OwnersRef::parse(body, count));
-        let owners = owners.transpose()?;
+        let attributes = attributes
+            .as_deref()
+            .map(|body| AttributesRef::parse(body, count));
+        let sections = Sections {
+            owners: owners.transpose()?,
+            attributes: attributes.transpose()?,
+        };
         let listed = entries.iter().map(Entry::as_ref);
-        ManifestRef::emit(&mut manifest, &header, listed, owners);
+        ManifestRef::emit(&mut manifest, &header, listed, sections);
         // When there are more slabs than allowed, larger slabs are tried.
         for shift in SLAB_SHIFT..=SLAB_SHIFT_MAX {
             manifest[SLAB_SHIFT_AT] = shift;
@@ -189,13 +198,13 @@ impl Manifest {
         self.header.flags & flag != 0
     }
 
-    /// Who owns the entries, when the sender says that.
+    /// What the sender says of all entries: who owns them, and their extended attributes.
     ///
     /// **Cost**: reads the whole manifest once.
     #[must_use]
-    pub fn owners(&self) -> Option<OwnersRef<'_>> {
+    pub fn sections(&self) -> Sections<'_> {
         let manifest = ManifestRef::parse(&self.bytes).expect("it was read when it was made");
-        manifest.owners()
+        manifest.sections()
     }
 
     /// Returns the size of object 1, the content, in bytes.

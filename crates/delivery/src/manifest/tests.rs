@@ -271,7 +271,7 @@ fn owners_are_those_of_the_entries_and_hard_links_have_none() {
     let limits = ManifestLimits::default();
     let made = |entries| Manifest::build_with(0, &names, ME, entries, &limits);
     let manifest = made(entries()).unwrap();
-    let owners = manifest.owners().unwrap();
+    let owners = manifest.sections().owners.unwrap();
     let users: Vec<_> = owners.users().map(|it| (it.number, it.name)).collect();
     assert_eq!(users, [(7, &b"ann"[..]), (1000, b"")]);
     let groups: Vec<_> = owners.groups().map(|it| (it.number, it.name)).collect();
@@ -293,7 +293,98 @@ fn owners_are_those_of_the_entries_and_hard_links_have_none() {
     let mut some = entries();
     some[0].owner = None;
     assert!(matches!(made(some), Err(ManifestError::Owners(_))));
-    assert_eq!(build(linked()).unwrap().owners(), None);
+    assert_eq!(build(linked()).unwrap().sections().owners, None);
+}
+
+#[test]
+fn attributes_are_those_of_the_entries_and_links_have_none() {
+    let attribute = |name: &str, value: &str| Attribute {
+        name: name.into(),
+        value: value.into(),
+    };
+    let with = |entry: Entry, attributes: &[Attribute]| Entry {
+        attributes: Some(attributes.to_vec()),
+        ..entry
+    };
+    let pair = [attribute("user.b", "2"), attribute("user.a", "1")];
+    let entries = || {
+        vec![
+            with(Entry::file("c", 1), &pair),
+            with(Entry::directory("a"), &pair[..1]),
+            with(Entry::file("b", 1), &pair),
+            with(Entry::symlink("d", "c"), &[]),
+            Entry::hard_link("e", "b"),
+        ]
+    };
+    let manifest = build(entries()).unwrap();
+    let attributes = manifest.sections().attributes.unwrap();
+    // Numbered by first use, in the manifest's order.
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|entry| attributes.of(entry)),
+        [1, 2, 2, 0, 0]
+    );
+    let sets: Vec<Vec<_>> = attributes
+        .sets()
+        .map(|set| set.map(|it| (it.name, it.value)).collect())
+        .collect();
+    assert_eq!(sets[0], [(&b"user.b"[..], &b"2"[..])]);
+    assert_eq!(sets[1], [(&b"user.a"[..], &b"1"[..]), (b"user.b", b"2")]);
+    // None at all is said, too: then the version is 2 although there are none.
+    let none = build(vec![with(Entry::file("a", 1), &[])]).unwrap();
+    assert_eq!(none.sections().attributes.unwrap().sets().count(), 0);
+    assert_eq!(build(linked()).unwrap().sections().attributes, None);
+    // Bytes that give a link some, at the last and at the last but one entry.
+    for (back, path) in [(1, "\"e\""), (5, "\"d\"")] {
+        let mut bytes = manifest.bytes().to_vec();
+        let at = bytes.len() - back;
+        bytes[at] = 1;
+        let error = Manifest::from_bytes(bytes, &ManifestLimits::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(path) && text.contains("extended attributes"),
+            "{text}"
+        );
+    }
+    let long = "x".repeat(65_537);
+    for wrong in [
+        with(Entry::symlink("d", "c"), &pair),
+        with(Entry::file("d", 1), &[attribute("", "1")]),
+        with(Entry::file("d", 1), &[attribute("user.\0", "1")]),
+        with(Entry::file("d", 1), &[attribute("user.a", &long)]),
+        with(
+            Entry::file("d", 1),
+            &[attribute("user.a", "1"), attribute("user.a", "2")],
+        ),
+    ] {
+        assert!(matches!(
+            build(vec![wrong]),
+            Err(ManifestError::Attributes(_))
+        ));
+    }
+}
+
+#[test]
+fn attributes_have_a_bound_in_all() {
+    let value = vec![0; 65_536];
+    let entries = (0..260).map(|number| Entry {
+        attributes: Some(vec![Attribute {
+            name: format!("user.{number}").into_bytes(),
+            value: value.clone(),
+        }]),
+        ..Entry::file(&format!("{number:03}"), 1)
+    });
+    let error = build(entries.collect()).unwrap_err();
+    assert!(error.to_string().contains("16 MiB"), "{error}");
+    // Files that have the same ones share them.
+    let entries = (0..260).map(|number| Entry {
+        attributes: Some(vec![Attribute {
+            name: b"user.same".to_vec(),
+            value: value.clone(),
+        }]),
+        ..Entry::file(&format!("{number:03}"), 1)
+    });
+    let manifest = build(entries.collect()).unwrap();
+    assert!(manifest.bytes().len() < 100_000);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use base::{LinkEvent, LinkId};
 use wire::object::{
     BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, ManifestHeader, ManifestRef, Message,
-    Mtime, ObjectId, Phase, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
+    Mtime, ObjectId, Phase, RangeList, Ranges, Refusal, Seals, Sections, VERSION, Welcome,
 };
 
 use super::*;
@@ -331,7 +331,8 @@ fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
         identity: [0; 16],
     };
     let mut bytes = Vec::new();
-    ManifestRef::emit(&mut bytes, &header, entries.iter().copied(), None);
+    let entries = entries.iter().copied();
+    ManifestRef::emit(&mut bytes, &header, entries, Sections::default());
     bytes
 }
 

@@ -35,15 +35,25 @@ pub fn manifest(data: &[u8]) {
         &mut bytes,
         manifest.header(),
         manifest.entries(),
-        manifest.owners(),
+        manifest.sections(),
     );
     let again = ManifestRef::parse(&bytes).expect("what was emitted parses");
     assert!(manifest.entries().eq(again.entries()));
     // Each version has one way to be written; the reserved field is not kept.
     assert_eq!((bytes.len(), bytes[4]), (data.len(), data[4]));
     assert_eq!(manifest.header(), again.header());
-    assert_eq!(manifest.owners(), again.owners());
-    if let Some(owners) = manifest.owners() {
+    assert_eq!(manifest.sections(), again.sections());
+    if let Some(attributes) = manifest.sections().attributes {
+        let sets = attributes.sets().count();
+        for set in attributes.sets() {
+            let names: Vec<&[u8]> = set.map(|attribute| attribute.name).collect();
+            assert!(!names.is_empty() && names.is_sorted_by(|one, other| one < other));
+        }
+        for entry in 0..manifest.entries().count() {
+            assert!(attributes.of(entry) as usize <= sets);
+        }
+    }
+    if let Some(owners) = manifest.sections().owners {
         let (users, groups) = (owners.users().count(), owners.groups().count());
         for entry in 0..manifest.entries().count() {
             let (user, group) = owners.of(entry);

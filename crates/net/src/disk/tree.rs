@@ -7,16 +7,19 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt, fs, io,
-    os::unix::{
-        ffi::{OsStrExt as _, OsStringExt as _},
-        fs::MetadataExt as _,
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::{OsStrExt as _, OsStringExt as _},
+            fs::MetadataExt as _,
+        },
     },
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use delivery::{Entry, Manifest, ManifestLimits, Owner, OwnerNames, Unsent, path_order};
-use sys::file::{Directory, Kind, Status};
+use delivery::{Attribute, Entry, Manifest, ManifestLimits, Owner, OwnerNames, Unsent, path_order};
+use sys::file::{Directory, Kind, Status, attribute, attribute_names};
 use wire::object::{EntryKind, ManifestHeader, Mtime};
 
 use super::content::{FileContent, Parents, Root, Roots};
@@ -76,6 +79,10 @@ pub struct TreeOptions {
     pub sparse: bool,
     /// The manifest says who owns each entry, by number and by name.
     pub owner: bool,
+    /// The manifest has the extended attributes of files and directories that this process may
+    /// read: those of users (`user.*`), and for the superuser those of other kinds except file
+    /// capabilities and `system.*`.
+    pub attributes: bool,
 }
 
 impl Tree {
@@ -122,6 +129,7 @@ impl Tree {
             is_incomplete: false,
             has_left_out: false,
             has_owners: options.owner,
+            has_attributes: options.attributes,
             user: sys::file::effective_user(),
             is_wanted,
         };
@@ -198,6 +206,7 @@ struct Walk<W> {
     /// The rules have left something out.
     has_left_out: bool,
     has_owners: bool,
+    has_attributes: bool,
     is_wanted: W,
     /// The effective user of this process, who reads the files.
     user: u32,
@@ -256,6 +265,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             path: name.as_bytes().to_vec(),
             target: Vec::new(),
             owner: self.owner(metadata.uid(), metadata.gid()),
+            attributes: self.has_attributes.then(Vec::new),
         });
         self.root(name, Path::new(name), Root::File(file))
     }
@@ -342,17 +352,24 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             path: name.to_vec(),
             target: Vec::new(),
             owner: self.owner(status.owner, status.group),
+            attributes: self.has_attributes.then(Vec::new),
         };
         match status.kind {
             Kind::File => {
                 entry.size = status.bytes;
                 // For most files the status answers this already, without one more system call for
                 // each.
+                let mut is_skipped = false;
                 if !status.is_readable_by_owner(self.user)
                     && let Err(error) = parent.check_readable(last)
-                    && !self.skip(path, name, &error)
                 {
-                    return Err(error);
+                    is_skipped = self.skip(path, name, &error);
+                    if !is_skipped {
+                        return Err(error);
+                    }
+                }
+                if self.has_attributes && !is_skipped {
+                    entry.attributes = Some(self.attributes(&parent.open_unchecked(last)?)?);
                 }
                 if let Some(names) = self.names.as_mut().filter(|_| status.links > 1) {
                     let names = names.entry((status.device, status.inode)).or_default();
@@ -385,12 +402,32 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         }
         let directory = parent.directory(last)?;
         let names = directory.names()?;
+        if self.has_attributes {
+            entry.attributes = Some(self.attributes(&directory)?);
+        }
         self.entries.push(entry);
         for below in names {
             let name = [name, b"/", below.as_bytes()].concat();
             self.visit(&directory, Path::new(&below), &path.join(&below), &name);
         }
         Ok(())
+    }
+
+    /// Reads the extended attributes that are sent. What vanishes meanwhile, or may not be read, is
+    /// none.
+    fn attributes(&self, open: &impl AsFd) -> io::Result<Vec<Attribute>> {
+        let mut names = attribute_names(open)?;
+        names.retain(|name| is_sent(name, self.user == SUPERUSER));
+        let mut attributes = Vec::with_capacity(names.len());
+        for name in names {
+            match attribute(open, &name) {
+                Ok(Some(value)) => attributes.push(Attribute { name, value }),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(attributes)
     }
 
     fn owner(&self, user: u32, group: u32) -> Option<Owner> {
@@ -428,6 +465,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                     path: std::mem::take(&mut entry.path),
                     target: target.clone(),
                     owner: None,
+                    attributes: None,
                 };
             }
         }
@@ -461,6 +499,13 @@ fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> Syst
     SystemError::refused("read", target, cause).advise(advice)
 }
 
+/// Returns true for an attribute that is told to receivers. Access lists (`system.*`) name users by
+/// numbers of this machine, and file capabilities are privileges.
+fn is_sent(name: &[u8], is_superuser: bool) -> bool {
+    let is_other = !name.starts_with(b"system.") && name != b"security.capability";
+    name.starts_with(b"user.") || (is_superuser && is_other)
+}
+
 fn mode_of(mode: u32) -> u16 {
     u16::try_from(mode & 0o7777).unwrap_or(0o644)
 }
@@ -483,5 +528,7 @@ fn identity() -> [u8; 16] {
     identity
 }
 
+/// The number of the user who may read attributes of every kind.
+const SUPERUSER: u32 = 0;
 /// The most unreadable files that an error names.
 const UNREADABLE_NAMED_MAX: usize = 10;

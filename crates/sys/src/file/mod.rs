@@ -34,6 +34,9 @@ use rustix::{
 
 use crate::call::check;
 
+mod attributes;
+pub use attributes::{attribute, attribute_names, remove_attribute, set_attribute};
+
 mod status;
 pub use status::{
     FileTime, Kind, Space, Status, creation_mask, effective_user, open_without_waiting,
@@ -428,6 +431,14 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| {
         fallocate(file, FallocateFlags::empty(), 0, bytes)
     })?)
+}
+
+/// Sets the mode of an open file or directory.
+///
+/// # Errors
+/// `PermissionDenied` when it is not this process's.
+pub fn set_mode(open: &impl AsFd, mode: u32) -> io::Result<()> {
+    Ok(fchmod(open, Mode::from_raw_mode(mode))?)
 }
 
 /// Sets the user and the group of an open file or directory, those that are given.

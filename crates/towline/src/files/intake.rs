@@ -127,6 +127,8 @@ pub struct FileIntake {
     pub(super) sparse: bool,
     /// Who owns what arrives.
     pub(super) owner: Owners,
+    /// Extended attributes become the sender's.
+    pub(super) attributes: bool,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -147,6 +149,7 @@ impl Intake for FileIntake {
                     delete: self.delete,
                     sparse: self.sparse,
                     owner: self.owner,
+                    attributes: self.attributes,
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };

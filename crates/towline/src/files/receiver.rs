@@ -38,6 +38,7 @@ pub struct FileReceiverBuilder {
     delete: Delete,
     sparse: bool,
     owner: Owners,
+    attributes: bool,
 }
 
 impl FileReceiverBuilder {
@@ -99,6 +100,17 @@ impl FileReceiverBuilder {
         self
     }
 
+    /// Gives files and directories the extended attributes of the sender's, where the sender tells
+    /// them ([`crate::FileSetBuilder::attributes`]): those of users (`user.*`), and others as far
+    /// as the system lets this process. Attributes of users that the sender's files have not are
+    /// removed. File capabilities and `system.*` are never set. What could not be set is named by
+    /// `TransferReceiverEvent::Unset`. Default false.
+    #[must_use]
+    pub const fn attributes(mut self, are_set: bool) -> Self {
+        self.attributes = are_set;
+        self
+    }
+
     /// Opens the session and then the directory, which is made when it does not exist. When the
     /// session cannot be opened, nothing is made.
     ///
@@ -136,6 +148,7 @@ impl FileReceiverBuilder {
             delete: self.delete,
             sparse: self.sparse,
             owner: self.owner,
+            attributes: self.attributes,
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
@@ -197,6 +210,7 @@ impl FileReceiver {
             delete: Delete::Nothing,
             sparse: false,
             owner: Owners::Receiver,
+            attributes: false,
         }
     }
 

@@ -93,6 +93,16 @@ impl FileSetBuilder {
         self
     }
 
+    /// Tells receivers the extended attributes of files and directories: those of users (`user.*`),
+    /// and for the superuser those of other kinds, except file capabilities and `system.*`. Those
+    /// that take them ([`crate::FileReceiverBuilder::attributes`]) set them; those that are too old
+    /// for this refuse the transfer. Different ones may have 16 MiB in all. Default false.
+    #[must_use]
+    pub const fn attributes(mut self, are_told: bool) -> Self {
+        self.options.attributes = are_told;
+        self
+    }
+
     /// Walks all paths.
     ///
     /// # Errors

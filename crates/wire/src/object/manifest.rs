@@ -10,16 +10,17 @@
 //!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
 //! ```
 //!
-//! Version 2 is version 1 with hard links among its entries, or with a section behind them that
-//! says who owns them ([`OwnersRef`]). A manifest without either is always of version 1, which
-//! older receivers read too.
+//! Version 2 is version 1 with hard links among its entries, or with sections behind them, each at
+//! most once and in this order: who owns them ([`OwnersRef`]), and their extended attributes
+//! ([`AttributesRef`]). A manifest with none of these is always of version 1, which older receivers
+//! read too.
 //!
 //! Invariant: `parse` walks every entry once and checks that the entries end exactly at the last
 //! byte, so iterating over them afterwards cannot fail.
 
 use std::iter::FusedIterator;
 
-use super::{OwnersRef, reader::Reader};
+use super::{AttributesRef, OwnersRef, reader::Reader};
 use crate::{Fault, ParseError};
 
 /// The checked bytes of a manifest.
@@ -27,7 +28,16 @@ use crate::{Fault, ParseError};
 pub struct ManifestRef<'a> {
     header: ManifestHeader,
     entries: &'a [u8],
-    owners: Option<OwnersRef<'a>>,
+    sections: Sections<'a>,
+}
+
+/// What stands behind the entries of a manifest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sections<'a> {
+    /// Who owns the entries.
+    pub owners: Option<OwnersRef<'a>>,
+    /// The extended attributes of the entries.
+    pub attributes: Option<AttributesRef<'a>>,
 }
 
 impl<'a> ManifestRef<'a> {
@@ -46,11 +56,11 @@ impl<'a> ManifestRef<'a> {
             let entry = EntryRef::read(&mut reader)?;
             needed = needed.max(entry.kind.version());
         }
-        let owners = match version {
-            2 if reader.remaining() > 0 => Some(read_owners(&mut reader, header.entry_count)?),
-            _ => None,
+        let sections = match version {
+            2 => Sections::read(&mut reader, header.entry_count)?,
+            _ => Sections::default(),
         };
-        if owners.is_some() {
+        if sections != Sections::default() {
             needed = 2;
         }
         // Version 1 has no hard links; and each manifest has one way to be written.
@@ -66,7 +76,7 @@ impl<'a> ManifestRef<'a> {
         Ok(Self {
             header,
             entries,
-            owners,
+            sections,
         })
     }
 
@@ -85,10 +95,10 @@ impl<'a> ManifestRef<'a> {
         }
     }
 
-    /// Returns who owns the entries, when that is said.
+    /// Returns what stands behind the entries.
     #[must_use]
-    pub const fn owners(&self) -> Option<OwnersRef<'a>> {
-        self.owners
+    pub const fn sections(&self) -> Sections<'a> {
+        self.sections
     }
 
     /// Reads the entry that begins `at` bytes into a manifest, for callers that remember where
@@ -110,7 +120,7 @@ impl<'a> ManifestRef<'a> {
         out: &mut Vec<u8>,
         header: &ManifestHeader,
         entries: impl Iterator<Item = EntryRef<'e>>,
-        owners: Option<OwnersRef<'_>>,
+        sections: Sections<'_>,
     ) {
         let start = out.len();
         header.emit(out);
@@ -123,32 +133,51 @@ impl<'a> ManifestRef<'a> {
                 .expect("a manifest has fewer than 2^32 entries");
         }
         out[start + COUNT_AT..start + COUNT_AT + 4].copy_from_slice(&count.to_be_bytes());
-        if let Some(owners) = owners {
+        let bodies = [
+            (OWNERS, sections.owners.map(|owners| owners.body())),
+            (ATTRIBUTES, sections.attributes.map(|it| it.body())),
+        ];
+        for (kind, body) in bodies {
+            let Some(body) = body else { continue };
             out[start + VERSION_AT] = 2;
-            let len = u32::try_from(owners.body().len()).expect("manifests are checked before");
-            out.push(OWNERS);
+            let len = u32::try_from(body.len()).expect("manifests are checked before");
+            out.push(kind);
             out.extend_from_slice(&len.to_be_bytes());
-            out.extend_from_slice(owners.body());
+            out.extend_from_slice(body);
         }
     }
 }
 
-fn read_owners<'a>(reader: &mut Reader<'a>, entries: u32) -> Result<OwnersRef<'a>, ParseError> {
-    let at = reader.offset();
-    let kind = reader.u8("manifest section")?;
-    if kind != OWNERS {
-        return Err(reader.forbidden("manifest section", at, u64::from(kind)));
+impl<'a> Sections<'a> {
+    /// Reads all that is left as sections, whose kinds ascend.
+    fn read(reader: &mut Reader<'a>, entries: u32) -> Result<Self, ParseError> {
+        let (mut sections, mut last) = (Self::default(), 0);
+        while reader.remaining() > 0 {
+            let at = reader.offset();
+            let kind = reader.u8("manifest section")?;
+            if kind <= last {
+                return Err(reader.forbidden("order of sections", at, u64::from(kind)));
+            }
+            last = kind;
+            let len = reader.u32("length of a section")?;
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            let start = reader.offset();
+            let body = reader.take("manifest section", len)?;
+            let read = match kind {
+                OWNERS => OwnersRef::parse(body, entries).map(|it| sections.owners = Some(it)),
+                ATTRIBUTES => {
+                    let read = AttributesRef::parse(body, entries);
+                    read.map(|it| sections.attributes = Some(it))
+                }
+                _ => return Err(reader.forbidden("manifest section", at, u64::from(kind))),
+            };
+            read.map_err(|error| ParseError {
+                offset: start + error.offset,
+                ..error
+            })?;
+        }
+        Ok(sections)
     }
-    let len = reader.u32("length of a section")?;
-    let start = reader.offset();
-    let body = reader.take(
-        "manifest section",
-        usize::try_from(len).unwrap_or(usize::MAX),
-    )?;
-    OwnersRef::parse(body, entries).map_err(|error| ParseError {
-        offset: start + error.offset,
-        ..error
-    })
 }
 
 /// The header of a manifest, which precedes the entries.
@@ -363,12 +392,14 @@ const VERSION_AT: usize = 4;
 const COUNT_AT: usize = 8;
 /// The kind of the section that says who owns the entries.
 const OWNERS: u8 = 1;
+/// The kind of the section with the extended attributes of the entries.
+const ATTRIBUTES: u8 = 2;
 const ENTRY_LEN: usize = 27;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Account;
+    use crate::object::{Account, AttributeRef};
 
     fn sample() -> Vec<u8> {
         let header = ManifestHeader {
@@ -402,7 +433,8 @@ mod tests {
             ..directory
         };
         let mut out = Vec::new();
-        ManifestRef::emit(&mut out, &header, [directory, file, link].into_iter(), None);
+        let entries = [directory, file, link];
+        ManifestRef::emit(&mut out, &header, entries.into_iter(), Sections::default());
         out
     }
 
@@ -420,7 +452,8 @@ mod tests {
         );
         assert_eq!(entries[0].mtime.seconds, -1);
         let mut again = Vec::new();
-        ManifestRef::emit(&mut again, manifest.header(), manifest.entries(), None);
+        let sections = manifest.sections();
+        ManifestRef::emit(&mut again, manifest.header(), manifest.entries(), sections);
         assert_eq!(again, bytes);
     }
 
@@ -438,7 +471,7 @@ mod tests {
         };
         let mut out = Vec::new();
         let entries = manifest.entries().chain([link]);
-        ManifestRef::emit(&mut out, manifest.header(), entries, None);
+        ManifestRef::emit(&mut out, manifest.header(), entries, Sections::default());
         out
     }
 
@@ -467,34 +500,66 @@ mod tests {
     }
 
     #[test]
-    fn owners_make_it_version_2_and_stand_behind_the_entries() {
-        let mut body = Vec::new();
+    fn sections_make_it_version_2_and_stand_behind_the_entries_in_their_order() {
+        let (mut owners, mut attributes) = (Vec::new(), Vec::new());
         let accounts = [Account {
             number: 7,
             name: b"ann",
         }];
-        OwnersRef::emit(&mut body, &accounts, &accounts, [(0, 0); 3].into_iter());
-        let owners = OwnersRef::parse(&body, 3).unwrap();
+        OwnersRef::emit(&mut owners, &accounts, &accounts, [(0, 0); 3].into_iter());
+        let set = [AttributeRef {
+            name: b"user.a",
+            value: b"x",
+        }];
+        AttributesRef::emit(&mut attributes, &[set], [0, 1, 0].into_iter());
+        let owners = Some(OwnersRef::parse(&owners, 3).unwrap());
+        let attributes = Some(AttributesRef::parse(&attributes, 3).unwrap());
         let bytes = sample();
         let plain = ManifestRef::parse(&bytes).unwrap();
-        assert_eq!(plain.owners(), None);
-        let mut out = Vec::new();
-        ManifestRef::emit(&mut out, plain.header(), plain.entries(), Some(owners));
-        assert_eq!(out[VERSION_AT], 2);
-        let manifest = ManifestRef::parse(&out).unwrap();
-        assert_eq!(manifest.owners(), Some(owners));
-        assert!(manifest.entries().eq(plain.entries()));
-        for len in 0..out.len() {
-            assert!(ManifestRef::parse(&out[..len]).is_err(), "{len}");
+        assert_eq!(plain.sections(), Sections::default());
+        let both = Sections { owners, attributes };
+        let alone = |owners, attributes| Sections { owners, attributes };
+        let emitted = |sections| {
+            let mut out = Vec::new();
+            ManifestRef::emit(&mut out, plain.header(), plain.entries(), sections);
+            out
+        };
+        for sections in [both, alone(owners, None), alone(None, attributes)] {
+            let mut out = emitted(sections);
+            assert_eq!(out[VERSION_AT], 2);
+            let manifest = ManifestRef::parse(&out).unwrap();
+            assert_eq!(manifest.sections(), sections);
+            assert!(manifest.entries().eq(plain.entries()));
+            let first = 5 + sections.owners.map_or(0, |owners| owners.body().len());
+            for len in 0..out.len() {
+                // Without its second section it is whole, too.
+                let is_whole = sections == both && len == bytes.len() + first;
+                let read = ManifestRef::parse(&out[..len]);
+                assert_eq!(read.is_ok(), is_whole, "{len}");
+            }
+            // Another section, a version without sections, one more byte.
+            for (at, value) in [(bytes.len(), 3), (bytes.len(), 0), (VERSION_AT, 1)] {
+                let mut out = out.clone();
+                out[at] = value;
+                assert!(ManifestRef::parse(&out).is_err(), "{at}");
+            }
+            out.push(0);
+            assert!(ManifestRef::parse(&out).is_err());
         }
-        // Another section, one more byte, a version without sections.
-        for (at, value) in [(bytes.len(), 2), (VERSION_AT, 1)] {
-            let mut out = out.clone();
-            out[at] = value;
-            assert!(ManifestRef::parse(&out).is_err(), "{at}");
+        // Twice, and in the wrong order.
+        let owners_alone = emitted(alone(owners, None));
+        let attributes_alone = emitted(alone(None, attributes));
+        let [owners, attributes] =
+            [owners_alone, attributes_alone].map(|mut it| it.split_off(bytes.len()));
+        for sections in [[&owners, &owners], [&attributes, &owners]] {
+            let mut out = bytes.clone();
+            out[VERSION_AT] = 2;
+            sections
+                .iter()
+                .for_each(|section| out.extend_from_slice(section));
+            let error = ManifestRef::parse(&out).unwrap_err();
+            assert!(error.to_string().contains("order of sections"), "{error}");
         }
-        out.push(0);
-        assert!(ManifestRef::parse(&out).is_err());
     }
 
     #[test]

@@ -13,6 +13,12 @@
 //!
 //! **Spec**: `docs/src/protocol.md`; version [`VERSION`].
 
+mod attributes;
+pub use attributes::{
+    ATTRIBUTE_VALUE_LEN_MAX, ATTRIBUTES_LEN_MAX, AttributeRef, AttributeSet, AttributeSets,
+    AttributesRef, is_attribute_name,
+};
+
 mod block;
 pub use block::{BlockHeader, BlockKind, ObjectId};
 
@@ -22,7 +28,7 @@ pub use decoder::{Decoder, StreamError, protect_frame};
 mod manifest;
 pub use manifest::{
     EntryKind, EntryRef, MANIFEST_HEADER_LEN, MANIFEST_VERSION_MAX, ManifestEntries,
-    ManifestHeader, ManifestRef, Mtime,
+    ManifestHeader, ManifestRef, Mtime, Sections,
 };
 
 mod message;

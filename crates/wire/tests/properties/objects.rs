@@ -5,7 +5,7 @@ use towline_wire::{
     Fault, ParseError,
     object::{
         BlockHeader, EntryKind, EntryRef, FRAME_HEADER_LEN, Hello, ManifestHeader, ManifestRef,
-        Message, Mtime,
+        Message, Mtime, Sections,
     },
 };
 
@@ -42,7 +42,7 @@ fn manifest(paths: &[String]) -> Vec<u8> {
         target: b"",
     });
     let mut bytes = Vec::new();
-    ManifestRef::emit(&mut bytes, &header, entries, None);
+    ManifestRef::emit(&mut bytes, &header, entries, Sections::default());
     bytes
 }
 

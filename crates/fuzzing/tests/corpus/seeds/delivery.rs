@@ -1,6 +1,6 @@
 //! The control conversation: each message, and whole talks.
 
-use delivery::{Entry, Manifest, ManifestLimits, Owner, OwnerNames};
+use delivery::{Attribute, Entry, Manifest, ManifestLimits, Owner, OwnerNames};
 use wire::object::{
     Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
     Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
@@ -33,6 +33,9 @@ pub(super) fn write_all() {
     let owned = owned().bytes().to_vec();
     write("object_manifest", "owned", &owned);
     write("delivery_manifest", "owned", &owned);
+    let attributed = attributed().bytes().to_vec();
+    write("object_manifest", "attributed", &attributed);
+    write("delivery_manifest", "attributed", &attributed);
     let block = BlockHeader::data(ObjectId::CONTENT, 1 << 33).to_bytes();
     write("object_block", "content", &[&block[..], b"bytes"].concat());
     let order = [
@@ -76,7 +79,30 @@ fn linked() -> Manifest {
     Manifest::build([0; 16], entries, &ManifestLimits::default()).expect("it is a manifest")
 }
 
-/// Version 2, with its section.
+/// Version 2, with both sections.
+fn attributed() -> Manifest {
+    let attribute = |name: &str, value: &str| Attribute {
+        name: name.into(),
+        value: value.into(),
+    };
+    let mut entries = vec![
+        Entry::directory("d"),
+        Entry::file("d/one", 7),
+        Entry::symlink("d/to", "one"),
+        Entry::file("d/two", 7),
+    ];
+    for entry in &mut entries {
+        entry.owner = Some(Owner { user: 0, group: 0 });
+        entry.attributes = Some(Vec::new());
+    }
+    entries[1].attributes = Some(vec![attribute("user.a", "1"), attribute("user.b", "")]);
+    entries[3].attributes = Some(vec![attribute("security.x", "label")]);
+    let limits = ManifestLimits::default();
+    Manifest::build_with(0, &OwnerNames::default(), [0; 16], entries, &limits)
+        .expect("it is a manifest")
+}
+
+/// Version 2, with a section.
 fn owned() -> Manifest {
     let mut entries = vec![Entry::directory("d"), Entry::file("d/one", 7)];
     for (entry, user) in entries.iter_mut().zip([0, 1000]) {

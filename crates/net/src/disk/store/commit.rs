@@ -14,6 +14,7 @@ use wire::object::{EntryKind, EntryRef};
 
 use super::{
     Existing, Fault,
+    attributes::Attributes,
     owner::Ownership,
     path_of,
     prepare::{RESERVE, is_below, is_same_link},
@@ -26,7 +27,7 @@ use super::{
 pub(super) fn commit(
     staging: &mut Staging,
     existing: Existing,
-    owners: Option<Ownership>,
+    (owners, attributes): (Option<Ownership>, Option<Attributes>),
     withdrawn: &[usize],
 ) -> Result<Vec<Unset>, Fault> {
     let mut commit = Commit {
@@ -36,12 +37,14 @@ pub(super) fn commit(
         },
         has_few: staging.manifest.entry_count() <= FEW,
         owners,
+        attributes,
         staging,
     };
     withdrawn
         .iter()
         .try_for_each(|&index| commit.withdraw(index))?;
     commit.own_in_place()?;
+    commit.attribute_in_place()?;
     commit.finish_files()?;
     commit.make_links()?;
     commit.own_staged()?;
@@ -50,7 +53,10 @@ pub(super) fn commit(
     commit.place_all()?;
     commit.set_directories()?;
     commit.sync_placed()?;
-    Ok(commit.owners.map_or_else(Vec::new, Ownership::into_unset))
+    let mut unset = commit.owners.map_or_else(Vec::new, Ownership::into_unset);
+    let attributes = commit.attributes.map(Attributes::into_unset);
+    unset.extend(attributes.into_iter().flatten());
+    Ok(unset)
 }
 
 struct Commit<'a> {
@@ -60,6 +66,8 @@ struct Commit<'a> {
     has_few: bool,
     /// When owners are to be set.
     owners: Option<Ownership>,
+    /// When extended attributes are to be set.
+    attributes: Option<Attributes>,
 }
 
 impl Commit<'_> {
@@ -90,6 +98,7 @@ impl Commit<'_> {
     /// Makes the empty files, and sets attributes that are not set yet.
     fn finish_files(&mut self) -> Result<(), Fault> {
         for index in 0..self.staging.files.len() {
+            self.attribute_staged(index)?;
             let state = self.staging.files[index];
             let finished = match state {
                 FileState::Absent | FileState::Staged => self.staging.finish(index),
@@ -168,6 +177,53 @@ impl Commit<'_> {
             own().map_err(|error| self.staging.fault("set the owner of", index, error))?;
         }
         Ok(())
+    }
+
+    /// Files that stay where they are get their extended attributes by a descriptor, or are
+    /// replaced by a copy, as with owners.
+    fn attribute_in_place(&mut self) -> Result<(), Fault> {
+        let manifest = std::sync::Arc::clone(&self.staging.manifest);
+        let attributes = self.attributes.as_mut();
+        let Some(attributes) = attributes.filter(|_| self.taken == Taken::Replace) else {
+            return Ok(());
+        };
+        for (index, file) in manifest.files().iter().enumerate() {
+            if self.staging.files[index] != FileState::InPlace {
+                continue;
+            }
+            let names = 1 + manifest.hard_links_of(index).len() as u64;
+            let entry = file.entry as usize;
+            let staging = &mut *self.staging;
+            let mut set = || {
+                let open = staging.open_in_place(index)?;
+                if attributes.are_set(entry, &open)? {
+                    return Ok(());
+                }
+                if Status::of(&open)?.links > names {
+                    return staging.bring_back(index);
+                }
+                attributes.set(entry, &open)
+            };
+            set().map_err(|error| self.staging.fault("set the attributes of", index, error))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a staged file its extended attributes, before its mode may forbid opening it.
+    fn attribute_staged(&mut self, index: usize) -> Result<(), Fault> {
+        let is_staged = !matches!(
+            self.staging.files[index],
+            FileState::InPlace | FileState::Withdrawn
+        );
+        let Some(attributes) = self.attributes.as_mut().filter(|_| is_staged) else {
+            return Ok(());
+        };
+        let entry = self.staging.manifest.files()[index].entry as usize;
+        let set = match self.staging.file(index) {
+            Ok(file) => attributes.set(entry, file),
+            Err(error) => Err(error),
+        };
+        set.map_err(|error| self.staging.fault("set the attributes of", index, error))
     }
 
     /// Files and symbolic links in the staged tree get their owner there.
@@ -283,8 +339,8 @@ impl Commit<'_> {
             ..
         } = &mut *self.staging;
         let synced = journal.note_commit(disk).and_then(|()| {
-            // Owners came after the files were synced one by one.
-            if !self.has_few || self.owners.is_some() {
+            // Owners and extended attributes of some came after they were synced one by one.
+            if !self.has_few || self.owners.is_some() || self.attributes.is_some() {
                 return disk.sync_filesystem(place);
             }
             for entry in manifest.entries() {
@@ -411,6 +467,9 @@ impl Commit<'_> {
                         let set = |user, group| set_owner(&opened, user, group);
                         owners.set(index, &Status::of(&opened)?, set)?;
                     }
+                    if let Some(attributes) = &mut self.attributes {
+                        attributes.set(index, &opened)?;
+                    }
                     opened.set_mode(mode_of(&entry))
                 })
                 .and_then(|()| directory.set_modified(path, time_of(&entry)))
@@ -423,7 +482,8 @@ impl Commit<'_> {
         let Staging {
             directory, disk, ..
         } = &*self.staging;
-        let synced = if self.has_few && self.owners.is_none() {
+        let is_plain = self.owners.is_none() && self.attributes.is_none();
+        let synced = if self.has_few && is_plain {
             disk.sync_directory(directory)
         } else {
             disk.sync_filesystem(directory)

@@ -39,6 +39,8 @@ use wire::object::{EntryRef, ErrorCode};
 
 use crate::SystemError;
 
+mod attributes;
+
 mod claim;
 
 mod commit;
@@ -123,6 +125,9 @@ pub struct StoreOptions {
     pub sparse: bool,
     /// Who owns what arrives, where the sender says who owned it. Default: whoever receives it.
     pub owner: Owners,
+    /// Files and directories get the extended attributes of the sender's, where the sender tells
+    /// them. Those of users (`user.*`) that the sender's have not are removed then. Default false.
+    pub attributes: bool,
     /// What was received stays staged after a failure, for a later attempt. Default true.
     pub keep_staged: bool,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
@@ -190,6 +195,7 @@ impl FileStore {
             shown: self.shown.clone(),
             delete: self.options.delete,
             owner: self.options.owner,
+            attributes: self.options.attributes,
             keep: self.options.keep_staged,
             staging: None,
             is_committed: false,
@@ -340,6 +346,7 @@ impl Default for StoreOptions {
             notify: None,
             sparse: false,
             owner: Owners::default(),
+            attributes: false,
             keep_staged: true,
             queue_bytes_max: 6 << 20,
             fault: None,
@@ -363,6 +370,7 @@ impl fmt::Debug for StoreOptions {
             .field("delete", &self.delete)
             .field("sparse", &self.sparse)
             .field("owner", &self.owner)
+            .field("attributes", &self.attributes)
             .field("keep_staged", &self.keep_staged)
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("fault", &self.fault)

@@ -50,7 +50,7 @@ impl Ownership {
         if owners == Owners::Receiver {
             return None;
         }
-        let said = manifest.owners()?;
+        let said = manifest.sections().owners?;
         let by_name = owners == Owners::Names;
         let users = said.users();
         let users = users.map(|it| local(&it, by_name, "user", sys::account::user_number));

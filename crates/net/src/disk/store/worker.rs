@@ -5,7 +5,9 @@ use std::{path::PathBuf, sync::Arc};
 use delivery::{Manifest, StoreEvent};
 
 use super::{
-    Delete, Fault, Owners, commit, leftover,
+    Delete, Fault, Owners,
+    attributes::Attributes,
+    commit, leftover,
     owner::Ownership,
     prepare::Preparation,
     queue::{Queue, Request},
@@ -21,6 +23,7 @@ pub(super) struct Worker {
     pub(super) shown: PathBuf,
     pub(super) delete: Delete,
     pub(super) owner: Owners,
+    pub(super) attributes: bool,
     pub(super) keep: bool,
     pub(super) staging: Option<Staging>,
     pub(super) is_committed: bool,
@@ -75,8 +78,9 @@ impl Worker {
             }
             (Request::Commit(withdrawn), Some(staging)) => {
                 let owners = Ownership::of(&staging.manifest, self.owner);
+                let attributes = Attributes::of(&staging.manifest, self.attributes);
                 let existing = self.preparation.existing;
-                let unset = commit::commit(staging, existing, owners, &withdrawn)?;
+                let unset = commit::commit(staging, existing, (owners, attributes), &withdrawn)?;
                 self.events.extend(unset.into_iter().map(StoreEvent::Unset));
                 let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;

@@ -13,6 +13,8 @@ use wire::object::Mtime;
 use super::*;
 use crate::Tree;
 
+mod attributes;
+
 mod crash;
 
 mod fault;

@@ -174,9 +174,9 @@ fn a_walk_tells_owners_only_when_asked() {
             .unwrap()
             .manifest
     };
-    assert_eq!(read(false).owners(), None);
+    assert_eq!(read(false).sections().owners, None);
     let manifest = read(true);
-    let owners = manifest.owners().unwrap();
+    let owners = manifest.sections().owners.unwrap();
     let (user, group) = owner(scratch.path("t/one"));
     let told = owners.users().next().unwrap();
     assert_eq!(told.number, user);

@@ -1,0 +1,82 @@
+//! What a sender says of its files' extended attributes.
+
+use std::collections::BTreeMap;
+
+use wire::object::{
+    ATTRIBUTE_VALUE_LEN_MAX, ATTRIBUTES_LEN_MAX, AttributeRef, AttributesRef, EntryKind,
+    is_attribute_name,
+};
+
+use super::{Entry, ManifestError};
+
+/// An extended attribute of a file or directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attribute {
+    /// Its name with its namespace, such as `user.comment`: 1 to 255 bytes without NUL.
+    pub name: Vec<u8>,
+    /// Its value, at most 65,536 bytes.
+    pub value: Vec<u8>,
+}
+
+/// Makes the body of the section with the attributes of `entries`; `None` when they say nothing of
+/// attributes.
+pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
+    if entries.iter().all(|entry| entry.attributes.is_none()) {
+        return Ok(None);
+    }
+    let mut numbers: BTreeMap<Vec<AttributeRef<'_>>, u32> = BTreeMap::new();
+    let mut sets = Vec::new();
+    let mut of = Vec::with_capacity(entries.len());
+    let mut bytes = 4 + 4 * entries.len();
+    for entry in entries {
+        let set = set_of(entry)?;
+        if set.is_empty() {
+            of.push(0);
+            continue;
+        }
+        let next = u32::try_from(numbers.len() + 1).unwrap_or(u32::MAX);
+        let number = *numbers.entry(set).or_insert_with_key(|set| {
+            let each = set.iter().map(|it| 5 + it.name.len() + it.value.len());
+            bytes += 2 + each.sum::<usize>();
+            sets.push(set.clone());
+            next
+        });
+        of.push(number);
+        if bytes > ATTRIBUTES_LEN_MAX {
+            return Err(ManifestError::Attributes(
+                "different ones take more than 16 MiB in all",
+            ));
+        }
+    }
+    let mut body = Vec::with_capacity(bytes);
+    AttributesRef::emit(&mut body, &sets, of.into_iter());
+    Ok(Some(body))
+}
+
+/// Returns the attributes of an entry as the section holds them.
+fn set_of(entry: &Entry) -> Result<Vec<AttributeRef<'_>>, ManifestError> {
+    let attributes = entry.attributes.as_deref().unwrap_or_default();
+    let is_link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);
+    if is_link && !attributes.is_empty() {
+        return Err(ManifestError::Attributes("a link has some of its own"));
+    }
+    let is_fine =
+        |it: &Attribute| is_attribute_name(&it.name) && it.value.len() <= ATTRIBUTE_VALUE_LEN_MAX;
+    if !attributes.iter().all(is_fine) {
+        return Err(ManifestError::Attributes(
+            "a name has no byte, more than 255 or a NUL, or a value more than 64 KiB",
+        ));
+    }
+    let mut set: Vec<AttributeRef<'_>> = attributes
+        .iter()
+        .map(|Attribute { name, value }| AttributeRef { name, value })
+        .collect();
+    set.sort_unstable();
+    let is_doubled = set.windows(2).any(|pair| pair[0].name == pair[1].name);
+    if is_doubled || set.len() > usize::from(u16::MAX) {
+        return Err(ManifestError::Attributes(
+            "one file has more than 65,535, or two of one name",
+        ));
+    }
+    Ok(set)
+}

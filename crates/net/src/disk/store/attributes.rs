@@ -1,0 +1,179 @@
+//! The extended attributes of what has arrived, where the receiver's owner has asked for them.
+//!
+//! A staged file gets them by a descriptor before it gets its mode, a directory before its own.
+//! What is under its final name already gets them there, and only if no name that is not the
+//! transfer's leads to it; otherwise it is replaced by a copy, as with owners.
+//!
+//! Attributes of users (`user.*`) become those of the sender: what it does not have is removed.
+//! Other ones are only added, as far as the system lets this process. Two kinds are never set: file
+//! capabilities, as nobody gets a privileged program from the network, and those of the system
+//! (`system.*`, access lists), whose numbers are the sender's.
+//!
+//! Invariant: what cannot be set is counted and named, and is no reason to fail.
+
+use std::{collections::BTreeMap, io, os::fd::AsFd};
+
+use delivery::{Attribute, Manifest, Unset};
+use sys::file::{Status, attribute, attribute_names, remove_attribute, set_attribute, set_mode};
+
+/// The attributes of a manifest's entries.
+#[derive(Debug)]
+pub(super) struct Attributes {
+    /// Set 0 is empty.
+    sets: Vec<Vec<Attribute>>,
+    /// The set of each entry.
+    of: Vec<u32>,
+    /// Of how many entries an attribute could not be set, and why, by its name.
+    refused: BTreeMap<Vec<u8>, (u64, String)>,
+    /// How often attributes could not be set for which the list had no room.
+    refused_unlisted: u64,
+}
+
+impl Attributes {
+    /// `None` when nothing is to be set.
+    pub(super) fn of(manifest: &Manifest, are_wanted: bool) -> Option<Self> {
+        let said = manifest.sections().attributes.filter(|_| are_wanted)?;
+        let sets = said.sets().map(|set| {
+            let attributes = set.map(|it| Attribute {
+                name: it.name.to_vec(),
+                value: it.value.to_vec(),
+            });
+            attributes.collect()
+        });
+        Some(Self {
+            sets: std::iter::once(Vec::new()).chain(sets).collect(),
+            of: (0..manifest.entry_count())
+                .map(|entry| said.of(entry))
+                .collect(),
+            refused: BTreeMap::new(),
+            refused_unlisted: 0,
+        })
+    }
+
+    /// True when an entry has its attributes already, as far as they can be set.
+    pub(super) fn are_set(&self, entry: usize, open: &impl AsFd) -> io::Result<bool> {
+        let set = &self.sets[self.of[entry] as usize];
+        for wanted in set.iter().filter(|wanted| is_allowed(&wanted.name)) {
+            if value_of(open, &wanted.name)?.as_deref() != Some(&wanted.value[..]) {
+                return Ok(false);
+            }
+        }
+        Ok(surplus(set, open)?.is_empty())
+    }
+
+    /// Gives an open file or directory the attributes of its entry.
+    pub(super) fn set(&mut self, entry: usize, open: &impl AsFd) -> io::Result<()> {
+        let set = std::mem::take(&mut self.sets[self.of[entry] as usize]);
+        let done = self.set_all(&set, open);
+        self.sets[self.of[entry] as usize] = set;
+        done
+    }
+
+    fn set_all(&mut self, set: &[Attribute], open: &impl AsFd) -> io::Result<()> {
+        for Attribute { name, value } in set {
+            if !is_allowed(name) {
+                self.refuse(name, NEVER);
+                continue;
+            }
+            if value_of(open, name)?.as_deref() == Some(&value[..]) {
+                continue;
+            }
+            let set = while_writable(open, || set_attribute(open, name, value));
+            self.settle(name, set)?;
+        }
+        for name in surplus(set, open)? {
+            let removed = while_writable(open, || remove_attribute(open, &name));
+            self.settle(&name, removed)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what the system does not let this process set; any other error is one.
+    fn settle(&mut self, name: &[u8], done: io::Result<()>) -> io::Result<()> {
+        let Err(error) = done else { return Ok(()) };
+        match error.kind() {
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::Unsupported
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::ArgumentListTooLong => {
+                self.refuse(name, &error.to_string());
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn refuse(&mut self, name: &[u8], why: &str) {
+        if self.refused.len() >= NAMED_MAX && !self.refused.contains_key(name) {
+            self.refused_unlisted += 1;
+            return;
+        }
+        let refused = self.refused.entry(name.to_vec());
+        refused.or_insert_with(|| (0, why.to_owned())).0 += 1;
+    }
+
+    /// What could not be set, once for each name; names beyond the first 16 together.
+    pub(super) fn into_unset(self) -> Vec<Unset> {
+        let named = self.refused.into_iter().map(|(name, (count, why))| {
+            let name = String::from_utf8_lossy(&name);
+            Unset::new(format!("attribute {name}: {why}"), count)
+        });
+        let others = (self.refused_unlisted > 0).then(|| {
+            Unset::new(
+                "attributes of other names".to_owned(),
+                self.refused_unlisted,
+            )
+        });
+        named.chain(others).collect()
+    }
+}
+
+/// Returns true for an attribute that a receiver may take from the network.
+fn is_allowed(name: &[u8]) -> bool {
+    !name.starts_with(b"system.") && name != b"security.capability"
+}
+
+/// Returns the value of an attribute, `None` where this process may not read it.
+fn value_of(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    match attribute(open, name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        read => read,
+    }
+}
+
+/// Returns the attributes of users that are there and not in the set.
+fn surplus(set: &[Attribute], open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = attribute_names(open)?;
+    let is_known = |name: &[u8]| set.iter().any(|attribute| attribute.name == name);
+    names.retain(|name| name.starts_with(b"user.") && !is_known(name));
+    Ok(names)
+}
+
+/// Does something that needs the right to write: where the mode of a file or directory of our own
+/// forbids it, with another mode for the moment.
+fn while_writable(open: &impl AsFd, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let done = act();
+    if !done
+        .as_ref()
+        .is_err_and(|error| error.raw_os_error() == Some(EACCES))
+    {
+        return done;
+    }
+    let mode = Status::of(open)?.mode;
+    if mode & OWNER_WRITES != 0 || set_mode(open, mode | OWNER_WRITES).is_err() {
+        return done;
+    }
+    let done = act();
+    set_mode(open, mode)?;
+    done
+}
+
+/// Why some attributes are not set.
+const NEVER: &str = "receivers never take these from the network";
+/// The most names of attributes that are told apart when they cannot be set.
+const NAMED_MAX: usize = 16;
+const OWNER_WRITES: u32 = 0o200;
+/// The mode forbids it, unlike EPERM, which no mode changes.
+const EACCES: i32 = 13;
