@@ -192,8 +192,9 @@ base::parameters! {
         "judgement: an answer of 128 KiB",
         "most ranges that a receiver asks for after a pass";
     SLAB_ATTEMPTS_MAX: u32 = 3, "times", Receiver,
-        "judgement: a disk or a path that spoils a slab thrice will do so again",
-        "how often the hash of one slab may be wrong before the transfer fails";
+        "judgement: a disk that spoils a slab thrice will do so again",
+        "how often the hash of one slab may be wrong whose bytes came over the connection, before \
+         the transfer fails; after a first time they come only that way";
     MANIFEST_BYTES_MAX: usize = 64 << 20, "bytes", Receiver,
         "judgement: a million entries with paths of 60 bytes",
         "longest manifest";

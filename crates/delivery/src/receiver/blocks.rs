@@ -12,21 +12,34 @@ use super::{
 };
 use crate::{Manifest, ManifestError, ManifestId, RangeSet, Store};
 
+/// The way by which a block came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In packets of the stream, which anybody can forge who has no key to show.
+    Packets,
+    /// Over the control connection.
+    Connection,
+}
+
 impl<S: Store> TransferReceiver<S> {
-    /// Keeps a piece of an object, whether it came in packets or over the connection.
+    /// Keeps a piece of an object, which came this way.
     pub(super) fn take(
         &mut self,
         now: Instant,
+        way: Way,
         object: ObjectId,
         offset: u64,
         data: &[u8],
     ) -> BlockVerdict {
         match object {
-            ObjectId::CONTENT => self.take_content(now, offset, data),
+            ObjectId::CONTENT => self.take_content(now, way, offset, data),
             ObjectId::MANIFEST => {
                 let Some(manifest) = &mut self.manifest else {
                     return self.unplaced();
                 };
+                if way == Way::Packets && manifest.was_wrong() {
+                    return self.doubtful();
+                }
                 let put = manifest.put(offset, data);
                 let is_whole = manifest.is_whole();
                 if put == Some(true) && is_whole {
@@ -41,6 +54,9 @@ impl<S: Store> TransferReceiver<S> {
                 else {
                     return self.unplaced();
                 };
+                if way == Way::Packets && contents.seals.was_wrong() {
+                    return self.doubtful();
+                }
                 let put = contents.seals.put(offset, data);
                 if put == Some(true) {
                     self.check_seals(now);
@@ -52,7 +68,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     #[inline]
-    fn take_content(&mut self, now: Instant, offset: u64, data: &[u8]) -> BlockVerdict {
+    fn take_content(&mut self, now: Instant, way: Way, offset: u64, data: &[u8]) -> BlockVerdict {
         let (Some(contents), Some(store), Step::Receiving) =
             (&mut self.contents, &mut self.store, self.step)
         else {
@@ -62,6 +78,9 @@ impl<S: Store> TransferReceiver<S> {
         let Some(end) = end.filter(|&end| end <= contents.manifest.content_bytes()) else {
             return self.verdict(None);
         };
+        if way == Way::Packets && contents.was_wrong(offset..end) {
+            return self.doubtful();
+        }
         // Held bytes may be verified already, so they are not written again.
         let (mut at, mut rest, mut is_new) = (offset, data, false);
         loop {
@@ -106,6 +125,13 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
+    /// Counts a block of the packet stream for a place where something wrong has come before.
+    /// Whoever forges packets can do so again, so the right bytes come over the connection.
+    const fn doubtful(&mut self) -> BlockVerdict {
+        self.counters.blocks_doubtful += 1;
+        BlockVerdict::Refused
+    }
+
     /// Counts a block of an object for which this receiver has no place, not yet or not any more.
     const fn unplaced(&mut self) -> BlockVerdict {
         if matches!(
@@ -125,7 +151,7 @@ impl<S: Store> TransferReceiver<S> {
         };
         if Manifest::id_of(manifest.bytes()) != ManifestId(welcome.manifest) {
             // The manifest contains forged blocks; the right ones come over the connection.
-            manifest.discard();
+            manifest.reject();
             self.counters.manifests_bad += 1;
             return;
         }
@@ -210,7 +236,8 @@ impl<S: Store> TransferReceiver<S> {
         };
         let file = &manifest.files()[manifest.slab(slab).file as usize];
         let path = manifest.path_of(file).escape_ascii().to_string();
-        if u32::from(times) >= self.config.slab_attempts_max {
+        // The first time, packets of the stream may have been forged.
+        if u32::from(times) > self.config.slab_attempts_max {
             let text = format!("{path}: the hash of a slab was wrong {times} times");
             return self.fail(now, ErrorCode::HashMismatch, &text);
         }

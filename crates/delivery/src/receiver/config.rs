@@ -23,6 +23,7 @@ base::counters! {
         blocks_store_full: Packets, "blocks not taken as the store was behind; asked for again";
         holds: Events, "turns in which the sender was held back as the store was behind";
         blocks_unnoted: Packets, "blocks not taken because too many gaps are open; asked for again";
+        blocks_doubtful: Packets, "blocks of packets for a place that was wrong before; not taken";
         slabs_bad: Events, "slabs whose hash was wrong; asked for again";
         manifests_bad: Events, "manifests whose hash was wrong; asked for again";
         seals_bad: Events, "seals objects whose hash was wrong; asked for again";
@@ -68,7 +69,9 @@ pub struct TransferReceiverConfig {
     pub ranges_max: usize,
     /// The most ranges that are requested after a pass.
     pub need_ranges_max: usize,
-    /// How often the hash of one slab may be wrong before the transfer fails.
+    /// How often the hash of one slab may be wrong before the transfer fails, when its bytes came
+    /// over the connection. Blocks of the packet stream do not fail a transfer: a slab that was
+    /// wrong once is taken only from the connection.
     pub slab_attempts_max: u32,
 }
 

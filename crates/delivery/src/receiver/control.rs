@@ -8,7 +8,9 @@ use wire::object::{
     Block, Decoder, ErrorCode, MANIFEST_HEADER_LEN, Message, PassEnd, Refusal, Seals, Welcome,
 };
 
-use super::{BlockVerdict, Offer, Step, TransferReceiver, TransferReceiverEvent, objects::Bytes};
+use super::{
+    BlockVerdict, Offer, Step, TransferReceiver, TransferReceiverEvent, Way, objects::Bytes,
+};
 use crate::parameters::{DUPLICATE_PATIENCE, READING_RESTS_MAX};
 use crate::{
     ManifestId, Store,
@@ -517,7 +519,8 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     fn block(&mut self, now: Instant, block: &Block<'_>) {
-        let verdict = self.take(now, block.object, block.offset, block.data);
+        let way = Way::Connection;
+        let verdict = self.take(now, way, block.object, block.offset, block.data);
         if verdict == BlockVerdict::Taken {
             self.counters.fill_bytes += block.data.len() as u64;
         }

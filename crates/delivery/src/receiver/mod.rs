@@ -37,6 +37,7 @@ mod answer;
 use answer::Answers;
 
 mod blocks;
+use blocks::Way;
 
 mod config;
 pub use config::{
@@ -157,7 +158,7 @@ impl<S: Store> TransferReceiver<S> {
             self.counters.blocks_refused += 1;
             return BlockVerdict::Refused;
         };
-        let verdict = self.take(now, header.object, header.offset, data);
+        let verdict = self.take(now, Way::Packets, header.object, header.offset, data);
         if verdict == BlockVerdict::Taken {
             self.counters.block_bytes += data.len() as u64;
         }

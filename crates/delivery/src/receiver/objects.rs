@@ -18,6 +18,8 @@ use crate::{HASH_LEN, Hash, Manifest, RangeSet, WITHDRAWN, hash_bytes};
 pub(super) struct Bytes {
     bytes: Vec<u8>,
     held: RangeSet,
+    /// The bytes were whole once, and not those that were expected.
+    was_wrong: bool,
 }
 
 impl Bytes {
@@ -26,6 +28,7 @@ impl Bytes {
         Self {
             bytes: vec![0; len],
             held: RangeSet::new(ranges_max),
+            was_wrong: false,
         }
     }
 
@@ -66,6 +69,16 @@ impl Bytes {
 
     pub(super) fn discard(&mut self) {
         self.held.clear();
+    }
+
+    /// Discards bytes that are not those that were expected.
+    pub(super) fn reject(&mut self) {
+        self.discard();
+        self.was_wrong = true;
+    }
+
+    pub(super) const fn was_wrong(&self) -> bool {
+        self.was_wrong
     }
 
     pub(super) const fn held(&self) -> &RangeSet {
@@ -181,6 +194,16 @@ impl Contents {
             }
         });
         noted.is_ok()
+    }
+
+    /// Returns true when a slab came out wrong that has bytes in this range.
+    pub(super) fn was_wrong(&self, range: Range<u64>) -> bool {
+        if self.bad.is_empty() || range.is_empty() {
+            return false;
+        }
+        let first = self.manifest.slab_at(range.start).index;
+        let last = self.manifest.slab_at(range.end - 1).index;
+        self.bad.range(first..=last).next().is_some()
     }
 
     /// Returns a complete slab that the store should hash next.
@@ -306,7 +329,7 @@ impl Contents {
         }
         self.are_seals_good = hash_bytes(self.seals.bytes()) == hash;
         if !self.are_seals_good {
-            self.seals.discard();
+            self.seals.reject();
         }
         Some(self.are_seals_good)
     }

@@ -2,8 +2,9 @@
 
 use base::{LinkEvent, LinkId};
 use wire::object::{
-    BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, ManifestHeader, ManifestRef, Message,
-    Mtime, ObjectId, Phase, RangeList, Ranges, Refusal, Seals, Sections, VERSION, Welcome,
+    BLOCK_DATA_MAX, Block, BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, ManifestHeader,
+    ManifestRef, Message, Mtime, ObjectId, Phase, RangeList, Ranges, Refusal, Seals, VERSION,
+    Welcome,
 };
 
 use super::*;
@@ -657,4 +658,71 @@ fn a_receiver_given_up_while_its_disk_was_slow_ends_when_all_is_in_place() {
         "{told:?}"
     );
     assert!(!world.sender.outcome().is_proven());
+}
+
+#[test]
+fn content_that_is_forged_again_and_again_does_not_end_a_transfer() {
+    let (manifest, content) =
+        MemoryContent::generate(vec![Entry::file("a", 900_000)], [0; 16], 1).unwrap();
+    let content = content.bytes();
+    let forged = vec![0xEE; content.len()];
+    for is_first_wrong in [ObjectId::CONTENT, ObjectId::SEALS, ObjectId::MANIFEST] {
+        let mut receiver = welcomed(manifest.bytes());
+        let seals = hash_bytes(content);
+        let told = frame(&Message::Seals(Seals {
+            bytes: seals.len() as u64,
+            hash: hash_bytes(&seals),
+        }));
+        let right = [
+            (ObjectId::MANIFEST, manifest.bytes()),
+            (ObjectId::SEALS, &seals[..]),
+            (ObjectId::CONTENT, content),
+        ];
+        // Whatever is asked for again, the forger is first, with the whole object.
+        for (object, bytes) in right {
+            if object == ObjectId::SEALS {
+                receiver.handle_link(now(), LINK, LinkEvent::Data, &told);
+            }
+            for round in 0..5 {
+                if object == is_first_wrong {
+                    receiver.handle_block(now(), &block(object, 0, &forged[..bytes.len()]));
+                    receiver.handle_store(now());
+                }
+                if round < 4 {
+                    continue;
+                }
+                for (index, part) in bytes.chunks(BLOCK_DATA_MAX).enumerate() {
+                    let part = frame(&Message::Block(Block {
+                        object,
+                        offset: (index * BLOCK_DATA_MAX) as u64,
+                        data: part,
+                    }));
+                    receiver.handle_link(now(), LINK, LinkEvent::Data, &part);
+                }
+                receiver.handle_store(now());
+            }
+        }
+        assert_eq!(failure(&mut receiver), None, "{is_first_wrong:?}");
+        assert!(receiver.proof().is_some(), "{is_first_wrong:?}");
+        assert_eq!(receiver.counters().blocks_doubtful, 4);
+    }
+}
+
+#[test]
+fn what_was_forged_for_all_comes_to_each_over_its_connection_however_little_it_is() {
+    for len in [1, 2, 3, 700] {
+        let mut world = World::new(41, 3, vec![Entry::file("a", len)]);
+        let forged = block(ObjectId::CONTENT, 0, &vec![0xEE; len as usize]);
+        for _ in 0..2_000 {
+            let time = world.now;
+            for node in &mut world.nodes {
+                node.receiver.handle_block(time, &forged);
+            }
+            world.step();
+        }
+        let outcome = world.run(Duration::from_secs(60));
+        assert!(outcome.is_proven(), "{len}: {outcome:#?}");
+        world.assert_whole();
+        assert!(world.nodes[0].receiver.counters().blocks_doubtful > 0);
+    }
 }

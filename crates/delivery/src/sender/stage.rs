@@ -286,7 +286,8 @@ impl<C: Content> TransferSender<C> {
             let bytes = member.lists.need.bytes();
             // A receiver that lacked nothing was sent nothing, so the pass says nothing about it.
             let had_need = member.lists.need_before > 0 && !member.is_alone();
-            let is_unreached = had_need && bytes / 3 > member.lists.need_before / 4;
+            let most = u128::from(member.lists.need_before) * 3;
+            let is_unreached = had_need && u128::from(bytes) * 4 > most;
             member.lists.need_before = bytes;
             if is_unreached {
                 self.demote_one(slot, Demotion::Unreached);
