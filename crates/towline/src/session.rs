@@ -307,6 +307,11 @@ impl<E: Endpoint> End<E> {
         self.driver.next_timeout()
     }
 
+    /// Accepts no more control connections.
+    pub(crate) fn stop_listening(&mut self) {
+        self.driver.io.inner_mut().stop_listening();
+    }
+
     /// Returns true when every control connection has sent its queue, or is gone.
     pub(crate) fn is_told(&self) -> bool {
         self.driver.io.inner().links_unfinished() == 0

@@ -4,8 +4,13 @@
 use std::{
     collections::VecDeque,
     fs,
+    net::TcpStream,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -181,6 +186,31 @@ fn what_does_not_fit_into_memory_is_refused_at_both_ends() {
     let outcome = sender.outcome();
     assert!(!outcome.is_proven(), "{outcome:?}");
     assert!(files.take().is_empty());
+}
+
+#[test]
+fn who_connects_again_and_again_does_not_keep_a_sender_from_its_end() {
+    let tree = Tree::new("held");
+    let files = MemoryFiles::new(1 << 20);
+    let builder = FileReceiver::builder(session(40), Target::Memory(files));
+    let mut receiver = builder.open().unwrap();
+    let port = 17_990;
+    let mut sender = tree.sender(&session(40).control_port(port));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_over);
+    let attack = thread::spawn(move || {
+        let mut held = Vec::new();
+        while !seen.load(Ordering::Relaxed) {
+            held.extend(TcpStream::connect(("127.0.0.1", port)));
+            thread::sleep(Duration::from_millis(50));
+        }
+        held.len()
+    });
+    // The attack goes on until the sender has ended.
+    let told = run(&mut sender, &mut receiver);
+    is_over.store(true, Ordering::Relaxed);
+    assert!(told.is_some() && sender.outcome().is_proven());
+    assert!(attack.join().unwrap() > 0);
 }
 
 /// A store of the test's own, which counts what it is given.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use base::Io as _;
-use delivery::{TransferOutcome, TransferSenderConfig, TransferSenderEvent, Unsent};
+use base::{Instant, Io as _};
+use delivery::{
+    TransferOutcome, TransferSenderConfig, TransferSenderEvent, Unsent, parameters::TRANSFER_LINGER,
+};
 use driver::ObjectSender;
 use net::{FileContent, SystemError, Tree};
 use pgm::Config;
@@ -22,6 +24,8 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
+    /// How long the last words may take, once everything is over.
+    told_until: Option<Instant>,
     /// Files that could not be read when they were found, and are not in the manifest.
     unsent: Vec<Unsent>,
 }
@@ -77,6 +81,7 @@ impl FileSender {
         Ok(Self {
             end,
             is_idle: false,
+            told_until: None,
             unsent,
         })
     }
@@ -88,7 +93,15 @@ impl FileSender {
     /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
-        Ok(!(self.end.driver.endpoint.is_over() && self.end.is_told()))
+        let is_over = self.end.driver.endpoint.is_over();
+        if !is_over {
+            return Ok(true);
+        }
+        // Whoever connects again and again, or does not read, would keep this end waiting.
+        self.end.stop_listening();
+        let now = self.now();
+        let until = *self.told_until.get_or_insert(now + TRANSFER_LINGER);
+        Ok(!(self.end.is_told() || now >= until))
     }
 
     /// Returns the next event about a receiver or the transfer.

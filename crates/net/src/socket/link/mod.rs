@@ -107,6 +107,12 @@ impl Links {
         Ok(bound)
     }
 
+    /// Accepts no more connections; those that are open stay.
+    pub(super) fn stop_listening(&mut self) {
+        self.listener = None;
+        (self.may_accept, self.rests_until) = (false, None);
+    }
+
     /// Dials; an event `Opened` or `Closed` follows.
     pub(super) fn open(
         &mut self,

@@ -203,6 +203,12 @@ impl UdpIo {
         &self.setup
     }
 
+    /// Accepts no more control connections; those that are open stay. The kernel refuses others
+    /// from here on.
+    pub fn stop_listening(&mut self) {
+        self.links.stop_listening();
+    }
+
     /// Returns the number of control connections that still have bytes to send, or wait for their
     /// peer to see the end.
     #[must_use]
