@@ -241,6 +241,25 @@ fn a_publisher_whose_only_receiver_was_killed_does_not_claim_success() {
 }
 
 #[test]
+fn a_load_is_taken_from_the_senders_that_are_named_and_from_no_others() {
+    let group = ["--group", "239.192.77.47:17547", "--iface", "lo", "--json"];
+    let words = ["load", "recv", "--count", "50", "--timeout", "3s", "--from"];
+    let [near, far] = ["127.0.0.0/8", "10.9.9.9"].map(|from| {
+        let words = [&words[..], &[from, "--name", from]].concat();
+        piped(&words, &group)
+    });
+    let words = ["load", "send", "--count", "50", "--receivers", "1"];
+    let sender = piped(&words, &group);
+    assert_eq!(sender.wait_with_output().unwrap().status.code(), Some(0));
+    for (receiver, code, received) in [(near, 0, 50), (far, 1, 0)] {
+        let output = receiver.wait_with_output().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["messages"], received, "{document:#}");
+        assert_eq!(output.status.code(), Some(code), "{document:#}");
+    }
+}
+
+#[test]
 fn a_load_whose_receiver_was_killed_says_so() {
     let group = ["--group", "239.192.77.10:17510", "--iface", "lo"];
     let mut receiver = piped(&["load", "recv"], &group);

@@ -197,7 +197,8 @@ pub struct AsyncSubscriber {
 }
 
 impl AsyncSubscriber {
-    /// Moves `subscriber` to its own thread.
+    /// Moves `subscriber` to its own thread. It goes on taking only those senders that
+    /// [`Subscriber::take_only`] names.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.

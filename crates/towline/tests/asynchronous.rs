@@ -40,6 +40,35 @@ fn run<F: Future>(test: F) -> F::Output {
 const SECONDS: Duration = Duration::from_secs(10);
 
 #[test]
+fn a_subscriber_on_a_thread_takes_the_senders_that_were_named_before() {
+    run(async {
+        let taking = |from: &str| {
+            let mut subscriber = Subscriber::open(&session(20).name(from)).unwrap();
+            subscriber.take_only([from.parse().unwrap()]);
+            AsyncSubscriber::spawn(subscriber).unwrap()
+        };
+        let mut far = taking("10.9.9.9");
+        let mut near = taking("127.0.0.0/8");
+        let mut publisher = publisher(20);
+        for _ in 0..50 {
+            publisher.send(b"for the near one").await.unwrap();
+            publisher.flush().await.unwrap();
+            while !matches!(near.next().await.unwrap(), Received::Message { .. }) {}
+            assert!(far.pop().is_none(), "from another sender");
+        }
+        let mut ignored = 0;
+        while ignored == 0 {
+            let mut snapshot = Snapshot::default();
+            far.snapshot(&mut snapshot);
+            ignored = snapshot
+                .value_of("receiver", "sessions_ignored")
+                .unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
 fn a_publisher_has_sending_events_receivers_counters_and_an_end_that_tells() {
     run(async {
         let (mut publisher, mut subscriber) = (publisher(1), subscriber(1));

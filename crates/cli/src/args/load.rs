@@ -5,6 +5,7 @@ use std::{num::NonZeroU64, str::FromStr, time::Duration};
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
+use towline::Allowed;
 
 use super::{
     EveryArgs, FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration, long,
@@ -84,6 +85,9 @@ pub(crate) struct LoadRecvArgs {
     /// With --stamp, count the messages that took longer than this
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500us")]
     pub(crate) late: Duration,
+    /// Take messages only from senders at these addresses or prefixes; 'any' takes all
+    #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
+    pub(crate) from: Vec<Allowed>,
     /// Give up after this time without a message
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,

@@ -28,6 +28,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     }
     let interrupt = Interrupt::install()?;
     let mut subscriber = open(&plan.session, output)?;
+    subscriber.take_only(plan.allowed.iter().copied());
     let mut station = Station::open("subscriber", &plan.session, output)?;
     let mut sink = Checker::new(plan.seed, plan.stamp);
     let progress = output.progress();

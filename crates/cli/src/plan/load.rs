@@ -5,11 +5,13 @@ use std::time::Duration;
 use gauge::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN, Schedule};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use towline::Allowed;
 
 use super::{
     Plan, SessionPlan,
     message::check_reports,
     session::{optional_seconds, seconds},
+    transfer::texts,
 };
 use crate::{
     args::{FailOn, LoadRecvArgs, LoadSendArgs, PolicyArg, SizeRange},
@@ -96,6 +98,10 @@ pub(crate) struct LoadRecvPlan {
     #[serde(rename = "late_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) late: Duration,
+    /// The senders whose messages are taken; all when it is empty.
+    #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) allowed: Vec<Allowed>,
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
@@ -118,6 +124,7 @@ impl LoadRecvPlan {
             seed: args.seed,
             stamp: args.stamp,
             late: args.late,
+            allowed: args.from.clone(),
             timeout: args.timeout,
             every: args.intervals.every,
             fail_on: args.fail_on,

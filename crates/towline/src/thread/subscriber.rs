@@ -77,7 +77,8 @@ impl fmt::Debug for SubscriberThread {
 }
 
 impl SubscriberThread {
-    /// Moves `subscriber` to its own thread.
+    /// Moves `subscriber` to its own thread. It goes on taking only those senders that
+    /// [`Subscriber::take_only`] names.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
