@@ -119,6 +119,10 @@ base::parameters! {
     REPORTS_QUEUED_MAX: usize = 4096, "bytes", Receiver,
         "judgement: a hundred reports",
         "bytes queued for a sender of messages beyond which no report is added";
+    ASK_PATIENCE: Duration = s(1), "time", Receiver,
+        "KEEP_ALIVE",
+        "how long a receiver of messages waits for a sender's own word whether a trail or an end \
+         that packets announce is real; without an answer it believes them";
     SESSIONS_MAX: u32 = 1024, "sessions", Receiver,
         "judgement: more than peers_max by default",
         "most sessions of messages that one receiver reports to";

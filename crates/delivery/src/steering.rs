@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Pace;
+use wire::object::StreamPhase;
 
 /// The state of a source's packet stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,10 @@ pub struct SourceState {
     /// The last position that was sent. Waiting data does not count, so no receiver is behind
     /// because the flow window holds data back.
     pub lead: u64,
+    /// Nothing before it can be repaired any more.
+    pub trail: u64,
+    /// Whether more will follow.
+    pub phase: StreamPhase,
     /// Data waits for the rate limit.
     pub is_rate_limited: bool,
     /// Data waits for room, which the slowest receiver has to make.

@@ -194,7 +194,8 @@ impl Endpoint for Publisher {
         // Receivers may already report what left in the last turn. The audience cuts reports to the
         // lead. With an old lead, a receiver that has everything would count as behind until its
         // next report.
-        self.audience.set_lead(self.source.unsent() - 1);
+        let state = steering::state_of(&self.source, now);
+        self.audience.set_stream(&state);
         self.audience.handle_link(now, link, event, data);
     }
 

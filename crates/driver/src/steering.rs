@@ -13,6 +13,8 @@ pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     let in_bytes = (config.flow_window_bytes() / config.mtu()) as u64;
     SourceState {
         lead: source.unsent() - 1,
+        trail: source.trail(),
+        phase: source.phase(),
         is_rate_limited: source.is_rate_limited(now),
         is_held: source.is_held(),
         window_packets: u64::from(config.flow_window_sqns()).min(in_bytes),

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{LinkCommand, Reporter, ReporterConfig, ReporterEvent};
-use pgm::{Mode, Ready, Receiver};
+use pgm::{Mode, Ready, Receiver, Told};
 use wire::{
+    Sqn,
     object::{ErrorCode, Refusal},
     pgm::{Mark, Packed, Tsi},
 };
@@ -363,6 +364,31 @@ impl Subscriber {
                 // A sender that answers a call to the address of its packets is not forged.
                 ReporterEvent::Joined { session, .. } => self.believe(now, session, sink),
                 ReporterEvent::Closed { session } => self.receiver.conclude(session),
+                ReporterEvent::Window { session, window } => {
+                    let told = Told {
+                        trail: Sqn::of(window.trail),
+                        end: Sqn::of(window.end),
+                        phase: window.phase,
+                    };
+                    self.receiver.told(session, &told);
+                }
+            }
+        }
+    }
+
+    /// Asks senders that report connections lead to whether what packets have claimed is so. With a
+    /// key, only the sender can have made them.
+    fn ask_senders(&mut self, now: Instant) {
+        let Some(reporter) = self.reporter.as_mut().filter(|_| !self.is_protected) else {
+            return;
+        };
+        let mut from = 0;
+        while let Some(session) = self.receiver.session_from(from) {
+            from = session + 1;
+            self.receiver
+                .check_claims(session, reporter.is_reporting(session));
+            if self.receiver.is_doubtful(session) && !reporter.ask(now, session) {
+                self.receiver.believe_claims(session);
             }
         }
     }
@@ -443,6 +469,7 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
 
     fn drain(&mut self, now: Instant, sink: &mut S) {
         self.pop_said(now, sink);
+        self.ask_senders(now);
         self.pop_ready(now, sink);
         let seen = self.receiver.counters().seen_packets;
         let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;

@@ -98,7 +98,7 @@ pub mod fec;
 
 mod receiver;
 pub use receiver::{
-    Arrived, Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status,
+    Arrived, Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status, Told,
 };
 
 mod source;

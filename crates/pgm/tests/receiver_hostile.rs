@@ -14,9 +14,10 @@ use receiver_kit::{
     Bench, Event, NEIGHBOUR, TSI, data, downstream_of, dropped, joined, joined_with, made,
     nak_like, odata, spm,
 };
-use towline_pgm::{Config, Mode};
+use towline_pgm::{Config, Mode, Told};
 use wire::{
-    checksum,
+    Sqn, checksum,
+    object::StreamPhase,
     pgm::{Body, Flags, Gsi, PgmOption, Rst, Tsi, emit_flagged},
 };
 
@@ -456,5 +457,90 @@ fn a_gap_that_never_closes_stops_the_window_at_its_span() {
         assert_eq!(verdict, dropped(DropReason::BeyondWindow));
         bench.rdata(20, b"x");
         goes_on(&mut bench, 20 + 1024, 1);
+    }
+}
+
+/// A sender that has sent packets 10 to `lead`, in its own words.
+const fn said(lead: u32, phase: StreamPhase) -> Told {
+    Told {
+        trail: Sqn(10),
+        end: Sqn(lead + 1),
+        phase,
+    }
+}
+
+/// What a forger says: where the session ends, that it is broken off, that repairs are over, and
+/// that far more was sent.
+fn forgeries() -> [(&'static str, Vec<Vec<u8>>); 5] {
+    let reset = PgmOption::Rst(Rst {
+        is_deaf: true,
+        reason: 0,
+    });
+    let trail = |n| odata(10, 100_000, &[], if n == 0 { b"a" } else { b"b" });
+    [
+        ("fin", vec![spm(9000, 10, 12, &[PgmOption::Fin])]),
+        ("reset", vec![spm(9000, 10, 12, &[reset])]),
+        ("trail", vec![trail(0), trail(1)]),
+        (
+            "trail of SPMs",
+            vec![spm(9000, 5_000, 5_000, &[]), spm(9001, 5_000, 5_000, &[])],
+        ),
+        (
+            "lead",
+            (0..3).map(|n| spm(9000 + n, 10, 500_000, &[])).collect(),
+        ),
+    ]
+}
+
+#[test]
+fn what_costs_data_waits_for_the_senders_own_word() {
+    for mode in [Mode::Sequence, Mode::Arrival] {
+        for (what, packets) in forgeries() {
+            let mut bench = joined(mode, 10);
+            bench.receiver.check_claims(0, true);
+            bench.odata(12, b"a gap is open");
+            for packet in &packets {
+                bench.packet(packet);
+            }
+            assert_eq!(bench.receiver.is_doubtful(0), what != "lead", "{what}");
+            bench.odata(13, b"still taken");
+            bench.receiver.told(0, &said(13, StreamPhase::Open));
+            bench.pop();
+            assert!(!bench.receiver.is_doubtful(0), "{what}");
+            bench.rdata(11, b"repaired");
+            let mut texts = bench.take_texts();
+            texts.sort();
+            let all = ["a gap is open", "repaired", "still taken"];
+            assert_eq!(texts, all, "{what} {mode:?}");
+            let at = bench.receiver.position(0).unwrap();
+            assert_eq!((at.missing, at.arrived.lost), (0, 0), "{what} {mode:?}");
+            goes_on(&mut bench, 14, 10);
+        }
+    }
+}
+
+#[test]
+fn the_senders_own_word_ends_a_session_and_without_one_packets_are_believed() {
+    let last = |bench: &mut Bench| bench.take_events().pop();
+    for (what, packets) in &forgeries()[..2] {
+        let (phase, event) = match *what {
+            "fin" => (StreamPhase::Ended, Event::Ended),
+            _ => (StreamPhase::BrokenOff, Event::Reset),
+        };
+        for way in 0..3 {
+            let mut bench = joined(Mode::Sequence, 10);
+            bench.receiver.check_claims(0, true);
+            bench.odata(11, b"one");
+            bench.odata(12, b"two");
+            bench.packet(&packets[0]);
+            assert_ne!(last(&mut bench), Some(event.clone()), "{what}");
+            match way {
+                0 => bench.receiver.told(0, &said(12, phase)),
+                1 => bench.receiver.believe_claims(0),
+                _ => bench.receiver.check_claims(0, false),
+            }
+            bench.pop();
+            assert_eq!(last(&mut bench), Some(event.clone()), "{what} {way}");
+        }
     }
 }

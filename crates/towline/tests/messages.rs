@@ -2,11 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
+    net::UdpSocket,
     thread,
     time::{Duration, Instant},
 };
 
 use towline::{Publisher, Received, SendStatus, SessionBuilder, SessionEvent, Subscriber};
+use wire::{
+    Sqn,
+    pgm::{Addressing, Body, Data, PgmOption, Rst, Spm, emit},
+};
 
 /// Groups differ between tests, so that they can run side by side.
 fn session(last: u8) -> SessionBuilder {
@@ -493,4 +498,82 @@ fn messages_are_taken_from_the_senders_that_are_named_and_from_no_others() {
     }
     assert_eq!(came[2], 0);
     assert_eq!(publisher.receiver_count(), 2, "the third did not dial");
+}
+
+#[test]
+fn forged_ends_trails_and_leads_cost_a_subscriber_nothing_that_reports() {
+    let mut subscriber = Subscriber::open(&session(31)).unwrap();
+    let mut publisher = publisher(31, 1);
+    publisher.send(b"first").unwrap();
+    let (mut sender, mut newest) = (None, None);
+    while newest.is_none() {
+        publisher.turn().unwrap();
+        match subscriber.recv(Some(Duration::from_millis(5))).unwrap() {
+            Some(Received::Event(SessionEvent::Found { tsi, .. })) => sender = Some(tsi),
+            Some(Received::Message { position, .. }) => newest = Some(Sqn::of(position)),
+            _ => {}
+        }
+    }
+    let (tsi, newest) = (sender.unwrap(), newest.unwrap());
+    let addressing = Addressing {
+        source_port: tsi.port,
+        destination_port: 17_631,
+        gsi: tsi.gsi,
+    };
+    let far = Sqn(newest.0.wrapping_add(100_000));
+    let odata = |trail| {
+        let data = Data { sqn: newest, trail };
+        (Body::Odata(data), None)
+    };
+    let spm = |number, trail, lead, option: Option<PgmOption<'static>>| {
+        let path_nla = [127, 0, 0, 1].into();
+        let spm = Spm {
+            sqn: Sqn(number),
+            trail,
+            lead,
+            path_nla,
+        };
+        (Body::Spm(spm), option)
+    };
+    let reset = PgmOption::Rst(Rst {
+        is_deaf: true,
+        reason: 0,
+    });
+    let mut packets = vec![odata(far), odata(far)];
+    // So many that they are believed, though out of sequence with the sender's own.
+    for number in 1 << 31..(1 << 31) + 10 {
+        packets.push(spm(number, newest, newest, Some(PgmOption::Fin)));
+        packets.push(spm(number, newest, newest, Some(reset)));
+        packets.push(spm(number, newest, far, None));
+        packets.push(spm(number, far, far, None));
+    }
+    let forger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (number, (body, option)) in packets.iter().cycle().take(400).enumerate() {
+        let mut packet = Vec::new();
+        emit(&mut packet, &addressing, body, option.as_slice(), b"");
+        forger.send_to(&packet, "239.192.78.31:17631").unwrap();
+        publisher.send(&number.to_be_bytes()).unwrap();
+        let came = message_with(&mut publisher, &mut subscriber);
+        assert_eq!(came, number.to_be_bytes(), "{body:?} {option:?}");
+    }
+    let closing = thread::spawn(move || publisher.close(SECONDS).unwrap());
+    await_event(&mut subscriber, |event| {
+        matches!(event, SessionEvent::Ended { .. })
+    });
+    let closed = closing.join().unwrap();
+    assert!(closed.is_complete() && closed.lost == 0, "{closed:?}");
+}
+
+/// The next message, while both ends run; no other event may come before it.
+fn message_with(publisher: &mut Publisher, subscriber: &mut Subscriber) -> Vec<u8> {
+    let end = Instant::now() + SECONDS;
+    while Instant::now() < end {
+        publisher.turn().unwrap();
+        match subscriber.recv(Some(Duration::from_millis(1))).unwrap() {
+            Some(Received::Message { data, .. }) => return data.to_vec(),
+            Some(Received::Event(event)) => panic!("{event:?}"),
+            None => {}
+        }
+    }
+    panic!("nothing came");
 }

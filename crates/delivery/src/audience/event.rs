@@ -8,6 +8,7 @@ base::counters! {
     /// What an audience has counted.
     pub struct AudienceCounters: "audience" {
         reports: Events, "position reports taken";
+        windows_told: Events, "times a receiver asked, or had to be told, how far we are";
         reports_ahead: Events, "position reports beyond what was sent; cut to it";
         challenged: Events, "receivers asked to show that they have the key";
         refused: Events, "connections refused";

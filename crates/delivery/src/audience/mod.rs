@@ -24,7 +24,7 @@ use std::{
 use base::{Contract, Instant, LinkEvent, LinkId, Pace, earliest};
 use wire::{
     Sqn,
-    object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
+    object::{ErrorCode, Hello, Message, Pos, Refusal, StreamPhase, VERSION, Welcome},
 };
 
 use crate::parameters::{HISTORY_MAX, SILENCE_MAX, STALLED_AFTER, STRANGERS_MAX};
@@ -47,6 +47,8 @@ use pressure::Pressure;
 mod event;
 pub use event::{AudienceCounters, AudienceEvent, LeaveReason, ReceiverStatus};
 
+mod stream;
+
 mod tracked;
 use tracked::{Seat, Standing, Tracked};
 
@@ -60,6 +62,9 @@ pub struct Audience {
     hosts: BTreeMap<IpAddr, u32>,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
+    /// What the source says of its stream besides the lead.
+    trail: u64,
+    phase: StreamPhase,
     /// Earlier leads with their times, oldest first. They tell since when a receiver lacks a
     /// position.
     history: VecDeque<(Instant, u64)>,
@@ -100,6 +105,8 @@ impl Audience {
             hosts: BTreeMap::new(),
             order: BTreeSet::new(),
             lead: None,
+            trail: 0,
+            phase: StreamPhase::Open,
             history: VecDeque::new(),
             pressure: Pressure::default(),
             seats: BTreeMap::new(),
@@ -159,7 +166,7 @@ impl Audience {
         // limits nobody.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
-        self.set_lead(source.lead);
+        self.set_stream(source);
         self.pressure.observe(now, source.is_held);
         Steering {
             pace,
@@ -220,9 +227,7 @@ impl Audience {
     pub fn close(&mut self, _now: Instant) {
         self.is_closed = true;
         self.listener.close_greeting();
-        for &link in self.tracked.keys() {
-            self.listener.links.close_with(link, &Message::Bye);
-        }
+        self.tell_end();
         while let Some((&link, _)) = self.tracked.first_key_value() {
             self.take(link, Standing::Left);
         }
@@ -413,6 +418,7 @@ impl Audience {
         // A receiver that has not begun yet reports 0.
         let is_astray = claimed > end && pos.contiguous != 0;
         self.note_losses(link, pos.lost, is_astray);
+        self.correct(link, pos);
         let Some(tracked) = self.tracked.get_mut(&link) else {
             return;
         };
@@ -637,6 +643,7 @@ impl Hosts for Audience {
         }
         match message {
             Message::Pos(pos) => self.report(now, link, pos),
+            Message::Ask => self.tell_window(link),
             Message::Bye => {
                 self.listener.links.close(link);
                 self.remove(link, LeaveReason::Bye);

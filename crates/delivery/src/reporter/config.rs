@@ -1,6 +1,6 @@
 //! The settings of a reporter, and its events.
 
-use wire::object::{ErrorCode, Refusal};
+use wire::object::{ErrorCode, Refusal, Window};
 
 use crate::Key;
 use crate::parameters::SESSIONS_MAX;
@@ -13,6 +13,7 @@ base::counters! {
         unanswered: Events, "connections broken off on which the sender did not answer in time";
         connections_lost: Events, "control connections that ended without a word";
         reports: Events, "position reports queued";
+        questions: Events, "questions to a sender whether what packets say is so";
         reports_skipped: Events, "position reports left out because the sender does not read them";
         marks_refused: Events, "marks that named no address to dial, came beyond the limit, or \
             named another session than the one reported on";
@@ -89,6 +90,13 @@ pub enum ReporterEvent {
         code: ErrorCode,
         /// The error in words, for a person.
         text: String,
+    },
+    /// How far the sender says that its packet stream is.
+    Window {
+        /// The owner's index of the session.
+        session: u32,
+        /// The sender's answer.
+        window: Window,
     },
     /// The sender has ended the session after this receiver reported that it has everything.
     Closed {

@@ -21,15 +21,19 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     ops::Bound,
+    time::Duration,
 };
 
-use base::{Contract, Instant, LinkEvent, LinkId};
+use base::{Contract, Instant, LinkEvent, LinkId, earliest};
 use wire::{
     object::{Decoder, Message, Pos, Refusal, Welcome},
     pgm::{Mark, Profile},
 };
 
-use crate::parameters::{ANSWER_PATIENCE, CALLS_MAX, GREETING_TIMEOUT, REPORTS_QUEUED_MAX};
+use crate::parameters::{
+    ANSWER_PATIENCE, ASK_PATIENCE, CALLS_MAX, GREETING_TIMEOUT, REPORT_INTERVAL_MIN, REPORT_SHARE,
+    REPORTS_QUEUED_MAX,
+};
 use crate::{
     LinkCommand, StreamState,
     control::{Answer, Call, Caller, Dials, Identity, Links, NameTaken, Seat, Talks, seat},
@@ -63,6 +67,19 @@ struct Session {
     call: Call,
     standing: Standing,
     feedback: Feedback,
+    asking: Asking,
+}
+
+/// The questions to the sender how far its packet stream is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asking {
+    /// When the question that has no answer yet was sent.
+    open_since: Option<Instant>,
+    /// When the next may be sent.
+    free_at: Instant,
+    /// The owner waits for that time.
+    is_wanted: bool,
+    interval: Duration,
 }
 
 /// What the sender's answers have shown so far.
@@ -136,6 +153,7 @@ impl Reporter {
             call,
             standing: Standing::New,
             feedback,
+            asking: Asking::default(),
         };
         self.sessions.insert(session, fresh);
     }
@@ -149,6 +167,33 @@ impl Reporter {
                 self.check_report(now, session);
             }
         }
+    }
+
+    /// Asks the sender of `session` how far its packet stream is; [`ReporterEvent::Window`] brings
+    /// the answer. Call it again in each turn until then: there is one question at a time, and a
+    /// pause between two. Returns false when the sender cannot be asked or does not answer.
+    pub fn ask(&mut self, now: Instant, session: u32) -> bool {
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return false;
+        };
+        let (Some(link), asking) = (known.call.link(), &mut known.asking) else {
+            return false;
+        };
+        asking.is_wanted = false;
+        if let Some(since) = asking.open_since {
+            if now.since(since) < ASK_PATIENCE {
+                return true;
+            }
+            asking.open_since = None;
+            return false;
+        }
+        if now < asking.free_at {
+            asking.is_wanted = true;
+            return true;
+        }
+        (asking.open_since, asking.free_at) = (Some(now), now + asking.interval);
+        self.counters.questions += 1;
+        self.caller.links.queue(link, &Message::Ask)
     }
 
     /// Sends a last report and a good-bye, because the session ended, expired or was reset.
@@ -273,7 +318,8 @@ impl Reporter {
             let asked = known.call.asked_since();
             let patience_ends = asked.map(|since| since + ANSWER_PATIENCE);
             let call = known.call.due().or(patience_ends);
-            call.or_else(|| known.feedback.due())
+            let call = call.or_else(|| known.feedback.due());
+            earliest(call, known.asking.due())
         });
         let parting = self.parting.values().map(|parting| parting.until);
         due.chain(parting).min()
@@ -368,6 +414,13 @@ impl Reporter {
                 };
                 self.silence(link, session, event);
             }
+            Message::Window(window) => {
+                if let Some(known) = self.sessions.get_mut(&session) {
+                    known.asking.open_since = None;
+                }
+                let window = *window;
+                self.event(ReporterEvent::Window { session, window });
+            }
             Message::Bye if self.is_reporting(session) => {
                 self.silence(link, session, ReporterEvent::Closed { session });
             }
@@ -387,6 +440,11 @@ impl Reporter {
         if let Some(known) = self.sessions.get_mut(&session) {
             known.standing = Standing::Known;
             known.feedback.welcomed(welcome);
+            let share = REPORT_SHARE * welcome.receiver_count;
+            known.asking = Asking {
+                interval: share.max(REPORT_INTERVAL_MIN),
+                ..Asking::default()
+            };
             let slot = welcome.slot;
             self.event(ReporterEvent::Joined { session, slot });
             self.check_report(now, session);
@@ -513,6 +571,14 @@ impl Reporter {
 
     fn event(&mut self, event: ReporterEvent) {
         self.counters.events_lost += self.events.push(event);
+    }
+}
+
+impl Asking {
+    /// Says when the owner may want to ask again, or to give up waiting.
+    fn due(&self) -> Option<Instant> {
+        let patience_ends = self.open_since.map(|since| since + ASK_PATIENCE);
+        patience_ends.or_else(|| self.is_wanted.then_some(self.free_at))
     }
 }
 

@@ -3,8 +3,8 @@
 use base::{LinkEvent, LinkId};
 use wire::object::{
     BLOCK_DATA_MAX, Block, BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, ManifestHeader,
-    ManifestRef, Message, Mtime, ObjectId, Phase, RangeList, Ranges, Refusal, Seals, VERSION,
-    Welcome,
+    ManifestRef, Message, Mtime, ObjectId, Phase, RangeList, Ranges, Refusal, Seals, Sections,
+    VERSION, Welcome,
 };
 
 use super::*;

@@ -195,6 +195,8 @@ impl World {
         let lead = self.next_position - 1;
         let state = SourceState {
             lead,
+            trail: 0,
+            phase: wire::object::StreamPhase::Open,
             is_rate_limited: false,
             is_held: false,
             window_packets: self.window,

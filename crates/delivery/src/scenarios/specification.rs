@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use wire::{
     object::{
         Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId,
-        PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
-        protect_frame,
+        PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, StreamPhase,
+        Welcome, Window, protect_frame,
     },
     pgm::{Mark, Profile},
 };
@@ -198,6 +198,12 @@ fn the_table_of_messages_has_every_kind() {
             text,
         },
         Message::Have(list(&mut scratch, ObjectId::CONTENT, 1)),
+        Message::Ask,
+        Message::Window(Window {
+            trail: 1,
+            end: 2,
+            phase: StreamPhase::Open,
+        }),
     ];
     let mut rows: Vec<(u16, &str)> = Vec::new();
     let mut note = |message: &Message<'_>| {
@@ -210,7 +216,7 @@ fn the_table_of_messages_has_every_kind() {
     rows.dedup();
     assert_eq!(
         rows.iter().map(|row| row.0).collect::<Vec<_>>(),
-        (1..=16).collect::<Vec<_>>()
+        (1..=18).collect::<Vec<_>>()
     );
     for (kind, name) in rows {
         assert!(
@@ -219,7 +225,7 @@ fn the_table_of_messages_has_every_kind() {
         );
     }
     // One more would have no row.
-    let next = Message::parse(17, 0, &[]);
+    let next = Message::parse(19, 0, &[]);
     assert!(matches!(next, Ok(Message::Unknown { .. })));
 }
 

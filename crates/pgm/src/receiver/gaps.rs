@@ -222,6 +222,18 @@ impl Gaps {
         self.has_lost && rest.any(|gap| gap.state == NakState::Lost)
     }
 
+    /// Returns one past the last position before `next` that has arrived, or was before all gaps.
+    pub(super) fn arrived_end(&self, next: u64) -> u64 {
+        let mut end = next;
+        for gap in self.list.iter().rev() {
+            if gap.end != end {
+                break;
+            }
+            end = gap.first;
+        }
+        end
+    }
+
     /// Shortens the list so that nothing from `end` on is missing.
     pub(super) fn truncate(&mut self, end: u64) {
         while let Some(last) = self.list.back_mut().filter(|last| last.end > end) {

@@ -52,6 +52,7 @@ pub use counters::ReceiverCounters;
 
 mod peer;
 use held::Entry;
+pub use peer::Told;
 use peer::{Fate, Peer, Shared, Step};
 
 mod ready;
@@ -263,6 +264,47 @@ impl Receiver {
             peer.conclude();
             self.settle(session);
         }
+    }
+
+    /// Notes whether the owner can ask the sender of `session`, by other means than packets, how
+    /// far it is. While it can, a trail by which something would be lost, an end and a reset that
+    /// packets announce wait for [`Receiver::told`]; [`Receiver::is_doubtful`] says when something
+    /// waits. When it cannot, packets are believed.
+    pub fn check_claims(&mut self, session: u32, is_checked: bool) {
+        let peer = self.peers.get_mut(session);
+        if let Some(peer) = peer.filter(|peer| peer.is_checked() != is_checked) {
+            peer.check_claims(is_checked);
+            self.settle(session);
+        }
+    }
+
+    /// Returns true when a packet said something that waits for the sender's own word.
+    #[must_use]
+    pub fn is_doubtful(&self, session: u32) -> bool {
+        self.peers.get(session).is_some_and(Peer::is_doubtful)
+    }
+
+    /// Takes the sender's own word, which did not come in a packet.
+    pub fn told(&mut self, session: u32, told: &Told) {
+        if let Some(peer) = self.peers.get_mut(session) {
+            peer.told(told, &mut self.shared);
+            self.settle(session);
+        }
+    }
+
+    /// Believes what waits for the sender's own word, because the sender does not answer.
+    pub fn believe_claims(&mut self, session: u32) {
+        if let Some(peer) = self.peers.get_mut(session) {
+            peer.believe_claims();
+            self.settle(session);
+        }
+    }
+
+    /// Returns the lowest number of a session that is not over, from `first` on.
+    #[must_use]
+    pub fn session_from(&self, first: u32) -> Option<u32> {
+        let is_alive = |&session: &u32| self.peers.get(session).is_some_and(|it| !it.is_over());
+        (first..self.peers.end()).find(is_alive)
     }
 
     /// Returns how far a session has come. A session that is over keeps its last position until its

@@ -271,6 +271,23 @@ impl Window {
         holds
     }
 
+    /// Takes the sender's own word that it has sent nothing from `end` on: what was announced there
+    /// and has not arrived does not exist. Returns the number of positions withdrawn.
+    pub(super) fn retract(&mut self, end: u64) -> u64 {
+        let end = end.max(self.gaps.arrived_end(self.next));
+        self.noted = self.noted.min(end);
+        self.announced = self.announced.min(end);
+        self.claimed_trail = 0;
+        if end >= self.next {
+            return 0;
+        }
+        let withdrawn = self.next - end;
+        self.gaps.truncate(end);
+        self.next = end;
+        self.confirmed = self.confirmed.min(end);
+        withdrawn
+    }
+
     /// Withdraws everything that was announced only once, when any of it was just given up: it may
     /// never have been sent. Returns the number of positions withdrawn.
     pub(super) fn withdraw(&mut self) -> u64 {

@@ -42,6 +42,7 @@ use std::{
 use base::{Contract, DropCounters, Instant, Pace, PathId, Rng, earliest};
 use wire::{
     Sqn,
+    object::StreamPhase,
     pgm::{Addressing, Fragment, Mark, PgmOption, Rst, Tsi},
 };
 
@@ -450,6 +451,16 @@ impl Source {
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.closing, Closing::Over)
+    }
+
+    /// Says whether more data will follow, as SPMs do.
+    #[must_use]
+    pub const fn phase(&self) -> StreamPhase {
+        match (&self.reset, &self.closing) {
+            (Some(_), _) => StreamPhase::BrokenOff,
+            (None, Closing::Finished { .. } | Closing::Over) => StreamPhase::Ended,
+            (None, Closing::Open | Closing::Sending { .. }) => StreamPhase::Open,
+        }
     }
 
     /// Returns true once [`Source::close`] was called.

@@ -34,7 +34,7 @@ pub use manifest::{
 mod message;
 pub use message::{
     Block, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, PassEnd, Phase, Pos, Progress,
-    Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
+    Progressed, RangeList, Ranges, Refusal, Seals, StreamPhase, Welcome, Window,
 };
 
 mod owners;

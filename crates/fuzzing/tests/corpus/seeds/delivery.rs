@@ -3,7 +3,8 @@
 use delivery::{Attribute, Entry, Manifest, ManifestLimits, Owner, OwnerNames};
 use wire::object::{
     Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
-    Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
+    Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, StreamPhase, VERSION, Welcome,
+    Window,
 };
 
 use super::write;
@@ -182,6 +183,8 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("progress", Message::Progress(progress)),
         ("done", done()),
         ("acknowledged", Message::Acknowledged),
+        ("ask", Message::Ask),
+        ("window", window()),
         ("error", error()),
         ("bye", Message::Bye),
     ];
@@ -204,6 +207,14 @@ fn seals() -> Message<'static> {
     Message::Seals(Seals {
         bytes: 32,
         hash: [2; 32],
+    })
+}
+
+fn window() -> Message<'static> {
+    Message::Window(Window {
+        trail: 5,
+        end: 10,
+        phase: StreamPhase::Ended,
     })
 }
 

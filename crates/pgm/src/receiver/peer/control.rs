@@ -102,7 +102,7 @@ impl Peer {
         }
         self.see_offer(end, notes, shared);
         if notes.is_reset && self.is_trusted() {
-            self.leave(Farewell::Reset);
+            self.claim_reset();
         }
         self.look_again(&shared.store);
         Ok(())
@@ -303,16 +303,14 @@ impl Peer {
             .window
             .gaps
             .draw(now, &self.asking.timing, &mut shared.rng);
-        if self
-            .window
-            .announce(end, notes.is_fin || notes.is_reset, now, due)
-        {
+        let is_certain = (notes.is_fin || notes.is_reset) && !self.is_checked();
+        if self.window.announce(end, is_certain, now, due) {
             self.count_missed(self.window.next - before, shared);
         }
         let certain = self.window.confirmed();
-        self.window.see_trail(end.saturating_sub(span), certain);
+        self.see_trail(end.saturating_sub(span), certain);
         if notes.is_fin {
-            self.finish(end);
+            self.claim_end(end);
         }
     }
 

@@ -82,9 +82,9 @@ impl Peer {
         if !matches!(place, Place::Nowhere(_)) && verdict != Err(DropReason::NoRoom) {
             self.keep_member(now, position, data, shared);
         }
-        self.window.see_trail(data.trail.extend(position), certain);
+        self.see_trail(data.trail.extend(position), certain);
         if data.is_last && verdict.is_ok() {
-            self.finish(position + 1);
+            self.claim_end(position + 1);
         }
         self.look_again(&shared.store);
         verdict

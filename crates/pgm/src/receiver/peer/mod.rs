@@ -41,6 +41,10 @@ use super::{
 };
 use crate::fec::Combine;
 
+mod claims;
+use claims::Claims;
+pub use claims::Told;
+
 mod control;
 pub(super) use control::SpmNotes;
 
@@ -95,6 +99,7 @@ pub(super) struct Peer {
     spms: FromSpms,
     offer: Offer,
     asking: Asking,
+    claims: Claims,
     heard: Instant,
     arrived: Arrived,
     /// True when the owner knows the sender by other means than its packets.
@@ -234,6 +239,7 @@ impl Peer {
                 is_starved: false,
                 pace: Pace::default(),
             },
+            claims: Claims::default(),
             heard: now,
             arrived: Arrived::default(),
             is_vouched_for: false,

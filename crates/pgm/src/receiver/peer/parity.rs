@@ -158,7 +158,7 @@ impl Peer {
             self.time_group_repair(now, first, end);
         }
         let verdict = self.keep_parity(now, first, end, &parity, shared);
-        self.window.see_trail(incoming.trail.extend(first), certain);
+        self.see_trail(incoming.trail.extend(first), certain);
         self.look_again(&shared.store);
         verdict.map(|()| Verdict::Control)
     }

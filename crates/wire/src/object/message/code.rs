@@ -86,3 +86,12 @@ codes! {
         Failed = 7, "failed";
     }
 }
+
+codes! {
+    /// Whether more packets of a stream will follow.
+    StreamPhase: u8 {
+        Open = 0, "it goes on";
+        Ended = 1, "it has ended";
+        BrokenOff = 2, "it was broken off";
+    }
+}

@@ -31,7 +31,7 @@ use super::{
 use crate::ParseError;
 
 mod code;
-pub use code::{ErrorCode, Phase, Refusal};
+pub use code::{ErrorCode, Phase, Refusal, StreamPhase};
 
 mod ranges;
 pub use ranges::{RangeList, Ranges};
@@ -77,6 +77,11 @@ pub enum Message<'a> {
     Done(Done),
     /// The sender has noted the receiver's [`Message::Done`].
     Acknowledged,
+    /// The receiver asks how far the sender's packet stream is, because packets say something that
+    /// only the sender should.
+    Ask,
+    /// How far the sender's packet stream is.
+    Window(Window),
     /// This end cannot go on.
     Error {
         /// The reason for the program.
@@ -142,6 +147,18 @@ pub struct Welcome {
     /// True when content is on its way already, so the receiver must fetch the manifest over this
     /// connection.
     pub is_late: bool,
+}
+
+/// How far the sender's packet stream is, in positions of which the low 32 bits are sequence
+/// numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Nothing before it can be repaired any more.
+    pub trail: u64,
+    /// One past the last packet that has left.
+    pub end: u64,
+    /// Whether more will follow.
+    pub phase: StreamPhase,
 }
 
 /// The end of a pass.
@@ -312,6 +329,12 @@ impl<'a> Message<'a> {
                 numbers: DoneNumbers::read(r)?,
             }),
             ACKNOWLEDGED => Self::Acknowledged,
+            ASK => Self::Ask,
+            WINDOW => Self::Window(Window {
+                trail: r.u64("trail")?,
+                end: r.u64("end")?,
+                phase: StreamPhase::from_wire(r.u8("stream phase")?),
+            }),
             ERROR => Self::Error {
                 code: ErrorCode::from_wire(r.u16("error code")?),
                 text: r.text("explanation", TEXT_LEN_MAX)?,
@@ -381,7 +404,12 @@ impl<'a> Message<'a> {
                 out.extend_from_slice(&code.to_wire().to_be_bytes());
                 emit_text(out, text, TEXT_LEN_MAX);
             }
-            Self::Acknowledged | Self::Bye | Self::Unknown { .. } => {}
+            Self::Window(window) => {
+                out.extend_from_slice(&window.trail.to_be_bytes());
+                out.extend_from_slice(&window.end.to_be_bytes());
+                out.push(window.phase.to_wire());
+            }
+            Self::Acknowledged | Self::Ask | Self::Bye | Self::Unknown { .. } => {}
         }
     }
 
@@ -401,6 +429,8 @@ impl<'a> Message<'a> {
             Self::Progress(_) => PROGRESS,
             Self::Done(_) => DONE,
             Self::Acknowledged => ACKNOWLEDGED,
+            Self::Ask => ASK,
+            Self::Window(_) => WINDOW,
             Self::Error { .. } => ERROR,
             Self::Bye => BYE,
             Self::Unknown { kind, .. } => *kind,
@@ -425,6 +455,8 @@ impl<'a> Message<'a> {
             Self::Progress(_) => "PROGRESS",
             Self::Done(_) => "DONE",
             Self::Acknowledged => "ACKNOWLEDGED",
+            Self::Ask => "ASK",
+            Self::Window(_) => "WINDOW",
             Self::Error { .. } => "ERROR",
             Self::Bye => "BYE",
             Self::Unknown { .. } => "UNKNOWN",
@@ -568,6 +600,8 @@ const ACKNOWLEDGED: u16 = 13;
 const ERROR: u16 = 14;
 const BYE: u16 = 15;
 const CHALLENGE: u16 = 16;
+const ASK: u16 = 17;
+const WINDOW: u16 = 18;
 
 #[cfg(test)]
 mod tests;

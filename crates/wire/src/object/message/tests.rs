@@ -114,6 +114,12 @@ fn one_of_each_report() -> Vec<Message<'static>> {
             },
         }),
         Message::Acknowledged,
+        Message::Ask,
+        Message::Window(Window {
+            trail: 1 << 33,
+            end: 1 << 34,
+            phase: StreamPhase::Ended,
+        }),
         Message::Error {
             code: ErrorCode::DiskFull,
             text: "full",

@@ -1,0 +1,55 @@
+//! What receivers are told of the packet stream on their connections: how far it is. They need not
+//! believe packets, which anybody can forge.
+
+use base::LinkId;
+use wire::{
+    Sqn,
+    object::{Message, Pos, StreamPhase, Window},
+};
+
+use super::Audience;
+use crate::SourceState;
+
+impl Audience {
+    /// Takes how far the source's packet stream is, which receivers may ask. Call it before
+    /// handling reports, as [`Audience::set_lead`].
+    pub const fn set_stream(&mut self, source: &SourceState) {
+        self.set_lead(source.lead);
+        (self.trail, self.phase) = (source.trail, source.phase);
+    }
+
+    /// Tells a receiver how far the packet stream is. A receiver whose queue is full learns it
+    /// another time.
+    pub(super) fn tell_window(&mut self, link: LinkId) {
+        let Some(lead) = self.lead else {
+            return;
+        };
+        let window = Message::Window(Window {
+            trail: self.trail,
+            end: lead + 1,
+            phase: self.phase,
+        });
+        self.counters.windows_told += u64::from(self.listener.links.queue(link, &window));
+    }
+
+    /// Tells a receiver how far the stream is that has heard of packets which were never sent.
+    pub(super) fn correct(&mut self, link: LinkId, pos: &Pos) {
+        let is_ahead = |lead| Sqn::of(pos.lead).extend(lead) > lead;
+        // A receiver that has not begun yet reports 0.
+        if pos.lead != 0 && self.lead.is_some_and(is_ahead) {
+            self.tell_window(link);
+        }
+    }
+
+    /// Tells every receiver where the stream ends, then says good-bye.
+    pub(super) fn tell_end(&mut self) {
+        if self.phase == StreamPhase::Open {
+            self.phase = StreamPhase::Ended;
+        }
+        let links: Vec<LinkId> = self.tracked.keys().copied().collect();
+        for link in links {
+            self.tell_window(link);
+            self.listener.links.close_with(link, &Message::Bye);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What packets say that costs data if it is forged: that repairs are over, or the session.
+//!
+//! Where the owner can ask the sender by other means than packets, such a claim waits for the
+//! sender's word ([`Told`]), or until the owner gives up asking. Without an owner who asks, packets
+//! are believed.
+//!
+//! ```text
+//!   trail, FIN, RST of a packet --> claim --told--> what the sender says
+//!                                     '---the owner cannot ask--> what the packet said
+//! ```
+
+use wire::{Sqn, object::StreamPhase};
+
+use super::{Farewell, Peer, Shared};
+
+/// The sender's own word about its packet stream, which did not come in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Nothing before it can be repaired any more.
+    pub trail: Sqn,
+    /// One past the last packet that has left.
+    pub end: Sqn,
+    /// Whether more will follow.
+    pub phase: StreamPhase,
+}
+
+/// The claims of one session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Claims {
+    /// The owner can ask the sender.
+    is_checked: bool,
+    /// The highest trail that the sender has told.
+    told_trail: u64,
+    /// The highest trail of a packet beyond it, by which something would be lost; 0 for none.
+    trail: u64,
+    /// Where the data ends, as a packet says.
+    end: Option<u64>,
+    /// A packet says that the session is broken off.
+    is_reset: bool,
+}
+
+impl Claims {
+    const fn is_any(&self) -> bool {
+        self.trail != 0 || self.end.is_some() || self.is_reset
+    }
+
+    /// Takes the claims out.
+    const fn take(&mut self) -> Self {
+        let claims = *self;
+        (self.trail, self.end, self.is_reset) = (0, None, false);
+        claims
+    }
+}
+
+impl Peer {
+    /// Takes a packet's trail; `certain` is as in the window's own `see_trail`.
+    pub(super) fn see_trail(&mut self, trail: u64, certain: u64) {
+        // A trail that passes nothing missing costs nothing.
+        let harmless = self.window.contiguous().max(self.claims.told_trail);
+        let trail = if self.claims.is_checked && trail > harmless {
+            self.claims.trail = self.claims.trail.max(trail);
+            harmless
+        } else {
+            trail
+        };
+        self.window.see_trail(trail, certain);
+    }
+
+    /// Takes a packet's word that the data ends before `end`.
+    pub(super) fn claim_end(&mut self, end: u64) {
+        if self.claims.is_checked {
+            self.claims.end = Some(end);
+        } else {
+            self.finish(end);
+        }
+    }
+
+    /// Takes a packet's word that the session is broken off.
+    pub(super) fn claim_reset(&mut self) {
+        if self.claims.is_checked {
+            self.claims.is_reset = true;
+        } else {
+            self.leave(Farewell::Reset);
+        }
+    }
+
+    /// Notes whether the owner can ask the sender. If not, what packets have claimed is believed.
+    pub(in crate::receiver) fn check_claims(&mut self, is_checked: bool) {
+        self.claims.is_checked = is_checked;
+        if !is_checked && self.is_doubtful() {
+            self.believe_claims();
+        }
+    }
+
+    pub(in crate::receiver) const fn is_checked(&self) -> bool {
+        self.claims.is_checked
+    }
+
+    pub(in crate::receiver) fn is_doubtful(&self) -> bool {
+        self.claims.is_any() && !self.is_over()
+    }
+
+    /// Believes what packets have claimed.
+    pub(in crate::receiver) fn believe_claims(&mut self) {
+        let claims = self.claims.take();
+        if claims.trail > 0 {
+            let certain = self.window.confirmed();
+            self.window.see_trail(claims.trail, certain);
+        }
+        if let Some(end) = claims.end {
+            self.finish(end);
+        }
+        if claims.is_reset {
+            self.leave(Farewell::Reset);
+        }
+    }
+
+    /// Takes the sender's own word. Packets that were announced beyond its end and have not arrived
+    /// do not exist.
+    pub(in crate::receiver) fn told(&mut self, told: &Told, shared: &mut Shared) {
+        if !self.is_established || self.is_over() {
+            return;
+        }
+        let end = told.end.extend(self.window.next);
+        shared.counters.withdrawn_sqns += self.window.retract(end);
+        let claims = self.claims.take();
+        let trail = told.trail.extend(self.window.next).min(end);
+        self.claims.told_trail = self.claims.told_trail.max(trail);
+        if claims.trail > 0 {
+            self.window.see_trail(trail.min(claims.trail), u64::MAX);
+        }
+        match told.phase {
+            StreamPhase::Ended => self.finish(end.max(self.window.confirmed())),
+            StreamPhase::BrokenOff => self.leave(Farewell::Reset),
+            _ => {}
+        }
+        self.look_again(&shared.store);
+    }
+}
