@@ -85,6 +85,9 @@ impl Listener {
         is_over: bool,
     ) -> Result<(), Refusal> {
         self.links.insert(link);
+        if self.links.len() > self.links_max && !is_over {
+            self.make_room_for(peer);
+        }
         let reason = match () {
             () if is_over => Refusal::Over,
             () if self.links.len() > self.links_max => Refusal::Full,
@@ -100,6 +103,20 @@ impl Listener {
         };
         self.refuse(link, reason);
         Err(reason)
+    }
+
+    /// Closes a connection that has not greeted, for a new one of `peer`: the oldest of the same
+    /// host, or else the oldest of all. So one host that greets on none of its many connections
+    /// keeps nobody out, and cuts off nobody but itself.
+    fn make_room_for(&mut self, peer: SocketAddr) {
+        let of_host = |greeting: &Greeting| greeting.peer.ip() == peer.ip();
+        let oldest = self
+            .greeting
+            .iter()
+            .min_by_key(|(_, greeting)| (!of_host(greeting), greeting.deadline));
+        if let Some((&link, _)) = oldest {
+            self.close(link);
+        }
     }
 
     /// Takes the next message of a connection.
@@ -246,5 +263,40 @@ impl Listener {
     /// Says when the next connection must have greeted.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.greeting.values().map(|g| g.deadline).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::from_nanos(milliseconds * 1_000_000)
+    }
+
+    fn peer(host: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, host], 4000))
+    }
+
+    #[test]
+    fn idle_connections_of_one_host_keep_nobody_out() {
+        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        let idle = 2 * listener.links_max as u32;
+        for number in 0..idle {
+            let accepted = listener.accept(at(number.into()), LinkId(number), peer(66), false);
+            assert_eq!(accepted, Ok(()));
+        }
+        assert_eq!(listener.greeting.len(), listener.links_max);
+        // An honest host comes, and the other one goes on.
+        let honest = LinkId(idle);
+        let accepted = listener.accept(at(idle.into()), honest, peer(1), false);
+        assert_eq!(accepted, Ok(()));
+        for number in idle + 1..2 * idle {
+            let now = at(number.into());
+            let accepted = listener.accept(now, LinkId(number), peer(66), false);
+            assert_eq!(accepted, Ok(()));
+        }
+        assert!(listener.greeting.contains_key(&honest));
+        assert_eq!(listener.links.len(), listener.links_max);
     }
 }
