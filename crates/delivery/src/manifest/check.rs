@@ -380,7 +380,8 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Checks that the target of a link with `depth` directories above it stays in the tree.
+/// Checks that the target of a link with `depth` directories above it stays in the tree, and out
+/// of the receiver's own directory there.
 ///
 /// # Errors
 /// What is wrong with the target: usually [`PathFault::LinkOut`].
@@ -400,6 +401,7 @@ pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
             b"" | b"." => {}
             b".." if has_name || ups == depth => return Err(PathFault::LinkOut),
             b".." => ups += 1,
+            RESERVED if !has_name && ups == depth => return Err(PathFault::Reserved),
             _ => has_name = true,
         }
     }

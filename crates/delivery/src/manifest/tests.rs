@@ -179,6 +179,12 @@ fn links_stay_inside() {
         assert_eq!(fault(tree(target)), PathFault::LinkOut, "{target}");
     }
     assert_eq!(fault(tree("a\0b")), PathFault::Nul);
+    for target in ["../../.towline", ".././../.towline/x"] {
+        assert_eq!(fault(tree(target)), PathFault::Reserved, "{target}");
+    }
+    assert!(build(tree("../.towline")).is_ok(), "d/.towline is nobody's");
+    let link = vec![Entry::symlink("l", "./.towline")];
+    assert_eq!(fault(link), PathFault::Reserved);
 }
 
 fn linked() -> Vec<Entry> {
