@@ -212,6 +212,9 @@ base::parameters! {
     TRANSFERS_MAX: u32 = 16, "transfers", Receiver,
         "judgement; with recv --serve, otherwise 1",
         "most transfers that a receiver takes at a time";
+    TRANSFERS_PER_HOST_MAX: u32 = 8, "transfers", Receiver,
+        "half of TRANSFERS_MAX: one host cannot keep all others out",
+        "most transfers that a receiver takes at a time from senders of one host";
     PROSPECTS_MAX: u32 = 4, "senders", Receiver,
         "judgement; without recv --serve the second only after ANSWER_EXPECTED",
         "most senders that a receiver asks at a time what they have; half of them at one host";

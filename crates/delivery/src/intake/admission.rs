@@ -23,6 +23,8 @@ pub(super) enum Place {
     Later,
     /// As many transfers as allowed are under way, and this sender continues none of them.
     Full,
+    /// As many transfers of one host as allowed are under way, and this sender continues none.
+    HostFull,
     /// Its offers will never be wanted.
     Never,
 }
@@ -45,9 +47,11 @@ impl<S: Store> Transfer<S> {
         self.sender.address.ip() == host
     }
 
-    /// Returns true when a sender at `host` may be this transfer's own sender, restarted.
-    fn may_continue_at(&self, host: IpAddr) -> bool {
-        self.is_of(host) || !self.receiver.is_connected()
+    /// Returns true when a sender at `host` may be this transfer's own sender, restarted. One at
+    /// another address must have the key: otherwise it would bring its own content under the name
+    /// of the first.
+    fn may_continue_at(&self, host: IpAddr, has_key: bool) -> bool {
+        self.is_of(host) || (has_key && !self.receiver.is_connected())
     }
 }
 
@@ -55,6 +59,7 @@ impl<I: Intake> Transfers<I> {
     pub(super) fn place_for(&mut self, now: Instant, sender: &Sender) -> Place {
         let host = sender.address.ip();
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
+        let own = || under_way().filter(|t| t.is_of(host));
         let count = under_way().count();
         if self.config.is_single && (count > 0 || self.is_over()) {
             // Only the transfer's own sender matters from here on; it may have been restarted.
@@ -63,10 +68,14 @@ impl<I: Intake> Transfers<I> {
                 return Place::Never;
             }
         } else if count >= self.config.transfers_max
-            && !under_way().any(|t| t.may_continue_at(host))
+            && !under_way().any(|t| t.may_continue_at(host, self.has_key()))
         {
             // A sender that continues a transfer takes no place of its own.
             return Place::Full;
+        } else if own().count() >= self.config.transfers_per_host_max
+            && own().all(|t| t.receiver.is_connected())
+        {
+            return Place::HostFull;
         }
         let asked = self.all.iter().enumerate().filter_map(|(index, transfer)| {
             let since = transfer.receiver.asked_at().unwrap_or(now);
@@ -88,15 +97,13 @@ impl<I: Intake> Transfers<I> {
         let is_same =
             |t: &Transfer<_>| t.is_under_way() && t.receiver.manifest_id() == Some(offer.manifest);
         let allowed = match self.all.iter().position(is_same) {
-            Some(twin) if self.all[twin].may_continue_at(sender.address.ip()) => {
+            Some(twin) if self.all[twin].may_continue_at(sender.address.ip(), self.has_key()) => {
                 return Decision::Continue(twin);
             }
-            Some(twin) => {
-                let from = self.all[twin].sender.address;
-                Err(limit(format!(
-                    "the same manifest is being received from {from}"
-                )))
-            }
+            // The sender learns nothing of the other one.
+            Some(_) => Err(limit(
+                "the same manifest is being received from another sender".to_owned(),
+            )),
             None => self.check_bounds(offer),
         };
         match allowed.and_then(|()| self.intake.accept(sender, offer)) {
@@ -105,12 +112,17 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
+    fn has_key(&self) -> bool {
+        self.config.receiver.key.is_some()
+    }
+
     fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {
         let host = offer.peer.ip();
-        let (mut count, mut bytes) = (0, offer.manifest_bytes);
+        let (mut count, mut own, mut bytes) = (0, 0, offer.manifest_bytes);
         let stays = |t: &&Transfer<_>| t.is_under_way() && !self.gives_way(t, host);
         for transfer in self.all.iter().filter(stays) {
             count += 1;
+            own += usize::from(transfer.is_of(host));
             bytes = bytes.saturating_add(transfer.receiver.manifest_bytes());
         }
         let (transfers_max, bytes_max) =
@@ -118,6 +130,12 @@ impl<I: Intake> Transfers<I> {
         if count >= transfers_max {
             return Err(limit(format!(
                 "this receiver takes {transfers_max} transfers at once, and all are under way"
+            )));
+        }
+        let own_max = self.config.transfers_per_host_max;
+        if own >= own_max {
+            return Err(limit(format!(
+                "this receiver takes {own_max} transfers of one host at once"
             )));
         }
         if bytes > bytes_max {

@@ -5,7 +5,9 @@ use std::{fmt::Debug, net::SocketAddr};
 
 use wire::object::ErrorCode;
 
-use crate::parameters::{MANIFESTS_BYTES_MAX, PROSPECTS_MAX, TRANSFERS_MAX};
+use crate::parameters::{
+    MANIFESTS_BYTES_MAX, PROSPECTS_MAX, TRANSFERS_MAX, TRANSFERS_PER_HOST_MAX,
+};
 use crate::{Offer, ReceiverProgress, Store, TransferReceiverConfig, TransferReceiverEvent};
 
 base::counters! {
@@ -73,6 +75,8 @@ pub struct ObjectReceiverConfig {
     pub is_single: bool,
     /// The most transfers at a time; 1 when `is_single`.
     pub transfers_max: usize,
+    /// The most transfers at a time from senders of one host; 1 when `is_single`.
+    pub transfers_per_host_max: usize,
     /// The most senders that are asked for their offers at a time, half of them at one host. When
     /// `is_single`, another is asked only when those before have not answered for a while.
     pub prospects_max: usize,
@@ -87,6 +91,7 @@ impl ObjectReceiverConfig {
         Self {
             is_single: true,
             transfers_max: 1,
+            transfers_per_host_max: 1,
             ..Self::serving(receiver)
         }
     }
@@ -98,6 +103,7 @@ impl ObjectReceiverConfig {
             receiver,
             is_single: false,
             transfers_max: TRANSFERS_MAX as usize,
+            transfers_per_host_max: TRANSFERS_PER_HOST_MAX as usize,
             prospects_max: PROSPECTS_MAX as usize,
             manifest_bytes_max: MANIFESTS_BYTES_MAX as u64,
         }

@@ -20,7 +20,8 @@
 //! Invariants: a block reaches only the transfer whose sender's stream it came in; a sender that is
 //! not admitted is not dialled, and nothing is kept for it but its address in a bounded list; at
 //! most `transfers_max` transfers and `prospects_max` connections beside them; whatever is said of
-//! a stream that brings the blocks of an accepted transfer, the transfer keeps it.
+//! a stream that brings the blocks of an accepted transfer, the transfer keeps it; a transfer goes
+//! on only with a sender at its address, or with one that has the key.
 
 use std::{
     collections::VecDeque,
@@ -310,16 +311,23 @@ impl<I: Intake> Transfers<I> {
                 self.ask(now, stream, sender, mark.receiver_count, Some(late));
             }
             Place::Later => {}
-            Place::Full => self.full(sender),
+            Place::Full => {
+                let count = self.config.transfers_max;
+                let text = format!("{count} transfers are under way, the most at a time");
+                self.full(sender, text);
+            }
+            Place::HostFull => {
+                let (count, host) = (self.config.transfers_per_host_max, heard.source);
+                let text = format!("{count} transfers from {host} are under way, its share");
+                self.full(sender, text);
+            }
             Place::Never => self.unwanted(stream),
         }
     }
 
-    fn full(&mut self, sender: Sender) {
+    fn full(&mut self, sender: Sender, text: String) {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
-            let count = self.config.transfers_max;
-            let text = format!("{count} transfers are under way, the most at a time");
             self.refused(sender, text);
         }
     }

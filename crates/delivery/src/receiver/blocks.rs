@@ -288,8 +288,12 @@ impl<S: Store> TransferReceiver<S> {
         self.step = Step::Delivered;
         let done = Done { root, numbers };
         self.done = Some(done);
-        self.events
-            .push_back(TransferReceiverEvent::Delivered { root, numbers });
+        let sealer = self.sealer.expect("a sender has named the manifest");
+        self.events.push_back(TransferReceiverEvent::Delivered {
+            root,
+            numbers,
+            sealer,
+        });
         if self.is_given_up() {
             // No sender waits for the proof.
             return self.over(now);

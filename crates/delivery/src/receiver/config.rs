@@ -57,6 +57,9 @@ pub struct TransferReceiverConfig {
     pub key: Option<Key>,
     /// The limits of a manifest.
     pub limits: ManifestLimits,
+    /// The sender is told only of what kind the reason is when this end cannot store a transfer:
+    /// the whole reason holds paths of this host, and says what exists there. Default false.
+    pub is_discreet: bool,
     /// How long the answer to a pass waits for packets of the pass.
     pub settle_timeout: Duration,
     /// How long the transfer may be without a connection before it fails, even when the sender has
@@ -86,6 +89,7 @@ impl TransferReceiverConfig {
             seed: instance,
             key: None,
             limits: ManifestLimits::default(),
+            is_discreet: false,
             settle_timeout: SETTLE_TIMEOUT,
             give_up_after: GIVE_UP_AFTER,
             answer_patience: ANSWER_PATIENCE,
@@ -205,6 +209,9 @@ pub enum TransferReceiverEvent {
         root: Hash,
         /// The numbers that the sender was told.
         numbers: DoneNumbers,
+        /// The sender whose hashes the content was compared with. Where a transfer went on with
+        /// another sender, that may be another than the one that began it.
+        sealer: SocketAddr,
     },
     /// The sender has acknowledged the proof. The transfer is over.
     Acknowledged,

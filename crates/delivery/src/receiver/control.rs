@@ -108,13 +108,17 @@ impl<S: Store> TransferReceiver<S> {
         if self.step == Step::Offered {
             self.store = Some(store);
             self.joined(now);
+            // What the sender said right behind its offer has waited.
+            if let Some(link) = self.link() {
+                self.read(now, link, &[]);
+            }
         }
     }
 
     /// Declines the offered manifest, and tells the sender why. This ends the transfer.
     pub fn decline(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.step == Step::Offered {
-            self.fail(now, code, text);
+            self.fail_here(now, code, text);
         }
     }
 
@@ -404,7 +408,16 @@ impl<S: Store> TransferReceiver<S> {
             self.tell(now, &Message::Error { code, text });
             return self.left(now, code, text);
         }
+        let max = self.config.limits.manifest_bytes_max;
+        let bytes = welcome.manifest_bytes;
+        if self.step == Step::Joining && !(MANIFEST_HEADER_LEN as u64..=max).contains(&bytes) {
+            let text = format!("a manifest of {bytes} bytes where {max} are allowed");
+            let (code, text) = (ErrorCode::ManifestRefused, text.as_str());
+            self.tell(now, &Message::Error { code, text });
+            return self.look_elsewhere(now, text);
+        }
         self.welcome = Some(*welcome);
+        self.sealer = self.sealer.or(self.session().map(|(peer, _)| peer));
         self.feedback.welcomed(welcome);
         self.answers.is_have_told = false;
         match self.step {
@@ -428,12 +441,7 @@ impl<S: Store> TransferReceiver<S> {
         let Some(welcome) = self.welcome else {
             return;
         };
-        let max = self.config.limits.manifest_bytes_max;
         let bytes = welcome.manifest_bytes;
-        if bytes > max || bytes < MANIFEST_HEADER_LEN as u64 {
-            let text = format!("a manifest of {bytes} bytes where {max} are allowed");
-            return self.fail(now, ErrorCode::ManifestRefused, &text);
-        }
         let len = usize::try_from(bytes).expect("checked against the limit");
         self.manifest = Some(Bytes::new(len, self.config.ranges_max));
         self.step = Step::Manifest;
@@ -471,10 +479,12 @@ impl<S: Store> TransferReceiver<S> {
         // If the name was taken until the session ended, its receiver was alive, and this one
         // fails.
         let is_duplicate = sender.call.is_name_taken();
-        let is_passing = matches!(
-            reason,
-            Refusal::Over | Refusal::Full | Refusal::WrongSession
-        );
+        // Without a key, anybody who is heard may say anything.
+        let is_passing = self.config.key.is_none()
+            || matches!(
+                reason,
+                Refusal::Over | Refusal::Full | Refusal::WrongSession
+            );
         if is_passing && self.welcome.is_none() && !is_duplicate {
             return self.look_elsewhere(now, text);
         }
@@ -534,6 +544,7 @@ impl<S: Store> TransferReceiver<S> {
             return;
         };
         if contents.expect_seals(seals.bytes, &seals.hash) {
+            self.sealer = self.session().map(|(peer, _)| peer);
             self.check_seals(now);
         } else {
             self.violation(now, link);
@@ -561,7 +572,7 @@ impl<S: Store> Talks for TransferReceiver<S> {
     }
 
     fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
-        let Some(sender) = &mut self.sender else {
+        let Some(sender) = self.sender.as_mut().filter(|_| self.step != Step::Offered) else {
             return false;
         };
         match self.caller.next(&mut sender.call, link, decoder) {

@@ -18,7 +18,7 @@
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{collections::VecDeque, net::SocketAddr, ops::Range, sync::Arc};
 
 use base::{Contract, Instant, LinkId, earliest};
 use wire::{
@@ -79,6 +79,8 @@ pub struct TransferReceiver<S> {
     /// The time when the first content came.
     content_at: Option<Instant>,
     done: Option<Done>,
+    /// The sender that the seals came from; before that, the first that named the manifest.
+    sealer: Option<SocketAddr>,
     events: VecDeque<TransferReceiverEvent>,
     counters: TransferReceiverCounters,
     contract: Contract,
@@ -144,6 +146,7 @@ impl<S: Store> TransferReceiver<S> {
             started_at: now,
             content_at: None,
             done: None,
+            sealer: None,
             events: VecDeque::new(),
             counters: TransferReceiverCounters::default(),
             contract: Contract::default(),
@@ -219,7 +222,7 @@ impl<S: Store> TransferReceiver<S> {
                     self.events.push_back(TransferReceiverEvent::Unset(unset));
                 }
                 StoreEvent::Committed => self.committed(now),
-                StoreEvent::Failed { code, text } => self.fail(now, code, &text),
+                StoreEvent::Failed { code, text } => self.fail_here(now, code, &text),
             }
             self.ask_store();
         }
@@ -387,6 +390,26 @@ impl<S: Store> TransferReceiver<S> {
             return;
         }
         self.tell(now, &Message::Error { code, text });
+        self.failed(now, code, text);
+    }
+
+    /// Ends the transfer for a reason that says something about this host: paths, and what exists
+    /// there. A sender that nobody named learns only the kind of reason, and not even that
+    /// something exists.
+    pub(super) fn fail_here(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if matches!(self.step, Step::Over { .. } | Step::Delivered) {
+            return;
+        }
+        if self.config.is_discreet {
+            let code = match code {
+                ErrorCode::Exists => ErrorCode::Permission,
+                code => code,
+            };
+            let text = &code.to_string();
+            self.tell(now, &Message::Error { code, text });
+        } else {
+            self.tell(now, &Message::Error { code, text });
+        }
         self.failed(now, code, text);
     }
 

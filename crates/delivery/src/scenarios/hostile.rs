@@ -55,17 +55,22 @@ fn greet_at(receiver: &mut TransferReceiver<MemoryStore>, now: Instant, link: Li
 }
 
 fn welcome(manifest: &[u8], session_id: u64) -> Vec<u8> {
-    frame(&Message::Welcome(Welcome {
+    let id = Manifest::id_of(manifest).0;
+    frame(&offer(id, session_id, manifest.len() as u64))
+}
+
+fn offer(manifest: [u8; 16], session_id: u64, manifest_bytes: u64) -> Message<'static> {
+    Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
-        manifest: Manifest::id_of(manifest).0,
+        manifest,
         session_id,
         receiver_count: 1,
         report_interval_us: 0,
         report_sqns: 0,
-        manifest_bytes: manifest.len() as u64,
+        manifest_bytes,
         is_late: false,
-    }))
+    })
 }
 
 fn failure(receiver: &mut TransferReceiver<MemoryStore>) -> Option<(ErrorCode, String)> {
@@ -91,6 +96,20 @@ fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
             reason: Refusal::WrongSession,
             text,
         }),
+        Some(Message::Refused {
+            reason: Refusal::Version,
+            text,
+        }),
+        Some(Message::Refused {
+            reason: Refusal::KeyRequired,
+            text,
+        }),
+        Some(Message::Refused {
+            reason: Refusal::Other(99),
+            text,
+        }),
+        Some(offer([7; 16], 1, 0)),
+        Some(offer([7; 16], 1, 1 << 40)),
         Some(Message::Error {
             code: ErrorCode::Cancelled,
             text,
@@ -126,6 +145,41 @@ fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
         receiver.handle_block(later, &block(ObjectId::CONTENT, 0, content.bytes()));
         assert_eq!(receiver.progress().numbers.held, 9, "{word:?}");
         assert_eq!(receiver.counters().senders_passed_over, 1);
+    }
+}
+
+#[test]
+fn a_sender_that_nobody_named_is_not_told_what_is_on_this_host() {
+    let (manifest, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let secret = "cannot write /srv/in/a: it exists already";
+    for is_discreet in [false, true] {
+        let mut config = TransferReceiverConfig::new("r", 1);
+        config.is_discreet = is_discreet;
+        let mut receiver = TransferReceiver::prospect(config, now());
+        receiver.dial(now(), Fabric::address(0), SESSION, 0);
+        greet(&mut receiver, LINK);
+        while let Some(LinkCommand::Send { link, bytes }) = receiver.poll_link() {
+            let len = bytes.len();
+            receiver.link_sent(link, len);
+        }
+        let welcome = welcome(manifest.bytes(), SESSION);
+        receiver.handle_link(now(), LINK, LinkEvent::Data, &welcome);
+        receiver.decline(now(), ErrorCode::Exists, secret);
+        let mut said = Vec::new();
+        while let Some(command) = receiver.poll_link() {
+            if let LinkCommand::Send { link, bytes } = command {
+                said.extend_from_slice(bytes);
+                let len = bytes.len();
+                receiver.link_sent(link, len);
+            }
+        }
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(said.contains("/srv/in"), !is_discreet, "{said}");
+        assert_eq!(said.contains("exist"), !is_discreet, "{said}");
+        assert_eq!(said.contains("no permission"), is_discreet, "{said}");
+        // The receiver's own user is told all.
+        let (code, text) = failure(&mut receiver).unwrap();
+        assert_eq!((code, text.as_str()), (ErrorCode::Exists, secret));
     }
 }
 
@@ -425,11 +479,17 @@ fn a_million_and_one_entries_are_one_too_many() {
 
 #[test]
 fn a_claimed_manifest_of_gigabytes_is_refused_without_memory() {
-    let mut receiver = welcomed(&[]);
-    assert_eq!(
-        failure(&mut receiver).unwrap().0,
-        ErrorCode::ManifestRefused
-    );
+    for bytes in [0, 1 << 40] {
+        let config = TransferReceiverConfig::new("r", 1);
+        let mut receiver = TransferReceiver::new(config, MemoryStore::default(), now());
+        receiver.dial(now(), Fabric::address(0), SESSION, 0);
+        greet(&mut receiver, LINK);
+        let claim = frame(&offer([7; 16], SESSION, bytes));
+        receiver.handle_link(now(), LINK, LinkEvent::Data, &claim);
+        assert_eq!(receiver.held_memory_bytes(), 0);
+        assert!(!receiver.is_over(), "another sender may come");
+        assert_eq!(receiver.counters().senders_passed_over, 1);
+    }
 }
 
 #[test]
