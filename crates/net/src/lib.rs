@@ -7,8 +7,9 @@
 
 pub mod disk;
 pub use disk::{
-    Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, Owners, StoreOptions,
-    Tree, TreeOptions, TreeSource, discard_leftover, leftovers,
+    Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, KeepFree, Leftover, Modes,
+    Owners, Room, RoomLimits, StoreOptions, Tree, TreeOptions, TreeSource, check_directory,
+    discard_leftover, leftovers,
 };
 
 mod error;

@@ -441,6 +441,15 @@ pub fn set_mode(open: &impl AsFd, mode: u32) -> io::Result<()> {
     Ok(fchmod(open, Mode::from_raw_mode(mode))?)
 }
 
+/// Reserves disk space for `bytes` bytes of a file from `at` on. The file's length stays.
+///
+/// # Errors
+/// As [`allocate`].
+pub fn allocate_ahead(file: &File, at: u64, bytes: u64) -> io::Result<()> {
+    let flags = FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, flags, at, bytes))?)
+}
+
 /// Sets the user and the group of an open file or directory, those that are given.
 ///
 /// # Errors

@@ -32,6 +32,8 @@ pub struct Status {
     pub group: u32,
     /// Length in bytes; for a link, the length of its text.
     pub bytes: u64,
+    /// Bytes that it takes on the disk.
+    pub taken_bytes: u64,
     /// When the contents were last modified.
     pub modified: FileTime,
     /// Number of the device that the file is on.
@@ -69,6 +71,8 @@ pub struct FileTime {
 pub struct Space {
     /// Number of bytes that this user may still write.
     pub available_bytes: u64,
+    /// Number of bytes that the filesystem has in all.
+    pub total_bytes: u64,
     /// Number of files that may still be made. A filesystem without such a limit says 0 here and in
     /// `total_files`.
     pub available_files: u64,
@@ -110,6 +114,7 @@ impl Status {
             owner: stat.st_uid,
             group: stat.st_gid,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            taken_bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES,
             modified: FileTime {
                 seconds: stat.st_mtime,
                 nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
@@ -126,6 +131,7 @@ impl Space {
         let stat = fstatvfs(directory)?;
         Ok(Self {
             available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
             available_files: stat.f_favail,
             total_files: stat.f_files,
         })
@@ -193,3 +199,5 @@ pub(super) fn set_modified(
 
 /// `S_IRUSR`.
 const OWNER_READS: u32 = 0o400;
+/// The unit of `st_blocks`, whatever the filesystem's blocks are.
+const BLOCK_BYTES: u64 = 512;

@@ -22,7 +22,7 @@ use std::{
 use delivery::ManifestId;
 use sys::file::{Directory, Kind};
 
-use super::{Fault, STAGING};
+use super::{Fault, STAGING, private};
 
 /// The right to stage a manifest; dropping it keeps the staged files.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ impl Claim {
     pub(super) fn open(&self) -> Result<Directory, Fault> {
         make_directory(&self.directory, &self.path)
             .and_then(|()| self.directory.directory(&self.path))
-            .map_err(|error| Fault::new("make", &self.path, error))
+            .and_then(|place| private::check(&place).map(|()| place))
+            .map_err(|error| Fault::new("stage in", &self.path, error))
     }
 
     /// Removes what was staged.
@@ -109,8 +110,13 @@ fn remove_below(place: &Directory) {
 fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
     // A process that gives up removes the file and the directory, perhaps between two calls here.
     for _ in 0..ATTEMPTS_MAX {
-        make_directory(directory, Path::new(STAGING))
-            .map_err(|error| Fault::new("make", Path::new(STAGING), error))?;
+        let staging = Path::new(STAGING);
+        let made = make_directory(directory, staging).and_then(|()| directory.directory(staging));
+        let checked = match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            made => made.and_then(|staging| private::check(&staging)),
+        };
+        checked.map_err(|error| Fault::new("stage in", staging, error))?;
         let opened = match directory.create(path, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 directory.open_to_write(path)

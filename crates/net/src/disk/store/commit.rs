@@ -17,8 +17,8 @@ use super::{
     attributes::Attributes,
     owner::Ownership,
     path_of,
-    prepare::{RESERVE, is_below, is_same_link},
-    staging::{FileState, Staging, changed, is_same, mode_of, time_of},
+    prepare::{is_below, is_same_link},
+    staging::{FileState, Staging, changed, is_same, time_of},
 };
 
 /// Gives everything its final name. Then only the journal is still staged: it records that all is
@@ -50,6 +50,7 @@ pub(super) fn commit(
     commit.own_staged()?;
     commit.make_hard_links()?;
     commit.sync_staged()?;
+    commit.check_staged()?;
     commit.place_all()?;
     commit.set_directories()?;
     commit.sync_placed()?;
@@ -114,13 +115,7 @@ impl Commit<'_> {
                 .map_err(|error| self.staging.fault("put in place", index, error))?;
             self.staging.close(index);
         }
-        drop(self.staging.reserve.take());
-        match self.staging.place.remove_file(Path::new(RESERVE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Fault::new("remove", Path::new(RESERVE), error))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn sync_file(&mut self, index: usize) -> io::Result<()> {
@@ -355,6 +350,18 @@ impl Commit<'_> {
         synced.map_err(|error| Fault::new("sync", Path::new(""), error))
     }
 
+    /// Checks that what gets its name now is what was hashed.
+    fn check_staged(&mut self) -> Result<(), Fault> {
+        for index in 0..self.staging.files.len() {
+            if let FileState::InPlace | FileState::Withdrawn = self.staging.files[index] {
+                continue;
+            }
+            let checked = self.staging.check_staged(index);
+            checked.map_err(|error| self.staging.fault("put in place", index, error))?;
+        }
+        Ok(())
+    }
+
     fn place_all(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
         let mut moved: Option<&[u8]> = None;
@@ -470,7 +477,7 @@ impl Commit<'_> {
                     if let Some(attributes) = &mut self.attributes {
                         attributes.set(index, &opened)?;
                     }
-                    opened.set_mode(mode_of(&entry))
+                    opened.set_mode(self.staging.disk.mode_of(&entry))
                 })
                 .and_then(|()| directory.set_modified(path, time_of(&entry)))
                 .map_err(|error| fault("set the attributes of", &entry, error))?;

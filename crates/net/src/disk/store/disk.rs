@@ -17,6 +17,8 @@ use std::{
 
 use sys::file::{Directory, FileTime, Taken};
 
+use wire::object::{EntryKind, EntryRef};
+
 use super::holes;
 
 /// The kinds of calls that a store makes.
@@ -61,6 +63,19 @@ pub(super) struct Disk {
     fault: Option<Arc<Planned>>,
     /// The bits that a file is made without; all where that is unknown.
     mask: u32,
+    modes: Modes,
+}
+
+/// Which permission bits of the sender's files and directories are set. Never those of a
+/// set-user-id program and the like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Modes {
+    /// Those that the process's mask (umask) leaves, as for every file that it makes. Its owner may
+    /// always enter a directory and list it.
+    #[default]
+    Umask,
+    /// All of them.
+    Exact,
 }
 
 #[derive(Debug)]
@@ -70,7 +85,7 @@ struct Planned {
 }
 
 impl Disk {
-    pub(super) fn new(fault: Option<DiskFault>) -> Self {
+    pub(super) fn new(fault: Option<DiskFault>, modes: Modes) -> Self {
         let planned = |fault: DiskFault| {
             let good = AtomicU32::new(fault.after);
             Arc::new(Planned { fault, good })
@@ -78,6 +93,24 @@ impl Disk {
         Self {
             fault: fault.map(planned),
             mask: sys::file::creation_mask().unwrap_or(0o777),
+            modes,
+        }
+    }
+
+    /// Returns the permission bits that an entry gets.
+    pub(super) fn mode_of(&self, entry: &EntryRef<'_>) -> u32 {
+        let mode = u32::from(entry.mode & 0o777);
+        match self.modes {
+            Modes::Exact => mode,
+            Modes::Umask => {
+                // Where the mask is not known, it is the usual one.
+                let mask = if self.mask == 0o777 { 0o022 } else { self.mask };
+                let least = match entry.kind {
+                    EntryKind::Directory => OWNER_ENTERS,
+                    _ => 0,
+                };
+                mode & !mask | least
+            }
         }
     }
 
@@ -149,6 +182,15 @@ impl Disk {
         self.before(DiskCall::Allocate)?;
         match sys::file::allocate(file, bytes) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => file.set_len(bytes),
+            done => done,
+        }
+    }
+
+    /// Takes space for a part of a file where the filesystem can; the file's length stays.
+    pub(super) fn allocate_ahead(&self, file: &File, at: u64, bytes: u64) -> io::Result<()> {
+        self.before(DiskCall::Allocate)?;
+        match sys::file::allocate_ahead(file, at, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             done => done,
         }
     }
@@ -259,5 +301,7 @@ impl Disk {
     }
 }
 
+/// The bits by which an owner may enter and list a directory.
+const OWNER_ENTERS: u32 = 0o500;
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 << 10;

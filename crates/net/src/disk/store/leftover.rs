@@ -12,7 +12,7 @@ use std::{
 use delivery::{Manifest, ManifestId};
 use sys::file::{Directory, Kind};
 
-use super::{STAGING, claim::Claim, journal, prepare::TREE};
+use super::{STAGING, claim::Claim, journal, prepare::TREE, room::taken_bytes};
 use crate::SystemError;
 
 /// A transfer that was not completed.
@@ -54,26 +54,29 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     Ok(())
 }
 
+/// The transfer for whose sake leftovers are looked at.
+pub(super) struct Current<'a> {
+    pub(super) manifest: &'a Manifest,
+    /// All of it has its final names.
+    pub(super) is_in_place: bool,
+}
+
 /// Removes leftovers that probably nobody needs: those of manifests other than `current` that are
 /// older than [`KEPT_TIME`]; the oldest ones while all together exceed [`KEPT_BYTES`], but never
 /// the newest; and, when `current` is in place, those that it supersedes. What another receiver has
 /// locked stays. Returns a sentence for each.
-pub(super) fn tidy(
-    directory: &Arc<Directory>,
-    shown: &Path,
-    current: &Manifest,
-    is_in_place: bool,
-) -> Vec<String> {
+pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'_>) -> Vec<String> {
     let now = SystemTime::now();
     let mut kept_bytes = 0_u64;
     let mut notes = Vec::new();
+    let own = current.manifest.id();
     for leftover in list(directory).into_iter().rev() {
-        if leftover.manifest == current.id() {
+        if leftover.manifest == own {
             continue;
         }
         let age = now.duration_since(leftover.changed).unwrap_or_default();
         let is_newest = kept_bytes == 0;
-        let why = if is_in_place && is_superseded(directory, &leftover, current) {
+        let why = if current.is_in_place && is_superseded(directory, &leftover, current.manifest) {
             "the same files have arrived"
         } else if age > KEPT_TIME {
             "no transfer has continued it for 7 days"
@@ -95,8 +98,37 @@ pub(super) fn tidy(
             place.display()
         ));
     }
-    forget_locks(directory, current.id());
+    forget_locks(directory, own);
     notes
+}
+
+/// Removes the oldest leftover that no receiver holds and that is not `current`'s, because another
+/// transfer needs its room. Returns a sentence about it; `None` when there is none.
+pub(super) fn discard_oldest(directory: &Arc<Directory>, current: ManifestId) -> Option<String> {
+    let mut others = list(directory).into_iter();
+    let (leftover, claim) = others.find_map(|leftover| {
+        let claim =
+            (leftover.manifest != current).then(|| Claim::take(directory, leftover.manifest));
+        Some((leftover, claim?.ok()?))
+    })?;
+    claim.clear();
+    let (bytes, manifest) = (leftover.bytes, leftover.manifest);
+    Some(format!(
+        "{STAGING}/{manifest}: removed, {bytes} bytes of a transfer that was not finished: another \
+         one needed the room"
+    ))
+}
+
+/// Returns how many bytes on the disk [`discard_oldest`] could make free.
+pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -> u64 {
+    let others = list(directory).into_iter();
+    let others = others.filter(|leftover| leftover.manifest != current);
+    let bytes = others.filter_map(|leftover| {
+        let claim = Claim::take(directory, leftover.manifest).ok()?;
+        let place = directory.directory(claim.path()).ok()?;
+        Some(taken_bytes(&place))
+    });
+    bytes.sum()
 }
 
 /// Returns true when `current` has every path that is staged: the leftover is then another version

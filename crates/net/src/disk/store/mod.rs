@@ -7,14 +7,16 @@
 //!
 //! DIR/.towline/<manifest>.lock          one receiver of a manifest at a time
 //! DIR/.towline/<manifest>/journal       what is staged: survives failure, cancellation and kill -9
-//! DIR/.towline/<manifest>/tree/...      space taken before any byte arrives
+//! DIR/.towline/<manifest>/tree/...      takes room as content arrives, not for a manifest's word
 //! ```
 //!
-//! Nothing is visible under its final name before all of it is verified and synced. Every name is
-//! opened beneath DIR and no link is followed on the way, so that no manifest leads out of it. Only
-//! the permission bits of a manifest's modes are used: nobody gets a set-user-id program from the
-//! network. The staged files are removed once everything has its name and this store is dropped, or
-//! when they hold nothing worth keeping; otherwise the next attempt continues from them.
+//! Nothing is visible under its final name before all of it is verified and synced. The staging
+//! directories are this user's alone, and what is renamed is the file that was hashed. Every name
+//! is opened beneath DIR and no link is followed on the way, so that no manifest leads out of it.
+//! Only the permission bits of a manifest's modes are used: nobody gets a set-user-id program from
+//! the network. The staged files are removed once everything has its name and this store is
+//! dropped, or when they hold nothing worth keeping; otherwise the next attempt continues from
+//! them.
 //!
 //! Invariants: no call waits for the disk; the content that waits to be written is bounded; a byte
 //! is in the journal only after it is in its file; a wrong journal costs time, never content,
@@ -47,7 +49,7 @@ mod commit;
 
 mod disk;
 use disk::Disk;
-pub use disk::{DiskCall, DiskFault};
+pub use disk::{DiskCall, DiskFault, Modes};
 
 mod holes;
 
@@ -62,8 +64,14 @@ pub use owner::Owners;
 mod prepare;
 use prepare::Preparation;
 
+mod private;
+pub use private::check_directory;
+
 mod queue;
 use queue::{EXTENT_BYTES, Extent, Idle, Queue, Request};
+
+mod room;
+pub use room::{KeepFree, Room, RoomLimits};
 
 mod staging;
 
@@ -128,8 +136,17 @@ pub struct StoreOptions {
     /// Files and directories get the extended attributes of the sender's, where the sender tells
     /// them. Those of users (`user.*`) that the sender's have not are removed then. Default false.
     pub attributes: bool,
-    /// What was received stays staged after a failure, for a later attempt. Default true.
+    /// Which permission bits are set. Default: those that the process's mask leaves.
+    pub modes: Modes,
+    /// Names that begin with a dot are taken at the top of a transfer, too: there they may be a
+    /// program's settings. Default false.
+    pub takes_dot_names: bool,
+    /// What was received stays staged after a failure, for a later attempt, unless it is next to
+    /// nothing. Default true.
     pub keep_staged: bool,
+    /// What transfers may take of the disk; the stores of one receiver share it. Default: what
+    /// [`RoomLimits`] has.
+    pub room: Room,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
     /// quarter is used, the store holds the sender back; the rest is for data that is under way
     /// then. When the process is killed, data that is not written (up to 64 KiB even on an idle
@@ -188,9 +205,11 @@ impl FileStore {
             queue: Arc::clone(&queue),
             preparation: Preparation {
                 directory: Arc::clone(&self.directory),
-                disk: Disk::new(self.options.fault),
+                disk: Disk::new(self.options.fault, self.options.modes),
+                takes_dot_names: self.options.takes_dot_names,
                 existing: self.options.existing,
                 has_holes: self.options.sparse,
+                room: self.options.room.clone(),
             },
             shown: self.shown.clone(),
             delete: self.options.delete,
@@ -347,7 +366,10 @@ impl Default for StoreOptions {
             sparse: false,
             owner: Owners::default(),
             attributes: false,
+            modes: Modes::default(),
+            takes_dot_names: false,
             keep_staged: true,
+            room: Room::default(),
             queue_bytes_max: 6 << 20,
             fault: None,
         }
@@ -371,7 +393,10 @@ impl fmt::Debug for StoreOptions {
             .field("sparse", &self.sparse)
             .field("owner", &self.owner)
             .field("attributes", &self.attributes)
+            .field("modes", &self.modes)
+            .field("takes_dot_names", &self.takes_dot_names)
             .field("keep_staged", &self.keep_staged)
+            .field("room", &self.room)
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("fault", &self.fault)
             .finish_non_exhaustive()
@@ -424,6 +449,8 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
         // The error's own text says what to do.
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
         io::ErrorKind::InvalidFilename => (ErrorCode::NameTooLong, ""),
+        // No call of the system fails so: it is what this store refuses.
+        io::ErrorKind::InvalidData => (ErrorCode::ManifestRefused, ""),
         _ if error.raw_os_error() == Some(EIO) => (
             ErrorCode::Io,
             "; look for the disk's errors in the system's log, then start again",

@@ -1,4 +1,4 @@
-//! Before any byte arrives: finds what exists, reserves space, makes the staged tree.
+//! Before any byte arrives: finds what exists, checks that there is room, makes the directories.
 //!
 //! A failure leaves the disk as it was: what an earlier attempt staged stays, and what this one
 //! made is removed.
@@ -14,8 +14,9 @@ use super::{
     claim::Claim,
     disk::Disk,
     journal::{Found, HELD_RANGES_MAX, Journal},
-    path_of,
-    staging::{FileState, Reserve, Staging, Works, is_same, on_disk},
+    leftover, path_of, private,
+    room::{Needs, Room, Share},
+    staging::{FileState, Staging, Works, is_same},
 };
 
 /// What a manifest is prepared with.
@@ -26,6 +27,8 @@ pub(super) struct Preparation {
     pub(super) existing: Existing,
     /// Zeros take no room, whatever the sender asks.
     pub(super) has_holes: bool,
+    pub(super) takes_dot_names: bool,
+    pub(super) room: Room,
 }
 
 /// A manifest whose files may be written, and what exists of it already.
@@ -40,6 +43,7 @@ pub(super) struct Prepared {
 
 impl Preparation {
     pub(super) fn prepare(&self, manifest: &Arc<Manifest>) -> Result<Prepared, Fault> {
+        self.check_tops(manifest)?;
         let claim = Claim::take(&self.directory, manifest.id())?;
         let place = claim.open()?;
         let found = Found::read(&place, manifest);
@@ -59,17 +63,34 @@ impl Preparation {
             files: vec![FileState::Absent; manifest.files().len()],
             notes: notes_of(found.as_ref()),
             held: found.map_or_else(|| RangeSet::new(HELD_RANGES_MAX), |found| found.held),
-            made: Vec::new(),
-            tree: None,
         };
         match attempt.make(&place) {
-            Ok((tree, reserve, journal)) => {
-                Ok(attempt.finish(claim, place, tree, reserve, journal))
-            }
+            Ok((tree, journal)) => Ok(attempt.finish(claim, place, tree, journal)),
             Err(fault) => {
-                attempt.undo(&claim, &place);
+                if attempt.is_new {
+                    claim.clear();
+                }
                 Err(fault)
             }
+        }
+    }
+}
+
+impl Preparation {
+    /// Refuses names at the top that may be settings of this user's programs, as `.bashrc` in a
+    /// home directory.
+    fn check_tops(&self, manifest: &Manifest) -> Result<(), Fault> {
+        let mut entries = manifest.entries();
+        let is_hidden =
+            |entry: &EntryRef<'_>| entry.path.first() == Some(&b'.') && !entry.path.contains(&b'/');
+        match entries.find(is_hidden) {
+            Some(entry) if !self.takes_dot_names => {
+                let text = "names that begin with a dot are refused at the top of a transfer; \
+                            send the directory that it is in, or have the receiver allow them";
+                let error = io::Error::new(io::ErrorKind::InvalidData, text);
+                Err(Fault::new("take in", path_of(&entry), error))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -97,19 +118,17 @@ struct Attempt<'a> {
     files: Vec<FileState>,
     held: RangeSet,
     notes: Vec<String>,
-    /// Files that this attempt made.
-    made: Vec<usize>,
-    tree: Option<Directory>,
 }
 
 impl Attempt<'_> {
-    fn make(&mut self, place: &Directory) -> Result<(Directory, Option<Reserve>, Journal), Fault> {
+    fn make(&mut self, place: &Directory) -> Result<(Directory, Journal), Fault> {
         let disk = &self.of.disk;
         let failed = |error| Fault::new("stage in", Path::new(super::STAGING), error);
         let tree_path = Path::new(TREE);
         disk.make_directory(place, tree_path).map_err(failed)?;
-        let tree = place.directory(tree_path).map_err(failed)?;
-        self.tree = Some(place.directory(tree_path).map_err(failed)?);
+        let tree = place.directory(tree_path);
+        let tree = tree.and_then(|tree| private::check(&tree).map(|()| tree));
+        let tree = tree.map_err(failed)?;
         if !self.is_new {
             self.look_at_staged(&tree)?;
         }
@@ -121,11 +140,9 @@ impl Attempt<'_> {
                     .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
             }
         }
-        self.allocate(&tree)?;
-        let reserve = self.reserve(place)?;
         let journal = Journal::create(disk, place, self.manifest, &self.held, self.was_committing)
             .map_err(failed)?;
-        Ok((tree, reserve, journal))
+        Ok((tree, journal))
     }
 
     /// Finds what an earlier attempt staged, except files that changed since.
@@ -219,87 +236,29 @@ impl Attempt<'_> {
         self.of.existing != Existing::Refuse
     }
 
-    fn absent(&self) -> impl Iterator<Item = (usize, &delivery::File)> {
-        let files = self.manifest.files().iter().enumerate();
-        files.filter(|(index, _)| self.files[*index] == FileState::Absent)
-    }
-
+    /// Checks that there is room for what is still to come. Nothing is taken for a manifest's word
+    /// alone: another program may be faster, and then the transfer fails on the way.
     fn check_space(&self) -> Result<(), Fault> {
-        let Ok(space) = self.of.directory.space() else {
-            return Ok(());
+        let mut needs = Needs {
+            bytes: 0,
+            entries: self.manifest.entry_count() as u64,
         };
-        let (mut files, mut bytes) = (0, 0_u64);
-        for (_, file) in self.absent() {
-            files += 1;
-            bytes = bytes.saturating_add(file.size);
-        }
-        let has_files = space.total_files == 0 || files <= space.available_files;
-        // Nobody knows how much of a file with holes needs room.
-        if has_files && (bytes <= space.available_bytes || self.has_holes) {
-            return Ok(());
-        }
-        let mut text = format!(
-            "the transfer needs {bytes} bytes in {files} files, but there is room for {} bytes",
-            space.available_bytes
-        );
-        if !has_files {
-            text += &format!(" in {} files", space.available_files);
-        }
-        let full = io::Error::new(io::ErrorKind::StorageFull, text);
-        Err(Fault::new("make room in", Path::new(super::STAGING), full))
-    }
-
-    /// Makes the larger files and takes their space, unless zeros are to take none.
-    fn allocate(&mut self, tree: &Directory) -> Result<(), Fault> {
-        let disk = &self.of.disk;
-        for (index, file) in self.manifest.files().iter().enumerate() {
-            if self.files[index] != FileState::Absent || file.size <= SMALL_BYTES_MAX {
-                continue;
+        for (file, state) in self.manifest.files().iter().zip(&self.files) {
+            match state {
+                FileState::InPlace => needs.entries -= 1,
+                // Nobody knows how much of a file with holes needs room.
+                _ if self.has_holes => {}
+                _ => needs.bytes = needs.bytes.saturating_add(file.size),
             }
-            let entry = self.manifest.entry(file.entry as usize);
-            self.made.push(index);
-            disk.create(tree, path_of(&entry))
-                .and_then(|made| match self.has_holes {
-                    true => made.set_len(file.size),
-                    false => disk.allocate(&made, file.size),
-                })
-                .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
-            self.files[index] = FileState::Staged;
         }
-        Ok(())
+        needs.bytes = needs.bytes.saturating_sub(self.held.bytes());
+        let directory = &self.of.directory;
+        let left = || leftover::removable_bytes(directory, self.manifest.id());
+        let checked = self.of.room.check(directory, needs, left);
+        checked.map_err(|full| Fault::new("make room in", Path::new(super::STAGING), full))
     }
 
-    /// Reserves the space of the small files in one piece. When far more is free, it reserves
-    /// nothing: reserving costs a second allocation, page by page.
-    fn reserve(&self, place: &Directory) -> Result<Option<Reserve>, Fault> {
-        let path = Path::new(RESERVE);
-        let small = self.absent().map(|(_, file)| on_disk(file.size));
-        let bytes = small.fold(0_u64, u64::saturating_add);
-        // The reserve of an earlier attempt also has space for small files that are made by now.
-        drop(place.remove_file(path));
-        let space = self.of.directory.space();
-        let is_ample = space.is_ok_and(|space| space.available_bytes / AMPLE >= bytes);
-        if bytes == 0 || is_ample || self.has_holes {
-            return Ok(None);
-        }
-        let disk = &self.of.disk;
-        let made = disk.create(place, path).and_then(|file| {
-            disk.allocate(&file, bytes)?;
-            let free = 0;
-            Ok(Reserve { file, bytes, free })
-        });
-        made.map(Some)
-            .map_err(|error| Fault::new("make room in", Path::new(super::STAGING), error))
-    }
-
-    fn finish(
-        self,
-        claim: Claim,
-        place: Directory,
-        tree: Directory,
-        reserve: Option<Reserve>,
-        journal: Journal,
-    ) -> Prepared {
+    fn finish(self, claim: Claim, place: Directory, tree: Directory, journal: Journal) -> Prepared {
         let mut held = RangeSet::new(2 * HELD_RANGES_MAX);
         let in_place = self.manifest.files().iter().zip(&self.files);
         let in_place = in_place
@@ -309,6 +268,7 @@ impl Attempt<'_> {
             // Ranges that do not fit the set are fetched again.
             let _is_noted = held.insert(range, |_| {}).is_ok();
         }
+        let share = Share::new(self.of.room.clone(), self.held.bytes());
         let staging = Staging {
             disk: self.of.disk.clone(),
             directory: Arc::clone(&self.of.directory),
@@ -316,12 +276,14 @@ impl Attempt<'_> {
             claim,
             place,
             tree,
+            inodes: vec![0; self.files.len()],
             files: self.files,
             held: self.held,
             journal,
             was_committing: self.was_committing,
             has_holes: self.has_holes,
-            reserve,
+            share,
+            notes: Vec::new(),
             works: Works::default(),
         };
         Prepared {
@@ -329,22 +291,6 @@ impl Attempt<'_> {
             held,
             notes: self.notes,
         }
-    }
-
-    /// Removes what this attempt made.
-    fn undo(self, claim: &Claim, place: &Directory) {
-        if self.is_new {
-            return claim.clear();
-        }
-        for (index, tree) in self.made.iter().zip(std::iter::repeat(&self.tree)) {
-            let entry = self
-                .manifest
-                .entry(self.manifest.files()[*index].entry as usize);
-            if let Some(tree) = tree {
-                drop(tree.remove_file(path_of(&entry)));
-            }
-        }
-        drop(place.remove_file(Path::new(RESERVE)));
     }
 }
 
@@ -360,8 +306,3 @@ pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
 }
 
 pub(super) const TREE: &str = "tree";
-pub(super) const RESERVE: &str = "reserve";
-/// Space is not reserved when the disk has this many times what the small files need.
-const AMPLE: u64 = 16;
-/// Bytes of the longest small file; longer files are made and allocated beforehand.
-const SMALL_BYTES_MAX: u64 = 64 << 10;

@@ -2,22 +2,27 @@
 //!
 //! ```text
 //! DIR/.towline/<manifest>/tree/...   files and directories under the names they are going to have
-//! DIR/.towline/<manifest>/reserve    the space of small files that are not made yet
 //! DIR/.towline/<manifest>/journal    what is in them
 //! ```
 //!
-//! Files of some size are made and allocated before any byte arrives. Small ones are made when
-//! their bytes come, written, given their attributes and closed in one go: allocating 20,000 of
-//! them beforehand takes seconds on ext4. Bytes that come in order are hashed from memory; bytes
-//! around a gap are read back.
+//! Files are made when their first bytes come. Those of some size get room of the disk a little
+//! ahead of what arrives ([`super::room`]); small ones are made, written, given their attributes
+//! and closed in one go. Bytes that come in order are hashed from memory; bytes around a gap are
+//! read back.
 
-use std::{collections::VecDeque, fs::File, io, ops::Range, path::Path, sync::Arc};
+use std::{
+    collections::VecDeque, fs::File, io, ops::Range, os::unix::fs::MetadataExt as _, path::Path,
+    sync::Arc,
+};
 
 use delivery::{Hash, Manifest, RangeSet, SlabGroups};
-use sys::file::{Directory, FileTime};
-use wire::object::EntryRef;
+use sys::file::{Directory, FileTime, Kind, Status};
+use wire::object::{EntryKind, EntryRef};
 
-use super::{Fault, claim::Claim, disk::Disk, journal::Journal, path_of, queue::Extent};
+use super::{
+    Fault, claim::Claim, disk::Disk, journal::Journal, leftover, path_of, queue::Extent,
+    room::Share,
+};
 
 /// Where the content of one manifest is put together.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(super) struct Staging {
     pub(super) tree: Directory,
     /// The state of each of the manifest's files.
     pub(super) files: Vec<FileState>,
+    /// The number on the disk of each staged file that was opened, which is what was hashed.
+    pub(super) inodes: Vec<u64>,
     /// Ranges of the content that are staged, without files that are in place.
     pub(super) held: RangeSet,
     pub(super) journal: Journal,
@@ -38,7 +45,9 @@ pub(super) struct Staging {
     pub(super) was_committing: bool,
     /// Zeros take no room.
     pub(super) has_holes: bool,
-    pub(super) reserve: Option<Reserve>,
+    pub(super) share: Share,
+    /// What a person should know; one sentence each.
+    pub(super) notes: Vec<String>,
     pub(super) works: Works,
 }
 
@@ -61,7 +70,7 @@ pub(super) enum FileState {
 #[derive(Debug, Default)]
 pub(super) struct Works {
     /// The files used last, the latest first.
-    open: VecDeque<(usize, File)>,
+    open: VecDeque<Open>,
     /// The staged directory used last.
     parent: Option<(std::path::PathBuf, Directory)>,
     /// Slabs that are hashed in part, the one used last first.
@@ -69,13 +78,13 @@ pub(super) struct Works {
     buffer: Vec<u8>,
 }
 
-/// Space that no other program can take during the transfer.
+/// An open file.
 #[derive(Debug)]
-pub(super) struct Reserve {
-    pub(super) file: File,
-    pub(super) bytes: u64,
-    /// Reserved space already released, for files that are being made.
-    pub(super) free: u64,
+struct Open {
+    index: usize,
+    file: File,
+    /// Up to here it has room on the disk.
+    taken_to: u64,
 }
 
 impl Staging {
@@ -128,27 +137,76 @@ impl Staging {
         Ok(groups.finish().expect("nothing is missing"))
     }
 
-    /// Returns true when nothing staged is worth keeping.
+    /// Returns true when what is staged is not worth what it takes: nothing, or less than 1 MiB
+    /// that is less than a hundredth of the transfer.
     pub(super) fn is_worthless(&self) -> bool {
-        self.held.is_empty() && !self.was_committing
+        let entries = self.manifest.entries();
+        let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);
+        let whole = self.manifest.content_bytes() + directories.count() as u64 * DIRECTORY_BYTES;
+        let held = self.held.bytes();
+        !self.was_committing && (held == 0 || held < WORTH_BYTES && held < whole / 100)
     }
 
     /// Opens a staged file for writing; makes it when it does not exist.
     pub(super) fn file(&mut self, index: usize) -> io::Result<&File> {
-        match self.works.open.iter().position(|(open, _)| *open == index) {
+        match self.works.open.iter().position(|open| open.index == index) {
             Some(0) => {}
             Some(at) => self.works.open.swap(0, at),
             None => {
                 let file = self.open_or_make(index)?;
                 self.works.open.truncate(OPEN_MAX - 1);
-                self.works.open.push_front((index, file));
+                let taken_to = 0;
+                self.works.open.push_front(Open {
+                    index,
+                    file,
+                    taken_to,
+                });
             }
         }
-        Ok(&self.works.open[0].1)
+        Ok(&self.works.open[0].file)
     }
 
     pub(super) fn close(&mut self, index: usize) {
-        self.works.open.retain(|(open, _)| *open != index);
+        self.works.open.retain(|open| open.index != index);
+    }
+
+    /// Takes room for bytes that are about to be written to a file.
+    fn take_room(&mut self, index: usize, at: Range<u64>) -> io::Result<()> {
+        let size = self.manifest.files()[index].size;
+        self.file(index)?;
+        let Works { open, .. } = &mut self.works;
+        let open = &mut open[0];
+        if at.end <= open.taken_to {
+            return Ok(());
+        }
+        let from = at.start.max(open.taken_to);
+        pay(
+            &mut self.share,
+            (&self.directory, &*self.manifest),
+            &self.held,
+            &mut self.notes,
+            at.end - from,
+        )?;
+        // Bytes before these were lost on the way, and are to follow.
+        let gap = from - open.taken_to;
+        if size <= SMALL_BYTES_MAX || self.has_holes || !self.share.covers(gap) {
+            return Ok(());
+        }
+        let ahead = gap + self.share.ahead(size - at.end);
+        let from = open.taken_to;
+        open.taken_to = at.end + ahead - gap;
+        if ahead > 0 {
+            let bytes = open.taken_to - from;
+            self.disk.allocate_ahead(&open.file, from, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Pays for a file of `bytes` bytes that is written in one go.
+    fn pay_whole(&mut self, bytes: u64) -> io::Result<()> {
+        let of = (&self.directory, &*self.manifest);
+        let bytes = on_disk(bytes);
+        pay(&mut self.share, of, &self.held, &mut self.notes, bytes)
     }
 
     /// Gives a whole file its mode and time; it is the open file that was used last.
@@ -156,7 +214,7 @@ impl Staging {
         let entry = self
             .manifest
             .entry(self.manifest.files()[index].entry as usize);
-        let (mode, time) = (mode_of(&entry), time_of(&entry));
+        let (mode, time) = (self.disk.mode_of(&entry), time_of(&entry));
         let disk = self.disk.clone();
         disk.set_attributes(self.file(index)?, mode, time)?;
         self.files[index] = FileState::Finished;
@@ -200,6 +258,7 @@ impl Staging {
         if is_new && bytes.len() as u64 == place.size {
             return self.write_whole(index, bytes);
         }
+        self.take_room(index, file_offset..file_offset + bytes.len() as u64)?;
         let has_holes = self.has_holes;
         let file = self.file(index)?;
         match has_holes {
@@ -213,7 +272,7 @@ impl Staging {
         let entry = self.manifest.entry(place.entry as usize);
         // With a mode that forbids opening it for writing, the file gets its attributes in the
         // commit.
-        if is_whole && mode_of(&entry) & 0o600 == 0o600 {
+        if is_whole && self.disk.mode_of(&entry) & 0o600 == 0o600 {
             self.finish(index)?;
             self.close(index);
         }
@@ -222,14 +281,15 @@ impl Staging {
 
     /// Makes a file whose content is all in memory, in one go.
     fn write_whole(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
-        self.give_room(index)?;
+        self.pay_whole(bytes.len() as u64)?;
         let (manifest, disk) = (Arc::clone(&self.manifest), self.disk.clone());
         let entry = manifest.entry(manifest.files()[index].entry as usize);
-        let (mode, time) = (mode_of(&entry), time_of(&entry));
+        let (mode, time) = (self.disk.mode_of(&entry), time_of(&entry));
         let has_holes = self.has_holes;
         let (parent, name) = self.staged_at(path_of(&entry))?;
         let (file, has_mode) = disk.create_as(parent, name, mode)?;
         self.files[index] = FileState::Staged;
+        self.inodes[index] = file.metadata()?.ino();
         if has_holes {
             // A hole at the end does not make a file longer.
             file.set_len(bytes.len() as u64)?;
@@ -251,30 +311,39 @@ impl Staging {
         Ok(())
     }
 
-    /// Gives a new file its share of the reserved space.
-    fn give_room(&mut self, index: usize) -> io::Result<()> {
-        let bytes = self.manifest.files()[index].size;
-        match &mut self.reserve {
-            Some(reserve) => reserve.give(bytes),
-            None => Ok(()),
-        }
-    }
-
     fn open_or_make(&mut self, index: usize) -> io::Result<File> {
         let place = self.manifest.files()[index];
         let is_new = self.files[index] == FileState::Absent;
-        if is_new {
-            self.give_room(index)?;
-        }
         let (manifest, disk) = (Arc::clone(&self.manifest), self.disk.clone());
         let entry = manifest.entry(place.entry as usize);
         let (parent, name) = self.staged_at(path_of(&entry))?;
-        if !is_new {
-            return disk.open_to_write(parent, name);
+        let file = match is_new {
+            false => disk.open_to_write(parent, name)?,
+            true => disk.create(parent, name)?,
+        };
+        let inode = file.metadata()?.ino();
+        if is_new {
+            self.files[index] = FileState::Staged;
+        } else if ![0, inode].contains(&self.inodes[index]) {
+            return Err(changed());
         }
-        let file = disk.create(parent, name)?;
-        self.files[index] = FileState::Staged;
+        self.inodes[index] = inode;
         Ok(file)
+    }
+
+    /// Checks that a staged file is the one that was hashed, and that it has no name besides the
+    /// transfer's.
+    pub(super) fn check_staged(&mut self, index: usize) -> io::Result<()> {
+        let manifest = Arc::clone(&self.manifest);
+        let entry = manifest.entry(manifest.files()[index].entry as usize);
+        let names = 1 + manifest.hard_links_of(index).len() as u64;
+        let device = Status::of(&self.tree)?.device;
+        let (parent, name) = self.staged_at(path_of(&entry))?;
+        let found = parent.status(name)?;
+        let is_it = found.kind == Kind::File
+            && (found.device, found.inode) == (device, self.inodes[index])
+            && found.links <= names;
+        if is_it { Ok(()) } else { Err(changed()) }
     }
 
     /// Returns the staged directory that a path is in, and the name of the path there.
@@ -344,6 +413,7 @@ impl Staging {
             _ => {}
         }
         let (disk, has_holes) = (self.disk.clone(), self.has_holes);
+        self.pay_whole(place.size)?;
         let mut to = self.file(index)?;
         if has_holes {
             to.set_len(place.size)?;
@@ -352,6 +422,7 @@ impl Staging {
             disk.allocate(to, place.size)?;
             io::copy(&mut from, &mut to)?;
         }
+        self.works.open[0].taken_to = place.size;
         if !self.is_in_place(&entry)? {
             return Err(changed());
         }
@@ -388,42 +459,37 @@ impl Works {
     }
 }
 
-impl Reserve {
-    /// Releases `bytes` reserved bytes for a file that is about to be made.
-    fn give(&mut self, bytes: u64) -> io::Result<()> {
-        let needed = on_disk(bytes);
-        if self.free < needed {
-            let more = (needed - self.free).max(RESERVE_STEP).min(self.bytes);
-            self.file.set_len(self.bytes - more)?;
-            self.bytes -= more;
-            self.free += more;
-        }
-        self.free = self.free.saturating_sub(needed);
-        Ok(())
-    }
+/// Pays for bytes that are about to be written. What unfinished transfers have left goes where
+/// there would be no room without that.
+fn pay(
+    share: &mut Share,
+    (directory, manifest): (&Arc<Directory>, &Manifest),
+    held: &RangeSet,
+    notes: &mut Vec<String>,
+    bytes: u64,
+) -> io::Result<()> {
+    let lacking = manifest.content_bytes().saturating_sub(held.bytes());
+    share.pay(directory, bytes, lacking, &mut || {
+        let removed = leftover::discard_oldest(directory, manifest.id());
+        let is_removed = removed.is_some();
+        notes.extend(removed);
+        is_removed
+    })
 }
 
 /// Returns the space that a file of `bytes` bytes takes on most filesystems.
-pub(super) const fn on_disk(bytes: u64) -> u64 {
+const fn on_disk(bytes: u64) -> u64 {
     bytes.next_multiple_of(4096)
 }
 
 /// Returns true for a regular file that has an entry's length and time.
-pub(super) fn is_same(entry: &EntryRef<'_>, status: &sys::file::Status) -> bool {
-    status.kind == sys::file::Kind::File
-        && status.bytes == entry.size
-        && status.modified == time_of(entry)
+pub(super) fn is_same(entry: &EntryRef<'_>, status: &Status) -> bool {
+    status.kind == Kind::File && status.bytes == entry.size && status.modified == time_of(entry)
 }
 
 pub(super) fn changed() -> io::Error {
     let text = "it changed while it was compared; start again";
     io::Error::new(io::ErrorKind::ResourceBusy, text)
-}
-
-/// Returns an entry's bits to read, write and execute, without set-user-id and the like, which a
-/// sender could abuse.
-pub(super) fn mode_of(entry: &EntryRef<'_>) -> u32 {
-    u32::from(entry.mode & 0o777)
 }
 
 pub(super) const fn time_of(entry: &EntryRef<'_>) -> FileTime {
@@ -445,4 +511,9 @@ const OPEN_MAX: usize = 64;
 const HASHING_MAX: usize = 32;
 /// Bytes that are read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;
-const RESERVE_STEP: u64 = 4 << 20;
+/// Bytes of the longest small file. Room is taken ahead for longer ones only.
+const SMALL_BYTES_MAX: u64 = 64 << 10;
+/// With this many bytes held, what is staged is worth keeping, whatever the transfer's size.
+const WORTH_BYTES: u64 = 1 << 20;
+/// What a directory takes of the disk on many filesystems.
+const DIRECTORY_BYTES: u64 = 4096;

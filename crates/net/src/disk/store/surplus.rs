@@ -22,10 +22,7 @@ use delivery::{Manifest, Surplus};
 use sys::file::{Directory, Kind};
 use wire::object::{EntryKind, EntryRef, ManifestHeader};
 
-use super::{
-    STAGING, path_of,
-    staging::{mode_of, time_of},
-};
+use super::{STAGING, disk::Disk, path_of, staging::time_of};
 
 /// What happens to the files in a transfer's directories that are not in the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +41,11 @@ pub enum Delete {
 }
 
 /// Deletes or lists what is not in a manifest that is in place in `directory`.
-pub(super) fn sweep(directory: &Directory, manifest: &Manifest, delete: Delete) -> Vec<Surplus> {
+pub(super) fn sweep(
+    (directory, disk): (&Directory, &Disk),
+    manifest: &Manifest,
+    delete: Delete,
+) -> Vec<Surplus> {
     if delete == Delete::Nothing {
         return Vec::new();
     }
@@ -59,6 +60,7 @@ pub(super) fn sweep(directory: &Directory, manifest: &Manifest, delete: Delete) 
         return kept("nothing is deleted: the sender has left files out by its rules");
     }
     let mut sweep = Sweep {
+        disk,
         known: manifest.entries().map(|entry| entry.path).collect(),
         is_listing: delete == Delete::List,
         found: Vec::new(),
@@ -76,6 +78,7 @@ pub(super) fn sweep(directory: &Directory, manifest: &Manifest, delete: Delete) 
 }
 
 struct Sweep<'a> {
+    disk: &'a Disk,
     known: BTreeSet<&'a [u8]>,
     is_listing: bool,
     found: Vec<Surplus>,
@@ -94,7 +97,7 @@ impl Sweep<'_> {
             return;
         }
         // The directory's mode may forbid deleting something in it.
-        let mode = mode_of(entry);
+        let mode = self.disk.mode_of(entry);
         let has_right = self.is_listing || mode & WRITABLE == WRITABLE;
         let opens = |mode: u32| {
             if has_right {

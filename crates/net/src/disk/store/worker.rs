@@ -7,7 +7,8 @@ use delivery::{Manifest, StoreEvent};
 use super::{
     Delete, Fault, Owners,
     attributes::Attributes,
-    commit, leftover,
+    commit,
+    leftover::{self, Current},
     owner::Ownership,
     prepare::Preparation,
     queue::{Queue, Request},
@@ -70,6 +71,8 @@ impl Worker {
                 }
                 self.queue.give_back(extent);
                 staging.tell_journal(self.queue.is_empty())?;
+                let notes = staging.notes.drain(..);
+                notes.for_each(|note| self.queue.note(note));
             }
             (Request::Seal(slab), Some(staging)) => {
                 let seal = staging.seal(slab, None)?;
@@ -84,7 +87,8 @@ impl Worker {
                 self.events.extend(unset.into_iter().map(StoreEvent::Unset));
                 let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;
-                let found = surplus::sweep(&staging.directory, &manifest, self.delete);
+                let found =
+                    surplus::sweep((&staging.directory, &staging.disk), &manifest, self.delete);
                 let found = found.into_iter().map(StoreEvent::Surplus);
                 self.events.extend(found);
                 self.events.push(StoreEvent::Committed);
@@ -99,7 +103,11 @@ impl Worker {
     /// Removes leftovers of earlier attempts that probably nobody will continue.
     fn tidy(&self, manifest: &Manifest, is_in_place: bool) {
         let directory = &self.preparation.directory;
-        leftover::tidy(directory, &self.shown, manifest, is_in_place)
+        let current = Current {
+            manifest,
+            is_in_place,
+        };
+        leftover::tidy(directory, &self.shown, &current)
             .into_iter()
             .for_each(|note| self.queue.note(note));
     }

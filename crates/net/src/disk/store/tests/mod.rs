@@ -21,9 +21,15 @@ mod fault;
 
 mod links;
 
+mod modes;
+
 mod owner;
 
+mod private;
+
 mod resume;
+
+mod room;
 
 mod sparse;
 

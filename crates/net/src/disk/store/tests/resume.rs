@@ -283,7 +283,6 @@ fn a_full_disk_at_a_second_attempt_leaves_the_first_ones_bytes() {
     let mut store = prepared(&scratch.0, Existing::Refuse, &manifest).0;
     assert!(store.write(0, &content(&manifest)[..100_000]));
     drop(store);
-    fs::remove_file(staging_of(&scratch, &manifest).join("tree/b")).unwrap();
     let options = StoreOptions {
         fault: Some(DiskFault {
             call: DiskCall::Allocate,
@@ -294,9 +293,11 @@ fn a_full_disk_at_a_second_attempt_leaves_the_first_ones_bytes() {
     };
     let mut store = FileStore::open(&scratch.0, options).unwrap();
     store.prepare(&manifest);
+    assert!(matches!(outcome(&mut store), StoreEvent::Prepared { .. }));
+    write(&mut store, 300_000, &content(&manifest)[300_000..400_000]);
+    store.hand_over();
     assert_eq!(failure(outcome(&mut store)).0, ErrorCode::DiskFull);
     drop(store);
-    assert!(!staging_of(&scratch, &manifest).join("tree/b").exists());
     let (_, held) = prepared(&scratch.0, Existing::Refuse, &manifest);
     assert_eq!(held.bytes(), 100_000);
 }

@@ -172,7 +172,11 @@ fn a_directory_that_has_become_a_link_is_not_followed() {
     fs::remove_dir_all(scratch.path("in/d")).unwrap();
     symlink(scratch.path("out"), scratch.path("in/d")).unwrap();
     let directory = Directory::open(&scratch.path("in")).unwrap();
-    let found = sweep(&directory, &manifest(tree()), Delete::Surplus);
+    let found = sweep(
+        (&directory, &Disk::new(None, Modes::Umask)),
+        &manifest(tree()),
+        Delete::Surplus,
+    );
     assert!(
         found
             .iter()
@@ -212,7 +216,11 @@ fn links_and_directories_that_change_places_meanwhile_lead_nowhere() {
             }
         });
         for _ in 0..300 {
-            sweep(&directory, &manifest, Delete::Surplus);
+            sweep(
+                (&directory, &Disk::new(None, Modes::Umask)),
+                &manifest,
+                Delete::Surplus,
+            );
         }
         is_over.store(true, Ordering::Relaxed);
     });

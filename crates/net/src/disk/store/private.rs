@@ -1,0 +1,88 @@
+//! Whether a staging directory is this user's alone.
+//!
+//! What is hashed there is renamed later without being read again. In a receive directory in which
+//! others may write, one of them could make the staging directory first, and then change what was
+//! verified. So every directory of it is checked by its descriptor.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use sys::file::{Directory, Status};
+
+use super::STAGING;
+use crate::SystemError;
+
+/// Makes the receive directory `directory` unless it is there, and checks that this process can
+/// stage content in it, before any sender is waited for. It follows no link beneath it.
+///
+/// # Errors
+/// When the directory cannot be made or written, or when its staging directory is another user's
+/// or may be written by others.
+pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
+    let remedy = "receive into a directory that this user may write";
+    let failed = |error: &io::Error| {
+        SystemError::system("write into", directory.display(), error).advise(remedy)
+    };
+    std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
+    let opened = Directory::open(directory).map_err(|error| failed(&error))?;
+    let staging = Path::new(STAGING);
+    let proven = match opened.make_directory(staging, 0o700) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => opened
+            .directory(staging)
+            .and_then(|staging| check(&staging).and_then(|()| probe(&staging).map(drop))),
+        made => made,
+    };
+    // This fails while a transfer is staged in the directory, which then stays.
+    drop(opened.remove_directory(staging));
+    match proven {
+        // Another transfer has just removed the directory, so it was writable.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        proven => proven.map_err(|error| failed(&error)),
+    }
+}
+
+/// Checks that an open directory is this user's, and that nobody else may write in it.
+pub(super) fn check(directory: &Directory) -> io::Result<()> {
+    let found = Status::of(directory)?;
+    if found.owner == sys::file::effective_user() && found.mode & OTHERS_WRITE == 0 {
+        return Ok(());
+    }
+    // Some filesystems say of everything that it is one user's, or that all may write.
+    let own = probe(directory)?;
+    if (own.owner, own.mode & OTHERS_WRITE) == (found.owner, found.mode & OTHERS_WRITE) {
+        return Ok(());
+    }
+    let text = format!(
+        "{STAGING} there is user {}'s and has mode {:04o}, so that others may change what was \
+         verified: remove it",
+        found.owner, found.mode
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Makes a directory in another one and removes it; what the filesystem says of it.
+fn probe(within: &Directory) -> io::Result<Status> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..ATTEMPTS_MAX {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = PathBuf::from(format!("probe-{}-{count}", std::process::id()));
+        match within.make_directory(&name, 0o700) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(()) => {
+                let status = within.status(&name);
+                within.remove_directory(&name)?;
+                return status;
+            }
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Permission bits by which the group or others may write.
+const OTHERS_WRITE: u32 = 0o022;
+/// A killed process of the same number may have left a name or two.
+const ATTEMPTS_MAX: usize = 100;

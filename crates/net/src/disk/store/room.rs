@@ -1,0 +1,451 @@
+//! How much of a disk transfers may take: what a directory may hold, and what stays free.
+//!
+//! A manifest's word takes nothing. Room is bought as content arrives, in steps that grow with it:
+//!
+//! ```text
+//!   arrived  ....      ........          ................
+//!   bought   1 MiB     2 x arrived + 1 MiB, at most 64 MiB ahead
+//! ```
+//!
+//! So a sender takes about twice what it has sent, and a step of an honest one costs one call of
+//! the system. When a step meets a limit, what unfinished transfers have left goes first, the
+//! oldest before the others.
+//!
+//! Invariant: after a step was bought, the content in the directory is within its quota and the
+//! filesystem keeps the room that is to stay free, as far as only this process writes there. What
+//! directories and journals of transfers under way take is counted with the next look.
+
+use std::{
+    collections::BTreeSet,
+    fmt, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use base::quantity;
+use sys::file::{Directory, Kind, Space};
+
+/// What transfers may take of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomLimits {
+    /// The most bytes that the receive directory may hold, as the filesystem counts them, whoever
+    /// wrote them: what was delivered, what is staged, and everything else. Default: no limit.
+    pub quota_bytes: Option<u64>,
+    /// What stays free of the filesystem. Default: [`KeepFree::Usual`].
+    pub keep_free: KeepFree,
+}
+
+/// What stays free of a filesystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepFree {
+    /// 5 % of its bytes, at most 1 GiB; and 5 % of the files that it can have, at most 100,000.
+    #[default]
+    Usual,
+    /// So many bytes.
+    Bytes(u64),
+    /// So many hundredths of its bytes, and of the files that it can have; less than 100.
+    Percent(u8),
+}
+
+/// The room that all stores of one receiver share.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    limits: RoomLimits,
+    /// Bytes that the directory holds, with those that were bought since; `None` before somebody
+    /// looked.
+    used: Arc<Mutex<Option<u64>>>,
+    /// Bytes that all transfers have bought and that are in no file yet.
+    ahead: Arc<AtomicU64>,
+}
+
+/// What a manifest needs at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+/// What one transfer has bought of the room.
+#[derive(Debug)]
+pub(super) struct Share {
+    room: Room,
+    arrived: u64,
+    bought: u64,
+    /// Bought, and in no file yet: this transfer's part of [`Room::ahead`].
+    credit: u64,
+}
+
+impl Room {
+    /// Makes the room for the stores of one receiver.
+    #[must_use]
+    pub fn new(limits: RoomLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// Checks, before any byte arrives, that a manifest can be taken in. `left` says how many bytes
+    /// of unfinished transfers may go for it.
+    pub(super) fn check(
+        &self,
+        directory: &Directory,
+        needs: Needs,
+        left: impl Fn() -> u64,
+    ) -> io::Result<()> {
+        if let Ok(space) = directory.space()
+            && !self.limits.keep_free.has_room(&space, needs, &left)
+        {
+            return Err(self.too_little(needs, "the disk"));
+        }
+        let Some(quota) = self.limits.quota_bytes else {
+            return Ok(());
+        };
+        let used = self.look(directory);
+        let free = quota.saturating_sub(used);
+        if needs.bytes > free && needs.bytes > free.saturating_add(left()) {
+            return Err(self.too_little(needs, "the quota"));
+        }
+        Ok(())
+    }
+
+    fn too_little(&self, needs: Needs, of: &str) -> io::Error {
+        let Needs { bytes, entries } = needs;
+        let text = format!(
+            "the transfer needs {bytes} bytes in {entries} files and directories, more than {of} \
+             has left"
+        );
+        io::Error::new(io::ErrorKind::StorageFull, text + &self.limits.shown())
+    }
+
+    /// Takes `bytes` more; `discard` removes what an unfinished transfer has left, and returns
+    /// false when there is nothing more of that kind.
+    fn take(
+        &self,
+        directory: &Directory,
+        bytes: u64,
+        discard: &mut dyn FnMut() -> bool,
+    ) -> io::Result<()> {
+        loop {
+            let Err(error) = self.try_take(directory, bytes) else {
+                return Ok(());
+            };
+            if !discard() {
+                return Err(error);
+            }
+        }
+    }
+
+    fn try_take(&self, directory: &Directory, bytes: u64) -> io::Result<()> {
+        if let Ok(space) = directory.space() {
+            let (kept, _) = self.limits.keep_free.of(&space);
+            if space.available_bytes < kept.saturating_add(bytes) {
+                let text = "what must stay free of the disk would be taken";
+                let text = text.to_owned() + &self.limits.shown();
+                return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+            }
+        }
+        let Some(quota) = self.limits.quota_bytes else {
+            return Ok(());
+        };
+        let is_fine = |used: u64| used.saturating_add(bytes) <= quota;
+        let known = self.lock().filter(|used| is_fine(*used));
+        let used = known.unwrap_or_else(|| self.look(directory));
+        if !is_fine(used) {
+            let text = "the directory would hold more than its quota";
+            let text = text.to_owned() + &self.limits.shown();
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        if let Some(used) = self.lock().as_mut() {
+            *used += bytes;
+        }
+        Ok(())
+    }
+
+    /// Counts what the directory holds. Other transfers wait with their next step.
+    ///
+    /// **Cost**: a call of the system for each file in it.
+    fn look(&self, directory: &Directory) -> u64 {
+        let mut known = self.lock();
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let used = taken_bytes(directory).saturating_add(ahead);
+        *known = Some(used);
+        used
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<u64>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// The share of a transfer that holds `arrived` bytes from an earlier attempt.
+    pub(super) const fn new(room: Room, arrived: u64) -> Self {
+        Self {
+            room,
+            arrived,
+            bought: arrived,
+            credit: 0,
+        }
+    }
+
+    /// Pays for `bytes` bytes that have arrived and are about to be written where no room was taken
+    /// yet. `lacking` says how many bytes of the transfer are still to come, these among them.
+    pub(super) fn pay(
+        &mut self,
+        directory: &Directory,
+        bytes: u64,
+        lacking: u64,
+        discard: &mut dyn FnMut() -> bool,
+    ) -> io::Result<()> {
+        self.arrived += bytes;
+        if self.credit < bytes {
+            let missing = bytes - self.credit;
+            let due = (2 * self.arrived + STEP_BYTES_MIN).saturating_sub(self.bought);
+            let step = due.min(STEP_BYTES_MAX).min(lacking).max(missing);
+            // Near a limit, what has come is paid for without going ahead.
+            let bought = match self.room.try_take(directory, step) {
+                Ok(()) => step,
+                Err(_) => {
+                    self.room.take(directory, missing, discard)?;
+                    missing
+                }
+            };
+            self.room.ahead.fetch_add(bought, Ordering::Relaxed);
+            self.bought += bought;
+            self.credit += bought;
+        }
+        self.spend(bytes);
+        Ok(())
+    }
+
+    /// Counts `bytes` that were bought as given to a file. Returns false, and counts nothing, when
+    /// fewer were bought.
+    pub(super) fn covers(&mut self, bytes: u64) -> bool {
+        let is_enough = bytes <= self.credit;
+        if is_enough {
+            self.spend(bytes);
+        }
+        is_enough
+    }
+
+    /// Returns how many of `wanted` bytes may be taken ahead for one file, and counts them as given
+    /// to it.
+    pub(super) fn ahead(&mut self, wanted: u64) -> u64 {
+        let given = wanted.min(self.credit);
+        if given < AHEAD_BYTES_MIN && given < wanted {
+            return 0;
+        }
+        self.spend(given);
+        given
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.credit -= bytes;
+        self.room.ahead.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.spend(self.credit);
+    }
+}
+
+impl RoomLimits {
+    /// Names the limits, for a person.
+    fn shown(&self) -> String {
+        let keep_free = self.keep_free;
+        match self.quota_bytes {
+            None => format!(" (keep free {keep_free})"),
+            Some(quota) => {
+                let quota = quantity::size_text(quota);
+                format!(" (quota {quota}, keep free {keep_free})")
+            }
+        }
+    }
+}
+
+impl KeepFree {
+    /// Returns true when there is room for what is needed, if `left` bytes may go for it.
+    fn has_room(self, space: &Space, needs: Needs, left: impl Fn() -> u64) -> bool {
+        let (bytes, files) = self.of(space);
+        let bytes = space.available_bytes.saturating_sub(bytes);
+        let files = space.available_files.saturating_sub(files);
+        let has_files = space.total_files == 0 || needs.entries <= files;
+        has_files && (needs.bytes <= bytes || needs.bytes <= bytes.saturating_add(left()))
+    }
+
+    /// Returns the bytes and the files that stay free.
+    fn of(self, space: &Space) -> (u64, u64) {
+        let part = |whole: u64, percent: u8| whole / 100 * u64::from(percent);
+        match self {
+            Self::Usual => (
+                part(space.total_bytes, 5).min(USUAL_BYTES_MAX),
+                part(space.total_files, 5).min(USUAL_FILES_MAX),
+            ),
+            Self::Bytes(bytes) => (bytes, 0),
+            Self::Percent(percent) => (
+                part(space.total_bytes, percent),
+                part(space.total_files, percent),
+            ),
+        }
+    }
+}
+
+impl FromStr for KeepFree {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is neither a size nor a share: write 2GiB, 0 or 10%");
+        match text.trim().strip_suffix('%') {
+            None => quantity::size(text).map(Self::Bytes).map_err(|_| wrong()),
+            Some(percent) => match percent.trim().parse() {
+                Ok(percent) if percent < 100 => Ok(Self::Percent(percent)),
+                _ => Err(wrong()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for KeepFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usual => f.write_str("5%, at most 1GiB"),
+            Self::Bytes(bytes) => f.write_str(&quantity::size_text(*bytes)),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// Returns the bytes that everything in a directory takes on the disk. A file with several names
+/// counts once. Links, mount points and what cannot be read are passed over.
+pub(super) fn taken_bytes(directory: &Directory) -> u64 {
+    let mut to_read = vec![PathBuf::new()];
+    let mut seen = BTreeSet::new();
+    let mut sum = 0_u64;
+    while let Some(path) = to_read.pop() {
+        let below;
+        let place = if path.as_os_str().is_empty() {
+            directory
+        } else {
+            let Ok(opened) = directory.directory_unmounted(&path) else {
+                continue;
+            };
+            below = opened;
+            &below
+        };
+        for name in place.names().into_iter().flatten() {
+            let Ok(status) = place.status(Path::new(&name)) else {
+                continue;
+            };
+            if status.kind == Kind::Directory {
+                to_read.push(path.join(name));
+            } else if status.links > 1 && !seen.insert((status.device, status.inode)) {
+                continue;
+            }
+            sum = sum.saturating_add(status.taken_bytes);
+        }
+    }
+    sum
+}
+
+/// The most that [`KeepFree::Usual`] keeps.
+const USUAL_BYTES_MAX: u64 = 1 << 30;
+const USUAL_FILES_MAX: u64 = 100_000;
+/// The first step.
+const STEP_BYTES_MIN: u64 = 1 << 20;
+/// The longest step: beyond it, longer ones save nothing.
+const STEP_BYTES_MAX: u64 = 64 << 20;
+/// Less is not worth a call of the system of its own.
+const AHEAD_BYTES_MIN: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_free_is_a_size_or_a_share() {
+        for (text, expected) in [
+            ("0", KeepFree::Bytes(0)),
+            ("2GiB", KeepFree::Bytes(2 << 30)),
+            ("10%", KeepFree::Percent(10)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected));
+            assert_eq!(expected.to_string(), text);
+        }
+        for text in ["100%", "-1%", "x", "5.5%", ""] {
+            assert!(text.parse::<KeepFree>().is_err(), "{text}");
+        }
+        let space = Space {
+            available_bytes: 0,
+            total_bytes: 10 << 30,
+            available_files: 0,
+            total_files: 1_000,
+        };
+        assert_eq!(KeepFree::Usual.of(&space), ((10 << 30) / 100 * 5, 50));
+        let total_bytes = 1 << 50;
+        let space = Space {
+            total_bytes,
+            ..space
+        };
+        assert_eq!(KeepFree::Usual.of(&space).0, USUAL_BYTES_MAX);
+        assert_eq!(KeepFree::Bytes(7).of(&space), (7, 0));
+        assert_eq!(KeepFree::Percent(10).of(&space).1, 100);
+    }
+
+    #[test]
+    fn directories_need_room_as_files_do() {
+        let space = Space {
+            available_bytes: 100_000,
+            total_bytes: 200_000,
+            available_files: 60,
+            total_files: 200,
+        };
+        let fits = |bytes, entries, left| {
+            let needs = Needs { bytes, entries };
+            KeepFree::Percent(10).has_room(&space, needs, || left)
+        };
+        assert!(fits(80_000, 40, 0) && !fits(80_001, 40, 0) && fits(80_001, 40, 1));
+        assert!(!fits(0, 41, 1_000_000), "inodes");
+        let unlimited = Space {
+            available_files: 0,
+            total_files: 0,
+            ..space
+        };
+        let needs = Needs {
+            bytes: 1,
+            entries: 1_000_000,
+        };
+        assert!(KeepFree::Usual.has_room(&unlimited, needs, || 0));
+    }
+
+    #[test]
+    fn what_is_bought_stays_within_twice_what_has_arrived() {
+        let directory = Directory::open(&std::env::temp_dir()).unwrap();
+        let mut share = Share::new(Room::new(open_limits()), 0);
+        let (mut arrived, mut steps) = (0_u64, 0);
+        for _ in 0..100_000 {
+            let before = share.bought;
+            share
+                .pay(&directory, 1_400, u64::MAX, &mut || false)
+                .unwrap();
+            arrived += 1_400;
+            steps += u64::from(share.bought != before);
+            assert!(share.bought <= 2 * arrived + STEP_BYTES_MIN);
+            assert!(share.bought >= arrived);
+        }
+        assert!(steps < 20, "{steps} steps");
+    }
+
+    fn open_limits() -> RoomLimits {
+        RoomLimits {
+            quota_bytes: None,
+            keep_free: KeepFree::Bytes(0),
+        }
+    }
+}
