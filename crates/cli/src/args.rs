@@ -63,7 +63,7 @@ pub(crate) use stats::{StatsArgs, SweptSize};
 
 mod transfer;
 pub(crate) use transfer::{
-    DeleteArg, DemoArgs, ExistingArg, OwnerArg, RecvArgs, SendArgs, SlowArg,
+    DeleteArg, DemoArgs, ExistingArg, ModesArg, OwnerArg, RecvArgs, SendArgs, SlowArg,
 };
 
 mod udp;

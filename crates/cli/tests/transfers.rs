@@ -311,7 +311,7 @@ fn a_receiver_makes_nothing_before_its_session_is_open() {
     assert!(said.contains("not a directory"), "{said}");
     let said = refused(&place, &[&["recv", "/proc/towline"][..], &GROUP].concat());
     assert!(
-        said.contains("/proc/towline") && said.contains("may write"),
+        said.contains("/proc/towline") && said.contains("check the path"),
         "{said}"
     );
     fs::remove_dir_all(&place).unwrap();
@@ -386,6 +386,21 @@ fn the_sample_configuration_is_one_and_flags_go_before_it() {
 
     fs::write(own, "directory = 'x'\ngroup = '239.1.1.1'\nexce = 'a'\n").unwrap();
     assert!(refused(&place, &["recv", "--config", own]).contains("exce"));
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_service_gives_up_a_transfer_without_progress_unless_told_otherwise() {
+    let place = place("patience");
+    let timeout = |more: &[&str]| {
+        let words = ["recv", "in", "--dry-run", "--from", "any"];
+        let output = run(&place, &[&words[..], &GROUP, more].concat());
+        let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+        plan["timeout_s"].clone()
+    };
+    assert_eq!(timeout(&[]), Value::Null);
+    assert_eq!(timeout(&["--serve"]), 300.0);
+    assert_eq!(timeout(&["--serve", "--timeout", "9s"]), 9.0);
     fs::remove_dir_all(&place).unwrap();
 }
 

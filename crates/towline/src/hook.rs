@@ -3,18 +3,27 @@
 //! ```text
 //!   Delivered --push--> waiting --turn--> the program, one at a time --turn--> pop_failure
 //! ```
-//! The programs run in the order of the transfers, without a shell. A program has no input, and its
-//! output goes to standard error, because standard output is for the caller's own documents.
+//! The programs run in the order of the transfers, without a shell, each for a limited time. A
+//! program reads the paths that its transfer brought, each with a zero byte behind it. Its output
+//! goes to standard error, because standard output is for the caller's own documents.
 
 use std::{
     collections::VecDeque,
-    env, fmt, fs, io,
-    os::{fd::AsFd as _, unix::fs::PermissionsExt as _},
+    env, fmt, fs,
+    io::{self, Seek as _, Write as _},
+    os::{
+        fd::AsFd as _,
+        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use base::quantity;
+
+use crate::Spool;
 
 /// What a program learns about its transfer, in environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +38,9 @@ pub struct Completed {
     pub bytes: u64,
     /// The root hash, in hexadecimal digits: `TOWLINE_ROOT`.
     pub root: String,
+    /// All entries that the transfer brought into the directory, without those below them: what
+    /// the program reads from its standard input, with a zero byte behind each.
+    pub items: Vec<PathBuf>,
 }
 
 /// A hook that runs a program after each transfer.
@@ -38,11 +50,22 @@ pub struct Completed {
 #[derive(Debug)]
 pub struct Hook {
     words: Vec<String>,
+    limit: Duration,
     waiting: VecDeque<Completed>,
-    running: Option<Child>,
+    /// Bytes of the paths of those that wait.
+    waiting_bytes: usize,
+    running: Option<Running>,
     started: u64,
     failed: u64,
     untold: VecDeque<HookFailure>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    until: Instant,
+    /// It was asked to end, and is killed at this time.
+    kill_at: Option<Instant>,
 }
 
 /// A program that failed, or was not run.
@@ -51,6 +74,8 @@ pub struct Hook {
 pub enum HookFailure {
     /// The program ended with another status than 0, or by a signal.
     Ended(ExitStatus),
+    /// The program did not end in the time that it has, and was ended.
+    TimedOut(Duration),
     /// The system does not tell how the program ended.
     Lost(io::Error),
     /// The program was not run for the transfer that brought `path`.
@@ -83,12 +108,22 @@ impl Hook {
     pub const fn new(words: Vec<String>) -> Self {
         Self {
             words,
+            limit: Self::LIMIT,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             running: None,
             started: 0,
             failed: 0,
             untold: VecDeque::new(),
         }
+    }
+
+    /// Sets how long a program may run. Then it is asked to end (SIGTERM), and killed after 2 s, as
+    /// the others wait for it. Default [`Hook::LIMIT`].
+    #[must_use]
+    pub const fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Checks that `program` can be run, before any transfer is waited for.
@@ -127,19 +162,26 @@ impl Hook {
         if self.words.is_empty() {
             return;
         }
-        if self.waiting.len() >= Self::WAITING_MAX {
-            let cause = format!("{} runs are waiting already", Self::WAITING_MAX);
+        let bytes = completed.items_bytes();
+        let is_long = self.waiting_bytes.saturating_add(bytes) > Self::WAITING_BYTES_MAX;
+        if self.waiting.len() >= Self::WAITING_MAX || (is_long && !self.waiting.is_empty()) {
+            let cause = format!("{} runs are waiting already", self.waiting.len());
             let path = completed.path;
             return self.fail(HookFailure::NotRun { path, cause });
         }
+        self.waiting_bytes += bytes;
         self.waiting.push_back(completed);
     }
 
     /// Checks on the running program, and starts the next one. Returns true when none is left.
     pub fn turn(&mut self) -> bool {
-        if let Some(child) = &mut self.running {
-            let ended = match child.try_wait() {
-                Ok(None) => return false,
+        if let Some(running) = &mut self.running {
+            let ended = match running.child.try_wait() {
+                Ok(None) => {
+                    running.check(Instant::now());
+                    return false;
+                }
+                Ok(Some(_)) if running.kill_at.is_some() => Some(HookFailure::TimedOut(self.limit)),
                 Ok(Some(status)) if status.success() => None,
                 Ok(Some(status)) => Some(HookFailure::Ended(status)),
                 Err(error) => Some(HookFailure::Lost(error)),
@@ -150,10 +192,15 @@ impl Hook {
             }
         }
         while let Some(completed) = self.waiting.pop_front() {
+            self.waiting_bytes -= completed.items_bytes();
             match self.start(&completed) {
                 Ok(child) => {
                     self.started += 1;
-                    self.running = Some(child);
+                    self.running = Some(Running {
+                        child,
+                        until: Instant::now() + self.limit,
+                        kill_at: None,
+                    });
                     return false;
                 }
                 Err(error) => self.fail(HookFailure::NotRun {
@@ -199,7 +246,7 @@ impl Hook {
             .env("TOWLINE_SENDER", &completed.sender)
             .env("TOWLINE_BYTES", completed.bytes.to_string())
             .env("TOWLINE_ROOT", &completed.root)
-            .stdin(Stdio::null())
+            .stdin(completed.input()?)
             .stdout(io::stderr().as_fd().try_clone_to_owned()?)
             .spawn()
     }
@@ -214,11 +261,54 @@ impl Hook {
 
     /// The most transfers that wait for the program.
     pub const WAITING_MAX: usize = 1_024;
+    /// The most bytes of their paths, except where a single transfer has more.
+    const WAITING_BYTES_MAX: usize = 64 << 20;
+    /// How long a program may run unless [`Hook::limit`] says otherwise.
+    pub const LIMIT: Duration = Duration::from_secs(3600);
+}
+
+impl Completed {
+    fn items_bytes(&self) -> usize {
+        self.items.iter().map(|it| it.as_os_str().len() + 1).sum()
+    }
+
+    /// The program's standard input: a file without a name, which needs nobody to write to it
+    /// while the program reads.
+    fn input(&self) -> io::Result<Stdio> {
+        if self.items.is_empty() {
+            return Ok(Stdio::null());
+        }
+        let spool = Spool::new().map_err(io::Error::other)?;
+        let mut file = spool.into_file();
+        let mut bytes = Vec::with_capacity(self.items_bytes());
+        for item in &self.items {
+            bytes.extend_from_slice(item.as_os_str().as_bytes());
+            bytes.push(0);
+        }
+        file.write_all(&bytes)?;
+        file.rewind()?;
+        Ok(file.into())
+    }
+}
+
+impl Running {
+    /// Ends the program when its time is over.
+    fn check(&mut self, now: Instant) {
+        match self.kill_at {
+            None if now >= self.until => {
+                self.kill_at = Some(now + FAREWELL);
+                // One that has ended meanwhile need not be asked.
+                drop(sys::request_end(&self.child));
+            }
+            Some(at) if now >= at => drop(self.child.kill()),
+            _ => {}
+        }
+    }
 }
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        let Some(mut child) = self.running.take() else {
+        let Some(Running { mut child, .. }) = self.running.take() else {
             return;
         };
         let until = Instant::now() + FAREWELL;
@@ -242,6 +332,11 @@ impl fmt::Display for HookFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended(status) => write!(f, "failed: {status}"),
+            Self::TimedOut(limit) => write!(
+                f,
+                "did not end within {}, and was ended",
+                quantity::duration_text(*limit)
+            ),
             Self::Lost(error) => write!(f, "failed: {error}"),
             Self::NotRun { path, cause } => {
                 write!(f, "was not run for {}: {cause}", path.display())
@@ -265,6 +360,7 @@ mod tests {
             sender: "10.0.0.1".to_owned(),
             bytes: 12,
             root: "ab".to_owned(),
+            items: Vec::new(),
         }
     }
 
@@ -316,11 +412,50 @@ mod tests {
             let mut hook = hook(script);
             hook.push(completed("a"));
             assert!(!hook.turn());
-            let id = hook.running.as_ref().map(Child::id).unwrap();
+            let id = hook.running.as_ref().map(|it| it.child.id()).unwrap();
             assert!(Path::new(&format!("/proc/{id}")).exists());
             drop(hook);
             assert!(!Path::new(&format!("/proc/{id}")).exists(), "{script}");
         }
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended_and_the_next_one_runs() {
+        for script in [
+            "test $TOWLINE_PATH = good || exec sleep 600",
+            "test $TOWLINE_PATH = good || { trap '' TERM; while :; do sleep 0.1; done; }",
+        ] {
+            let mut hook = hook(script).limit(Duration::from_millis(200));
+            ["bad", "good"]
+                .into_iter()
+                .for_each(|path| hook.push(completed(path)));
+            assert_eq!(
+                finish(&mut hook),
+                ["did not end within 200ms, and was ended"]
+            );
+            assert_eq!((hook.started(), hook.failed()), (2, 1));
+        }
+    }
+
+    #[test]
+    fn a_program_reads_all_that_its_transfer_brought() {
+        let mut hook = hook("test \"$(tr '\\0' '|')\" = 'in/a b|in/$(c)|'");
+        let items = ["in/a b", "in/$(c)"].map(PathBuf::from).into();
+        hook.push(Completed {
+            items,
+            ..completed("in")
+        });
+        assert_eq!(finish(&mut hook), Vec::<String>::new());
+        let items = vec![PathBuf::from("x".repeat(Hook::WAITING_BYTES_MAX))];
+        for _ in 0..2 {
+            let items = items.clone();
+            hook.push(Completed {
+                items,
+                ..completed("in")
+            });
+        }
+        let told = hook.pop_failure().unwrap().to_string();
+        assert_eq!(told, "was not run for in: 1 runs are waiting already");
     }
 
     #[test]

@@ -133,9 +133,9 @@ pub use delivery::{
 };
 pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{
-    Delete, Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, Leftover,
-    Missing, Owners, Remedy, SocketOptions, SystemError, WaitStrategy, Waker, discard_leftover,
-    interface::Selector, leftovers, resolve,
+    Delete, Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, KeepFree,
+    Leftover, Missing, Modes, Owners, Remedy, RoomLimits, SocketOptions, SystemError, WaitStrategy,
+    Waker, discard_leftover, interface::Selector, leftovers, resolve,
 };
 pub use pgm::{
     Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate, Status, Timer,

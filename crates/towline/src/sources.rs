@@ -3,8 +3,8 @@
 //!
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
 //! other machines can reach must name the senders that it takes files from, or share a key with
-//! them; a group with a source names the sender already. On loopback and link-local addresses,
-//! which only this machine or its link can reach, a receiver needs neither.
+//! them; a group with a source names the sender already. On loopback addresses, which only this
+//! machine can reach, a receiver needs neither. Link-local addresses are reached by all neighbours.
 
 use std::net::IpAddr;
 
@@ -17,6 +17,8 @@ use crate::{Allowed, Error};
 pub(crate) struct Sources {
     allowed: Vec<Allowed>,
     has_key: bool,
+    /// Other hosts can reach this one.
+    is_reached: bool,
 }
 
 impl Sources {
@@ -34,10 +36,10 @@ impl Sources {
         }
         let reached = if group.is_multicast() {
             let mut addresses = interface.addresses.iter().map(|address| address.ip);
-            addresses.find(|ip| !interface.flags.loopback && is_routable(*ip))
+            addresses.find(|ip| !interface.flags.loopback && is_reached(*ip))
         } else {
             // Unicast packets may arrive through any interface.
-            Some(local).filter(|ip| is_routable(*ip))
+            Some(local).filter(|ip| is_reached(*ip))
         };
         if let (Some(ip), true, false) = (reached, allowed.is_empty(), has_key) {
             let target = format!("files by {} ({ip})", interface.name);
@@ -46,7 +48,18 @@ impl Sources {
                 .advise(Remedy::NameSenders)
                 .into());
         }
-        Ok(Self { allowed, has_key })
+        let is_reached = reached.is_some();
+        Ok(Self {
+            allowed,
+            has_key,
+            is_reached,
+        })
+    }
+
+    /// Returns true when whoever is admitted was named, has the key or is on this machine: such a
+    /// sender is told why something fails here.
+    pub(crate) fn are_known(&self) -> bool {
+        self.has_key || !self.is_reached || !self.allowed.contains(&Allowed::Any)
     }
 
     /// Returns an error unless a sender at `ip` may be dialled.
@@ -68,12 +81,8 @@ impl Sources {
     }
 }
 
-fn is_routable(ip: IpAddr) -> bool {
-    let is_near = match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
-    };
-    !is_near
+fn is_reached(ip: IpAddr) -> bool {
+    !ip.to_canonical().is_loopback()
 }
 
 #[cfg(test)]
@@ -81,17 +90,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_reach_needs_a_rule_and_the_near_does_not() {
+    fn what_others_reach_needs_a_rule_on_a_link_too_and_loopback_does_not() {
         for (ip, is_far) in [
             ("127.0.0.1", false),
-            ("169.254.1.1", false),
-            ("fe80::1", false),
+            ("169.254.1.1", true),
+            ("fe80::1", true),
+            ("::ffff:127.0.0.1", false),
             ("::1", false),
             ("10.0.0.1", true),
             ("fd00::1", true),
         ] {
             let ip = ip.parse().expect("an address");
-            assert_eq!(is_routable(ip), is_far, "{ip}");
+            assert_eq!(is_reached(ip), is_far, "{ip}");
         }
+    }
+
+    #[test]
+    fn who_is_admitted_by_any_alone_is_not_known() {
+        let sources = |allowed: &[&str], has_key, is_reached| Sources {
+            allowed: allowed.iter().map(|it| it.parse().expect("good")).collect(),
+            has_key,
+            is_reached,
+        };
+        assert!(!sources(&["10.0.0.1", "any"], false, true).are_known());
+        assert!(sources(&["any"], true, true).are_known());
+        assert!(sources(&["10.0.0.1"], false, true).are_known());
+        assert!(
+            sources(&["any"], false, false).are_known() && sources(&[], true, true).are_known()
+        );
     }
 }

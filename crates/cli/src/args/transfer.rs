@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use towline::{Allowed, Delete, Existing, Owners, SlowPolicy};
+use towline::{Allowed, Delete, Existing, KeepFree, Modes, Owners, SlowPolicy};
 
 use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror};
 
@@ -187,11 +187,35 @@ pub(crate) struct RecvArgs {
     /// never set. What this process may not set is named (exit code 1)
     #[arg(short = 'X', long, conflicts_with = "to_stdout")]
     pub(crate) xattrs: bool,
+    /// Which permission bits of the sender's files and directories to set
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "umask",
+        conflicts_with = "to_stdout"
+    )]
+    pub(crate) permissions: ModesArg,
+    /// Take names that begin with a dot at the top of a transfer, too, as .bashrc: where DIR is
+    /// somebody's home, they are settings of programs
+    #[arg(long, conflicts_with = "to_stdout")]
+    pub(crate) allow_dot_names: bool,
     /// When a transfer is complete, delete from its directories what the sender does not have;
     /// needs --overwrite or --existing. --delete=list only names what would be deleted
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "surplus", conflicts_with = "to_stdout")]
     pub(crate) delete: Option<DeleteArg>,
+    /// Most bytes that DIR may hold, as its filesystem counts them, whoever wrote them: a transfer
+    /// that does not fit is refused, or fails when the limit is met [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with = "to_stdout")]
+    pub(crate) quota: Option<u64>,
+    /// How much of the filesystem stays free, as 2GiB or 10% [default: 5%, at most 1GiB]
+    #[arg(long, value_name = "SIZE|PERCENT", conflicts_with = "to_stdout")]
+    pub(crate) keep_free: Option<KeepFree>,
+    /// Most files, directories and links of one transfer
+    #[arg(long, value_name = "N", default_value_t = ENTRIES_MAX,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(ENTRIES_MAX)))]
+    pub(crate) max_files: u32,
     /// Run until stopped, accepting several transfers at a time; --json then prints one line for
     /// each transfer and one at the end
     #[arg(long, alias = "keep")]
@@ -204,8 +228,13 @@ pub(crate) struct RecvArgs {
     /// TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
+    /// Longest time that the program of --exec may run; then it is ended (exit code 1), as others
+    /// wait for it
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
+    pub(crate) exec_timeout: Duration,
     /// Give up (exit code 1) after this time without a transfer, or without progress of one; with
-    /// --serve only that transfer ends, and the service goes on
+    /// --serve only that transfer ends, and the service goes on [default: no limit; 5m with
+    /// --serve]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -222,6 +251,16 @@ mirror! {
         /// Like replace, but a file that already has the same size, time and content is not sent
         /// again
         SkipUnchanged,
+    }
+}
+
+mirror! {
+    /// Which permission bits are set.
+    ModesArg of Modes {
+        /// Those that this process's umask leaves; its user may always list a directory
+        Umask,
+        /// All of them, as the sender has them; never set-user-id and the like
+        Exact,
     }
 }
 
@@ -304,6 +343,8 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The most entries of a manifest, whatever the user says.
+const ENTRIES_MAX: u32 = 1_000_000;
 const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";
 
@@ -350,8 +391,12 @@ const RECV_NOTES: &str = "\
 Files appear under their final names once the whole transfer is verified. An interrupted transfer
 keeps what it has in .towline beneath the directory, and the next attempt sends only the rest.
 Such leftovers are removed after 7 days; when the older ones hold more than 10 GB together, the
-oldest first; and when the same files have arrived in another transfer. The newest is kept whatever
-it holds. --leftovers lists them, --leftovers --clean removes them.
+oldest first; when another transfer needs their room; and when the same files have arrived in
+another transfer. Otherwise the newest is kept whatever it holds. Less than 1 MiB that is less than
+1 % of its transfer is not kept. --leftovers lists them, --leftovers --clean removes them.
+
+A transfer takes room on the disk as its content arrives, at most about twice what has arrived, and
+never what --quota and --keep-free forbid. All directories and files in DIR count for --quota.
 
 --delete deletes what is in the directories of a transfer and not in it, once all of it is verified,
 synced and in place; of what was sent as DIR/, that is what is in this DIR. It follows no link and
@@ -365,10 +410,13 @@ line (JSON Lines): a towline.recv for each finished transfer, and at the end one
 with the sums and counters of all.
 
 The file of --config takes the long flags as keys, those of this command too: directory, existing,
-serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or
-the one thing in it that the transfer brought), TOWLINE_MANIFEST, TOWLINE_SENDER, TOWLINE_BYTES and
-TOWLINE_ROOT in its environment. Such programs run one after the other; one that fails makes the
-exit code 1.";
+serve, from, key-file, quota, exec and timeout. The program of --exec finds TOWLINE_PATH (the
+directory, or the one thing in it that the transfer brought), TOWLINE_MANIFEST, TOWLINE_SENDER,
+TOWLINE_BYTES and TOWLINE_ROOT in its environment, and reads from its standard input every path in
+the directory that the transfer brought, with a zero byte behind each (xargs -0). Such programs run
+one after the other, each for --exec-timeout at most; one that fails makes the exit code 1.
+
+One host takes at most 8 of the 16 transfers that --serve takes at a time.";
 
 const RECV_HELP: &str = "\
 Examples:

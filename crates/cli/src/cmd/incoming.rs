@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    ffi::OsStr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use indicatif::ProgressBar;
 use towline::{
-    Completed, ErrorCode, FileReceiver, Hook, ObjectReceiverEvent, Offer, ReceiverProgress,
-    StallWatch, Surplus, TransferReceiverEvent, Unset,
+    Completed, DoneNumbers, ErrorCode, FileReceiver, Hook, ObjectReceiverEvent, Offer,
+    ReceiverProgress, StallWatch, Surplus, TransferReceiverEvent, Unset,
 };
 
 use super::hook;
@@ -70,7 +71,7 @@ impl<'a> Incoming<'a> {
             output,
             progress: output.progress(),
             transfers: BTreeMap::new(),
-            hook: Hook::new(plan.exec.clone()),
+            hook: Hook::new(plan.exec.clone()).limit(plan.exec_timeout),
             count: 0,
             complete: 0,
             failed: 0,
@@ -249,36 +250,53 @@ impl<'a> Incoming<'a> {
             }
             TransferReceiverEvent::Surplus(found) => transfer.surplus.push(found),
             TransferReceiverEvent::Unset(unset) => transfer.unset.push(unset),
-            TransferReceiverEvent::Delivered { root, numbers } => {
-                transfer.root = Some(hex(&root));
-                transfer.time = Some(Duration::from_nanos(numbers.time_ns));
-                if let Some(why) = transfer.given_up.take() {
-                    self.output.note(&format!(
-                        "{} is whole and in place, but the sender does not know that: it gave \
-                         this receiver up before ({why})",
-                        report::shown(&transfer.path)
-                    ));
-                }
-                transfer.end();
-                let offer = transfer.offer;
-                self.hook.push(Completed {
-                    path: transfer.path.clone(),
-                    manifest: offer
-                        .map(|offer| offer.manifest.to_string())
-                        .unwrap_or_default(),
-                    sender: offer
-                        .map(|offer| offer.peer.ip().to_string())
-                        .unwrap_or_default(),
-                    bytes: numbers.bytes,
-                    root: hex(&root),
-                });
-            }
+            TransferReceiverEvent::Delivered {
+                root,
+                numbers,
+                sealer,
+            } => self.delivered(number, &hex(&root), &numbers, sealer, receiver),
             TransferReceiverEvent::Failed { code, text } => {
                 transfer.fail(code, text);
             }
             // Other events are shown where they arise, or mean nothing to a user.
             _ => {}
         }
+    }
+
+    fn delivered(
+        &mut self,
+        number: u32,
+        root: &str,
+        numbers: &DoneNumbers,
+        sealer: SocketAddr,
+        receiver: &FileReceiver,
+    ) {
+        let Some(transfer) = self.transfers.get_mut(&number) else {
+            return;
+        };
+        // After a takeover, whoever sealed the content is its sender.
+        if let Some(offer) = &mut transfer.offer {
+            offer.peer = sealer;
+        }
+        transfer.root = Some(root.to_owned());
+        transfer.time = Some(Duration::from_nanos(numbers.time_ns));
+        if let Some(why) = transfer.given_up.take() {
+            self.output.note(&format!(
+                "{} is whole and in place, but the sender does not know that: it gave this \
+                 receiver up before ({why})",
+                report::shown(&transfer.path)
+            ));
+        }
+        transfer.end();
+        let manifest = transfer.offer.map(|offer| offer.manifest.to_string());
+        self.hook.push(Completed {
+            items: items_of(self.plan, number, receiver, &transfer.absent),
+            path: transfer.path.clone(),
+            manifest: manifest.unwrap_or_default(),
+            sender: sealer.ip().to_string(),
+            bytes: numbers.bytes,
+            root: root.to_owned(),
+        });
     }
 
     /// Reports a transfer of a service that is over, and forgets it.
@@ -379,6 +397,26 @@ fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
         Some(name) => directory.join(name),
         None => directory.clone(),
     }
+}
+
+/// Returns the paths that a transfer has brought into the directory, for the program that runs
+/// after it.
+fn items_of(
+    plan: &RecvPlan,
+    number: u32,
+    receiver: &FileReceiver,
+    absent: &[String],
+) -> Vec<PathBuf> {
+    let Some(directory) = plan.directory.as_ref().filter(|_| !plan.exec.is_empty()) else {
+        return Vec::new();
+    };
+    let is_there = |name: &&OsStr| {
+        !absent
+            .iter()
+            .any(|absent| name.to_str() == Some(absent.as_str()))
+    };
+    let tops = receiver.top_entries(number).filter(is_there);
+    tops.map(|name| directory.join(name)).collect()
 }
 
 /// The most senders that were passed over for which a line is printed.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{Delete, FileReceiver, Owners, StallWatch, Target};
+use towline::{Delete, FileReceiver, Owners, RoomLimits, StallWatch, Target};
 
 use super::{
     hook,
@@ -64,8 +64,15 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
         .sparse(plan.is_sparse)
         .owner(plan.owner.map_or(Owners::Receiver, Into::into))
         .attributes(plan.sets_xattrs)
+        .modes(plan.permissions.into())
+        .take_dot_names(plan.takes_dot_names)
+        .room(RoomLimits {
+            quota_bytes: plan.quota_bytes,
+            keep_free: plan.keep_free,
+        })
+        .entries_max(plan.files_max)
         .spool(plan.spool.clone())
-        .patience(plan.timeout.unwrap_or_default());
+        .patience(plan.patience);
     Ok(builder.open()?)
 }
 

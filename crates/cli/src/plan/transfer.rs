@@ -4,14 +4,14 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use towline::{Allowed, SETTLE_TIME, Selection};
+use towline::{Allowed, KeepFree, SETTLE_TIME, Selection};
 
 use super::{
     Plan, SessionPlan,
-    session::{optional_seconds, seconds},
+    session::{optional_seconds, seconds, text},
 };
 use crate::{
-    args::{DeleteArg, DemoArgs, ExistingArg, OwnerArg, RecvArgs, SendArgs, SlowArg},
+    args::{DeleteArg, DemoArgs, ExistingArg, ModesArg, OwnerArg, RecvArgs, SendArgs, SlowArg},
     failure::Failure,
 };
 
@@ -166,6 +166,17 @@ pub(crate) struct RecvPlan {
     pub(crate) sets_xattrs: bool,
     /// The directory that keeps a file for standard output; `None` for the system's.
     pub(crate) spool: Option<PathBuf>,
+    pub(crate) permissions: ModesArg,
+    /// Names that begin with a dot are taken at the top of a transfer, too.
+    pub(crate) takes_dot_names: bool,
+    /// The most that the directory may hold; `None` for no limit.
+    pub(crate) quota_bytes: Option<u64>,
+    /// What stays free of the filesystem.
+    #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
+    pub(crate) keep_free: KeepFree,
+    /// The most entries of one transfer.
+    pub(crate) files_max: u32,
     /// The service goes on after the first transfer.
     pub(crate) is_serving: bool,
     #[serde(serialize_with = "texts")]
@@ -173,6 +184,12 @@ pub(crate) struct RecvPlan {
     pub(crate) allowed: Vec<Allowed>,
     /// A program and its arguments, run after each transfer.
     pub(crate) exec: Vec<String>,
+    #[serde(rename = "exec_timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
+    pub(crate) exec_timeout: Duration,
+    /// How long a transfer waits for its sender to come back, where that was said.
+    #[serde(skip)]
+    pub(crate) patience: Duration,
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
@@ -209,14 +226,25 @@ impl RecvPlan {
             is_sparse: args.sparse,
             owner: args.owner,
             sets_xattrs: args.xattrs,
+            permissions: args.permissions,
+            takes_dot_names: args.allow_dot_names,
+            quota_bytes: args.quota,
+            keep_free: args.keep_free.unwrap_or_default(),
+            files_max: args.max_files,
             is_serving: args.serve,
             allowed: args.from.clone(),
             exec: exec.unwrap_or_default(),
-            timeout: args.timeout,
+            exec_timeout: args.exec_timeout,
+            patience: args.timeout.unwrap_or_default(),
+            // A place of a service is not held for ever by a sender that sends nothing.
+            timeout: args.timeout.or(args.serve.then_some(SERVE_TIMEOUT)),
             session: SessionPlan::new(args.session.given())?,
         })
     }
 }
+
+/// How long a transfer of a service may be without progress.
+const SERVE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Splits a command into words at blanks, except between quotes. No other character is special,
 /// because no shell takes part.

@@ -97,7 +97,7 @@ fn a_receiver_that_never_confirms_is_named_with_how_far_it_got() {
             .map(|number| {
                 let directory = root.join(number.to_string());
                 let words = format!(
-                    "recv {} -g 239.192.0.1:7500 --from any --json --name r{number}",
+                    "recv {} -g 239.192.0.1:7500 --from 10.77.0.0/24 --json --name r{number}",
                     directory.display()
                 );
                 End::start(towline(lab.host(number), &words))
@@ -137,7 +137,7 @@ fn a_receiver_that_never_confirms_is_named_with_how_far_it_got() {
 /// A receiver of `directory` on `host` that takes files from everybody.
 fn receiver(host: &Host, directory: &Path, more: &str) -> End {
     let directory = directory.display();
-    let words = format!("recv {directory} {GROUP} --from any {more}");
+    let words = format!("recv {directory} {GROUP} --from 10.77.0.0/24 {more}");
     let end = End::start(towline(host, &words));
     thread::sleep(Duration::from_millis(300));
     end
@@ -337,7 +337,8 @@ fn one_file_is_printed_when_all_of_it_is_verified_and_a_tree_is_refused() {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
         let root = scratch("stdout");
         make_tree(&root.join("tree"));
-        let words = "recv --to-stdout -g 239.192.0.1:7500 --from any --faults loss=3%,seed=1";
+        let words =
+            "recv --to-stdout -g 239.192.0.1:7500 --from 10.77.0.0/24 --faults loss=3%,seed=1";
         let printing = || {
             let end = End::start(towline(lab.host(1), words));
             thread::sleep(Duration::from_millis(300));

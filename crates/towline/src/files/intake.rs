@@ -3,7 +3,7 @@
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
 use delivery::{Decline, Intake, Manifest, Offer, Sender, Store, StoreEvent};
-use net::{Delete, Existing, FileStore, Owners, StoreOptions};
+use net::{Delete, Existing, FileStore, Modes, Owners, Room, StoreOptions};
 use wire::object::ErrorCode;
 
 use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
@@ -129,6 +129,12 @@ pub struct FileIntake {
     pub(super) owner: Owners,
     /// Extended attributes become the sender's.
     pub(super) attributes: bool,
+    /// Which permission bits are set.
+    pub(super) modes: Modes,
+    /// Names at the top may begin with a dot.
+    pub(super) takes_dot_names: bool,
+    /// What all transfers together may take of the disk.
+    pub(super) room: Room,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -150,6 +156,9 @@ impl Intake for FileIntake {
                     sparse: self.sparse,
                     owner: self.owner,
                     attributes: self.attributes,
+                    modes: self.modes,
+                    takes_dot_names: self.takes_dot_names,
+                    room: self.room.clone(),
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };

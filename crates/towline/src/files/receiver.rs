@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -15,7 +15,7 @@ use delivery::{
     TransferReceiverConfig, parameters::GIVE_UP_AFTER,
 };
 use driver::ObjectReceiver;
-use net::{Delete, Existing, Owners, SystemError};
+use net::{Delete, Existing, KeepFree, Modes, Owners, Room, RoomLimits, SystemError};
 
 use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
 use crate::{
@@ -39,6 +39,10 @@ pub struct FileReceiverBuilder {
     sparse: bool,
     owner: Owners,
     attributes: bool,
+    modes: Modes,
+    takes_dot_names: bool,
+    room: RoomLimits,
+    entries_max: Option<u32>,
 }
 
 impl FileReceiverBuilder {
@@ -111,6 +115,37 @@ impl FileReceiverBuilder {
         self
     }
 
+    /// Sets which permission bits of the sender's files are set. Default: those that the process's
+    /// mask (umask) leaves.
+    #[must_use]
+    pub const fn modes(mut self, modes: Modes) -> Self {
+        self.modes = modes;
+        self
+    }
+
+    /// Takes names that begin with a dot at the top of a transfer, too. They may be settings of
+    /// this user's programs. Default false: such a transfer is refused.
+    #[must_use]
+    pub const fn take_dot_names(mut self, takes: bool) -> Self {
+        self.takes_dot_names = takes;
+        self
+    }
+
+    /// Sets what transfers into a directory may take of the disk. Default: 5 % of the filesystem
+    /// stays free, at most 1 GiB, and there is no quota.
+    #[must_use]
+    pub const fn room(mut self, limits: RoomLimits) -> Self {
+        self.room = limits;
+        self
+    }
+
+    /// Sets the most files, directories and links of one transfer. Default and most: 1,000,000.
+    #[must_use]
+    pub const fn entries_max(mut self, entries: u32) -> Self {
+        self.entries_max = Some(entries);
+        self
+    }
+
     /// Opens the session and then the directory, which is made when it does not exist. When the
     /// session cannot be opened, nothing is made.
     ///
@@ -131,10 +166,11 @@ impl FileReceiverBuilder {
             &opened.adapter,
             opened.local,
         )?;
+        let is_discreet = !sources.are_known();
         let mut own_name = None;
         let own = match &self.target {
             Target::Directory { path, .. } => {
-                make_directory(path)?;
+                net::check_directory(path)?;
                 default_name(&name_of(path))
             }
             _ => own_name.insert(OwnName::take()).to_string(),
@@ -149,12 +185,18 @@ impl FileReceiverBuilder {
             sparse: self.sparse,
             owner: self.owner,
             attributes: self.attributes,
+            modes: self.modes,
+            takes_dot_names: self.takes_dot_names,
+            room: Room::new(self.room),
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
         let protection = receiving.protection(self.session.key.clone());
         transfer.key = self.session.key;
         transfer.give_up_after = self.patience;
+        transfer.is_discreet = is_discreet;
+        let limits = &mut transfer.limits;
+        limits.entries_max = limits.entries_max.min(self.entries_max.unwrap_or(u32::MAX));
         let config = if self.is_serving {
             ObjectReceiverConfig::serving(transfer)
         } else {
@@ -211,6 +253,13 @@ impl FileReceiver {
             sparse: false,
             owner: Owners::Receiver,
             attributes: false,
+            modes: Modes::Umask,
+            takes_dot_names: false,
+            room: RoomLimits {
+                quota_bytes: None,
+                keep_free: KeepFree::Usual,
+            },
+            entries_max: None,
         }
     }
 
@@ -260,14 +309,20 @@ impl FileReceiver {
     /// that is unknown, or when the transfer brings several.
     #[must_use]
     pub fn only_entry(&self, transfer: u32) -> Option<&OsStr> {
-        let mut transfers = self.end.driver.endpoint.transfers().iter();
-        let (_, _, receiver) = transfers.find(|(number, _, _)| *number == transfer)?;
-        let mut tops = receiver.manifest()?.entries();
-        let mut tops = tops.by_ref().filter(|entry| !entry.path.contains(&b'/'));
+        let mut tops = self.top_entries(transfer);
         match (tops.next(), tops.next()) {
-            (Some(only), None) => Some(OsStr::from_bytes(only.path)),
+            (Some(only), None) => Some(only),
             _ => None,
         }
+    }
+
+    /// Returns the entries that a transfer brings into its directory, without those below them;
+    /// none while they are unknown.
+    pub fn top_entries(&self, transfer: u32) -> impl Iterator<Item = &OsStr> {
+        let manifest = self.receiver(transfer).and_then(TransferReceiver::manifest);
+        let entries = manifest.into_iter().flat_map(|manifest| manifest.entries());
+        let tops = entries.filter(|entry| !entry.path.contains(&b'/'));
+        tops.map(|entry| OsStr::from_bytes(entry.path))
     }
 
     /// Returns every file, directory and link that a transfer brings, by path; `None` while they
@@ -344,40 +399,5 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
             _ => Ok(()),
         },
         Err(error) => Err(SystemError::system("receive into", path.display(), &error)),
-    }
-}
-
-/// Makes the directory and checks that it can be written, before any sender is waited for.
-fn make_directory(path: &Path) -> Result<(), Error> {
-    let failed = |error: &io::Error| {
-        let failed = SystemError::system("write into", path.display(), error);
-        match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                failed.advise("receive into a directory that this user may write")
-            }
-            io::ErrorKind::NotFound => {
-                failed.advise("no directory can be made there: check the path")
-            }
-            _ => failed.advise("receive into another directory"),
-        }
-    };
-    fs::create_dir_all(path).map_err(|error| failed(&error))?;
-    // In the store's staging directory, nobody takes a file that a killed process leaves for a
-    // received one.
-    let staging = path.join(".towline");
-    let made = fs::DirBuilder::new().mode(0o700).create(&staging);
-    let proven = match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let probe = staging.join(format!("probe-{:016x}", random_u64()?));
-            fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe))
-        }
-        made => made,
-    };
-    // This fails while a transfer is staged in the directory, which then stays.
-    drop(fs::remove_dir(&staging));
-    match proven {
-        // Another transfer has just removed the directory, so it was writable.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        proven => Ok(proven.map_err(|error| failed(&error))?),
     }
 }

@@ -327,7 +327,7 @@ impl Spool {
     }
 
     /// Returns the file itself.
-    pub(super) fn into_file(self) -> fs::File {
+    pub(crate) fn into_file(self) -> fs::File {
         self.0
     }
 

@@ -57,7 +57,7 @@ fn on_a_bad_disk(name: &str, words: &[&str], spoil: impl FnOnce(&Path) + Send) {
 #[test]
 fn a_full_disk_is_named_before_anything_is_sent_to_it() {
     isolated(|| {
-        let words = ["needs 16847217 bytes in 3 files", "make room"];
+        let words = ["needs 16847217 bytes in ", "make room"];
         on_a_bad_disk("full", &words, |_| {});
     });
 }
@@ -98,8 +98,7 @@ impl Hog {
     }
 }
 
-/// Small files take their room only when they are made, from what was reserved for them: another
-/// program may be faster.
+/// Files take their room when their content comes: another program may be faster.
 #[test]
 fn a_disk_that_fills_amid_the_transfer_is_named_and_goes_on_once_there_is_room() {
     isolated(|| {
@@ -118,7 +117,10 @@ fn a_disk_that_fills_amid_the_transfer_is_named_and_goes_on_once_there_is_room()
         fs::create_dir(&mount).unwrap();
         let disk = Arc::new(Disk::new(&mount, 40 << 20, Access::ReadWrite).unwrap());
         let receiving = || {
-            let words = format!("recv {} {GROUP} --from any --name r1", directory.display());
+            let words = format!(
+                "recv {} {GROUP} --from 10.77.0.0/24 --name r1",
+                directory.display()
+            );
             let mut command = towline(scene.lab.host(1), &words);
             disk.give_to(&mut command);
             End::start(command)
@@ -134,7 +136,7 @@ fn a_disk_that_fills_amid_the_transfer_is_named_and_goes_on_once_there_is_room()
         assert!(scene.await_share(2, 20));
         let hog = Hog::start(&disk, mount.join("hog"));
         let end = ended(sender);
-        let words = ["No space left on device", "make room", "in/tree/many/"];
+        let words = ["make room", "in/tree/many/"];
         let said = assert_failed(&end, 1, &words);
         assert!(said > 0 && said < scene.bytes, "{:#}", end.1);
         assert_eq!(row(&end.1, 2)["state"], "proven", "{:#}", end.1);

@@ -58,7 +58,7 @@ impl Scene {
     pub(super) fn receiving(&self, number: usize, more: &str) -> Command {
         let directory = self.directory(number);
         let words = format!(
-            "recv {} {GROUP} --from any --name r{number} {more}",
+            "recv {} {GROUP} --from 10.77.0.0/24 --name r{number} {more}",
             directory.display()
         );
         towline(self.lab.host(number), &words)

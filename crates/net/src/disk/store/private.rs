@@ -22,9 +22,17 @@ use crate::SystemError;
 /// When the directory cannot be made or written, or when its staging directory is another user's
 /// or may be written by others.
 pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
-    let remedy = "receive into a directory that this user may write";
     let failed = |error: &io::Error| {
-        SystemError::system("write into", directory.display(), error).advise(remedy)
+        let failed = SystemError::system("write into", directory.display(), error);
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                failed.advise("receive into a directory that this user may write")
+            }
+            io::ErrorKind::NotFound => {
+                failed.advise("no directory can be made there: check the path")
+            }
+            _ => failed.advise("receive into another directory"),
+        }
     };
     std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
     let opened = Directory::open(directory).map_err(|error| failed(&error))?;
