@@ -17,6 +17,8 @@ mod length;
 
 mod links;
 
+mod promises;
+
 mod rules;
 pub(crate) use rules::{CrateRule, Rules};
 
@@ -44,6 +46,7 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
     layout::check(root, &rules, &mut findings);
     length::check(&sources, &mut findings);
     links::check(root, &sources, &mut findings);
+    promises::check(&sources, &mut findings);
     let banned = text::banned_words(root);
     for source in &sources {
         text::check(source, &banned, &mut findings);

@@ -1,0 +1,84 @@
+//! The rule about the page of promises: each line of its tables names the tests that back it, and
+//! every test that it names is there.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, Source, source::has_extension};
+
+/// Checks the page on security against the tests of all crates.
+pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
+    let Some(page) = sources.iter().find(|source| source.path == PAGE) else {
+        return findings.push(Finding::new("promise", PAGE, "there is no such page"));
+    };
+    let rust = sources.iter().filter(|it| has_extension(&it.path, "rs"));
+    let tests: BTreeSet<&str> = rust.flat_map(|it| functions(&it.text)).collect();
+    let mut heading = None;
+    for (number, line) in page.text.lines().enumerate() {
+        if !line.starts_with('|') {
+            heading = None;
+            continue;
+        }
+        let mut cells = line.trim().trim_matches('|').rsplit('|');
+        let last = cells.next().unwrap_or_default().trim();
+        let is_heading = heading.is_none();
+        let is_promise = *heading.get_or_insert(last) == HEADING;
+        if is_heading || !is_promise || last.starts_with("---") {
+            continue;
+        }
+        let mut find = |text: &str| {
+            findings.push(Finding::new("promise", PAGE, text).at(number + 1));
+        };
+        let mut names = last.split('`').skip(1).step_by(2).peekable();
+        if names.peek().is_none() {
+            find("no test backs this line: name one in its last column, between backquotes");
+        }
+        for name in names.filter(|name| !tests.contains(name)) {
+            find(&format!("there is no test `{name}`"));
+        }
+    }
+}
+
+/// Returns the names of all functions in a source.
+fn functions(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim_start);
+    let heads = lines.filter_map(|line| line.strip_prefix("fn "));
+    heads.filter_map(|head| head.split_once("()").map(|(name, _)| name))
+}
+
+const PAGE: &str = "docs/src/security.md";
+/// The heading of the column of tests.
+const HEADING: &str = "test";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(page: &str) -> Vec<String> {
+        let source = |path: &str, text: &str| Source {
+            path: path.to_owned(),
+            byte_count: text.len(),
+            text: text.to_owned(),
+        };
+        let sources = [
+            source(PAGE, page),
+            source("crates/a/src/b.rs", "    fn what_is_so() {\n"),
+        ];
+        let mut findings = Vec::new();
+        check(&sources, &mut findings);
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_promise_names_tests_that_are_there() {
+        let table = |cell: &str| format!("| promise | test |\n|---|---|\n| so | {cell} |\n");
+        assert_eq!(told(&table("`what_is_so`")), Vec::<String>::new());
+        let gone = told(&table("`what_is_so`, `what_is_gone`"));
+        assert!(
+            gone[0].contains("md:3: there is no test `what_is_gone`"),
+            "{gone:?}"
+        );
+        assert!(told(&table("read"))[0].contains("no test backs this line"));
+        let other = table("read").replace("test", "what it is");
+        assert_eq!(told(&other), Vec::<String>::new());
+    }
+}
