@@ -5,6 +5,12 @@
 //! and hands it in as an index and a local address.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "towline-net makes system calls of Linux; on other systems only the crates without input and \
+     output build: base, wire, pgm, protection, delivery, measure, driver"
+);
+
 pub mod disk;
 pub use disk::{
     Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, KeepFree, Leftover, Modes,

@@ -15,6 +15,16 @@ pub(crate) fn nonzero_count(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(count).ok_or_else(|| NOTHING.to_owned())
 }
 
+/// Reads how many receivers, at least 1.
+pub(crate) fn receiver_count(text: &str) -> Result<u32, String> {
+    let count = quantity::count(text).map_err(|error| error.to_string())?;
+    match u32::try_from(count) {
+        Ok(0) => Err("with 0 receivers nothing is proven: name 1 or more".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("at most {} receivers are counted", u32::MAX)),
+    }
+}
+
 /// Reads how many bits a second, at least 1.
 pub(crate) fn positive_bit_rate(text: &str) -> Result<u64, String> {
     match quantity::bit_rate(text).map_err(|error| error.to_string())? {
@@ -38,5 +48,8 @@ mod tests {
         }
         assert!(positive_count("fast").unwrap_err().contains("40k"));
         assert!(positive_bit_rate("10").is_ok());
+        assert_eq!(receiver_count("12"), Ok(12));
+        assert!(receiver_count("0").unwrap_err().contains("1 or more"));
+        assert!(receiver_count("5G").is_err());
     }
 }

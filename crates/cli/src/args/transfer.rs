@@ -5,7 +5,9 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
 use towline::{Allowed, Delete, Existing, KeepFree, Modes, Owners, SlowPolicy};
 
-use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror};
+use super::{
+    Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror, receiver_count,
+};
 
 /// Send files or trees; done when every receiver has confirmed them.
 #[derive(Debug, Args)]
@@ -49,7 +51,7 @@ pub(crate) struct SendArgs {
     pub(crate) hash: bool,
     /// Wait for this many receivers, the first to join; others are guests [default: all that join;
     /// sending begins once no new one has joined for 300 ms]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = receiver_count)]
     pub(crate) receivers: Option<u32>,
     /// Wait for the receivers with these names (recv --name), separated by commas; others are
     /// guests

@@ -255,6 +255,7 @@ fn facts() -> Facts {
         interface: Some(InterfaceFacts {
             name: "eth0".into(),
             address: [10, 0, 0, 1].into(),
+            prefix: Some(24),
             igmp: Some("v3".into()),
             condition: "up",
             notes: vec!["joined by 2 programs".into()],

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Serialize, Serializer};
+use towline::Allowed;
 
 /// What one host has observed.
 #[derive(Clone, Debug, Serialize)]
@@ -57,6 +58,15 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Returns true when `reached` is in the network of this host's interface and `source` is not.
+    pub(super) fn is_apart(&self, source: IpAddr, reached: IpAddr) -> bool {
+        let network = self.interface.as_ref().and_then(|it| {
+            let (ip, bits) = (it.address, it.prefix?);
+            Some(Allowed::Network { ip, bits })
+        });
+        network.is_some_and(|network| network.admits(reached) && !network.admits(source))
+    }
+
     /// Returns what to call a host: its name, with its address where another host, or this one, has
     /// the same name, as containers often do.
     #[must_use]
@@ -129,6 +139,8 @@ pub struct InterfaceFacts {
     pub name: String,
     /// The interface's address, from which the host's packets come.
     pub address: IpAddr,
+    /// How many leading bits of the address are those of its network.
+    pub prefix: Option<u8>,
     /// The IGMP version that the kernel speaks on the interface, when it tells: `V3`.
     pub igmp: Option<String>,
     /// Whether the interface passes packets: `up`, `down`, `no carrier`.

@@ -86,7 +86,10 @@ impl Host {
 pub(super) fn interface_facts(choice: &Choice) -> InterfaceFacts {
     let name = choice.interface.name.clone();
     let igmp = fs::read_to_string("/proc/thread-self/net/igmp").unwrap_or_default();
+    let mut addresses = choice.interface.addresses.iter();
+    let own = addresses.find(|own| own.ip == choice.local);
     InterfaceFacts {
+        prefix: own.and_then(|own| own.prefix),
         igmp: igmp_version(&igmp, &name),
         address: choice.local,
         condition: choice.interface.condition(),

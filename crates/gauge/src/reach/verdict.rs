@@ -52,6 +52,8 @@ pub enum Cause {
     ReportDropped,
     /// The other host cannot send.
     PeerCannotSend,
+    /// The other host uses the group on an interface of its own that does not lead here.
+    PeerElsewhere,
     /// The other host says that it does not hear this one; the reason is there or on the way.
     PeerDoesNotHear,
     /// The named host says nothing.
@@ -94,7 +96,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     }
     for peer in &facts.peers {
         // One cause often stops both directions, so one finding is enough.
-        let deaf = || of_deaf(facts, peer.word.as_ref()?);
+        let deaf = || of_deaf(facts, peer);
         findings.extend(of_peer(facts, peer).or_else(deaf));
     }
     let is_of_peer = |frames: &Frames| {
@@ -180,7 +182,8 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     if let Some(found) = word.source.and_then(|source| of_frames(facts, source)) {
         return Some(found);
     }
-    Some(of_distance(facts, word).unwrap_or_else(|| of_unseen(facts, word)))
+    let found = elsewhere_of(facts, peer).or_else(|| of_distance(facts, word));
+    Some(found.unwrap_or_else(|| of_unseen(facts, word)))
 }
 
 /// Returns true when this host heard more hosts than its list holds. A host that is missing from
@@ -192,13 +195,17 @@ const fn is_heard_cut(facts: &Facts) -> bool {
 /// Makes the finding that a named host does not hear this one, although this one sends. `None` when
 /// it hears this one, when its list is cut and does not name this host, or when another finding
 /// explains it.
-fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
+fn of_deaf(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
+    let word = peer.word.as_ref()?;
     let is_explained = word.refusal.is_some()
         || word.group != facts.group
         || facts.send_error.is_some()
         || facts.interface.is_none();
     if word.hears_us != Some(false) || is_explained || word.times < WORDS_MIN {
         return None;
+    }
+    if let Some(found) = elsewhere_of(facts, peer) {
+        return Some(found);
     }
     let name = &facts.called(word);
     let routers = word.routers.filter(|routers| *routers > 0);
@@ -322,6 +329,28 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
         ),
         passage(facts, frames.port),
     )
+}
+
+/// Makes the finding that a named host uses the group on another interface than the one by which it
+/// and this host reach each other: its packets to the group come from loopback, or from another
+/// network than this host's although no router is between.
+fn elsewhere_of(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
+    let word = peer.word.as_ref()?;
+    let (source, reached) = (word.source?, peer.address.ip());
+    let is_near = word.routers == Some(0);
+    let is_local = source.is_loopback() && !reached.is_loopback();
+    if !(is_local || is_near && facts.is_apart(source, reached)) {
+        return None;
+    }
+    let (name, theirs) = (facts.called(word), &word.interface);
+    Some(Finding::new(
+        Cause::PeerElsewhere,
+        format!(
+            "{name} uses the group on its interface {theirs} ({source}), which does not lead here; \
+             this host reaches it at {reached}"
+        ),
+        format!("on {name}, use --iface with the interface that has the address {reached}"),
+    ))
 }
 
 /// Makes the finding from the number of routers between the hosts.

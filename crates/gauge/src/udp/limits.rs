@@ -46,7 +46,7 @@ impl ServeSpec {
     pub fn check(&self) -> Result<(), Error> {
         for group in &self.groups {
             let cause = if !group.ip().is_multicast() {
-                "it is no multicast group"
+                "it is not a multicast group"
             } else if is_local_control(group.ip()) {
                 "every host of the network listens to such groups, asked or not"
             } else {

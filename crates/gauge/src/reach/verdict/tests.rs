@@ -14,6 +14,7 @@ fn facts() -> Facts {
         interface: Some(InterfaceFacts {
             name: "e0".to_owned(),
             address: [10, 0, 0, 1].into(),
+            prefix: Some(24),
             igmp: Some("V3".to_owned()),
             condition: "up",
             notes: Vec::new(),
@@ -153,6 +154,41 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
         found[0].fix.contains("--hops 2 or more on this host"),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_peer_on_another_interface_of_its_own_is_blamed_and_not_the_switch() {
+    let mut facts = facts();
+    facts.frames.clear();
+    let mut judged = |source: [u8; 4], interface: &str, routers| {
+        facts.peers = vec![PeerFacts {
+            address: "10.0.0.2:7702".parse().unwrap(),
+            word: Some(PeerWord {
+                name: "vm".to_owned(),
+                group: facts.group,
+                hops: 1,
+                source: Some(source.into()),
+                interface: interface.to_owned(),
+                refusal: None,
+                hears_us: Some(false),
+                routers,
+                token: 2,
+                times: 25,
+            }),
+        }];
+        judge(&facts).remove(0)
+    };
+    for (source, interface) in [([127, 0, 0, 1], "lo"), ([192, 168, 5, 2], "e1")] {
+        let found = judged(source, interface, Some(0));
+        assert_eq!(found.cause, Cause::PeerElsewhere);
+        assert!(found.words.contains(interface), "{found:?}");
+        assert!(found.fix.contains("10.0.0.2"), "{found:?}");
+    }
+    // On this network, or behind a router, another address says nothing.
+    let near = judged([10, 0, 0, 3], "e0", Some(0));
+    assert_eq!(near.cause, Cause::SnoopingWithoutQuerier);
+    let far = judged([192, 168, 5, 2], "e1", Some(1));
+    assert_eq!(far.cause, Cause::TtlTooLow);
 }
 
 #[test]
