@@ -47,6 +47,9 @@ pub use pace::{GapErrors, Pace, Pacer};
 mod packet;
 pub use packet::{Interface, Packet};
 
+mod pull;
+pub use pull::{OwnedPacket, Packets};
+
 mod segment;
 
 mod session;

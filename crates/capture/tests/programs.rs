@@ -10,8 +10,8 @@ use std::{
 };
 
 use towline_capture::{
-    Account, CaptureError, Filter, Interface, Limits, LiveOptions, Packet, Session, Sink, Source,
-    SourceAddress,
+    Account, CaptureError, Filter, Interface, Limits, LiveOptions, Packet, Packets, Session, Sink,
+    Source, SourceAddress,
     sink::{Output, PcapngSink},
     source::{self, FileSource, Progress},
 };
@@ -103,6 +103,27 @@ fn packets_go_into_memory_and_come_back() {
     let (packets, taken) = *tally.0.lock().unwrap();
     assert!(packets == 500 && taken > 500 * 60, "{taken} bytes");
     assert_eq!(run(source(), Box::new(Tally::default()), Some("tcp")), 0);
+}
+
+#[test]
+fn packets_are_asked_for_one_by_one() {
+    let address = "gen:size=60-1514,count=500".parse().unwrap();
+    let made = source::open(&address, &LiveOptions::default()).unwrap();
+    let memory = Memory::default();
+    let output = Output::to_writer(Path::new("memory"), Box::new(memory.clone()));
+    run(made, Box::new(PcapngSink::new(output)), None);
+    let bytes = memory.0.lock().unwrap().clone();
+    let file = from_memory(bytes).unwrap();
+    let mut packets = Packets::new(Box::new(file)).unwrap();
+    let mut sizes = Vec::new();
+    while let Some(packet) = packets.next(None).unwrap() {
+        assert_eq!(packet.data.len(), packet.wire_len as usize);
+        sizes.push(packet.wire_len);
+    }
+    assert!(packets.is_ended() && packets.source().interfaces().len() == 1);
+    assert_eq!(sizes.len(), 500);
+    assert!(sizes.iter().all(|size| (60..=1514).contains(size)));
+    assert!(sizes.iter().min() < sizes.iter().max());
 }
 
 #[test]

@@ -14,7 +14,8 @@ use std::{
 };
 
 use towline_gauge::rtt::{
-    Campaign, Engine, ReflectSpec, Reflector, Scheduling, Series, Transport, Variant, Wait, raw,
+    Campaign, Engine, Latencies, ReflectSpec, Reflector, Scheduling, Series, Transport, Variant,
+    Wait, raw,
 };
 
 #[derive(Clone, Default)]
@@ -44,10 +45,6 @@ fn percentiles_of_round_trips_come_from_memory() {
     thread::scope(|scope| {
         scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
         let campaign = Campaign {
-            peer,
-            transport: Transport::Udp,
-            interface: None,
-            target: peer.to_string(),
             variants: vec![Variant {
                 label: "every millisecond".to_owned(),
                 per_second: Some(1000),
@@ -55,29 +52,33 @@ fn percentiles_of_round_trips_come_from_memory() {
                 engine: Engine::default(),
                 wait: Wait::default(),
             }],
-            size: 64,
             duration: Duration::from_millis(300),
-            slice: None,
             warm_up: Duration::from_millis(50),
-            window: None,
-            timeout: Duration::from_secs(2),
-            seed: 7,
-            stamp_every: 0,
-            cpu: None,
-            lock_memory: false,
-            link_bits_per_s: None,
-            command: Vec::new(),
+            ..Campaign::new(peer, Transport::Udp)
         };
         let outcomes = campaign.run(memory.clone(), &|| false, &mut |_| {}, None);
+        let quick = Campaign {
+            variants: campaign.variants.clone(),
+            duration: Duration::from_millis(100),
+            ..Campaign::new(peer, Transport::Udp)
+        };
+        let measured = quick.measure();
         stop.store(true, Ordering::Relaxed);
         assert_eq!(outcomes.unwrap().len(), 1);
+        assert_figures(&measured.unwrap());
     });
     let file = raw::read(&memory.0.lock().unwrap()[..]).unwrap();
-    let series = Series::of(&file);
-    let [series] = &series[..] else {
-        panic!("{} series", series.len());
+    let [series] = &Series::of(&file)[..] else {
+        panic!("one variant was measured");
     };
-    let times = series.latencies.actual();
+    assert_figures(std::slice::from_ref(&series.latencies));
+}
+
+fn assert_figures(latencies: &[Latencies]) {
+    let [latencies] = latencies else {
+        panic!("{} variants", latencies.len());
+    };
+    let times = latencies.actual();
     assert!(times.count > 0 && times.p50_ns > 0, "{times:?}");
     assert!(times.p50_ns <= times.p99_ns && times.p99_ns <= times.max_ns);
 }

@@ -197,6 +197,40 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().state.clone()
     }
 
+    /// Puts a question to the transfer, which its thread answers between two turns, and waits for
+    /// the answer: what [`FileReceiver::entries`](crate::FileReceiver::entries) or a transfer's
+    /// counters say now. Once the transfer is over, its last state answers; `None` when it ended
+    /// with an error.
+    ///
+    /// The question holds the transfer up, so it should only look. It must not use this thread.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), towline::Error> {
+    /// # let (thread, number): (towline::TransferThread<towline::FileReceiver>, u32) = todo!();
+    /// let files = thread.ask(move |receiver| receiver.entries(number).map(Iterator::count));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&T) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        let question = move |transfer: &T| {
+            // Who asked still waits.
+            let _told = answer.send(question(transfer));
+        };
+        let mut board = self.shared.lock();
+        match &board.transfer {
+            Some(transfer) => question(transfer),
+            None if board.is_over => drop(question),
+            None => board.questions.push(Box::new(question)),
+        }
+        drop(board);
+        self.waker.wake();
+        answered.recv().ok()
+    }
+
     /// Returns true when the thread has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -237,12 +271,16 @@ struct Shared<T: Transfer> {
     changed: Condvar,
 }
 
+/// What the application wants to know of a transfer.
+type Question<T> = Box<dyn FnOnce(&T) + Send>;
+
 /// The state that the thread and the application share.
 struct Board<T: Transfer> {
     events: VecDeque<T::Event>,
     state: T::State,
     task: Option<Waker>,
     cancel: Option<String>,
+    questions: Vec<Question<T>>,
     is_over: bool,
     /// The transfer, once it has ended without an error.
     transfer: Option<T>,
@@ -255,6 +293,7 @@ impl<T: Transfer> Board<T> {
             state,
             task: None,
             cancel: None,
+            questions: Vec::new(),
             is_over: false,
             transfer: None,
         }
@@ -290,6 +329,8 @@ impl<T: Transfer> Drop for Farewell<T> {
     fn drop(&mut self) {
         let mut board = self.0.lock();
         board.is_over = true;
+        // Who asked meanwhile gets no answer.
+        board.questions.clear();
         self.0.tell(board);
     }
 }
@@ -300,6 +341,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
         let is_on = transfer.turn()?;
         let mut board = shared.lock();
         let cancel = board.cancel.take();
+        let questions = std::mem::take(&mut board.questions);
         let mut has_news = false;
         while board.events.len() < EVENTS_MAX
             && let Some(event) = transfer.pop_event()
@@ -316,6 +358,9 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
             board
                 .events
                 .extend(std::iter::from_fn(|| transfer.pop_event()));
+            for question in questions {
+                question(&transfer);
+            }
             board.transfer = Some(transfer);
             return Ok(());
         }
@@ -323,6 +368,9 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
             shared.tell(board);
         } else {
             drop(board);
+        }
+        for question in questions {
+            question(&transfer);
         }
         match cancel {
             Some(text) => transfer.cancel(&text),
@@ -366,6 +414,23 @@ mod tests {
         fn waker(&self) -> Result<net::Waker, Error> {
             Err(Error::Closed)
         }
+    }
+
+    #[test]
+    fn who_asks_a_thread_that_ends_with_an_error_gets_no_answer() {
+        let shared = Arc::new(Shared {
+            board: Mutex::new(Board::<Broken>::new(())),
+            changed: Condvar::new(),
+        });
+        let (answer, answered) = std::sync::mpsc::channel::<()>();
+        let question = move |_: &Broken| answer.send(()).expect("the test waits");
+        shared.lock().questions.push(Box::new(question));
+        let farewell = Farewell(Arc::clone(&shared));
+        let thread = std::thread::spawn(move || drive(Broken, &farewell.0));
+        answered
+            .recv()
+            .expect_err("nobody is left who could answer");
+        thread.join().expect_err("it panicked");
     }
 
     #[test]

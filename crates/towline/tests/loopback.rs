@@ -278,6 +278,8 @@ fn files_travel_between_threads_and_their_events_are_awaited() {
     let to = place.join("to");
     let receiver = FileReceiver::open(&session(4, 17504), &to).unwrap();
     let mut receiver = TransferThread::spawn(receiver).unwrap();
+    // A thread answers while it runs, and its transfer after its end.
+    assert_eq!(receiver.ask(|it| it.progress().len()), Some(0));
     let sender = file_sender(&session(4, 17504), &place.join("file"));
     let mut sender = TransferThread::spawn(sender).unwrap();
 
@@ -303,6 +305,7 @@ fn files_travel_between_threads_and_their_events_are_awaited() {
     }
 
     assert!(is_finished && sender.state().is_proven());
+    assert_eq!(sender.ask(|it| it.outcome().root), Some(delivered));
     assert_eq!(sender.join().unwrap().outcome().root, delivered);
     receiver.join().unwrap();
     assert_eq!(fs::read(to.join("file")).unwrap(), [7; 300_000]);

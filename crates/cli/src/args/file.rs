@@ -207,7 +207,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(
-            text.contains("/dev/zero: it has more than 1024 KiB"),
+            text.contains("/dev/zero: it is longer than 1024 KiB"),
             "{text}"
         );
     }

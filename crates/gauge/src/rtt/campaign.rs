@@ -5,12 +5,13 @@ use std::{
     fmt,
     io::{self, Write},
     net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use measure::{
-    Transport,
-    raw::{Manifest, Setup},
+    Latencies, Series, Transport,
+    raw::{self, Manifest, Setup},
 };
 use net::interface::Selector;
 use sys::{errno, hardware_stamp::HardwareStamping};
@@ -76,7 +77,91 @@ pub struct Variant {
     pub wait: Wait,
 }
 
+/// A result in memory: the thread that records writes it, and the caller takes it.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Memory {
+    fn take(&self) -> Vec<u8> {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut bytes)
+    }
+}
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Campaign {
+    /// Describes a measurement of 10 s in ping-pong over `transport`: 64 bytes, after a second of
+    /// warm-up, without kernel stamps, tokens drawn from seed 0, on the calling thread as it is. The
+    /// fields can be changed.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), towline_gauge::Error> {
+    /// use towline_gauge::rtt::{Campaign, Transport};
+    ///
+    /// # let reflector = todo!();
+    /// let rtt = Campaign::new(reflector, Transport::Udp).measure()?;
+    /// println!("99 of 100 within {} ns", rtt[0].actual().p99_ns);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn new(peer: SocketAddr, transport: Transport) -> Self {
+        let variant = Variant {
+            label: "ping-pong".to_owned(),
+            per_second: None,
+            scheduling: Scheduling::Other,
+            engine: Engine::default(),
+            wait: Wait::default(),
+        };
+        Self {
+            peer,
+            interface: None,
+            transport,
+            target: peer.to_string(),
+            variants: vec![variant],
+            size: 64,
+            duration: Duration::from_secs(10),
+            slice: None,
+            warm_up: Duration::from_secs(1),
+            window: None,
+            timeout: Duration::from_secs(2),
+            seed: 0,
+            stamp_every: 0,
+            cpu: None,
+            lock_memory: false,
+            link_bits_per_s: None,
+            command: Vec::new(),
+        }
+    }
+
+    /// Measures all variants as [`Campaign::run`] does, and returns the round trips of each, in
+    /// order, from the intended and from the actual time of sending.
+    ///
+    /// **Cost**: keeps every round trip in memory until it returns.
+    ///
+    /// # Errors
+    /// Those of [`Campaign::run`].
+    pub fn measure(&self) -> Result<Vec<Latencies>, Error> {
+        let memory = Memory::default();
+        self.run(memory.clone(), &|| false, &mut |_| {}, None)?;
+        let bytes = memory.take();
+        let results = raw::read(&bytes[..]).map_err(|error| {
+            Error::Measurement(format!("cannot read the results in memory: {error}"))
+        })?;
+        let series = Series::of(&results).into_iter();
+        Ok(series.map(|series| series.latencies).collect())
+    }
+
     /// Measures all variants on the calling thread, which it binds to processors and moves to
     /// scheduling classes as the variants ask. Passes remarks for the user to `tell`, and the
     /// figures of each stretch of time to `watch`.
