@@ -24,6 +24,13 @@ pub trait MessageSink {
     /// Takes an event other than data, in its place between the messages.
     fn event(&mut self, event: SessionEvent);
 
+    /// Takes what a sender calls itself, once it has said so: some time after
+    /// [`SessionEvent::Found`], and never by a sender that does not take reports. Text of another
+    /// host, and without a key anybody's. Ignores it unless overridden.
+    fn sender_name(&mut self, session: u32, name: &str) {
+        let _ignored = (session, name);
+    }
+
     /// Returns true while the application takes nothing more. One more receive batch may follow.
     fn is_full(&self) -> bool {
         false
@@ -173,6 +180,12 @@ impl Subscriber {
             admission: None,
             is_protected,
         }
+    }
+
+    /// Returns what the sender of a session calls itself, once it has said so.
+    #[must_use]
+    pub fn sender_name(&self, session: u32) -> Option<&str> {
+        self.reporter.as_ref()?.sender_name(session)
     }
 
     /// Returns the PGM receiver.
@@ -363,6 +376,7 @@ impl Subscriber {
                 }
                 // A sender that answers a call to the address of its packets is not forged.
                 ReporterEvent::Joined { session, .. } => self.believe(now, session, sink),
+                ReporterEvent::Named { session, name } => sink.sender_name(session, &name),
                 ReporterEvent::Closed { session } => self.receiver.conclude(session),
                 ReporterEvent::Window { session, window } => {
                     let told = Told {

@@ -9,7 +9,7 @@ use pgm::Full;
 
 use crate::{
     Error, Snapshot,
-    session::{Count, End, SessionBuilder, face},
+    session::{Count, End, SessionBuilder, default_name, face},
     trace,
 };
 
@@ -74,6 +74,8 @@ impl PublisherBuilder {
         let (mut opened, sending) = self.session.open_sending()?;
         let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.session.key);
+        let name = self.session.name.clone();
+        config.name = name.unwrap_or_else(|| default_name(&std::process::id().to_string()));
         config.policy = self.policy;
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;

@@ -130,6 +130,17 @@ impl Subscriber {
         self.end.driver.endpoint.receiver().status()
     }
 
+    /// Returns what the sender of a session calls itself ([`SessionBuilder::name`]), once it has
+    /// said so, while it is there; never of a sender that does not take reports. It is text of
+    /// another host, and without a key anybody's: pass it through [`text::printable`] before a
+    /// terminal sees it.
+    ///
+    /// [`text::printable`]: crate::text::printable
+    #[must_use]
+    pub fn sender_name(&self, session: u32) -> Option<&str> {
+        self.end.driver.endpoint.sender_name(session)
+    }
+
     /// Returns the sender of the session that a message or event names, while that sender is there.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {

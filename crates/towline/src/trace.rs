@@ -81,6 +81,11 @@ impl<S: MessageSink + ?Sized> MessageSink for Traced<'_, S> {
         self.0.event(event);
     }
 
+    fn sender_name(&mut self, session: u32, name: &str) {
+        info!(session, name, "sender named itself");
+        self.0.sender_name(session, name);
+    }
+
     #[inline]
     fn is_full(&self) -> bool {
         self.0.is_full()

@@ -254,6 +254,10 @@ impl MessageSink for Checker {
         }
         self.senders.take(&event);
     }
+
+    fn sender_name(&mut self, session: u32, name: &str) {
+        self.senders.named(session, name);
+    }
 }
 
 /// The time from the first message to the last, to the accuracy of one turn.

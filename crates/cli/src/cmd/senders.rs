@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{Refusal, SessionEvent};
+use towline::{Refusal, SessionEvent, text::printable};
 
 use crate::report::{SenderEnds, count};
 
@@ -35,6 +35,8 @@ pub(super) struct Senders {
 #[derive(Debug)]
 struct Known {
     name: String,
+    /// What it calls itself, fit for a terminal.
+    called: Option<String>,
     address: IpAddr,
     is_over: bool,
     loss: Loss,
@@ -114,6 +116,21 @@ impl Senders {
         self.say(text);
     }
 
+    /// Takes what a sender calls itself: text of another host.
+    pub(super) fn named(&mut self, session: u32, name: &str) {
+        let called = printable(name, NAME_BYTES_MAX).into_owned();
+        let text = format!("sender {} is {called}", self.name(session));
+        if let Some(known) = self.known.get_mut(&session) {
+            known.called = Some(called);
+            self.say(text);
+        }
+    }
+
+    /// What the sender calls itself, once it has said so.
+    pub(super) fn called(&self, session: u32) -> Option<&str> {
+        self.known.get(&session)?.called.as_deref()
+    }
+
     pub(super) fn name(&self, session: u32) -> &str {
         let known = self.known.get(&session);
         known.map_or("unknown", |known| known.name.as_str())
@@ -170,6 +187,7 @@ impl Senders {
         }
         let known = Known {
             name,
+            called: None,
             address,
             is_over: false,
             loss: Loss::default(),
@@ -232,6 +250,8 @@ impl Senders {
 const PAUSE: Duration = Duration::from_secs(1);
 /// The most remarks in one second.
 const REMARKS_MAX: usize = 32;
+/// The most bytes of what a sender calls itself.
+const NAME_BYTES_MAX: usize = 255;
 
 #[cfg(test)]
 mod tests {

@@ -267,7 +267,8 @@ impl MessageSink for Printer<'_> {
         let name = self.senders.name(session);
         if self.is_json {
             let address = self.senders.address(session);
-            MessageLine::new(name, address, position, data).write(&mut self.buffer);
+            let called = self.senders.called(session);
+            MessageLine::new((name, called), address, position, data).write(&mut self.buffer);
             return;
         }
         if self.plan.is_tagged {
@@ -280,6 +281,10 @@ impl MessageSink for Printer<'_> {
 
     fn event(&mut self, event: SessionEvent) {
         self.senders.take(&event);
+    }
+
+    fn sender_name(&mut self, session: u32, name: &str) {
+        self.senders.named(session, name);
     }
 
     fn is_full(&self) -> bool {

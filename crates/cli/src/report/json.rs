@@ -86,8 +86,11 @@ pub(super) struct Envelope<'a, T> {
 pub(crate) struct MessageLine<'a> {
     /// When it was taken from the session: seconds since 1970 by this host's clock.
     pub(crate) received_s: f64,
-    /// Who sent it.
+    /// Who sent it: the identifier of its session.
     pub(crate) sender: &'a str,
+    /// What its sender calls itself (`pub --name`), in messages after it has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sender_name: Option<&'a str>,
     /// The address that its sender sends from.
     pub(crate) address: Option<IpAddr>,
     /// Its place in the sender's session.
@@ -103,7 +106,7 @@ impl<'a> MessageLine<'a> {
     pub(super) const VERSION: u32 = 1;
 
     pub(crate) fn new(
-        sender: &'a str,
+        (sender, sender_name): (&'a str, Option<&'a str>),
         address: Option<IpAddr>,
         position: u64,
         data: &'a [u8],
@@ -114,6 +117,7 @@ impl<'a> MessageLine<'a> {
             // A clock before 1970 gives 0.
             received_s: since_1970.unwrap_or_default().as_secs_f64(),
             sender,
+            sender_name,
             address,
             position,
             text,
@@ -143,7 +147,7 @@ mod tests {
         let line = |data: &[u8]| -> serde_json::Value {
             let mut buffer = Vec::new();
             let address = Some([10, 0, 0, 1].into());
-            MessageLine::new("1.2.3", address, 7, data).write(&mut buffer);
+            MessageLine::new(("1.2.3", None), address, 7, data).write(&mut buffer);
             assert_eq!(buffer.pop(), Some(b'\n'));
             assert!(!buffer.contains(&b'\n'));
             serde_json::from_slice(&buffer).unwrap()

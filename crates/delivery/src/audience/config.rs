@@ -25,6 +25,9 @@ pub enum Policy {
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
+    /// What receivers are told that this sender is called, cut to 255 bytes. Default: empty, and
+    /// they are told nothing.
+    pub name: String,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
     /// What happens when a receiver is too slow.
@@ -56,6 +59,7 @@ impl AudienceConfig {
     pub const fn new(session_id: u64) -> Self {
         Self {
             session_id,
+            name: String::new(),
             key: None,
             policy: Policy::Wait,
             expected: 0,

@@ -599,7 +599,13 @@ impl Hosts for Audience {
             is_late: false,
         });
         self.listener.admit(link);
-        if !self.listener.links.queue(link, &welcome) {
+        let name = Message::Name {
+            name: &self.config.name,
+        };
+        let is_named = !self.config.name.is_empty();
+        if !self.listener.links.queue(link, &welcome)
+            || is_named && !self.listener.links.queue(link, &name)
+        {
             return self.listener.close(link);
         }
         let host = peer.ip().to_canonical();

@@ -91,6 +91,13 @@ pub enum ReporterEvent {
         /// The error in words, for a person.
         text: String,
     },
+    /// What the sender calls itself, for a person. Without a key anybody can call itself so.
+    Named {
+        /// The owner's index of the session.
+        session: u32,
+        /// The name, of at most 255 bytes; any characters except control characters.
+        name: String,
+    },
     /// How far the sender says that its packet stream is.
     Window {
         /// The owner's index of the session.

@@ -68,6 +68,8 @@ struct Session {
     standing: Standing,
     feedback: Feedback,
     asking: Asking,
+    /// What the sender calls itself.
+    name: Option<String>,
 }
 
 /// The questions to the sender how far its packet stream is.
@@ -126,6 +128,12 @@ impl Reporter {
         }
     }
 
+    /// Returns what the sender of a session calls itself, once it has said so.
+    #[must_use]
+    pub fn sender_name(&self, session: u32) -> Option<&str> {
+        self.sessions.get(&session)?.name.as_deref()
+    }
+
     /// Takes a mark on `session` that was heard from `source`, the address that is also the SPM's
     /// path NLA.
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
@@ -154,6 +162,7 @@ impl Reporter {
             standing: Standing::New,
             feedback,
             asking: Asking::default(),
+            name: None,
         };
         self.sessions.insert(session, fresh);
     }
@@ -421,6 +430,7 @@ impl Reporter {
                 let window = *window;
                 self.event(ReporterEvent::Window { session, window });
             }
+            Message::Name { name } => self.named(session, name),
             Message::Bye if self.is_reporting(session) => {
                 self.silence(link, session, ReporterEvent::Closed { session });
             }
@@ -433,6 +443,16 @@ impl Reporter {
                 }
             }
             _ => self.counters.messages_ignored += 1,
+        }
+    }
+
+    /// Notes what a sender calls itself. Of one that goes on naming itself, the first name counts.
+    fn named(&mut self, session: u32, name: &str) {
+        let known = self.sessions.get_mut(&session);
+        if let Some(known) = known.filter(|known| known.name.is_none()) {
+            let name = name.to_owned();
+            known.name = Some(name.clone());
+            self.event(ReporterEvent::Named { session, name });
         }
     }
 

@@ -199,6 +199,7 @@ fn the_table_of_messages_has_every_kind() {
         },
         Message::Have(list(&mut scratch, ObjectId::CONTENT, 1)),
         Message::Ask,
+        Message::Name { name: "ticks" },
         Message::Window(Window {
             trail: 1,
             end: 2,

@@ -184,6 +184,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("done", done()),
         ("acknowledged", Message::Acknowledged),
         ("ask", Message::Ask),
+        ("name", Message::Name { name: "ticks" }),
         ("window", window()),
         ("error", error()),
         ("bye", Message::Bye),

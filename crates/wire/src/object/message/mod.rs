@@ -82,6 +82,12 @@ pub enum Message<'a> {
     Ask,
     /// How far the sender's packet stream is.
     Window(Window),
+    /// What the sender of messages calls itself, for a person; at most once, after
+    /// [`Message::Welcome`].
+    Name {
+        /// The name, of at most 255 bytes.
+        name: &'a str,
+    },
     /// This end cannot go on.
     Error {
         /// The reason for the program.
@@ -335,6 +341,9 @@ impl<'a> Message<'a> {
                 end: r.u64("end")?,
                 phase: StreamPhase::from_wire(r.u8("stream phase")?),
             }),
+            NAME => Self::Name {
+                name: r.text("sender name", NAME_LEN_MAX)?,
+            },
             ERROR => Self::Error {
                 code: ErrorCode::from_wire(r.u16("error code")?),
                 text: r.text("explanation", TEXT_LEN_MAX)?,
@@ -409,6 +418,7 @@ impl<'a> Message<'a> {
                 out.extend_from_slice(&window.end.to_be_bytes());
                 out.push(window.phase.to_wire());
             }
+            Self::Name { name } => emit_text(out, name, NAME_LEN_MAX),
             Self::Acknowledged | Self::Ask | Self::Bye | Self::Unknown { .. } => {}
         }
     }
@@ -431,6 +441,7 @@ impl<'a> Message<'a> {
             Self::Acknowledged => ACKNOWLEDGED,
             Self::Ask => ASK,
             Self::Window(_) => WINDOW,
+            Self::Name { .. } => NAME,
             Self::Error { .. } => ERROR,
             Self::Bye => BYE,
             Self::Unknown { kind, .. } => *kind,
@@ -457,6 +468,7 @@ impl<'a> Message<'a> {
             Self::Acknowledged => "ACKNOWLEDGED",
             Self::Ask => "ASK",
             Self::Window(_) => "WINDOW",
+            Self::Name { .. } => "NAME",
             Self::Error { .. } => "ERROR",
             Self::Bye => "BYE",
             Self::Unknown { .. } => "UNKNOWN",
@@ -602,6 +614,7 @@ const BYE: u16 = 15;
 const CHALLENGE: u16 = 16;
 const ASK: u16 = 17;
 const WINDOW: u16 = 18;
+const NAME: u16 = 19;
 
 #[cfg(test)]
 mod tests;

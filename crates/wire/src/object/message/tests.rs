@@ -115,6 +115,7 @@ fn one_of_each_report() -> Vec<Message<'static>> {
         }),
         Message::Acknowledged,
         Message::Ask,
+        Message::Name { name: "ticks" },
         Message::Window(Window {
             trail: 1 << 33,
             end: 1 << 34,
