@@ -260,6 +260,18 @@ fn a_load_is_taken_from_the_senders_that_are_named_and_from_no_others() {
 }
 
 #[test]
+fn a_subscriber_is_told_what_its_publisher_is_called() {
+    let group = ["--group", "239.192.77.48:17548", "--iface", "lo"];
+    let subscriber = piped(&["sub", "--once"], &group);
+    let words = ["pub", "hello", "--receivers", "1", "--name", "ticks"];
+    let publisher = piped(&words, &group);
+    assert_eq!(publisher.wait_with_output().unwrap().status.code(), Some(0));
+    let output = subscriber.wait_with_output().unwrap();
+    let remarks = String::from_utf8(output.stderr).unwrap();
+    assert!(remarks.contains(" is ticks\n"), "{remarks}");
+}
+
+#[test]
 fn a_load_whose_receiver_was_killed_says_so() {
     let group = ["--group", "239.192.77.10:17510", "--iface", "lo"];
     let mut receiver = piped(&["load", "recv"], &group);

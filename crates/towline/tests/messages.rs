@@ -380,6 +380,20 @@ fn receivers_of_one_process_have_names_of_their_own() {
 }
 
 #[test]
+fn a_publisher_says_what_it_is_called() {
+    let mut subscriber = Subscriber::open(&session(62)).unwrap();
+    let named = session(62).name("ticks");
+    let mut publisher = Publisher::builder(named).open().unwrap();
+    let end = Instant::now() + SECONDS;
+    while subscriber.sender_name(0).is_none() && Instant::now() < end {
+        publisher.turn().unwrap();
+        subscriber.recv(Some(Duration::from_millis(1))).unwrap();
+    }
+    assert_eq!(subscriber.sender_name(0), Some("ticks"));
+    assert_eq!(subscriber.sender_name(1), None);
+}
+
+#[test]
 fn who_waits_for_receivers_is_told_how_many_came() {
     let mut publisher = publisher(12, 2);
     let error = publisher
