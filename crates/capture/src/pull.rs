@@ -95,14 +95,17 @@ impl Packets {
             if self.is_ended {
                 return Ok(None);
             }
-            match self.read()? {
+            let progress = self.read()?;
+            self.is_ended = progress == Progress::End;
+            if !self.waiting.is_empty() {
+                continue;
+            }
+            let now = clock::monotonic();
+            match progress {
+                Progress::End => {}
+                _ if until.is_some_and(|until| until <= now) => return Ok(None),
                 Progress::Some => {}
-                Progress::End => self.is_ended = true,
                 Progress::Idle => {
-                    let now = clock::monotonic();
-                    if until.is_some_and(|until| until <= now) {
-                        return Ok(None);
-                    }
                     let due = base::earliest(self.source.due(), until);
                     let wait = due.map_or(WAIT_MAX, |due| due.since(now).min(WAIT_MAX));
                     let waited = self.epoll.wait(Some(wait)).map(drop);

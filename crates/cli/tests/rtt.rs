@@ -658,7 +658,7 @@ fn a_server_that_is_killed_leaves_the_rows_and_their_picture() {
     assert_eq!(other.status.code(), Some(2));
     let said = String::from_utf8(other.stderr).unwrap();
     assert!(
-        said.contains("no result of `towline udp run --json`"),
+        said.contains("not a result of `towline udp run --json`"),
         "{said}"
     );
 }

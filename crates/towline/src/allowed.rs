@@ -18,6 +18,7 @@ pub enum Allowed {
 
 impl Allowed {
     /// The network that holds `ip` alone.
+    #[cfg(feature = "files")]
     pub(crate) const fn host(ip: IpAddr) -> Self {
         Self::Network {
             ip,

@@ -308,6 +308,7 @@ impl<E: Endpoint> End<E> {
     }
 
     /// Accepts no more control connections.
+    #[cfg(feature = "files")]
     pub(crate) fn stop_listening(&mut self) {
         self.driver.io.inner_mut().stop_listening();
     }

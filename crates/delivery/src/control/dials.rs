@@ -4,7 +4,7 @@
 //! Everybody can announce sessions, and with a forged source address make each receiver of a group
 //! dial a host and port of their choice. So a sender that has not answered gets a connection only
 //! within the limits of its host and of all hosts, and only one of a bounded number of *seats*. It
-//! loses its seat when its port refuses, when [`ANSWER_PATIENCE`] is over, or to another sender
+//! loses its seat when its port refuses, when `ANSWER_PATIENCE` is over, or to another sender
 //! when all seats are taken. No host has more than half of the seats, so that the others are left
 //! for another.
 //!

@@ -81,6 +81,8 @@ struct Asking {
     free_at: Instant,
     /// The owner waits for that time.
     is_wanted: bool,
+    /// A question had no answer in its time: the sender is too old for it, and is not asked again.
+    is_mute: bool,
     interval: Duration,
 }
 
@@ -189,11 +191,15 @@ impl Reporter {
             return false;
         };
         asking.is_wanted = false;
+        if asking.is_mute {
+            return false;
+        }
         if let Some(since) = asking.open_since {
             if now.since(since) < ASK_PATIENCE {
                 return true;
             }
             asking.open_since = None;
+            asking.is_mute = true;
             return false;
         }
         if now < asking.free_at {
@@ -426,6 +432,7 @@ impl Reporter {
             Message::Window(window) => {
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.asking.open_since = None;
+                    known.asking.is_mute = false;
                 }
                 let window = *window;
                 self.event(ReporterEvent::Window { session, window });

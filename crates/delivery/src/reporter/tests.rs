@@ -1,6 +1,6 @@
 //! When reports are sent. What they cause is tested with the audience.
 
-use wire::object::VERSION;
+use wire::object::{StreamPhase, VERSION, Window};
 
 use super::*;
 use crate::parameters::{GREETING_TIMEOUT, REDIAL_MIN};
@@ -222,6 +222,30 @@ fn dialled(
         answers += 1;
     }
     (now, answers)
+}
+
+#[test]
+fn a_sender_that_knows_no_questions_is_waited_for_once() {
+    let mut reporter = reporting();
+    reporter.observe(at(0), 0, &StreamState::at(10, 50));
+    sent(&mut reporter);
+    assert!(reporter.ask(at(10), 0));
+    assert_eq!(said(&mut reporter), ["ASK"]);
+    assert!(reporter.ask(at(900), 0), "it waits");
+    assert!(!reporter.ask(at(1_010), 0), "no answer came");
+    assert!(!reporter.ask(at(5_000), 0));
+    assert_eq!(said(&mut reporter), [""; 0]);
+    // A late answer shows that it does know them.
+    let mut bytes = Vec::new();
+    let window = Window {
+        trail: 1,
+        end: 20,
+        phase: StreamPhase::Open,
+    };
+    Message::Window(window).emit(&mut bytes);
+    reporter.handle_link(at(5_100), LINK, LinkEvent::Data, &bytes);
+    assert!(reporter.ask(at(5_200), 0));
+    assert_eq!(said(&mut reporter), ["ASK"]);
 }
 
 const TAKEN: Message<'_> = Message::Refused {
