@@ -39,6 +39,8 @@ pub mod parameters;
 mod publisher;
 pub use publisher::Publisher;
 
+mod stage;
+
 mod steering;
 
 mod subscriber;

@@ -1,11 +1,11 @@
 //! The loop itself. It fits on a screen and knows no protocol.
 
-use base::{Budget, Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch, Run, RunLimit};
+use base::{Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch};
 use delivery::LinkCommand;
-use protection::{OVERHEAD_MAX, PacketProtection};
+use protection::PacketProtection;
 
 use crate::parameters::{LINK_COMMANDS_MAX, LINK_EVENTS_MAX, RUNS_MAX};
-use crate::{Endpoint, Handle};
+use crate::{Endpoint, Handle, stage::Stage};
 
 base::counters! {
     /// What the loop has done.
@@ -42,8 +42,8 @@ pub struct Driver<I, E> {
     pub io: I,
     /// The state machines at this end.
     pub endpoint: E,
-    /// The key's work on packets that leave and enter; `None` without a key.
-    protection: Option<PacketProtection>,
+    /// The key's work on packets that leave and enter.
+    stage: Stage,
     batch: RecvBatch,
     link_data: Vec<u8>,
     counters: DriverCounters,
@@ -59,7 +59,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         Self {
             io,
             endpoint,
-            protection: None,
+            stage: Stage::default(),
             batch,
             link_data: Vec::new(),
             counters,
@@ -71,25 +71,24 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     /// Protects the packets that leave, and accepts protected packets only.
     #[must_use]
     pub fn with_protection(mut self, protection: impl Into<Option<PacketProtection>>) -> Self {
-        self.protection = protection.into();
+        self.stage = Stage::new(protection.into());
         self
     }
 
     /// Returns what protects the packets.
     pub const fn protection(&self) -> Option<&PacketProtection> {
-        self.protection.as_ref()
+        self.stage.protection()
     }
 
     /// Returns the number of packets that the endpoint was given: all that arrived, except those
     /// that were not made with the key.
     pub fn handed_on(&self) -> u64 {
-        let refused = self.protection.as_ref().map_or(0, |p| p.drops().total());
-        self.counters.datagrams - refused
+        self.counters.datagrams - self.stage.refused()
     }
 
     /// Returns what protects the packets, for callers that take its notices.
     pub const fn protection_mut(&mut self) -> Option<&mut PacketProtection> {
-        self.protection.as_mut()
+        self.stage.protection_mut()
     }
 
     /// Makes one turn: receive batch, handle, control connections, timers, drain, runs.
@@ -144,14 +143,9 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             self.counters.buffers += 1;
             for tpdu in datagram.split(bytes) {
                 self.counters.datagrams += 1;
-                let plain = match &mut self.protection {
-                    None => &*tpdu,
-                    Some(protection) => match protection.unprotect(&datagram.arrival, tpdu) {
-                        Ok(plain) => plain,
-                        Err(_counted) => continue,
-                    },
-                };
-                self.endpoint.handle(now, &datagram.arrival, plain, sink);
+                if let Some(packet) = self.stage.open(&datagram.arrival, tpdu) {
+                    self.endpoint.handle(now, &datagram.arrival, packet, sink);
+                }
             }
         }
         Ok(buffers)
@@ -202,26 +196,14 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
 
     fn send_runs(&mut self, now: Instant) -> u32 {
         self.blocked = false;
-        let RunLimit {
-            mut bytes,
-            mut datagrams,
-        } = self.io.run_limit();
-        if self.protection.is_some() {
-            // Leaves room for what protection adds; a run of small packets then holds fewer of
-            // them.
-            datagrams = datagrams.min(bytes / PROTECTED_BYTES_MIN).max(1);
-            bytes = bytes.saturating_sub(datagrams * OVERHEAD_MAX);
-        }
+        let budget = self.stage.budget(self.io.run_limit());
         for sent in 0..RUNS_MAX {
-            let Some(run) = self.endpoint.poll_run(now, Budget { bytes, datagrams }) else {
+            let Some(run) = self.endpoint.poll_run(now, budget) else {
                 return sent;
             };
             let whole = run.datagram_count();
             let begun = self.io.now();
-            let outcome = match &mut self.protection {
-                None => self.io.send(&run),
-                Some(protection) => send_protected(protection, &run, &mut self.io),
-            };
+            let outcome = self.stage.send(&run, &mut self.io);
             if let Outcome::Sent { datagrams } = outcome {
                 debug_assert!(
                     datagrams <= whole,
@@ -276,18 +258,6 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 }
 
-/// Protects a run, or as much of its front as still fits one run, and sends that.
-fn send_protected<I: Io>(protection: &mut PacketProtection, run: &Run<'_>, io: &mut I) -> Outcome {
-    match protection.protect(run) {
-        Some(protected) => io.send(&protected),
-        // The first packet is counted as sent and is lost; those behind it leave with the next run.
-        None => Outcome::Sent { datagrams: 1 },
-    }
-}
-
-/// Bytes of a run for each of its packets: with fewer, the run would not be worth its system call.
-const PROTECTED_BYTES_MIN: usize = 4 * OVERHEAD_MAX;
-
 /// What one turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -319,7 +289,7 @@ impl Turn {
 mod tests {
     use std::{collections::VecDeque, net::SocketAddr};
 
-    use base::{Arrival, LinkId, PathId, Socket};
+    use base::{Arrival, Budget, LinkId, PathId, Run, RunLimit, Socket};
 
     use super::*;
 

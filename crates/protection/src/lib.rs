@@ -30,4 +30,4 @@ pub use key::Key;
 
 mod packets;
 pub mod parameters;
-pub use packets::{Notice, NoticeKind, OVERHEAD_MAX, PacketProtection, ProtectionCounters};
+pub use packets::{Notice, NoticeKind, PacketProtection, ProtectionCounters};

@@ -24,7 +24,7 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, ops::Range};
 
-use base::{Arrival, DropCounters, DropReason, Run};
+use base::{Arrival, DropCounters, DropReason, Run, RunLimit};
 use wire::{
     Sqn, checksum,
     pgm::{Body, Flags, Header, Mark, MarkTag, Packet, PacketType, PgmOption, Tsi},
@@ -172,6 +172,19 @@ impl PacketProtection {
     /// Returns the notices that a person has not been given yet.
     pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + use<> {
         std::mem::take(&mut self.notices).into_iter()
+    }
+
+    /// Returns how much of a run that fills `limit` plain packets may take, so that the run still
+    /// fits once it is protected. A run of small packets then holds fewer of them: with less than
+    /// `PROTECTED_BYTES_MIN` for each packet, it would not be worth its system call.
+    #[must_use]
+    pub fn room(limit: RunLimit) -> RunLimit {
+        let RunLimit { bytes, datagrams } = limit;
+        let datagrams = datagrams.min(bytes / PROTECTED_BYTES_MIN).max(1);
+        RunLimit {
+            bytes: bytes.saturating_sub(datagrams * OVERHEAD_MAX),
+            datagrams,
+        }
     }
 
     /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer: it ends
@@ -531,7 +544,10 @@ fn split_instance(tail: &[u8; 16]) -> (u64, u64) {
 }
 
 /// The most bytes by which protection makes a packet longer.
-pub const OVERHEAD_MAX: usize = MarkTag::PACKET_BYTES_MAX;
+const OVERHEAD_MAX: usize = MarkTag::PACKET_BYTES_MAX;
+
+/// Bytes of a run for each of its packets, at least.
+const PROTECTED_BYTES_MIN: usize = 4 * OVERHEAD_MAX;
 
 /// Place of the checksum in every packet.
 const CHECKSUM: Range<usize> = Header::CHECKSUM_AT..Header::CHECKSUM_AT + 2;

@@ -1,0 +1,65 @@
+//! The stage between the loop and the network. With a key it protects what leaves and opens what
+//! enters; without one it hands everything on as it is.
+
+use base::{Arrival, Budget, Io, Outcome, Run, RunLimit};
+use protection::PacketProtection;
+
+/// What a key does to the packets of one end; nothing without a key.
+#[derive(Debug, Default)]
+pub(crate) struct Stage(Option<PacketProtection>);
+
+impl Stage {
+    pub(crate) const fn new(protection: Option<PacketProtection>) -> Self {
+        Self(protection)
+    }
+
+    pub(crate) const fn protection(&self) -> Option<&PacketProtection> {
+        self.0.as_ref()
+    }
+
+    pub(crate) const fn protection_mut(&mut self) -> Option<&mut PacketProtection> {
+        self.0.as_mut()
+    }
+
+    /// Returns how many packets were thrown away because no holder of the key had made them.
+    pub(crate) fn refused(&self) -> u64 {
+        self.0.as_ref().map_or(0, |p| p.drops().total())
+    }
+
+    /// Returns the PGM packet that a datagram holds; `None` for one that was counted and thrown
+    /// away.
+    #[inline]
+    pub(crate) fn open<'t>(&mut self, arrival: &Arrival, tpdu: &'t mut [u8]) -> Option<&'t [u8]> {
+        match &mut self.0 {
+            None => Some(tpdu),
+            Some(protection) => protection.unprotect(arrival, tpdu).ok(),
+        }
+    }
+
+    /// Returns how much of a run that fills `limit` an endpoint may use.
+    pub(crate) fn budget(&self, limit: RunLimit) -> Budget {
+        let limit = match &self.0 {
+            None => limit,
+            Some(_) => PacketProtection::room(limit),
+        };
+        Budget {
+            bytes: limit.bytes,
+            datagrams: limit.datagrams,
+        }
+    }
+
+    /// Sends a run, or as much of its front as fits one run once it is protected.
+    #[inline]
+    pub(crate) fn send(&mut self, run: &Run<'_>, io: &mut impl Io) -> Outcome {
+        match &mut self.0 {
+            None => io.send(run),
+            Some(protection) => match protection.protect(run) {
+                Some(protected) => io.send(&protected),
+                // `ProtectionCounters::failed` has counted the first packet, which must not leave.
+                // The endpoint treats it as lost on the way; those behind it leave with the next
+                // run.
+                None => Outcome::Sent { datagrams: 1 },
+            },
+        }
+    }
+}
