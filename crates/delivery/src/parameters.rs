@@ -224,7 +224,4 @@ base::parameters! {
     TURNED_AWAY_MAX: u32 = 64, "senders", Receiver,
         "judgement; the oldest is forgotten, asked again, and counted",
         "senders remembered as turned away";
-    INTAKE_EVENTS_MAX: u32 = 4096, "events", Receiver,
-        "judgement: far more than a turn makes",
-        "events of all transfers kept for an owner that does not take them; others are counted";
 }

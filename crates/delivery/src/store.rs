@@ -102,12 +102,12 @@ pub enum StoreEvent {
         /// The hash of the slab's bytes.
         seal: Hash,
     },
-    /// Something exists that the sender has not. This comes after everything was put in place and
-    /// before [`StoreEvent::Committed`].
-    Surplus(Surplus),
-    /// After everything was put in place and before [`StoreEvent::Committed`]: something that the
-    /// sender says of files could not be set. Once for each.
-    Unset(Unset),
+    /// What exists and the sender has not. This comes after everything was put in place and before
+    /// [`StoreEvent::Committed`], at most once.
+    Surplus(Vec<Surplus>),
+    /// What the sender says of files and could not be set. This comes after everything was put in
+    /// place and before [`StoreEvent::Committed`], at most once.
+    Unset(Vec<Unset>),
     /// Everything is in place and synced.
     Committed,
     /// A request failed; the store does nothing further.

@@ -245,11 +245,11 @@ impl<'a> Incoming<'a> {
                     "a part of {path} has a wrong hash and is fetched again"
                 ));
             }
-            TransferReceiverEvent::Withdrawn { path } => {
-                transfer.absent.push(lossy(&path));
+            TransferReceiverEvent::Withdrawn { paths } => {
+                transfer.absent.extend(paths.iter().map(|path| lossy(path)));
             }
-            TransferReceiverEvent::Surplus(found) => transfer.surplus.push(found),
-            TransferReceiverEvent::Unset(unset) => transfer.unset.push(unset),
+            TransferReceiverEvent::Surplus(found) => transfer.surplus.extend(found),
+            TransferReceiverEvent::Unset(unset) => transfer.unset.extend(unset),
             TransferReceiverEvent::Delivered {
                 root,
                 numbers,

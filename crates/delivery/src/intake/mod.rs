@@ -40,7 +40,7 @@ use crate::{
 };
 use crate::{
     control::{Dials, features},
-    parameters::INTAKE_EVENTS_MAX,
+    events::Events,
 };
 
 mod admission;
@@ -68,8 +68,9 @@ pub struct Transfers<I: Intake> {
     dials: Dials,
     rng: Rng,
     is_cancelled: bool,
+    /// A few for each stream: the owner takes them within the turn.
     verdicts: VecDeque<StreamVerdict>,
-    events: VecDeque<ObjectReceiverEvent>,
+    events: Events<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
     /// The counters of transfers that are gone.
     past: TransferReceiverCounters,
@@ -137,7 +138,7 @@ impl<I: Intake> Transfers<I> {
             dials: Dials::new(),
             is_cancelled: false,
             verdicts: VecDeque::new(),
-            events: VecDeque::new(),
+            events: Events::default(),
             counters: ObjectReceiverCounters::default(),
             past: TransferReceiverCounters::default(),
         }
@@ -145,7 +146,7 @@ impl<I: Intake> Transfers<I> {
 
     /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// Returns the next verdict on a packet stream; ask after every other call.
@@ -579,11 +580,7 @@ impl<I: Intake> Transfers<I> {
     }
 
     fn event(&mut self, event: ObjectReceiverEvent) {
-        if self.events.len() >= INTAKE_EVENTS_MAX as usize {
-            self.counters.events_lost += 1;
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
+        self.counters.events_lost += self.events.push(event);
     }
 
     // Control connections and time.

@@ -164,7 +164,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     fn manifest_known(&mut self, now: Instant, manifest: Arc<Manifest>) {
-        self.events.push_back(TransferReceiverEvent::ManifestKnown {
+        self.event(TransferReceiverEvent::ManifestKnown {
             entries: manifest.entry_count(),
             bytes: manifest.content_bytes(),
             is_incomplete: manifest.has_flag(ManifestHeader::INCOMPLETE),
@@ -241,8 +241,7 @@ impl<S: Store> TransferReceiver<S> {
             let text = format!("{path}: the hash of a slab was wrong {times} times");
             return self.fail(now, ErrorCode::HashMismatch, &text);
         }
-        self.events
-            .push_back(TransferReceiverEvent::SlabBad { slab, path });
+        self.event(TransferReceiverEvent::SlabBad { slab, path });
     }
 
     /// Begins the commit when every slab is verified; requests wrong slabs again.
@@ -257,13 +256,13 @@ impl<S: Store> TransferReceiver<S> {
                 .manifest
                 .withdrawn(contents.seals.bytes())
                 .collect();
-            for &index in &withdrawn {
-                let paths = contents.manifest.paths_of(index).map(<[u8]>::to_vec);
-                let withdrawn = paths.map(|path| TransferReceiverEvent::Withdrawn { path });
-                self.events.extend(withdrawn);
-            }
+            let paths_of = |&index: &usize| contents.manifest.paths_of(index).map(<[u8]>::to_vec);
+            let paths: Vec<_> = withdrawn.iter().flat_map(paths_of).collect();
             if let Some(store) = &mut self.store {
                 store.commit(&withdrawn);
+            }
+            if !paths.is_empty() {
+                self.event(TransferReceiverEvent::Withdrawn { paths });
             }
             self.handle_store(now);
         } else if self.answers.is_complete_told && contents.is_quiet() && !contents.is_whole() {
@@ -289,7 +288,7 @@ impl<S: Store> TransferReceiver<S> {
         let done = Done { root, numbers };
         self.done = Some(done);
         let sealer = self.sealer.expect("a sender has named the manifest");
-        self.events.push_back(TransferReceiverEvent::Delivered {
+        self.event(TransferReceiverEvent::Delivered {
             root,
             numbers,
             sealer,

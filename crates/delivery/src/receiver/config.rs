@@ -38,6 +38,7 @@ base::counters! {
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
+        events_lost: Events, "events overwritten because the owner had not taken them";
     }
 }
 
@@ -190,18 +191,18 @@ pub enum TransferReceiverEvent {
         /// The path of the slab's file.
         path: String,
     },
-    /// The sender has left a file out, because it could not read it or the file changed: it is not
-    /// delivered. Given before [`TransferReceiverEvent::Delivered`], once for each such file.
+    /// The sender has left files out, because it could not read them or they changed: they are not
+    /// delivered. Given before [`TransferReceiverEvent::Delivered`], at most once.
     Withdrawn {
-        /// The file's path in the manifest.
-        path: Vec<u8>,
+        /// The paths of these files in the manifest.
+        paths: Vec<Vec<u8>>,
     },
-    /// This receiver has something that the sender does not have. Given before
-    /// [`TransferReceiverEvent::Delivered`].
-    Surplus(Surplus),
-    /// Something that the sender says of files could not be set here. Given before
-    /// [`TransferReceiverEvent::Delivered`], once for each.
-    Unset(Unset),
+    /// All that this receiver has and the sender does not have. Given before
+    /// [`TransferReceiverEvent::Delivered`], at most once.
+    Surplus(Vec<Surplus>),
+    /// All that the sender says of files and that could not be set here. Given before
+    /// [`TransferReceiverEvent::Delivered`], at most once.
+    Unset(Vec<Unset>),
     /// Everything is verified, synced and in place, and the sender was told. If the sender gave
     /// this receiver up while the store worked, this event ends the transfer.
     Delivered {

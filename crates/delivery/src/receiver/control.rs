@@ -316,7 +316,7 @@ impl<S: Store> TransferReceiver<S> {
         self.counters.senders_passed_over += 1;
         if let Some(sender) = self.sender.take() {
             let (peer, text) = (sender.call.peer, text.to_owned());
-            self.events.push_back(TransferReceiverEvent::PassedOver {
+            self.event(TransferReceiverEvent::PassedOver {
                 peer,
                 text,
                 is_silent,
@@ -448,8 +448,7 @@ impl<S: Store> TransferReceiver<S> {
         self.started_at = now;
         self.content_at = None;
         let (slot, manifest) = (welcome.slot, ManifestId(welcome.manifest));
-        self.events
-            .push_back(TransferReceiverEvent::Joined { slot, manifest });
+        self.event(TransferReceiverEvent::Joined { slot, manifest });
         if welcome.is_late {
             self.send_lacking(now, 0);
         }
@@ -465,8 +464,8 @@ impl<S: Store> TransferReceiver<S> {
             if taken == NameTaken::First {
                 // Nobody knows yet whether the other receiver of this name is alive.
                 let peer = sender.call.peer;
-                self.events
-                    .push_back(TransferReceiverEvent::NameTaken { peer });
+                let event = TransferReceiverEvent::NameTaken { peer };
+                self.counters.events_lost += self.events.push(event);
             }
             is_passing = taken != NameTaken::ForGood || self.welcome.is_some();
         }
@@ -524,8 +523,7 @@ impl<S: Store> TransferReceiver<S> {
         }
         self.answers.forget();
         let text = text.to_owned();
-        self.events
-            .push_back(TransferReceiverEvent::GivenUp { text });
+        self.event(TransferReceiverEvent::GivenUp { text });
     }
 
     fn block(&mut self, now: Instant, block: &Block<'_>) {
@@ -553,7 +551,7 @@ impl<S: Store> TransferReceiver<S> {
 
     fn acknowledged(&mut self, now: Instant) {
         if self.step == Step::Delivered {
-            self.events.push_back(TransferReceiverEvent::Acknowledged);
+            self.event(TransferReceiverEvent::Acknowledged);
             self.tell(now, &Message::Bye);
             self.over(now);
         }

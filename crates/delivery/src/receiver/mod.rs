@@ -18,7 +18,7 @@
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
 
-use std::{collections::VecDeque, net::SocketAddr, ops::Range, sync::Arc};
+use std::{net::SocketAddr, ops::Range, sync::Arc};
 
 use base::{Contract, Instant, LinkId, earliest};
 use wire::{
@@ -30,6 +30,7 @@ use crate::parameters::TRANSFER_LINGER;
 use crate::{
     LinkCommand, Manifest, Store, StoreEvent, StreamState,
     control::{Caller, Identity},
+    events::Events,
     feedback::{Feedback, Habit},
 };
 
@@ -81,7 +82,7 @@ pub struct TransferReceiver<S> {
     done: Option<Done>,
     /// The sender that the seals came from; before that, the first that named the manifest.
     sealer: Option<SocketAddr>,
-    events: VecDeque<TransferReceiverEvent>,
+    events: Events<TransferReceiverEvent>,
     counters: TransferReceiverCounters,
     contract: Contract,
     /// Memory in which ranges for a message are built.
@@ -147,7 +148,7 @@ impl<S: Store> TransferReceiver<S> {
             content_at: None,
             done: None,
             sealer: None,
-            events: VecDeque::new(),
+            events: Events::default(),
             counters: TransferReceiverCounters::default(),
             contract: Contract::default(),
             scratch: Vec::new(),
@@ -216,10 +217,10 @@ impl<S: Store> TransferReceiver<S> {
                     self.compared(now, slab, compared.unwrap_or(Compared::Open));
                 }
                 StoreEvent::Surplus(found) => {
-                    self.events.push_back(TransferReceiverEvent::Surplus(found));
+                    self.event(TransferReceiverEvent::Surplus(found));
                 }
                 StoreEvent::Unset(unset) => {
-                    self.events.push_back(TransferReceiverEvent::Unset(unset));
+                    self.event(TransferReceiverEvent::Unset(unset));
                 }
                 StoreEvent::Committed => self.committed(now),
                 StoreEvent::Failed { code, text } => self.fail_here(now, code, &text),
@@ -270,7 +271,7 @@ impl<S: Store> TransferReceiver<S> {
 
     /// Returns the next event.
     pub fn pop_event(&mut self) -> Option<TransferReceiverEvent> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// Says when [`TransferReceiver::handle_timeout`] is due.
@@ -422,9 +423,12 @@ impl<S: Store> TransferReceiver<S> {
             store.abandon();
         }
         let text = text.to_owned();
-        self.events
-            .push_back(TransferReceiverEvent::Failed { code, text });
+        self.event(TransferReceiverEvent::Failed { code, text });
         self.over(now);
+    }
+
+    fn event(&mut self, event: TransferReceiverEvent) {
+        self.counters.events_lost += self.events.push(event);
     }
 
     fn over(&mut self, now: Instant) {

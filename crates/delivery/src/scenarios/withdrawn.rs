@@ -54,7 +54,9 @@ fn assert_proven_without(world: &World, position: u64) {
             node.store().committed() == Some(&expected[..]),
             "{events:?}"
         );
-        let withdrawn = TransferReceiverEvent::Withdrawn { path: path.clone() };
+        let withdrawn = TransferReceiverEvent::Withdrawn {
+            paths: vec![path.clone()],
+        };
         assert!(events.contains(&withdrawn), "{events:?}");
         let proof = node.receiver.proof().unwrap();
         assert_eq!(Some(proof.root), outcome.root);

@@ -84,13 +84,16 @@ impl Worker {
                 let attributes = Attributes::of(&staging.manifest, self.attributes);
                 let existing = self.preparation.existing;
                 let unset = commit::commit(staging, existing, (owners, attributes), &withdrawn)?;
-                self.events.extend(unset.into_iter().map(StoreEvent::Unset));
+                if !unset.is_empty() {
+                    self.events.push(StoreEvent::Unset(unset));
+                }
                 let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;
                 let found =
                     surplus::sweep((&staging.directory, &staging.disk), &manifest, self.delete);
-                let found = found.into_iter().map(StoreEvent::Surplus);
-                self.events.extend(found);
+                if !found.is_empty() {
+                    self.events.push(StoreEvent::Surplus(found));
+                }
                 self.events.push(StoreEvent::Committed);
                 self.tidy(&manifest, true);
             }

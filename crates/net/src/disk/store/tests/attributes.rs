@@ -63,7 +63,7 @@ fn receive(directory: &Path, attributes: bool, manifest: &Arc<Manifest>) -> Vec<
     let mut unset = Vec::new();
     loop {
         match outcome(&mut store) {
-            StoreEvent::Unset(found) => unset.push(found),
+            StoreEvent::Unset(found) => unset.extend(found),
             StoreEvent::Committed => return unset,
             other => panic!("{other:?}"),
         }

@@ -51,7 +51,7 @@ fn receive(directory: &Path, owner: Owners, manifest: &Arc<Manifest>) -> Vec<Uns
     let mut unset = Vec::new();
     loop {
         match outcome(&mut store) {
-            StoreEvent::Unset(found) => unset.push(found),
+            StoreEvent::Unset(found) => unset.extend(found),
             StoreEvent::Committed => return unset,
             other => panic!("{other:?}"),
         }

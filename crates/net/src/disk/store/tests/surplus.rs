@@ -31,8 +31,8 @@ fn deleting(scratch: &Scratch, delete: Delete) -> FileStore {
 fn found(store: &mut FileStore, manifest: &Arc<Manifest>) -> Vec<Surplus> {
     let mut found = Vec::new();
     let mut event = deliver(store, manifest, 9);
-    while let StoreEvent::Surplus(surplus) = event {
-        found.push(surplus);
+    if let StoreEvent::Surplus(surplus) = event {
+        found = surplus;
         event = outcome(store);
     }
     assert_eq!(event, StoreEvent::Committed);
@@ -99,6 +99,22 @@ fn what_the_sender_has_not_goes_and_nothing_outside_the_tree_does() {
     // Deleting something in a directory changes its time.
     let modified = fs::metadata(scratch.path("in/d")).unwrap().mtime();
     assert_eq!(modified, manifest.entry(0).mtime.seconds);
+}
+
+#[test]
+fn a_long_list_comes_whole_and_at_once() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path("in/d")).unwrap();
+    let count = 5000;
+    for n in 0..count {
+        fs::write(scratch.path(&format!("in/d/{n}")), "").unwrap();
+    }
+    let mut store = deleting(&scratch, Delete::List);
+    let StoreEvent::Surplus(listed) = deliver(&mut store, &manifest(tree()), 9) else {
+        panic!("the first event is no list");
+    };
+    assert_eq!(listed.len(), count);
+    assert_eq!(outcome(&mut store), StoreEvent::Committed);
 }
 
 #[test]
