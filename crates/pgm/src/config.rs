@@ -138,10 +138,10 @@ parameters! {
         "largest IP packet, with its IP and UDP headers, that a session sends or expects";
     apdu_bytes_max: usize = 1 << 20, 1 => 1 << 30, "bytes", Both,
         "judgement; OpenPGM receivers take at most 65,535",
-        "longest message; never more than half of a window's bytes";
+        "longest message; a source also keeps it within half of tx_window_bytes";
     fragments_max: u32 = 1024, 1 => 1 << 20, "packets", Both,
         "apdu_bytes_max at MTU 1500, rounded up; OpenPGM receivers take at most 16",
-        "most packets for one message; never more than half of a window's packets";
+        "most packets for one message; a source also keeps them within half of tx_window_sqns";
     strict_pgm: bool = false, false => true, "switch", Both,
         "design: marking our sessions",
         "leave out every option that RFC 3208 does not define; disables reports and flow control";
@@ -154,8 +154,8 @@ parameters! {
         "most packets in the transmit window (TXW_SQNS); 16 bytes of memory each";
     object_window_bytes: usize = 24 << 20, 4096 => 1 << 31, "bytes", Source,
         "judgement: a block that has left it is read from its file again and sent in the next pass",
-        "transmit window of a file transfer, in place of tx_window_bytes; one packet for each 256 \
-         bytes at most";
+        "transmit window of a file transfer, in place of tx_window_bytes; it holds at most one \
+         packet for each 256 of its bytes";
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
         "judgement: tens of runs; a larger backlog leaves less of the window for repairs",
         "unsent data that may queue before the application waits; at most a quarter of the window";
@@ -169,7 +169,8 @@ parameters! {
         "length of one burst when a rate is set, as time at that rate (at least 2 packets)";
     pacing_catch_up: Duration = fixed::ms(1), fixed::ZERO => fixed::s(1), "time", Source,
         "measurement: a timer is up to 90 us late, a busy two-core host a millisecond",
-        "delay of this host that a rate-limited source makes up for by sending faster";
+        "longest delay of this host that a rate-limited source makes up for by sending faster; of \
+         a longer delay it makes up only this much";
     cork: Timer = Timer::Auto, fixed::ZERO => fixed::ms(100), "time", Source,
         "8 times the duration of recent send calls, at most 50 us; none for a single message or \
          in files",
@@ -182,12 +183,13 @@ parameters! {
         "maximum rate of repairs when no rate is set";
     stranger_repair_share: u32 = 25, 0 => 100, "percent of recent data", Source,
         "judgement: ten times the loss of a bad path",
-        "repairs for hosts that do not report, as a share of the new data of about the last \
-         second: anybody can send NAKs; with a key, all have full service";
+        "limit of repairs for hosts that do not report, as a share of the new data of about the \
+         last second, because anybody can send NAKs; no limit when there is a key";
     stranger_repair_bytes_per_s_min: u64 = 1_250_000, 10_000 => 125_000_000_000,
         "bytes a second", Source,
         "judgement: 10 Mbit/s, a hundredth of a common network",
-        "repairs for hosts that do not report, even while no data is sent";
+        "repairs for hosts that do not report are always allowed up to this rate, even while no \
+         data is sent; stranger_repair_share is added to it";
     elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
         "the longest round trip that receivers report, at most 50 ms; 4 ms without reports",
         "repair a packet at most once in this time, however many NAKs ask for it";
@@ -202,8 +204,8 @@ parameters! {
         "longest time without an SPM";
     spm_heartbeat_min: Timer = Timer::Auto, fixed::ms(1) => fixed::s(60), "time", Source,
         "the round trip that receivers report, 1 to 5 ms: finds the loss of a last packet",
-        "first interval of SPMs after the last data (IHB_MIN); answers to SPMRs keep at least \
-         this distance, and at least 5 ms";
+        "first interval of SPMs after the last data (IHB_MIN); an SPMR is answered this long after \
+         the last SPM at the earliest, and never within 5 ms of it";
     spm_heartbeat_max: Duration = fixed::s(5), fixed::ms(1) => fixed::s(3600), "time", Source,
         "judgement: half of spm_ambient",
         "interval to which heartbeat SPMs slow down by doubling (IHB_MAX)";
@@ -231,13 +233,14 @@ parameters! {
         "packets in a parity group: a power of two from 2 to 128; 0 turns parity off";
     fec_on_demand: bool = true, false => true, "switch", Source,
         "RFC 3208 section 11.4: PARITY_PRM_OND",
-        "answer NAKs that request N parity packets instead of specific packets";
+        "answer NAKs that ask for a number of parity packets, not for certain packets";
     fec_proactive: u32 = 0, 0 => 127, "packets", Source,
         "RFC 3208 section 11.4: PARITY_PRM_PRO; judgement",
         "least number of parity packets to send after each group without being asked";
     fec_proactive_max: u32 = 0, 0 => 127, "packets", Source,
         "judgement: none unless asked for",
-        "upper limit when NAKs raise the number of unasked parity packets";
+        "most parity packets to send after each group without being asked, when NAKs raise their \
+         number";
     linger: Duration = fixed::s(5), fixed::ZERO => fixed::s(3600), "time", Source,
         "RFC 3208 section 9.7.2: TXW_SECS; judgement",
         "how long a closed source still answers NAKs and announces its end";
@@ -292,13 +295,16 @@ parameters! {
         "wait for the repair after its confirmation before the NAK is repeated";
     nak_ncf_retries: u32 = 50, 1 => 65_535, "times", Receiver,
         "OpenPGM and libzmq: 50",
-        "count a packet as lost after this many NAKs without a confirmation";
+        "count a packet as lost after this many NAKs without a confirmation, but not before \
+         repair_time_max has passed";
     nak_data_retries: u32 = 50, 1 => 65_535, "times", Receiver,
         "OpenPGM and libzmq: 50",
-        "count a packet as lost after this many confirmed NAKs without a repair";
+        "count a packet as lost after this many confirmed NAKs without a repair, but not before \
+         repair_time_max has passed";
     repair_time_max: Duration = fixed::s(10), fixed::ms(1) => fixed::s(3600), "time", Receiver,
         "judgement: a bound in time, as the retries' intervals follow the round trip",
-        "ask for a missing packet at least for this time, unless it leaves the sender's window";
+        "shortest time before a missing packet counts as lost, however many NAKs were sent, unless \
+         it leaves the sender's window";
     spmr_delay: Duration = fixed::ms(50), fixed::ZERO => fixed::s(60), "time", Receiver,
         "RFC 3208 section 13.5: SPMR_BO_IVL about 250 ms; libzmq 25 ms",
         "longest random wait before asking a new sender for an SPM";

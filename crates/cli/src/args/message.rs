@@ -97,9 +97,9 @@ mirror! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FailOn {
-    /// Nothing: report it only.
+    /// Nothing; losses are only reported.
     None,
-    /// Lost messages.
+    /// Lost messages, or with capture lost packets.
     Loss,
     /// Any loss, damage, duplicate or disorder.
     Any,

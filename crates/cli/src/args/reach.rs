@@ -23,8 +23,8 @@ pub(crate) struct ReachArgs {
     /// Other hosts that run this at the same time; port 7702 unless given
     #[arg(value_name = "HOST[:PORT]", value_parser = place)]
     pub(crate) peers: Vec<Place>,
-    /// The group, its port, and its interface if it is to be a certain one
-    #[arg(long, short, value_name = "GROUP[@IFACE]")]
+    /// The group, which may name its interface; port 7500 unless given
+    #[arg(long, short, value_name = "GROUP[@IFACE][:PORT]")]
     pub(crate) group: Group,
     /// Interface by name, address or prefix [default: by the kernel's route]
     #[arg(long, short, value_name = "IFACE")]

@@ -362,7 +362,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         default: None,
         role: Role::Both,
         help: "Name of this end in reports, without a comma [default: host name and process ID; \
-               of recv DIR, host name, last component of DIR and four digits of its path's hash]",
+               for recv DIR: host name, last component of DIR and four digits of a hash of its \
+               path]",
         check: check_name,
     },
     SessionOption {
@@ -381,8 +382,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("[ADDRESS:]PORT"),
         default: None,
         role: Role::Both,
-        help: "Answer Prometheus with the counters at http://ADDRESS:PORT/metrics; with a \
-               port alone, only on this machine (127.0.0.1)",
+        help: "Serve the counters to Prometheus at http://ADDRESS:PORT/metrics; with a port alone, \
+               only on this machine (127.0.0.1)",
         check: |text| metrics_address(text).map(drop),
     },
     SessionOption {
@@ -391,8 +392,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("FAULTS"),
         default: None,
         role: Role::Both,
-        help: "Simulate a bad network: lose, delay or damage arriving packets, for example \
-               loss=5%,seed=7",
+        help: "Simulate a bad network: lose, duplicate or damage arriving packets, and make system \
+               calls fail, for example loss=5%,seed=7",
         check: check_form::<Faults>,
     },
 ];

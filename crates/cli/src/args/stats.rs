@@ -39,8 +39,8 @@ pub(crate) struct StatsArgs {
     /// Draw the rate over time, or the sweep, into this .png, .svg or .html
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Compare int:, ring: and ring2: on a virtual cable: the share of packets that each loses, and
-    /// its processor time
+    /// Compare int:, ring: and ring2: on a virtual cable: which share of the packets each of them
+    /// loses, and how much processor time it takes
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sources", "filter", "count"])]
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,

@@ -58,12 +58,13 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = receiver_name,
           conflicts_with = "receivers")]
     pub(crate) expect: Vec<String>,
-    /// Begin after this time, and wait for all receivers that have joined by then
+    /// Begin after this time; the receivers that have joined by then are expected, later ones are
+    /// guests
     #[arg(long, value_name = "TIME", value_parser = duration,
           conflicts_with_all = ["receivers", "expect", "join_timeout"])]
     pub(crate) join_for: Option<Duration>,
-    /// Longest wait for the expected receivers, or the first, to join; after it, send to those that
-    /// have joined, and exit with code 1
+    /// Longest wait for all expected receivers to join (without --receivers or --expect: for the
+    /// first one); after it, send to those that have joined, if any, and exit with code 1
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
     /// Give up on a receiver after this time without progress (exit code 1)
@@ -83,7 +84,7 @@ mirror! {
         Wait,
         /// Send it the rest over its own connection, at its own pace
         Demote,
-        /// Give it up; exit code 1 if it is expected
+        /// Give up on it; exit code 1 if it is expected
         Drop,
     }
 }
@@ -107,13 +108,13 @@ impl Args for RuleArgs {
         command
             .arg(rule(
                 INCLUDE,
-                "Send what matches, though a later --exclude matches it too: --include '*.mxf' \
-                 --exclude '*' sends only *.mxf; the first that matches decides",
+                "Send what matches, even if a later --exclude matches it too, as the first pattern \
+                 that matches decides: --include '*.mxf' --exclude '*' sends only *.mxf",
             ))
             .arg(rule(
                 EXCLUDE,
-                "Leave out what matches: *.o a name anywhere, build/ only directories, /tree/*.c a \
-                 whole path",
+                "Leave out what matches: *.o matches a name anywhere, build/ only directories, \
+                 /tree/*.c a whole path",
             ))
     }
 
@@ -178,15 +179,15 @@ pub(crate) struct RecvArgs {
     /// for it
     #[arg(short = 'S', long, conflicts_with = "to_stdout")]
     pub(crate) sparse: bool,
-    /// Give what arrives to the users and groups that send --owner names: to those of the same
-    /// names, where both ends know them, or else of the same numbers; always of the same numbers
-    /// with --owner=numbers. What this process may not set is named (exit code 1)
+    /// Set user and group of what arrives, as told by `send --owner`: those of the same names where
+    /// both ends know them, else those of the same numbers; with --owner=numbers, always those of
+    /// the same numbers. What this process may not set is named (exit code 1)
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true,
           default_missing_value = "names", conflicts_with = "to_stdout")]
     pub(crate) owner: Option<OwnerArg>,
-    /// Give files and directories the extended attributes that send --xattrs tells, and remove
-    /// those of users (user.*) that the sender's have not. File capabilities and access lists are
-    /// never set. What this process may not set is named (exit code 1)
+    /// Set the extended attributes of files and directories that `send --xattrs` tells, and remove
+    /// attributes of users (user.*) that they do not have at the sender. File capabilities and
+    /// access lists are never set. What this process may not set is named (exit code 1)
     #[arg(short = 'X', long, conflicts_with = "to_stdout")]
     pub(crate) xattrs: bool,
     /// Which permission bits of the sender's files and directories to set
@@ -198,8 +199,8 @@ pub(crate) struct RecvArgs {
         conflicts_with = "to_stdout"
     )]
     pub(crate) permissions: ModesArg,
-    /// Take names that begin with a dot at the top of a transfer, too, as .bashrc: where DIR is
-    /// somebody's home, they are settings of programs
+    /// Also accept names that begin with a dot, such as .bashrc, at the top of a transfer;
+    /// otherwise they are refused, because in a home directory they are settings of programs
     #[arg(long, conflicts_with = "to_stdout")]
     pub(crate) allow_dot_names: bool,
     /// When a transfer is complete, delete from its directories what the sender does not have;
@@ -208,7 +209,7 @@ pub(crate) struct RecvArgs {
           default_missing_value = "surplus", conflicts_with = "to_stdout")]
     pub(crate) delete: Option<DeleteArg>,
     /// Most bytes that DIR may hold, as its filesystem counts them, whoever wrote them: a transfer
-    /// that does not fit is refused, or fails when the limit is met [default: no limit]
+    /// that does not fit is refused, or fails once the limit is reached [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with = "to_stdout")]
     pub(crate) quota: Option<u64>,
     /// How much of the filesystem stays free, as 2GiB or 10% [default: 5%, at most 1GiB]
@@ -230,8 +231,8 @@ pub(crate) struct RecvArgs {
     /// TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
-    /// Longest time that the program of --exec may run; then it is ended (exit code 1), as others
-    /// wait for it
+    /// Longest time that the program of --exec may run; then it is ended (exit code 1), so that the
+    /// programs of further transfers can run
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub(crate) exec_timeout: Duration,
     /// Give up (exit code 1) after this time without a transfer, or without progress of one; with
@@ -259,7 +260,8 @@ mirror! {
 mirror! {
     /// Which permission bits are set.
     ModesArg of Modes {
-        /// Those that this process's umask leaves; its user may always list a directory
+        /// Those that this process's umask leaves; the owner of a directory may always enter and
+        /// list it
         Umask,
         /// All of them, as the sender has them; never set-user-id and the like
         Exact,
@@ -279,10 +281,11 @@ mirror! {
 mirror! {
     /// What becomes of what a transfer does not bring.
     DeleteArg of Delete {
-        /// Delete it, unless the sender's patterns have left something out or it could not read
-        /// all of its files
+        /// Delete it; but nothing at all when the sender's patterns have left something out, or the
+        /// sender could not read all of its files
         Surplus,
-        /// Delete it, with what the sender's patterns have left out
+        /// Delete it, and also what the sender's patterns have left out; nothing at all when the
+        /// sender could not read all of its files
         Excluded,
         /// Delete nothing, and name what surplus would delete
         List,
@@ -306,10 +309,10 @@ pub(crate) struct DemoArgs {
     /// Seed of the random loss
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Least size of a tree to look for
+    /// Without PATH: least total size of the directories that towline finds
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "200MB")]
     pub(crate) min_bytes: u64,
-    /// Least number of files in a tree to look for
+    /// Without PATH: least total number of files in the directories that towline finds
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) min_files: u64,
     /// Maximum rate of the sender, for example 100MB/s

@@ -191,7 +191,7 @@ impl Value for Intervals {
 
     fn range(low: Duration, high: Duration) -> String {
         format!(
-            "up to {} times of {}",
+            "up to {} values, each {}",
             Self::MAX,
             Duration::range(low, high)
         )

@@ -28,7 +28,7 @@ macro_rules! faults {
             pub const ALL: &'static [(&'static str, &'static str)] = &[
                 $((concat!(stringify!($chance), "=CHANCE"), $chance_help),)+
                 $((stringify!($switch), $switch_help),)+
-                ("seed=NUMBER", "makes a run repeat exactly; 1 unless given"),
+                ("seed=NUMBER", "the same seed and traffic give the same faults; 1 unless given"),
             ];
 
             /// No faults.
@@ -71,9 +71,9 @@ faults! {
         loss: "a received datagram is thrown away",
         duplicate: "a received datagram is delivered twice",
         corrupt: "one bit of a received datagram is flipped",
-        short: "a run leaves only in part, then the socket is full for once",
+        short: "only part of a run is sent, then the socket reports once that it is full",
         eintr: "a system call is interrupted by a signal",
-        eagain: "a socket is full or empty for once although it is not",
+        eagain: "a socket reports once that it is full or empty, although it is not",
         enobufs: "a send finds the interface's queue full",
         enomem: "a call finds no memory",
         eio: "the kernel refuses to segment a run, which ends segmentation for good",
