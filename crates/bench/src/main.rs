@@ -134,7 +134,11 @@ impl Request {
                 ("--soak", Some(seconds)) if seconds >= SOAK_SECONDS_LEAST => {
                     request.soak_seconds = Some(seconds as u64);
                 }
-                _ => return Err(format!("what '{arg}' asks for is not there")),
+                _ => {
+                    return Err(format!(
+                        "'{arg}' is not an option, or its value is missing or wrong"
+                    ));
+                }
             }
         }
         Ok(request)

@@ -43,7 +43,7 @@ pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, Str
     }
     let lost = lab.host(1).lost_packets().map_err(|e| e.to_string())?;
     if lost == 0 {
-        return Err("no packet was lost: nothing was tried".to_owned());
+        return Err("no packet was lost, so no repair was tested".to_owned());
     }
     let packets = arrived[arrived.len() - 1].1 - arrived[0].1;
     if packets * 3 > messages * 4 {

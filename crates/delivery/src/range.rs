@@ -160,7 +160,8 @@ impl RangeSet {
         if range.is_empty() {
             return true;
         }
-        // Most data comes in order, so it lies behind all ranges.
+        // Most data comes in order, so it starts at or after the start of the last range: look
+        // there first.
         match self.ranges.last() {
             None => return false,
             Some(last) if last.start <= range.start => return range.end <= last.end,

@@ -162,19 +162,19 @@ impl OneWayTimes {
 
 /// An error when one end had no synchronised clock during an exchange.
 fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
-    let remedy = "start chrony, ntpd, or ptp4l with phc2sys there";
+    let remedy = "start chrony, ntpd, or ptp4l with phc2sys";
     let here = exchanges.iter().all(|one| one.here.is_synchronised);
     let there = exchanges.iter().all(|one| one.there.is_synchronised);
     match (here, there) {
         (true, true) => Ok(()),
         (false, true) => Err(format!(
-            "no daemon keeps this host's clock synchronised; {remedy}"
+            "no daemon keeps this host's clock synchronised; {remedy} here"
         )),
         (true, false) => Err(format!(
-            "no daemon keeps the far end's clock synchronised; {remedy}"
+            "no daemon keeps the far end's clock synchronised; {remedy} there"
         )),
         (false, false) => Err(format!(
-            "no daemon keeps either clock synchronised; {remedy}"
+            "no daemon keeps either clock synchronised; {remedy} at both ends"
         )),
     }
 }

@@ -147,7 +147,7 @@ impl TryFrom<String> for FirstSqn {
             "near 2^32" => Ok(Self::NearWrap),
             number => number.parse().map(Self::At).map_err(|_| {
                 PlanError(format!(
-                    "{number:?} is not random, near 2^31, near 2^32 or a number"
+                    "{number:?} is not one of: random, near 2^31, near 2^32, a number"
                 ))
             }),
         }

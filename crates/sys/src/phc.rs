@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   precise:   one moment, latched by the hardware in both clocks
-//!   extended:  system | device | system   25 times, the driver reads right beside the device
-//!   basic:     system | device | system | device ...   as above, but around the whole call
+//!   extended:  system | device | system   25 times; the driver reads the system clock right before
+//!                                         and after the device's register
+//!   basic:     system | device | system | device ...   the kernel reads the system clock before
+//!                                         and after each whole call that reads the device
 //! ```
 //! Of several readings, the one with the shortest time between its two system readings counts; half
 //! of that time bounds its error. The code sets neither clock.

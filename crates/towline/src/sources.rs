@@ -70,7 +70,7 @@ impl Sources {
         }
         let names: Vec<String> = self.allowed.iter().map(ToString::to_string).collect();
         let key = if self.has_key {
-            ", and have the key"
+            " (which must also have the key)"
         } else {
             ""
         };

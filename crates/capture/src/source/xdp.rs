@@ -494,7 +494,10 @@ fn description(mode: XdpMode, copy: XdpCopy, queues: usize) -> String {
         XdpCopy::Zero => "zero-copy",
         XdpCopy::InPieces | XdpCopy::Whole => "copied",
     };
-    format!("XDP sockets {mode}, {copy}, {queues} queues; the host did not receive these frames")
+    format!(
+        "XDP sockets {mode}, {copy}, {queues} queues; the capture took these frames away from the \
+         host's own network stack"
+    )
 }
 
 /// The kind of receiver that a frame is addressed to; `own` is the interface's address.

@@ -123,7 +123,7 @@ impl FromStr for SizeRange {
         };
         if min > max || min == 0 {
             return Err(format!(
-                "{text:?} is not a range of sizes of at least 1 byte"
+                "{text:?} is not a size or a range of sizes, such as 64 or 64-1400, from 1 byte up"
             ));
         }
         Ok(Self { min, max })

@@ -243,7 +243,9 @@ fn scheduling(text: &str) -> Result<Scheduling, String> {
     priority
         .filter(|priority| (1..=99).contains(priority))
         .map(Scheduling::Fifo)
-        .ok_or_else(|| format!("{text:?} is not a class: other, fifo, or fifo:1 to fifo:99"))
+        .ok_or_else(|| {
+            format!("{text:?} is not a scheduling class: write other, fifo, or fifo:1 to fifo:99")
+        })
 }
 
 /// Where a reflector listens.

@@ -181,5 +181,5 @@ fn percent(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.trim_end_matches('%').parse().ok();
     number
         .filter(|number| (0.0..100.0).contains(number))
-        .ok_or_else(|| format!("{text:?} is not a share such as 0.1 (percent)"))
+        .ok_or_else(|| format!("{text:?} is not a percentage below 100, such as 0.1 for 0.1 %"))
 }

@@ -189,7 +189,8 @@ fn described_cut(path: &Path, result: &raw::File, cut: &FileCut) -> String {
             let last_ns = run.samples.last().map_or(0, |sample| sample.sent_ns);
             let lasted = Duration::from_millis(last_ns / 1_000_000);
             let label = &run.setup.label;
-            text += &format!("; of {label} it holds the first {lasted:?}, and not the run's end");
+            text +=
+                &format!("; of {label} it holds only the first {lasted:?}; the rest is missing");
         }
         Some(_) => {}
     }

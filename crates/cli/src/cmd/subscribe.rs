@@ -75,7 +75,7 @@ fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<S
     if plan.is_once && plan.count.is_none() && broken > 0 {
         let senders = count(broken, "sender");
         return Some(format!(
-            "{senders} did not end the session: what is missing is not known"
+            "{senders} did not end the session: whether anything is missing is not known"
         ));
     }
     let lost = report.lost_packets + report.discarded;

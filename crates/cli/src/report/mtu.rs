@@ -147,7 +147,7 @@ impl Document for MtuReport {
             self.words,
         ) + &match self.unlisted_claims {
             0 => String::new(),
-            count => format!("not listed    {count} claims of routers beyond these\n"),
+            count => format!("not listed    {count} more claims of routers\n"),
         }
     }
 }
@@ -216,7 +216,7 @@ impl Document for GroupMtuDocument {
         }
         if self.unlisted_answers > 0 {
             text += &format!(
-                "not listed    {} answers of receivers beyond these\n",
+                "not listed    {} more answers of receivers\n",
                 self.unlisted_answers
             );
         }

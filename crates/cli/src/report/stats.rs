@@ -225,7 +225,7 @@ impl Document for StatsReport {
         }
         if self.packets_of_other_pairs > 0 {
             let count = self.packets_of_other_pairs;
-            writeln!(text, "{count:>14}  of pairs beyond these").expect("text grows in memory");
+            writeln!(text, "{count:>14}  of other pairs").expect("text grows in memory");
         }
         let bits: Vec<f64> = self
             .rate

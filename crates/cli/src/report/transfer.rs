@@ -381,7 +381,7 @@ impl Document for SendReport {
         let is_failure = self.failure.is_some() && !self.is_interrupted;
         let is_nobody = self.missing > 0 && self.receivers.is_empty() && !is_failure;
         if let (true, Some(refusal)) = (is_nobody, &self.refusal) {
-            text += &format!("no receiver was taken in: {refusal}\n");
+            text += &format!("no receiver was admitted; the last was refused: {refusal}\n");
         } else if is_nobody {
             text += "no receiver joined: `towline recv` must use the same group and port, on an \
                      interface that the group reaches; `towline reach` says what is in the way\n";

@@ -83,7 +83,8 @@ pub(crate) trait Hosts: Talks {
     /// sent it. The link is lost.
     fn forged(&mut self);
 
-    /// Handles the loss of an admitted peer's link, without a word of the peer. It may come back.
+    /// Handles the loss of an admitted peer's link when the peer has not said good-bye. The peer
+    /// may connect again.
     fn lost(&mut self, now: Instant, link: LinkId);
 
     /// Returns true when no peer is admitted any more.

@@ -59,7 +59,7 @@ pub enum ManifestError {
     #[error("the list of owners is wrong: {0}")]
     Owners(&'static str),
     /// The extended attributes cannot be written.
-    #[error("the extended attributes of the entries cannot be told: {0}")]
+    #[error("the extended attributes of the entries cannot be sent: {0}")]
     Attributes(&'static str),
     /// Longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed")]
@@ -124,7 +124,7 @@ pub enum PathFault {
     #[error("a name is longer than 255 bytes, or the path than 4095 bytes or 255 levels")]
     TooLong,
     /// The path is the name under which receivers keep unfinished files.
-    #[error("the name .towline is the receiver's own")]
+    #[error("the name .towline is reserved for what receivers keep of unfinished transfers")]
     Reserved,
     /// An earlier entry has the same path.
     #[error("the path comes twice")]
@@ -148,10 +148,10 @@ pub enum PathFault {
     #[error("the hard link is not to a file that comes before it")]
     HardLink,
     /// A hard link says what its file says already.
-    #[error("a hard link has neither mode, time nor owner of its own")]
+    #[error("a hard link must not have a mode, time or owner of its own")]
     Attributes,
     /// A link has extended attributes.
-    #[error("a link has no extended attributes of its own")]
+    #[error("a link must not have extended attributes of its own")]
     ExtendedAttributes,
 }
 

@@ -230,7 +230,8 @@ impl RateControl {
 
     /// Says what is wrong with the present rate, as `seen` shows.
     fn symptom(&mut self, now: Instant, seen: &Observation) -> Symptom {
-        // A source that sends less than its limit causes no queue, unless the queue stays.
+        // While the source sends less than its limit, a queue is taken for the work of others,
+        // unless it stays for `WARNINGS_UNUSED` marks in a row.
         let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
         let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
         let is_draining = matches!(self.phase, Phase::Drain { .. });

@@ -269,7 +269,10 @@ impl<S: Store> TransferReceiver<S> {
             let text = match &sender.given_up {
                 Some(why) => {
                     let seconds = self.config.give_up_after.as_secs();
-                    format!("given up by the sender ({why}), which is not back after {seconds} s")
+                    format!(
+                        "the sender gave this receiver up ({why}) and has not come back within \
+                         {seconds} s"
+                    )
                 }
                 None => "no connection to the sender".to_owned(),
             };

@@ -86,12 +86,15 @@ impl ServeSpec {
     fn allow_group(&self, group: SocketAddr, hops: u8) -> io::Result<()> {
         let is_allowed = |it: &SocketAddr| (it.ip(), it.port()) == (group.ip(), group.port());
         if !self.groups.iter().any(is_allowed) {
-            let text = format!("it sends to no group {group}: start it with --allow-group {group}");
+            let text = format!(
+                "the server may not send to group {group}: start it with --allow-group {group}"
+            );
             return Err(io::Error::other(text));
         }
         if hops > self.hops_max {
             let text = format!(
-                "it sends to groups with a TTL of at most {}: start it with --hops-max {hops}",
+                "the server sends to groups with a TTL of at most {}: start it with \
+                 --hops-max {hops}",
                 self.hops_max
             );
             return Err(io::Error::other(text));

@@ -494,7 +494,11 @@ fn components(path: &Path) -> io::Result<Vec<CString>> {
 }
 
 fn unusable(path: &Path) -> io::Error {
-    let text = format!("{}: not a path beneath a directory", path.display());
+    let text = format!(
+        "{}: not a relative path of plain names (it is empty, begins with `/` or `.`, or contains \
+         `..`)",
+        path.display()
+    );
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 

@@ -137,7 +137,7 @@ fn of_report(facts: &Facts, seen: &str) -> Option<Finding> {
 pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Finding {
     let seen = match last {
         Some(last) => format!(
-            "packets of {name} arrived until {:.1} s after joining, and then no more",
+            "packets of {name} arrived until {:.1} s after this host joined, and then no more",
             last.as_secs_f64()
         ),
         None => format!("{name} is on the same network and sends, but nothing arrives here"),

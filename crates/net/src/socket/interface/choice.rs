@@ -255,9 +255,11 @@ impl Interfaces {
         if peer.is_ipv4() && routing.is_strict(&name) {
             return Err(InterfaceError::NoReturnPath { name, peer, via });
         }
-        let via = via.map_or("have no route".to_owned(), |via| format!("leave by {via}"));
+        let via = via.map_or("have no route".to_owned(), |via| {
+            format!("leave by {via}, not by {name}")
+        });
         Ok(Some(format!(
-            "packets to {peer} {via}, not by {name}: replies may not reach it"
+            "packets to {peer} {via}: replies may not reach {peer}"
         )))
     }
 }
