@@ -3,17 +3,19 @@
 //! of parameters ([`parameter`]), and the shapes in which packets enter ([`Arrival`]) and leave
 //! ([`Run`]) a state machine.
 //!
-//! The crate does no input or output. What follows is the contract of all sans-IO types. The
-//! example of the `pgm` crate is a complete loop that keeps it; `driver::Driver::turn` is the
-//! shipped loop.
+//! The crate does no input or output. What follows is the contract of all sans-IO types.
+//! `driver::Driver::turn` is the loop that keeps it. The example of the `driver` crate is a
+//! complete program around that loop: packets, connections, timers and events of two ends in
+//! memory. The example of the `pgm` crate keeps steps 1, 2, 4, 6 and 8 by hand.
 //!
 //! 1. `handle(now, &Arrival, tpdu) -> Verdict` for each packet of a receive batch. All packets of
 //!    a batch have the same `now`, and `now` never decreases.
 //! 2. Directly after each `handle`, `pop_ready()` until it gives `None`: the owner uses what it
-//!    gives before it handles the next packet.
+//!    gives before it handles the next packet. It does the same once a turn after steps 3 and 4,
+//!    because connections, timers and the commands that follow from them make things ready, too.
 //! 3. `handle_link(now, link, event, bytes)` for each event of a control connection. Before a
 //!    machine handles reports on a packet stream, the owner tells it how far the stream has been
-//!    sent (`delivery::Audience::set_lead`): the machine cuts a report that claims more.
+//!    sent (`delivery::Audience::set_stream`): the machine cuts a report that claims more.
 //! 4. `handle_timeout(now)` when `next_timeout()` is not later than `now`.
 //! 5. Once a turn, `observe(now, state)` on each machine that follows another machine; `state` says
 //!    how far the other machine has come. What `observe` returns, the owner applies to the other.
@@ -28,6 +30,71 @@
 //! 8. Sleep until `next_timeout()`, a packet or an event of a connection.
 //!
 //! A debug build panics when the contract is broken: see [`Contract`].
+//!
+//! A method is of one of four kinds. *Handle*: something has happened, and the machine is told.
+//! *Poll*: the owner asks what the machine has for it, until `None`. *Command*: the owner decides
+//! something. *Getter*: the method takes `&self` and changes nothing. These names are common:
+//!
+//! ```text
+//!   method                    machine          kind          what it passes
+//!   handle                    both of pgm      handle        a packet
+//!   handle_link               all of delivery  handle        an event of a connection
+//!   handle_timeout            all              handle        the time, when something is due
+//!   observe                   all of delivery  handle        how far the packet stream is
+//!   pop_ready                 pgm::Receiver    poll          messages, losses and news of senders,
+//!                                                            in order
+//!   poll_run, then run_done   both of pgm      poll, handle  packets to send, and their fate
+//!   poll_link, then           all of delivery  poll, handle  what to do on connections, and what
+//!   link_opened, link_sent                                   came of it
+//!   pop_event                 all of delivery  poll          what the user may want to know
+//!   next_timeout              all              getter        when to call again at the latest
+//! ```
+//!
+//! Each machine also has commands for what its user decides, such as `offer` and `close` of
+//! `pgm::Source`. Other names exist where a machine needs what no common name passes. `pgm` knows
+//! packets only, and anybody can forge these. So what the owner learns of a sender on a connection,
+//! or decides about it, reaches `pgm::Receiver` by methods of their own:
+//!
+//! ```text
+//!   method              machine            kind     why it exists
+//!   vouch               pgm::Receiver      command  the sender has answered on a connection: it is
+//!                                                   real, and forged senders must not displace it
+//!   check_claims        pgm::Receiver      command  while the sender can be asked, ends, resets
+//!                                                   and losses that packets claim wait for its
+//!                                                   word; the getter is_doubtful says that some
+//!                                                   wait
+//!   told                pgm::Receiver      handle   the sender's word on such claims
+//!   believe_claims      pgm::Receiver      command  the sender cannot be asked after all: packets
+//!                                                   are believed
+//!   conclude            pgm::Receiver      handle   the sender said on a connection that it has
+//!                                                   ended; no last packet need arrive
+//!   abort               pgm::Receiver      command  the sender has given this end up: the rest is
+//!                                                   reported as lost
+//!   forget              pgm::Receiver      command  the owner does not want the sender; its
+//!                                                   packets are dropped without an event
+//!   ignore              pgm::Receiver      command  as forget, and counted: the sender is not
+//!                                                   admitted
+//!   handle_reporter     pgm::Source        handle   as handle, for a host that has shown its
+//!                                                   address by a connection: it is repaired in
+//!                                                   full, strangers only in part
+//!   run_took            pgm::Source        handle   how long the send call took: from that follows
+//!                                                   how long messages wait for others, to leave
+//!                                                   together
+//!   set_stream          Audience           handle   how far the stream is, ahead of the reports on
+//!                                                   it (step 3)
+//!   mark, session_over  receiving ends of  handle   what pop_ready gave of a sender's mark, and of
+//!                       delivery                    its end
+//!   handle_block        TransferReceiver,  handle   the payload of a packet, because delivery
+//!                       Transfers                   knows no packets
+//!   handle_store        TransferReceiver   handle   the disk works beside the loop: its results
+//!                                                   are taken once a turn
+//!   pop_verdict         Transfers          poll     decisions on packet streams, for vouch and
+//!                                                   forget (step 7)
+//!   drain               driver::Handle     handle   the end of a turn for all machines of an end:
+//!                                                   step 2 once more, then step 5
+//!   is_full             driver::Handle     getter   the application takes nothing, so the loop
+//!                                                   leaves packets in the socket
+//! ```
 //!
 //! No sans-IO type reads a clock, sleeps, spawns, locks, allocates per packet or depends on hash
 //! order. Configuration bounds everything; reaching a bound is an event and a counter.
