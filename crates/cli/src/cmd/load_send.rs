@@ -51,7 +51,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     }
     intervals.finish(done(&sender))?;
     flush(&mut publisher, &interrupt)?;
-    let time = started.elapsed();
+    let seconds = started.elapsed().as_secs_f64();
     let usage = meter.read();
     bar.finish_and_clear();
     let end = match is_ready {
@@ -60,7 +60,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     };
     let closed = end.close(&mut publisher, plan.timeout, &interrupt)?;
     watch.finish(&mut publisher);
-    let seconds = time.as_secs_f64();
+    let counters = counters(|snapshot| publisher.snapshot(snapshot));
     let report = LoadSendReport {
         group: plan.session.group.to_string(),
         interface: publisher.interface().0.to_owned(),
@@ -78,7 +78,8 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         given_up: watch.given_up(&publisher),
         limited_by: watch.limited_by(),
         usage: usage.into(),
-        counters: counters(|snapshot| publisher.snapshot(snapshot)),
+        drops: counters.drops(),
+        counters,
     };
     output.finish_after(plan.every, &report)?;
     Ok(Verdict::of_session(

@@ -47,9 +47,12 @@ impl Counters {
     }
 }
 
-/// Names and values in one line.
+/// Names and values in one line; `none` where there are no counters.
 impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
         for (index, (name, count)) in self.0.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
             write!(f, "{comma}{name} {count}")?;
@@ -204,6 +207,8 @@ pub(crate) struct LoadSendReport {
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) usage: UsageReport,
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 

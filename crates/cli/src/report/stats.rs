@@ -164,6 +164,26 @@ impl StatsReport {
         .expect("text grows in memory");
     }
 
+    /// Writes what is missing from the counts, and what of it is unusual.
+    fn losses(&self, text: &mut String) {
+        let lost = [
+            (self.lost_ring, "lost because the ring was full"),
+            (self.lost_interface, "lost by the interface or its driver"),
+            (self.damaged_records, "records damaged"),
+        ];
+        let seen = [
+            (self.unread, "left unread because a limit was reached"),
+            (self.fragments, "parts of IP packets"),
+            (self.tagged_packets, "with a VLAN tag"),
+            (self.cut_packets, "cut short within their headers"),
+        ];
+        let seen = seen.iter().filter(|(count, _)| *count > 0);
+        // Losses are told also when there are none: silence would not say that they were counted.
+        for (count, what) in lost.iter().chain(seen) {
+            writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
+        }
+    }
+
     fn rows(&self, text: &mut String, name: &str, packets: u64, bytes: u64) {
         let share = 100.0 * bytes as f64 / self.bytes.max(1) as f64;
         let bytes = quantity::bytes(bytes);
@@ -186,18 +206,7 @@ impl Document for StatsReport {
             self.packets_per_s,
             quantity::bits(self.bits_per_s),
         );
-        let lost = [
-            (self.lost_ring, "lost because the ring was full"),
-            (self.lost_interface, "lost by the interface or its driver"),
-            (self.damaged_records, "records damaged"),
-            (self.unread, "left unread because a limit was reached"),
-            (self.fragments, "parts of IP packets"),
-            (self.tagged_packets, "with a VLAN tag"),
-            (self.cut_packets, "cut short within their headers"),
-        ];
-        for (count, what) in lost.iter().filter(|(count, _)| *count > 0) {
-            writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
-        }
+        self.losses(&mut text);
         text += &account_end(self.residual, self.sink_residual);
         for (title, rows) in [("filter", &self.filters), ("protocol", &self.protocols)] {
             if !rows.is_empty() {

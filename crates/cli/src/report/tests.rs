@@ -121,6 +121,7 @@ fn load() {
         given_up: 0,
         limited_by: None,
         usage: usage(),
+        drops: Counters::default(),
         counters: counters(&[
             ("source.odata_packets", 4_000),
             ("source.rdata_packets", 12),
@@ -128,6 +129,7 @@ fn load() {
     };
     let mut text = send.text() + "\n";
     (send.is_interrupted, send.is_confirmed, send.given_up) = (true, false, 1);
+    send.drops = counters(&[("bad_checksum", 3)]);
     text += &(send.text() + "\n");
     text += &load_recv().text();
     insta::assert_snapshot!(text);

@@ -65,10 +65,7 @@ impl Document for PublishReport {
         if let Some(limited_by) = &self.limited_by {
             text += &format!("; last {limited_by}");
         }
-        if !self.drops.0.is_empty() {
-            text += &format!("; dropped: {}", self.drops);
-        }
-        text + "\n"
+        text + &format!("; dropped: {}\n", self.drops)
     }
 }
 
@@ -92,10 +89,7 @@ impl Document for SubscribeReport {
             text += &format!("; {discarded} dropped (output slow)");
         }
         text += &format!("; senders: {}", senders(&self.senders));
-        if !self.drops.0.is_empty() {
-            text += &format!("; dropped: {}", self.drops);
-        }
-        text + "\n"
+        text + &format!("; dropped: {}\n", self.drops)
     }
 }
 
@@ -137,6 +131,7 @@ impl Document for LoadSendReport {
             table.row("last", limited_by);
         }
         table.usage(&self.usage);
+        table.row("drops", &self.drops);
         table.text
     }
 }
@@ -167,11 +162,7 @@ impl Document for LoadRecvReport {
         }
         table.row("senders", &senders(&self.senders));
         table.usage(&self.usage);
-        if self.drops.0.is_empty() {
-            table.row("drops", &"none");
-        } else {
-            table.row("drops", &self.drops);
-        }
+        table.row("drops", &self.drops);
         table.text
     }
 }
@@ -398,7 +389,7 @@ mod tests {
             drops: Counters::default(),
             counters: Counters::default(),
         };
-        assert!(report.text().ends_with("senders: 0 found, 0 ended\n"));
+        assert!(report.text().ends_with("0 ended; dropped: none\n"));
         (report.messages, report.bytes, report.seconds) = (2_000, 250_000, 2.0);
         let text = report.text();
         assert!(

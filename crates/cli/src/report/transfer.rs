@@ -661,8 +661,9 @@ impl Document for ServeReport {
 /// The most files that the text form names; JSON has all of them.
 const NAMED_MAX: usize = 20;
 
+/// Words what a session dropped, also when that is nothing. A transfer of a service has no counts
+/// of its own.
 fn dropped(drops: Option<&Counters>) -> String {
-    let drops = drops.filter(|drops| !drops.0.is_empty());
     drops.map_or_else(String::new, |drops| format!("dropped: {drops}\n"))
 }
 
@@ -700,6 +701,8 @@ mod tests {
     fn a_transfer_tells_what_its_session_dropped() {
         let mut report = RecvReport::new("239.192.0.1:7500".into(), None, Duration::ZERO);
         assert!(!report.text().contains("dropped"));
+        report.count(Counters::default());
+        assert!(report.text().ends_with("\ndropped: none\n"));
         report.count(counters());
         let text = report.text();
         assert!(
@@ -816,7 +819,7 @@ mod tests {
     #[test]
     fn a_service_tells_what_it_dropped() {
         let mut report = ServeReport::new("239.192.0.1:7500".into(), Duration::ZERO);
-        assert!(!report.text().contains("dropped"));
+        assert!(report.text().ends_with("\ndropped: none\n"));
         report.drops = counters().drops();
         let text = report.text();
         assert!(

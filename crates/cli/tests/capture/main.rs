@@ -452,5 +452,13 @@ fn stats_say_what_packets_are() {
         let text = run(lab.host(0), &["stats", "gen:count=1000,size=100"]);
         let text = String::from_utf8_lossy(&text.stdout).into_owned();
         assert!(text.contains("100.00 %  198.18.0.1 > 198.18.0.2"), "{text}");
+        let losses = text.lines().skip(1).take(3);
+        let losses: Vec<&str> = losses.map(str::trim_start).collect();
+        let told = [
+            "0  lost because the ring was full",
+            "0  lost by the interface or its driver",
+            "0  records damaged",
+        ];
+        assert_eq!(losses, told, "{text}");
     });
 }
