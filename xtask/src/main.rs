@@ -19,6 +19,7 @@ mod docs;
 mod fuzz;
 mod suite;
 mod tidy;
+mod wasm;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -53,7 +54,8 @@ usage: cargo xtask COMMAND
   lint           the house rules, format, spelling, dependencies, clippy and doc with warnings
                  fatal, fuzz targets, other platforms
   tidy           the house rules alone (also an ordinary test)
-  targets        wasm32, Windows and aarch64 type-checks where those targets are installed
+  targets        pure crates linked for wasm32, portable ones type-checked for Windows and aarch64,
+                 where those targets are installed
   test [ARGS]    all tests, or those of `cargo test ARGS`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
   sim [SEEDS]    the simulated swarm from as many seeds, 10000 unless given, on every processor

@@ -16,7 +16,8 @@ pub(crate) struct Rules {
 pub(crate) struct CrateRule {
     pub(super) may_depend_on: Vec<String>,
     pub(super) external: Vec<String>,
-    /// The crate uses no clock, thread, randomness or hash order, and builds for wasm32.
+    /// The crate uses no clock, thread, randomness or hash order, and imports nothing when it is
+    /// linked for wasm32.
     pub(crate) is_pure: bool,
     /// The crate type-checks for Windows and for other processors.
     pub(crate) is_portable: bool,
