@@ -5,13 +5,13 @@ use std::time::Duration;
 use base::Pace;
 use wire::object::StreamPhase;
 
-/// The state of a source's packet stream.
+/// The state of a source's packet stream; `lead` and `trail` are [positions](wire::Sqn#positions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// The last position that was sent. Waiting data does not count, so no receiver is behind
-    /// because the flow window holds data back.
+    /// The last position that was sent, itself included. Waiting data does not count, so no
+    /// receiver is behind because the flow window holds data back.
     pub lead: u64,
-    /// Nothing before it can be repaired any more.
+    /// The first position that can still be repaired: nothing before it can.
     pub trail: u64,
     /// Whether more will follow.
     pub phase: StreamPhase,

@@ -1,4 +1,6 @@
 //! The sending end of an object session: a PGM source fed by a manifest.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 3 and 6.
 
 use std::sync::Arc;
 

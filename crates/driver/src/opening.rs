@@ -4,6 +4,8 @@
 //! operating system, a simulation draws them from its seed. This file decides the rest, the same
 //! for both: whether the rate follows the receivers, how often receivers report, what the mark
 //! says, and how large a file sender's windows are.
+//!
+//! **Spec**: `docs/src/protocol.md` section 2 (the mark).
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -18,6 +18,19 @@ use std::{
 /// There is no `Ord`: serial order is not transitive around the circle. Two numbers that are
 /// exactly 2^31 apart are neither before nor after each other.
 ///
+/// # Positions
+/// A *position* is the number of a data packet in its session, in 64 bits. It counts packets, not
+/// bytes, and never wraps; its low 32 bits are the packet's sequence number. What a position bounds
+/// follows from its name:
+///
+/// | name | stands for |
+/// |---|---|
+/// | `trail` | the first packet that can still be repaired |
+/// | `hold` | the first packet that must be kept |
+/// | `base`, `contiguous` | the first packet that was not handed out: an exclusive end |
+/// | `lead` | the last packet that was sent, or is known to exist: an inclusive end |
+/// | `next`, `end` | one past the last packet: an exclusive end |
+///
 /// **Spec**: RFC 3208 section 3.1 (unsigned 32-bit serial numbers), RFC 1982.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sqn(pub u32);

@@ -13,6 +13,8 @@
 //!
 //! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position
 //! never goes back and never passes the sender's lead.
+//!
+//! **Spec**: `docs/src/protocol.md` section 5 (POS, WINDOW, NAME) and section 9 (ASK, WINDOW).
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},

@@ -1,5 +1,7 @@
 //! What receivers are told of the packet stream on their connections: how far it is. They need not
 //! believe packets, which anybody can forge.
+//!
+//! **Spec**: `docs/src/protocol.md` section 9 (ASK, WINDOW).
 
 use base::LinkId;
 use wire::{

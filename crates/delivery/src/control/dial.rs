@@ -1,4 +1,6 @@
 //! The dialling end: connects to a sender, greets it, and learns whether it is admitted.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 2, 5 and 7.
 
 use std::{net::SocketAddr, time::Duration};
 

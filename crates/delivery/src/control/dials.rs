@@ -9,6 +9,8 @@
 //! for another.
 //!
 //! A sender that has admitted this receiver before is not limited here.
+//!
+//! **Spec**: `docs/src/protocol.md` section 9.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 

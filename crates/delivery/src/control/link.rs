@@ -8,6 +8,8 @@
 //!
 //! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked; a
 //! closing link leaves `links` once its bytes are gone.
+//!
+//! **Spec**: `docs/src/protocol.md` section 5.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,5 +1,7 @@
 //! The listening end: accepts connections, waits for their greetings, and hands on the messages of
 //! admitted receivers.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 2, 5 and 6.
 
 use crate::parameters::GREETINGS_MAX;
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};

@@ -17,6 +17,8 @@
 //! Invariants: a call has at most one connection or request; from a link that was not welcomed,
 //! only a greeting is handed on; where there is a key, nothing is handed on before the other end
 //! has shown that it has the same key.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 2, 5 and 9.
 
 use std::net::SocketAddr;
 

@@ -14,6 +14,8 @@
 //!
 //! Invariant: a message that was not made by the other end for this place in this connection is
 //! never handed on.
+//!
+//! **Spec**: `docs/src/protocol.md` section 9, "Control connections".
 
 use protection::{Aead, Key};
 use wire::object::{NONCE_LEN, TAG_LEN};

@@ -3,14 +3,15 @@
 use wire::object::Pos;
 
 /// The state of the packet stream of one session, with totals since the session was found.
+/// `contiguous` and `lead` are [positions](wire::Sqn#positions).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
     /// The next position that the application has not been given: everything before it was
     /// delivered, or is lost for good.
     pub contiguous: u64,
-    /// The highest position known to exist.
+    /// The highest position known to exist, itself included.
     pub lead: u64,
-    /// Positions received beyond the first gap.
+    /// How many packets beyond the first gap were received.
     pub held: u64,
     /// What has arrived.
     pub counts: StreamCounts,

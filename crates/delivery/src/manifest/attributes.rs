@@ -1,4 +1,6 @@
 //! What a sender says of its files' extended attributes.
+//!
+//! **Spec**: `docs/src/protocol.md` section 4 (*extended attributes*).
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,8 @@
 //! A link's target must be relative, and begin with at most as many `..` as there are directories
 //! above the link. The manifest's directories are never links, so such a target lies inside the
 //! tree, even when it leads through further links.
+//!
+//! **Spec**: `docs/src/protocol.md` section 4.
 
 use std::cmp::Ordering;
 

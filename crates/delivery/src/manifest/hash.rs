@@ -3,6 +3,8 @@
 //! A slab begins at a multiple of its size, a power of two, so its subtree of the file's hash tree
 //! can be computed alone. Merging the seals of a file gives the same root as hashing the file from
 //! end to end.
+//!
+//! **Spec**: `docs/src/protocol.md` section 1 (seals, root).
 
 use blake3::hazmat::{self, HasherExt, Mode};
 

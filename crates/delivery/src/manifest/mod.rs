@@ -14,6 +14,8 @@
 //! Invariants: every path is relative, has no `..`, and its parent is a directory of the manifest;
 //! no name comes twice; every symbolic link leads to a place inside the tree, every hard link to a
 //! file before it; `files` ascend in `start`.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 1 and 4.
 
 use std::{fmt, ops::Range};
 

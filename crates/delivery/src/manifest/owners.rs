@@ -1,4 +1,6 @@
 //! What a sender says of those who own its files.
+//!
+//! **Spec**: `docs/src/protocol.md` section 4 (*owners*).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Answers to the end of a pass: what is missing, or that nothing is.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 5 (COMPLETE, HAVE, NEED) and 7.
 
 use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, RangeList, Ranges};

@@ -1,5 +1,7 @@
 //! How the bytes of a manifest get into the store: it takes blocks of the objects, has slabs hashed
 //! and compared, and starts the commit.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 3 and 7.
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! The control connection of a transfer receiver: dialling, greeting, and what the sender's
 //! messages mean.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 2, 5 and 7.
 
 use std::{net::SocketAddr, time::Duration};
 

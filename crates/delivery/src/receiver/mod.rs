@@ -17,6 +17,8 @@
 //! does beyond the manifest limits; a byte counts as held only after the store took it, and a byte
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 7, 8 and 10.
 
 use std::{net::SocketAddr, ops::Range, sync::Arc};
 

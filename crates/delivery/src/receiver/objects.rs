@@ -8,6 +8,8 @@
 //!
 //! Invariants: `slabs[i].lacking` is the number of bytes of slab `i` that `held` does not have; a
 //! slab is `Good` only when the sender's seal equals the hash of what the store holds.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 1 and 7.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -1,5 +1,7 @@
 //! What a transfer receiver reports without being asked: its progress, and its position in the
 //! packet stream.
+//!
+//! **Spec**: `docs/src/protocol.md` section 5 (POS, PROGRESS), section 7.
 
 use std::time::Duration;
 

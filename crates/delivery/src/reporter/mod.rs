@@ -16,6 +16,9 @@
 //! Invariants: there is one call for each session; a report is sent on each change, and at least
 //! once a second or once in the report interval, if that is longer; with a key, nothing is reported
 //! to a sender that does not show it.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 2 and 5, section 7 (when POS goes), section 9 (ASK,
+//! WINDOW).
 
 use std::{
     collections::BTreeMap,

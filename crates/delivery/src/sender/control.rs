@@ -1,5 +1,7 @@
 //! The control connections of a transfer sender: which receivers may join, and what their messages
 //! mean.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 5 and 6.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,6 @@
 //! How the transfer ends for one receiver, and for all.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 6 and 10.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Sends blocks to single receivers over their connections.
+//!
+//! **Spec**: `docs/src/protocol.md` section 5 (BLOCK), section 6.
 
 use wire::object::{BLOCK_DATA_MAX, Block, Message, ObjectId};
 

@@ -21,6 +21,8 @@
 //! connected receivers that were told it ended, and not longer than the answer timeout; a receiver
 //! that owes something and makes no progress for the progress timeout has failed; the outcome never
 //! changes once it is final.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 6, 8 and 10.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

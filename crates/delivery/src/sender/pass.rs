@@ -6,6 +6,8 @@
 //!   r2     [####)                  wanted by more than `few`:  everybody, once
 //!   r3     [##)            [##)    wanted by at most `few`:    those who want it, over TCP
 //! ```
+//!
+//! **Spec**: `docs/src/protocol.md` section 6.
 
 use std::ops::Range;
 

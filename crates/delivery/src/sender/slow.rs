@@ -2,6 +2,8 @@
 //!
 //! The packet stream waits for the slowest receiver that takes it. That is right as long as all are
 //! about equally far; [`holds_back`] says which receiver is slow.
+//!
+//! **Spec**: `docs/src/protocol.md` section 6.
 
 use base::Instant;
 use wire::object::{ErrorCode, PassEnd};

@@ -1,4 +1,6 @@
 //! Takes a transfer from stage to stage: joining, passes, answers, the next pass.
+//!
+//! **Spec**: `docs/src/protocol.md` section 6.
 
 use std::time::Duration;
 

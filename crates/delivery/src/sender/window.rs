@@ -13,6 +13,8 @@
 //!
 //! A file that cannot be read is withdrawn, if the sender may do that: from then on it reads as
 //! zeros, and its seals say so. Seals that receivers were told before then change.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 1 and 3.
 
 use std::{collections::BTreeSet, sync::Arc};
 

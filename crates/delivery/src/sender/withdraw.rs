@@ -7,6 +7,8 @@
 //!
 //! Receivers learn this only from the seals, which every receiver checks, even one that comes back
 //! or joins later. A proof over seals that were told earlier remains valid.
+//!
+//! **Spec**: `docs/src/protocol.md` section 6.
 
 use base::Instant;
 use wire::object::{Done, ObjectId, PassEnd};

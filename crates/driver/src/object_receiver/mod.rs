@@ -1,5 +1,7 @@
 //! The receiving end of object sessions: one PGM receiver in arrival order, and the transfers that
 //! its packets are for.
+//!
+//! **Spec**: `docs/src/protocol.md` sections 2, 3 and 7.
 
 use std::fmt::Debug;
 

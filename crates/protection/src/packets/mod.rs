@@ -21,6 +21,8 @@
 //! Invariants: a holder of the key made, for this session, whatever [`PacketProtection::unprotect`]
 //! hands on. Each packet is handed on once, except data: the same data may be handed on again, and
 //! its position shows that. No nonce is used twice for different payloads.
+//!
+//! **Spec**: `docs/src/protocol.md` section 9, "Packets".
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, ops::Range};
 

@@ -1,4 +1,6 @@
 //! The keys of one session, and what an end has seen of the session.
+//!
+//! **Spec**: `docs/src/protocol.md` section 9, "Packets".
 
 use std::{collections::BTreeMap, net::IpAddr};
 
