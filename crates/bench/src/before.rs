@@ -74,7 +74,7 @@ fn rates(sample: &Sample) -> Result<Figures, String> {
     if sample.missing > 0 {
         return Err(format!("{} missing", sample.missing));
     }
-    Ok([sample.rate, sample.bytes / 1e6 / sample.cpu_seconds])
+    Ok([sample.rate_per_s, sample.bytes / 1e6 / sample.cpu_seconds])
 }
 
 const HEADINGS: &str = "\

@@ -59,7 +59,7 @@ fn series(lines: &str, work: &str) -> Result<Vec<Series>, String> {
             all.len() - 1
         });
         all[at].push(Sample {
-            rate: bytes / 1e6 / seconds,
+            rate_per_s: bytes / 1e6 / seconds,
             cpu_seconds: seconds,
             bytes,
             ..Sample::default()

@@ -242,7 +242,7 @@ impl Peer for Ceiling {
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
         let bytes = DATAGRAM_BYTES as f64;
         let mut sample = self.datagrams.run(lab, bytes)?;
-        sample.rate *= bytes / 1e6;
+        sample.rate_per_s *= bytes / 1e6;
         Ok(sample)
     }
 }
@@ -264,7 +264,7 @@ fn timed(
     let held: u64 = daemons.iter().map(Running::peak_kib).sum();
     Ok(Sample {
         peak_kib: peak_kib + held,
-        rate: load.bytes as f64 / 1e6 / seconds,
+        rate_per_s: load.bytes as f64 / 1e6 / seconds,
         missing: load.wrong(),
         bytes: load.bytes as f64,
         ..sample

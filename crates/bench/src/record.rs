@@ -97,7 +97,7 @@ pub(crate) fn slug(title: &str) -> String {
 
 fn figures(run: &Sample) -> Vec<f64> {
     let mib = run.peak_kib as f64 / 1024.0;
-    vec![run.rate, run.cpu_seconds_per_gb(), mib]
+    vec![run.rate_per_s, run.cpu_seconds_per_gb(), mib]
 }
 
 static OUT: OnceLock<PathBuf> = OnceLock::new();

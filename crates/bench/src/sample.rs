@@ -7,9 +7,9 @@ use crate::machine::Ticks;
 /// One complete run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// The rate that the table compares: messages per second as the receiver counted them, or
-    /// megabytes per second from start to end.
-    pub(crate) rate: f64,
+    /// The rate that the table compares: messages as the receiver counted them, or megabytes from
+    /// start to end.
+    pub(crate) rate_per_s: f64,
     /// How many messages the receiver did not get, or how many receivers lack something.
     pub(crate) missing: u64,
     /// Processor seconds of the whole machine during the run.
@@ -46,7 +46,7 @@ impl fmt::Display for Sample {
         write!(
             f,
             "{:.0}, {:.2} CPU s/GB",
-            self.rate,
+            self.rate_per_s,
             self.cpu_seconds_per_gb()
         )
     }
@@ -86,7 +86,7 @@ impl Series {
 
     /// Minimum, median and maximum rate.
     pub(crate) fn rate(&self) -> [f64; 3] {
-        spread(self.samples.iter().map(|sample| sample.rate))
+        spread(self.samples.iter().map(|sample| sample.rate_per_s))
     }
 
     /// Median CPU seconds per gigabyte.
@@ -102,7 +102,7 @@ impl Series {
     /// Minimum, median and maximum of `self`'s rate over `other`'s, pair by pair.
     pub(crate) fn ratio_to(&self, other: &Self) -> [f64; 3] {
         let pairs = self.samples.iter().zip(&other.samples);
-        spread(pairs.map(|(ours, theirs)| ours.rate / theirs.rate))
+        spread(pairs.map(|(ours, theirs)| ours.rate_per_s / theirs.rate_per_s))
     }
 }
 
@@ -126,11 +126,11 @@ mod tests {
         let mut theirs = Series::new("theirs");
         for (a, b) in [(10.0, 5.0), (30.0, 10.0), (8.0, 2.0)] {
             ours.push(Sample {
-                rate: a,
+                rate_per_s: a,
                 ..Sample::default()
             });
             theirs.push(Sample {
-                rate: b,
+                rate_per_s: b,
                 ..Sample::default()
             });
         }

@@ -104,7 +104,7 @@ fn whole(peer: &dyn Peer, lab: &Lab) -> Result<f64, String> {
     if sample.missing > 0 {
         return Err(format!("{name}: {} missing", sample.missing));
     }
-    positive(name, [sample.rate, sample.bytes])?;
+    positive(name, [sample.rate_per_s, sample.bytes])?;
     Ok(sample.repairs_permille)
 }
 

@@ -642,7 +642,7 @@ fn a_server_that_is_killed_leaves_the_rows_and_their_picture() {
     let output = client.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["rows"][0]["size"], 64, "{report:#}");
+    assert_eq!(report["rows"][0]["size_bytes"], 64, "{report:#}");
     assert!(report["cut"].as_str().unwrap().contains(&target));
     let drawn = fs::read_to_string(&picture).unwrap();
     assert!(drawn.contains("CUT SHORT"));

@@ -63,7 +63,7 @@ pub struct SweepRow {
     /// `int`, `ring` or `ring2`.
     pub source: &'static str,
     /// Bytes of memory, or of a packet without its check sequence.
-    pub size: usize,
+    pub size_bytes: usize,
     /// Packets that were sent.
     pub sent: u64,
     /// How many of them were captured.
@@ -181,7 +181,7 @@ impl CaptureSweep {
         let sequence = capture.as_ref().and_then(Session::sequence);
         Ok(SweepRow {
             source: kind.unwrap_or("none"),
-            size,
+            size_bytes: size,
             sent,
             captured: sequence.map_or(0, |check| check.frames),
             lost_ring: account.map_or(0, |account| account.losses.ring),
@@ -227,7 +227,7 @@ pub fn draw(
             .iter()
             .filter(|row| row.source == kind)
             .map(|row| SizePoint {
-                size: row.size,
+                size: row.size_bytes,
                 received_per_s: row.captured as f64 / sweep.time.as_secs_f64(),
                 loss: Some(row.loss()),
                 cpu_ns: row.cpu_ns,

@@ -32,14 +32,14 @@ fn setup(per_second: Option<u64>, window: Option<u32>) -> Setup {
     Setup {
         label: "test".to_owned(),
         per_second,
-        size: 64,
+        size_bytes: 64,
         transport: Transport::Udp,
         is_ipv6: false,
         sched: "other".to_owned(),
         engine: "recv".to_owned(),
         wait: "busy".to_owned(),
         cpu: None,
-        window,
+        window_messages: window,
     }
 }
 
@@ -108,7 +108,7 @@ fn a_size_or_a_rate_that_cannot_be_is_refused() {
         };
         for size in [0, PROBE_BYTES_MIN - 1, MESSAGE_BYTES_MAX + 1, usize::MAX] {
             let setup = Setup {
-                size,
+                size_bytes: size,
                 ..setup(Some(100), None)
             };
             let error = run(&setup).unwrap_err().to_string();
@@ -383,7 +383,7 @@ fn over_tcp_and_over_pgm() {
             for (transport, peer) in [(Transport::Tcp, tcp), (Transport::Pgm, pgm)] {
                 for (rate, size) in [(Some(500), 64), (None, 3_000)] {
                     let mut setup = setup(rate, None);
-                    (setup.size, setup.transport) = (size, transport);
+                    (setup.size_bytes, setup.transport) = (size, transport);
                     let (cut, file) = lab.host(0).enter(|| carried(peer, &setup)).unwrap();
                     let counts = file.runs[0].end.unwrap().counts;
                     assert_eq!(cut, None, "{transport} {counts:?}");

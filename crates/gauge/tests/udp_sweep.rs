@@ -36,7 +36,7 @@ fn sweep(servers: Vec<IpAddr>) -> Sweep {
         directions: vec![Direction::There],
         load: None,
         duration: Duration::from_millis(500),
-        loss_max: 0.001,
+        loss_max_share: 0.001,
         seed: 1,
     }
 }
@@ -234,7 +234,7 @@ fn both_directions_modes_and_ipv6() {
             is_drawn(&report);
             assert_eq!(report.rows.len(), 27);
             for row in &report.rows {
-                if row.mode == Mode::Gso && row.size == 9_000 {
+                if row.mode == Mode::Gso && row.size_bytes == 9_000 {
                     assert!(row.remarks[0].contains("GSO needs"), "{row:?}");
                     continue;
                 }

@@ -8,7 +8,7 @@ impl Series<'_> {
     /// of its transport; `None` when the link's speed is unknown.
     #[must_use]
     pub fn link_max_per_s(&self) -> Option<u64> {
-        let bytes = self.setup.size + self.setup.transport.extra_bytes();
+        let bytes = self.setup.size_bytes + self.setup.transport.extra_bytes();
         let link = self.manifest.link?;
         Some(link.datagrams_per_s(bytes, self.setup.is_ipv6))
     }
@@ -58,7 +58,7 @@ impl Series<'_> {
         });
         // With a window fewer messages are sent without an answer, so fewer prove as much.
         let window = match self.setup.per_second {
-            Some(_) => self.setup.window.unwrap_or(u32::MAX),
+            Some(_) => self.setup.window_messages.unwrap_or(u32::MAX),
             None => 1,
         };
         let is_silent = count >= SILENT_MIN.min(u64::from(window) + 1)
@@ -99,21 +99,21 @@ mod tests {
         let manifest = Manifest {
             link: Some(Link {
                 bits_per_s,
-                mtu: 1_500,
+                mtu_bytes: 1_500,
             }),
             ..Manifest::default()
         };
         let setup = Setup {
             label: String::new(),
             per_second: Some(20_000),
-            size: 64,
+            size_bytes: 64,
             transport: Transport::Udp,
             is_ipv6: false,
             sched: String::new(),
             engine: String::new(),
             wait: String::new(),
             cpu: None,
-            window: None,
+            window_messages: None,
         };
         let counts = Counts {
             slots: 20_000,

@@ -107,14 +107,14 @@ mod tests {
         let setup = Setup {
             label: format!("{per_second:?}"),
             per_second,
-            size: 64,
+            size_bytes: 64,
             transport: Transport::Pgm,
             is_ipv6: false,
             sched: "other".to_owned(),
             engine: "recv".to_owned(),
             wait: "spin".to_owned(),
             cpu: None,
-            window: None,
+            window_messages: None,
         };
         let sample = |sequence| Sample {
             sequence,

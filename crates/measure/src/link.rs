@@ -46,7 +46,8 @@ pub struct Link {
     /// Bits each second.
     pub bits_per_s: u64,
     /// Bytes of the largest IP packet.
-    pub mtu: u32,
+    #[serde(alias = "mtu")]
+    pub mtu_bytes: u32,
 }
 
 impl Link {
@@ -56,7 +57,7 @@ impl Link {
     /// MTU.
     #[must_use]
     pub fn datagrams_per_s(&self, payload: usize, is_ipv6: bool) -> u64 {
-        let octets = wire_octets(payload, self.mtu, is_ipv6);
+        let octets = wire_octets(payload, self.mtu_bytes, is_ipv6);
         self.bits_per_s / (octets * 8)
     }
 }
@@ -98,7 +99,7 @@ mod tests {
     fn ethernets_known_ceilings() {
         let gigabit = Link {
             bits_per_s: 1_000_000_000,
-            mtu: 1_500,
+            mtu_bytes: 1_500,
         };
         // The figures in every handbook: frames of 64 and of 1518 bytes at 1 Gbit/s.
         assert_eq!(gigabit.datagrams_per_s(18, false), 1_488_095);
@@ -111,7 +112,7 @@ mod tests {
         assert!(gigabit.datagrams_per_s(1_472, true) < 81_274);
         let narrow = Link {
             bits_per_s: 1_000,
-            mtu: 0,
+            mtu_bytes: 0,
         };
         assert_eq!(narrow.datagrams_per_s(65_507, true), 0);
     }

@@ -167,7 +167,13 @@ impl Series<'_> {
     pub fn is_swept_with(&self, other: &Self) -> bool {
         let same = |one: &Setup| {
             let (sched, engine, wait) = (&one.sched, &one.engine, &one.wait);
-            let what = (one.size, one.transport, one.is_ipv6, one.window, one.cpu);
+            let what = (
+                one.size_bytes,
+                one.transport,
+                one.is_ipv6,
+                one.window_messages,
+                one.cpu,
+            );
             (sched.clone(), engine.clone(), wait.clone(), what)
         };
         std::ptr::eq(self.manifest, other.manifest) && same(self.setup) == same(other.setup)

@@ -71,7 +71,7 @@ impl Peer for Aeron {
             number_after(text, key).ok_or_else(|| format!("no '{key}' in Aeron's output"))
         };
         let got = number(&received, "received")?;
-        sample.rate = number(&received, "rate")?;
+        sample.rate_per_s = number(&received, "rate")?;
         sample.bytes = got * self.size as f64;
         let missing = number(&sent, "sent")? - got + number(&received, "breaks")?;
         sample.missing = missing.abs() as u64;

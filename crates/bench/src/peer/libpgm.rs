@@ -46,7 +46,7 @@ impl Peer for Libpgm {
         ]);
         let (_, received, mut sample) = run_pair(&mut recv, &mut send)?;
         let got = number_after(&received, "received").ok_or("no count in libpgm's output")?;
-        sample.rate = number_after(&received, "s:").ok_or("no rate in libpgm's output")?;
+        sample.rate_per_s = number_after(&received, "s:").ok_or("no rate in libpgm's output")?;
         sample.bytes = got * self.size as f64;
         sample.missing = (LIBPGM_MESSAGES as f64 - got) as u64;
         Ok(sample)

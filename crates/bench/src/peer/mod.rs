@@ -74,7 +74,7 @@ fn counted(printed: &str, count: u32, size: usize, sample: Sample) -> Result<Sam
     };
     let received = number("received")?;
     Ok(Sample {
-        rate: number("rate")?,
+        rate_per_s: number("rate")?,
         bytes: received * size as f64,
         missing: (f64::from(count) - received + number("breaks")?) as u64,
         ..sample

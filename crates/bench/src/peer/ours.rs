@@ -89,11 +89,11 @@ impl Peer for Towline {
         let (sent, received, mut sample) = run_group(receivers, &mut send)?;
         let sent = program::document(&sent)?;
         sample.repairs_permille = repairs_permille(&sent["counters"]);
-        sample.rate = f64::INFINITY;
+        sample.rate_per_s = f64::INFINITY;
         for text in received {
             let received = program::document(&text)?;
             sample.missing += missing(&sent, &received);
-            sample.rate = sample.rate.min(number(&received, "messages_per_s"));
+            sample.rate_per_s = sample.rate_per_s.min(number(&received, "messages_per_s"));
             sample.bytes = number(&received, "bytes");
         }
         Ok(sample)

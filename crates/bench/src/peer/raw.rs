@@ -46,12 +46,12 @@ impl Datagrams {
         let mut send = command(0, "send");
         send.args([&self.datagram.to_string(), "3", "gso"]);
         let (_, received, mut sample) = run_group(receivers, &mut send)?;
-        sample.rate = f64::INFINITY;
+        sample.rate_per_s = f64::INFINITY;
         for text in received {
             let datagrams = number_after(&text, "received").ok_or("no rate from udplimit")?;
-            sample.rate = sample.rate.min(datagrams);
+            sample.rate_per_s = sample.rate_per_s.min(datagrams);
         }
-        sample.bytes = sample.rate * 3.0 * payload;
+        sample.bytes = sample.rate_per_s * 3.0 * payload;
         Ok(sample)
     }
 }
@@ -85,7 +85,7 @@ impl Peer for RawUdp {
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
         let pieces = self.pieces as f64;
         let mut sample = self.datagrams.run(lab, self.size as f64 / pieces)?;
-        sample.rate /= pieces;
+        sample.rate_per_s /= pieces;
         Ok(sample)
     }
 }

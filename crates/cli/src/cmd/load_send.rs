@@ -30,7 +30,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         output,
     )?;
     let (max, parameter) = publisher.message_limit();
-    if plan.size.max > max {
+    if plan.size_bytes.max > max {
         let error = towline::Error::TooLong { max, parameter };
         return Err(Failure::usage(format!("--size: {error}")));
     }
@@ -64,7 +64,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let report = LoadSendReport {
         group: plan.session.group.to_string(),
         interface: publisher.interface().0.to_owned(),
-        size: plan.size,
+        size_bytes: plan.size_bytes,
         seed: plan.seed,
         messages: sender.messages(),
         bytes: sender.bytes(),
@@ -114,8 +114,8 @@ fn done(sender: &LoadSender) -> Done {
 fn spec(plan: &LoadSendPlan) -> LoadSpec {
     LoadSpec {
         sizes: LoadSizes {
-            min: plan.size.min,
-            max: plan.size.max,
+            min: plan.size_bytes.min,
+            max: plan.size_bytes.max,
             seed: plan.seed,
         },
         count: plan.count,

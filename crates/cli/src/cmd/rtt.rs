@@ -95,7 +95,7 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
 
 /// Makes what prints the intervals, with `--every`.
 fn watch(plan: &RttRunPlan, output: &Output) -> Option<Watch> {
-    let (every, size, output) = (plan.every?, plan.size, output.clone());
+    let (every, size, output) = (plan.every?, plan.size_bytes, output.clone());
     Some(Watch::new(every, move |passage| {
         let told = output.one_of_many(&Interval::of_round_trips(passage, size));
         // The measurement goes on when nobody reads the intervals: its result is a file.

@@ -21,7 +21,7 @@ use crate::{
 /// `load send --dry-run`: messages that prove themselves, to a group.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadSendPlan {
-    pub(crate) size: SizeRange,
+    pub(crate) size_bytes: SizeRange,
     pub(crate) count: Option<u64>,
     #[serde(rename = "for_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
@@ -67,7 +67,7 @@ impl LoadSendPlan {
             .transpose()
             .map_err(|error| Failure::usage(format!("--per-second: {error}")))?;
         Ok(Self {
-            size: args.size,
+            size_bytes: args.size,
             count: args.count.map(Into::into),
             seconds: args.seconds,
             schedule,

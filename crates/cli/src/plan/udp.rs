@@ -181,7 +181,7 @@ impl UdpRunPlan {
                 None => self.is_flood.then_some(Load::Flood),
             },
             duration: self.time,
-            loss_max: self.loss_max_percent / 100.0,
+            loss_max_share: self.loss_max_percent / 100.0,
             seed: self.seed,
         })
     }

@@ -184,7 +184,7 @@ pub(crate) struct SubscribeReport {
 pub(crate) struct LoadSendReport {
     pub(crate) group: String,
     pub(crate) interface: String,
-    pub(crate) size: SizeRange,
+    pub(crate) size_bytes: SizeRange,
     pub(crate) seed: u64,
     pub(crate) messages: u64,
     /// Of payload.

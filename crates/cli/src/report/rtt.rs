@@ -139,7 +139,7 @@ impl RttRow {
         };
         Self {
             label: series.name.clone(),
-            size_bytes: setup.size,
+            size_bytes: setup.size_bytes,
             sched: setup.sched.clone(),
             engine: setup.engine.clone(),
             wait: setup.wait.clone(),

@@ -292,7 +292,7 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
     format!(
         "{:>6} {:>9} B: {:>7.3} % lost, {} because the ring was full{cost}{account}",
         format!("{}:", row.source),
-        row.size,
+        row.size_bytes,
         row.loss() * 100.0,
         row.lost_ring,
     )

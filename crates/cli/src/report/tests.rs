@@ -104,7 +104,7 @@ fn load() {
     let mut send = LoadSendReport {
         group: GROUP.into(),
         interface: "eth0".into(),
-        size: SizeRange {
+        size_bytes: SizeRange {
             min: 100,
             max: 1_400,
         },
@@ -378,10 +378,10 @@ fn hostile() {
         servers: vec![odd.into()],
         group: None,
         interface: odd.into(),
-        mtu: 1_500,
+        mtu_bytes: 1_500,
         link: None,
         is_ipv6: false,
-        loss_max: 0.001,
+        loss_max_share: 0.001,
         is_load_given: false,
         rows: Vec::new(),
         remarks: vec![odd.into()],

@@ -61,7 +61,7 @@ impl Document for UdpReport {
         } else {
             format!(
                 "highest rates with at most {} % loss",
-                report.loss_max * 100.0
+                report.loss_max_share * 100.0
             )
         };
         let group = report.group.map(|group| format!(" through {group}"));
@@ -70,7 +70,7 @@ impl Document for UdpReport {
             report.servers.join(", "),
             group.unwrap_or_default(),
             report.interface,
-            report.mtu,
+            report.mtu_bytes,
         );
         text += HEADINGS;
         for row in &report.rows {
@@ -98,7 +98,7 @@ fn line(text: &mut String, row: &Row) {
         .collect();
     let start = format!(
         "{:>5} {:<5} {:<8} {:<5}",
-        row.size,
+        row.size_bytes,
         row.mode.name(),
         profile(row.profile),
         row.direction.name()
@@ -118,7 +118,7 @@ fn line(text: &mut String, row: &Row) {
             &format!(
                 "{start} {:>9} {:>11} {:>7.3} {:>6.2} {:>6.2} {:>9}",
                 quantity::whole_rate(flow.received_per_s),
-                quantity::bits(flow.received_per_s * row.size as f64 * 8.0),
+                quantity::bits(flow.received_per_s * row.size_bytes as f64 * 8.0),
                 flow.loss() * 100.0,
                 send / 1e3,
                 receive / 1e3,
@@ -143,9 +143,9 @@ fn notes(text: &mut String, rows: &[Row]) {
         for remark in &row.remarks {
             let known = told.iter_mut().find(|(known, _)| known == remark);
             match known {
-                Some((_, sizes)) if sizes.last() == Some(&row.size) => {}
-                Some((_, sizes)) => sizes.push(row.size),
-                None => told.push((remark, vec![row.size])),
+                Some((_, sizes)) if sizes.last() == Some(&row.size_bytes) => {}
+                Some((_, sizes)) => sizes.push(row.size_bytes),
+                None => told.push((remark, vec![row.size_bytes])),
             }
         }
     }
@@ -235,7 +235,7 @@ mod tests {
             receiver: KernelCounters::default(),
         };
         Row {
-            size,
+            size_bytes: size,
             mode: Mode::Batch,
             profile: Profile::Standard,
             direction: Direction::There,
@@ -252,10 +252,10 @@ mod tests {
             servers: vec!["10.71.0.2:7701 (vm, e0)".to_owned()],
             group: None,
             interface: "e0".to_owned(),
-            mtu: 1500,
+            mtu_bytes: 1500,
             link: None,
             is_ipv6: false,
-            loss_max: 0.001,
+            loss_max_share: 0.001,
             is_load_given: false,
             rows: [1472, 8192, 65507].map(row).into(),
             remarks: vec![["finding"; 20].join(" ")],

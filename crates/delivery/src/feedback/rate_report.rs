@@ -14,7 +14,7 @@ pub(crate) fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Durati
         echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),
         round_trip,
         answer: answer.unwrap_or_default(),
-        delivery: pos.bytes_per_s,
+        delivery_bytes_per_s: pos.bytes_per_s,
         queue_delay: Duration::from_micros(pos.queue_delay_us.into()),
         lead: pos.lead,
         missed: pos.naks,

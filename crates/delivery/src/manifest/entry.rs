@@ -14,7 +14,7 @@ pub struct Entry {
     /// When the contents were last modified.
     pub mtime: Mtime,
     /// Bytes of a file; 0 for directories and links.
-    pub size: u64,
+    pub size_bytes: u64,
     /// Path below the tree's root.
     pub path: Vec<u8>,
     /// Where a symbolic link points; the path of a hard link's file; empty for the rest.
@@ -43,7 +43,7 @@ impl Entry {
             kind: EntryKind::File,
             mode: 0o644,
             mtime: Mtime::default(),
-            size,
+            size_bytes: size,
             path: path.into(),
             target: Vec::new(),
             owner: None,
@@ -92,7 +92,7 @@ impl Entry {
             kind: self.kind,
             mode: self.mode & 0o7777,
             mtime: self.mtime,
-            size: self.size,
+            size: self.size_bytes,
             path: &self.path,
             target: &self.target,
         }

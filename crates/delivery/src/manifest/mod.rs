@@ -125,7 +125,7 @@ impl Manifest {
         entries.sort_by(|a, b| path_order(&a.path, &b.path));
         let total = entries
             .iter()
-            .try_fold(0_u64, |sum, entry| sum.checked_add(entry.size));
+            .try_fold(0_u64, |sum, entry| sum.checked_add(entry.size_bytes));
         let content_bytes = total.ok_or(ManifestError::ContentTooLong)?;
         let too_long = entries.iter().find(|entry| {
             entry.path.len() > check::PATH_LEN_MAX || entry.target.len() > check::PATH_LEN_MAX

@@ -148,7 +148,7 @@ fn trees_that_are_none_are_refused() {
     let below_link = vec![Entry::symlink("a", "b"), Entry::file("a/b", 1)];
     assert_eq!(fault(below_link), PathFault::Parent);
     let mut sized = Entry::directory("d");
-    sized.size = 1;
+    sized.size_bytes = 1;
     assert_eq!(fault(vec![sized]), PathFault::Size);
     let mut aimed = Entry::file("f", 0);
     aimed.target = b"x".to_vec();
@@ -253,7 +253,7 @@ fn a_hard_link_is_to_an_earlier_file_of_the_transfer_and_says_nothing_else() {
     assert_eq!(with(link.clone()), PathFault::Attributes);
     (link.mode, link.mtime.seconds) = (0, 1);
     assert_eq!(with(link.clone()), PathFault::Attributes);
-    (link.mtime.seconds, link.size) = (0, 1);
+    (link.mtime.seconds, link.size_bytes) = (0, 1);
     assert_eq!(with(link), PathFault::Size);
 }
 

@@ -191,9 +191,9 @@ impl RateControl {
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
         // A receiver may claim anything. With this bound, sums cannot overflow.
-        let delivery = report.delivery.min(DELIVERY_BYTES_PER_S_MAX);
+        let delivery_bytes_per_s = report.delivery_bytes_per_s.min(DELIVERY_BYTES_PER_S_MAX);
         let report = &RateReport {
-            delivery,
+            delivery_bytes_per_s,
             ..*report
         };
         if self.receivers.is_empty() && self.pace == Pace::Unlimited {
@@ -422,7 +422,7 @@ impl RateControl {
     /// believable bounds. A busy host reports queues that do not exist; its rate is too low, or too
     /// high when it takes many packets at once after being busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
-        let arrived = self.receivers[&slot].delivery;
+        let arrived = self.receivers[&slot].delivery_bytes_per_s;
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
             return arrived.max(self.config.bytes_per_s_min);
         };
@@ -613,7 +613,7 @@ impl RateControl {
         for receiver in self.receivers.values_mut() {
             receiver.was_heard = false;
             receiver.base = None;
-            receiver.delivery = 0;
+            receiver.delivery_bytes_per_s = 0;
         }
     }
 }

@@ -376,7 +376,7 @@ impl World {
                 echo: Instant::from_nanos(left_us * 1000),
                 round_trip: one_way * 2,
                 answer: Duration::ZERO,
-                delivery: sink.meter.bytes_per_s(),
+                delivery_bytes_per_s: sink.meter.bytes_per_s(),
                 queue_delay: sink.meter.queue_delay(),
                 lead: sink.lead,
                 missed: sink.missed,

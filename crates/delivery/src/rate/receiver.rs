@@ -13,8 +13,8 @@ pub(super) struct Receiver {
     pub(super) last: RateReport,
     /// The report from which losses are counted: the first since the last change of rate.
     pub(super) base: Option<RateReport>,
-    /// The highest delivery rate in any report since then, in bytes a second.
-    pub(super) delivery: u64,
+    /// The highest delivery rate in any report since then.
+    pub(super) delivery_bytes_per_s: u64,
     pub(super) was_heard: bool,
     /// How many marks in a row waited in a queue.
     pub(super) queues: u32,
@@ -67,7 +67,7 @@ impl Receiver {
         is_fresh: bool,
     ) -> Observation {
         let base = *self.base.get_or_insert(*report);
-        self.delivery = self.delivery.max(report.delivery);
+        self.delivery_bytes_per_s = self.delivery_bytes_per_s.max(report.delivery_bytes_per_s);
         let loss = report.loss_since(&base);
         let mut is_starved = false;
         if let Some(loss) = loss {
@@ -93,7 +93,7 @@ impl Receiver {
     /// Takes a report of a receiver whose path the other sender does not share. Returns loss beyond
     /// chance, or that the host drops packets.
     pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
-        self.delivery = self.delivery.max(report.delivery);
+        self.delivery_bytes_per_s = self.delivery_bytes_per_s.max(report.delivery_bytes_per_s);
         let base = *self.base.get_or_insert(*report);
         let loss = report.loss_since(&base)?;
         self.base = Some(*report);

@@ -14,8 +14,8 @@ pub struct RateReport {
     /// The same time for this report alone, queues and busy hosts included; zero when it is not
     /// known.
     pub answer: Duration,
-    /// Bytes a second that arrive, headers included.
-    pub delivery: u64,
+    /// What arrives, headers included.
+    pub delivery_bytes_per_s: u64,
     /// How long the mark waited in queues of the network, beyond the least seen.
     pub queue_delay: Duration,
     /// The highest position that the receiver knows to exist.

@@ -35,7 +35,7 @@ impl Share {
             at: now,
             cut_until: now,
             round_trip,
-            carried: report.delivery.max(least),
+            carried: report.delivery_bytes_per_s.max(least),
             empty: 0,
         }
     }
@@ -48,7 +48,7 @@ impl Share {
             // A growing queue counts at once, as for a connection whose window is full.
             self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
         }
-        self.carried = part(self.carried, 98).max(report.delivery);
+        self.carried = part(self.carried, 98).max(report.delivery_bytes_per_s);
         let has_lost = report.missed > self.missed;
         self.missed = report.missed;
         let round_trips = now.since(self.at).as_secs_f64() / self.round_trip.as_secs_f64();

@@ -9,7 +9,7 @@ fn report(ms: u64, lead: u64) -> RateReport {
     RateReport {
         echo: at(ms - 5),
         round_trip: Duration::from_millis(1),
-        delivery: 50_000_000,
+        delivery_bytes_per_s: 50_000_000,
         lead,
         ..RateReport::default()
     }
@@ -97,7 +97,7 @@ fn a_receiver_that_loses_everything_lifts_no_limit() {
     for n in 1..6 {
         let (ms, lead) = (1040 + 10 * n, 10_000 + 1000 * n);
         let nothing = RateReport {
-            delivery: 0,
+            delivery_bytes_per_s: 0,
             missed: lead,
             ..report(ms, lead)
         };
@@ -240,7 +240,7 @@ fn what_a_busy_host_takes_at_once_is_not_what_the_way_carries() {
     for n in 0..3 {
         let (ms, lead) = (1010 + 10 * n, 10_000 + 1000 * n);
         let flooded = RateReport {
-            delivery: 90_000_000,
+            delivery_bytes_per_s: 90_000_000,
             missed: 940 * n,
             ..report(ms, lead)
         };
@@ -257,7 +257,7 @@ fn competing(delivery: u64) -> (RateControl, u64) {
         let reported = RateReport {
             queue_delay: Duration::from_millis(40),
             answer: Duration::from_millis(41),
-            delivery,
+            delivery_bytes_per_s: delivery,
             ..report(ms, 30 * ms)
         };
         control.report(at(ms), 0, &reported);
@@ -288,7 +288,7 @@ fn another_receiver_that_loses_much_sets_the_limit_meanwhile() {
     for passed in [10, 20] {
         let ms = start + passed;
         let lossy = RateReport {
-            delivery: 5_000_000,
+            delivery_bytes_per_s: 5_000_000,
             missed: passed * 10,
             ..report(ms, 30 * ms)
         };

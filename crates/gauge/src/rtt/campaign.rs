@@ -36,7 +36,7 @@ pub struct Campaign {
     /// The variants to compare: each becomes a panel of the picture.
     pub variants: Vec<Variant>,
     /// Payload bytes of a message.
-    pub size: usize,
+    pub size_bytes: usize,
     /// How long each variant is measured, all its slices added up.
     pub duration: Duration,
     /// How long a slice is: several variants take turns, one slice each. With `None`, they run one
@@ -45,13 +45,13 @@ pub struct Campaign {
     /// How long each variant runs before its messages count.
     pub warm_up: Duration,
     /// The most messages that may wait for an answer at a time.
-    pub window: Option<u32>,
+    pub window_messages: Option<u32>,
     /// How long an answer may take.
     pub timeout: Duration,
     /// The seed from which tokens are drawn.
     pub seed: u64,
     /// The kernel stamps one message in this many; 0 for none.
-    pub stamp_every: u64,
+    pub stamp_every_messages: u64,
     /// The processor for the measuring thread.
     pub cpu: Option<u32>,
     /// True to lock the process's memory.
@@ -129,14 +129,14 @@ impl Campaign {
             transport,
             target: peer.to_string(),
             variants: vec![variant],
-            size: 64,
+            size_bytes: 64,
             duration: Duration::from_secs(10),
             slice: None,
             warm_up: Duration::from_secs(1),
-            window: None,
+            window_messages: None,
             timeout: Duration::from_secs(2),
             seed: 0,
-            stamp_every: 0,
+            stamp_every_messages: 0,
             cpu: None,
             lock_memory: false,
             link_bits_per_s: None,
@@ -244,8 +244,8 @@ impl Campaign {
 
     /// Returns how often a message is stamped (one in this many), and a remark when none can be.
     fn stamps(&self) -> (u64, Option<String>) {
-        if self.transport == Transport::Udp || self.stamp_every == 0 {
-            return (self.stamp_every, None);
+        if self.transport == Transport::Udp || self.stamp_every_messages == 0 {
+            return (self.stamp_every_messages, None);
         }
         let text = format!(
             "no stamps: over {} the kernel cannot stamp single messages",
@@ -304,14 +304,14 @@ impl Campaign {
         Setup {
             label: variant.label.clone(),
             per_second: variant.per_second,
-            size: self.size,
+            size_bytes: self.size_bytes,
             transport: self.transport,
             is_ipv6: self.peer.is_ipv6(),
             sched: ready.scheduling.to_string(),
             engine: variant.engine.to_string(),
             wait: variant.wait.to_string(),
             cpu: ready.cpu,
-            window: self.window,
+            window_messages: self.window_messages,
         }
     }
 
@@ -322,8 +322,11 @@ impl Campaign {
             None => (None, None, None),
         };
         if let Some(bits_per_s) = self.link_bits_per_s {
-            let mtu = link.map_or(MTU, |link| link.mtu);
-            link = Some(measure::Link { bits_per_s, mtu });
+            let mtu_bytes = link.map_or(MTU_BYTES, |link| link.mtu_bytes);
+            link = Some(measure::Link {
+                bits_per_s,
+                mtu_bytes,
+            });
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Manifest {
@@ -424,7 +427,7 @@ fn limit_remark(variant: &Variant) -> Option<String> {
 }
 
 /// The MTU in bytes where the system does not tell it.
-const MTU: u32 = 1_500;
+const MTU_BYTES: u32 = 1_500;
 
 #[cfg(test)]
 mod tests {

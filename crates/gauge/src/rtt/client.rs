@@ -182,7 +182,7 @@ impl Client {
     ) -> Result<RunOutcome, Error> {
         check(setup)?;
         self.token = self.token.wrapping_add(1);
-        self.message.resize(setup.size, 0);
+        self.message.resize(setup.size_bytes, 0);
         Probe {
             kind: ProbeKind::Probe,
             token: self.token,
@@ -328,7 +328,7 @@ impl Client {
 
 /// Refuses a setup that cannot be measured as it says.
 fn check(setup: &Setup) -> Result<(), Error> {
-    let size = setup.size;
+    let size = setup.size_bytes;
     if !(PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&size) {
         return Err(Error::Measurement(format!(
             "{size} bytes: a message has {PROBE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes"

@@ -43,10 +43,10 @@ pub fn link_of(local: IpAddr) -> Option<(String, Option<String>, Option<Link>)> 
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     // A negative speed means "unknown"; for some devices the file cannot even be read.
     let speed = number("speed").and_then(|speed| u64::try_from(speed).ok());
-    let mtu = number("mtu").and_then(|mtu| u32::try_from(mtu).ok());
-    let link = speed.zip(mtu).map(|(speed, mtu)| Link {
+    let mtu_bytes = number("mtu").and_then(|mtu| u32::try_from(mtu).ok());
+    let link = speed.zip(mtu_bytes).map(|(speed, mtu_bytes)| Link {
         bits_per_s: speed * 1_000_000,
-        mtu,
+        mtu_bytes,
     });
     Some((name, driver, link))
 }

@@ -35,7 +35,7 @@ fn lines(report: &SweepReport) -> Vec<String> {
         "to {}{way} by {}, MTU {}",
         report.servers.join(", "),
         report.interface,
-        report.mtu
+        report.mtu_bytes
     );
     let datagrams: u64 = report
         .rows
@@ -49,7 +49,7 @@ fn lines(report: &SweepReport) -> Vec<String> {
     };
     let meaning = format!(
         "rates as received, one way, with at most {} % loss unless the rate was given",
-        report.loss_max * 100.0
+        report.loss_max_share * 100.0
     );
     let most = format!("{datagrams} datagrams sent at these rates; {link}");
     let mut lines = vec![from, meaning, most];
@@ -76,7 +76,7 @@ fn curves(report: &SweepReport) -> Vec<SizeCurve> {
         });
         let [send, receive] = flow.cpu_ns_per_datagram();
         curves[at].points.push(SizePoint {
-            size: row.size,
+            size: row.size_bytes,
             received_per_s: flow.received_per_s,
             loss: Some(flow.loss()),
             cpu_ns: Some(send + receive),
@@ -84,8 +84,8 @@ fn curves(report: &SweepReport) -> Vec<SizeCurve> {
     }
     if let Some(link) = report.link {
         let most = |row: &Row| SizePoint {
-            size: row.size,
-            received_per_s: link.datagrams_per_s(row.size, report.is_ipv6) as f64,
+            size: row.size_bytes,
+            received_per_s: link.datagrams_per_s(row.size_bytes, report.is_ipv6) as f64,
             loss: None,
             cpu_ns: None,
         };

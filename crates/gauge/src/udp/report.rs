@@ -35,13 +35,15 @@ pub struct SweepReport {
     /// The interface here.
     pub interface: String,
     /// The interface's largest IP packet.
-    pub mtu: u32,
+    #[serde(alias = "mtu")]
+    pub mtu_bytes: u32,
     /// The interface's link, when its speed is known.
     pub link: Option<Link>,
     /// True when IPv6 carries the datagrams.
     pub is_ipv6: bool,
     /// The highest acceptable share of lost datagrams.
-    pub loss_max: f64,
+    #[serde(alias = "loss_max")]
+    pub loss_max_share: f64,
     /// Each row is one trial at a load that was asked for, and not a search for the highest rate.
     #[serde(default)]
     pub is_load_given: bool,
@@ -58,7 +60,8 @@ pub struct SweepReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Payload bytes of a datagram.
-    pub size: usize,
+    #[serde(alias = "size")]
+    pub size_bytes: usize,
     /// How an end passes datagrams to the kernel.
     pub mode: Mode,
     /// How the sockets are set up.
@@ -273,9 +276,9 @@ impl Row {
 
     /// Adds remarks on what this size means for the path.
     pub(super) fn remark(&mut self, mtu: u32, is_ipv6: bool, reassembly_timeout_s: u64) {
-        let packet = self.size as u64 + if is_ipv6 { 48 } else { 28 };
+        let packet = self.size_bytes as u64 + if is_ipv6 { 48 } else { 28 };
         if packet > u64::from(mtu) {
-            let count = fragments(self.size as u64, u64::from(mtu), is_ipv6);
+            let count = fragments(self.size_bytes as u64, u64::from(mtu), is_ipv6);
             self.remarks.push(format!(
                 "each datagram has {count} fragments: one lost fragment loses the datagram"
             ));
@@ -342,7 +345,8 @@ pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     for there in rows.iter().filter(|row| row.direction == Direction::There) {
         let same = |row: &&Row| {
             row.direction == Direction::Back
-                && (row.size, row.mode, row.profile) == (there.size, there.mode, there.profile)
+                && (row.size_bytes, row.mode, row.profile)
+                    == (there.size_bytes, there.mode, there.profile)
         };
         let Some(back) = rows.iter().find(same) else {
             continue;
@@ -357,7 +361,7 @@ pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
         if !(1.0 / ASYMMETRY..=ASYMMETRY).contains(&ratio) {
             texts.push(format!(
                 "{} B: {ours:.0}/s there and {theirs:.0}/s back: the directions differ",
-                there.size
+                there.size_bytes
             ));
         }
     }
@@ -419,7 +423,7 @@ mod tests {
 
     fn row(size: usize, direction: Direction, received: u64) -> Row {
         Row {
-            size,
+            size_bytes: size,
             mode: Mode::One,
             profile: Profile::Standard,
             direction,

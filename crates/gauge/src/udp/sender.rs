@@ -90,11 +90,11 @@ impl<'a> Sender<'a> {
     fn run(&mut self, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<()> {
         let duration_ns = nanos(self.plan.duration);
         loop {
-            let elapsed = now_ns() - self.start_ns;
-            if elapsed >= duration_ns || stop.load(Ordering::Relaxed) {
+            let elapsed_ns = now_ns() - self.start_ns;
+            if elapsed_ns >= duration_ns || stop.load(Ordering::Relaxed) {
                 break;
             }
-            match self.due(elapsed) {
+            match self.due(elapsed_ns) {
                 0 => self.rest(duration_ns),
                 due => {
                     self.push(due)?;
@@ -107,11 +107,11 @@ impl<'a> Sender<'a> {
     }
 
     /// Returns how many datagrams to send now; 0 when none is due.
-    fn due(&mut self, elapsed: u64) -> u64 {
+    fn due(&mut self, elapsed_ns: u64) -> u64 {
         let Some(schedule) = self.schedule else {
             return self.batch;
         };
-        let due = schedule.slots_due(elapsed);
+        let due = schedule.slots_due(elapsed_ns);
         let behind = due.saturating_sub(self.slot);
         // After a pause, only the newest 3 ms are sent: no path has to carry a longer burst.
         let burst = schedule.slots_within(BURST_NS).max(2 * self.batch);

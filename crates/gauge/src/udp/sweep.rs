@@ -54,7 +54,7 @@ pub struct Sweep {
     /// How long each trial sends.
     pub duration: Duration,
     /// The highest acceptable share of lost datagrams, 0 to 1.
-    pub loss_max: f64,
+    pub loss_max_share: f64,
     /// The seed from which tokens are drawn.
     pub seed: u64,
 }
@@ -179,10 +179,10 @@ impl<'a, 'w> Bench<'a, 'w> {
             servers: self.peers.iter().map(|peer| peer.name.clone()).collect(),
             group: self.sweep.group,
             interface: self.port.name.clone(),
-            mtu: self.port.mtu,
+            mtu_bytes: self.port.mtu,
             link: self.peers.first().and_then(Peer::link),
             is_ipv6: self.peers.iter().any(|peer| peer.address.is_ipv6()),
-            loss_max: self.sweep.loss_max,
+            loss_max_share: self.sweep.loss_max_share,
             is_load_given: self.sweep.load.is_some(),
             remarks: asymmetries(&rows),
             cut: None,
@@ -199,7 +199,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Row, Error> {
         let mut row = Row {
-            size,
+            size_bytes: size,
             mode,
             profile,
             direction,
@@ -219,7 +219,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             ));
             return Ok(row);
         }
-        let mut search = RateSearch::new(self.sweep.loss_max);
+        let mut search = RateSearch::new(self.sweep.loss_max_share);
         let (mut flooded, mut failed) = (Losses::default(), Losses::default());
         let mut rate_per_s_max = None;
         while let Some(load) = search.next() {
@@ -237,10 +237,10 @@ impl<'a, 'w> Bench<'a, 'w> {
             }
             let trial = outcome_of(&flows);
             if self.sweep.load.is_some() {
-                row.take_asked(load, flows, self.sweep.loss_max);
+                row.take_asked(load, flows, self.sweep.loss_max_share);
                 break;
             }
-            if trial.loss > self.sweep.loss_max {
+            if trial.loss > self.sweep.loss_max_share {
                 // The causes of loss show best near the limit; a flood may have other causes.
                 let sum = if load == Load::Flood {
                     &mut flooded
@@ -270,7 +270,7 @@ impl<'a, 'w> Bench<'a, 'w> {
     /// server limits itself. With several servers, these are the flows of the worst.
     fn trial(&mut self, row: &Row, load: Load) -> Result<(Vec<Flow>, Option<u64>), Error> {
         let &Row {
-            size,
+            size_bytes: size,
             mode,
             profile,
             direction,
@@ -498,7 +498,7 @@ impl Row {
         let (mode, direction) = (self.mode.name(), self.direction.name());
         format!(
             "{} B, {mode}, {direction}, trial {}",
-            self.size, self.trials
+            self.size_bytes, self.trials
         )
     }
 
@@ -515,7 +515,7 @@ impl Row {
             rates.join(", ")
         };
         let (mode, direction) = (self.mode.name(), self.direction.name());
-        format!("{} B, {mode}, {direction}: {rates}", self.size)
+        format!("{} B, {mode}, {direction}: {rates}", self.size_bytes)
     }
 }
 

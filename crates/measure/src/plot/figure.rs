@@ -203,7 +203,7 @@ fn headline(series: &Series<'_>) -> String {
         series.name,
         series.sent_per_s(),
         counts.sent,
-        series.setup.size,
+        series.setup.size_bytes,
         counts.answered,
         ceiling(series),
     )

@@ -88,7 +88,8 @@ pub struct Setup {
     /// Messages each second; `None` for ping-pong.
     pub per_second: Option<u64>,
     /// Payload bytes of each message.
-    pub size: usize,
+    #[serde(alias = "size")]
+    pub size_bytes: usize,
     /// What carried the messages.
     pub transport: Transport,
     /// Over IPv6.
@@ -102,7 +103,8 @@ pub struct Setup {
     /// The processor that the measuring thread was bound to.
     pub cpu: Option<u32>,
     /// The most messages that may be without an answer at a time; `None` for any number.
-    pub window: Option<u32>,
+    #[serde(alias = "window")]
+    pub window_messages: Option<u32>,
 }
 
 /// The counts at the end of a run.

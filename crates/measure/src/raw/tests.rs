@@ -10,14 +10,14 @@ fn setup(per_second: Option<u64>) -> Setup {
     Setup {
         label: "one".to_owned(),
         per_second,
-        size: 64,
+        size_bytes: 64,
         transport: Transport::Udp,
         is_ipv6: false,
         sched: "other".to_owned(),
         engine: "recv".to_owned(),
         wait: "spin".to_owned(),
         cpu: Some(1),
-        window: None,
+        window_messages: None,
     }
 }
 

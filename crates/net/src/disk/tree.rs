@@ -261,7 +261,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             kind: EntryKind::File,
             mode: mode_of(metadata.mode()),
             mtime: mtime_of(&metadata),
-            size: metadata.len(),
+            size_bytes: metadata.len(),
             path: name.as_bytes().to_vec(),
             target: Vec::new(),
             owner: self.owner(metadata.uid(), metadata.gid()),
@@ -348,7 +348,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 seconds: status.modified.seconds,
                 nanoseconds: status.modified.nanoseconds,
             },
-            size: 0,
+            size_bytes: 0,
             path: name.to_vec(),
             target: Vec::new(),
             owner: self.owner(status.owner, status.group),
@@ -356,7 +356,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         };
         match status.kind {
             Kind::File => {
-                entry.size = status.bytes;
+                entry.size_bytes = status.bytes;
                 // For most files the status answers this already, without one more system call for
                 // each.
                 let mut is_skipped = false;
@@ -461,7 +461,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                     kind: EntryKind::HardLink,
                     mode: 0,
                     mtime: Mtime::default(),
-                    size: 0,
+                    size_bytes: 0,
                     path: std::mem::take(&mut entry.path),
                     target: target.clone(),
                     owner: None,

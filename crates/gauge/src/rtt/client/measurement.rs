@@ -74,7 +74,7 @@ impl<'a> Measurement<'a> {
             wait,
             stamp_every,
             window: match schedule {
-                Some(_) => setup.window.map_or(u64::MAX, Into::into),
+                Some(_) => setup.window_messages.map_or(u64::MAX, Into::into),
                 None => 1,
             },
             slots,
