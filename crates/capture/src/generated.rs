@@ -11,7 +11,7 @@ use std::str::FromStr;
 use base::{Rng, quantity};
 use wire::{
     checksum,
-    link::{Ipv4, Udp},
+    link::{ETHER_TYPE_IPV4, EthernetHeader, Ipv4, Ipv4Header, PROTOCOL_UDP, Udp, UdpHeader},
 };
 
 use crate::CaptureError;
@@ -181,16 +181,31 @@ impl Generator {
     /// A generator at the first frame.
     #[must_use]
     pub fn new(spec: GeneratorSpec) -> Self {
-        let mut frame = vec![0; usize::from(spec.sizes.most())];
-        frame[..6].copy_from_slice(&spec.to);
-        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
-        frame[12..ETHERNET + 12]
-            .copy_from_slice(&[8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, UDP, 0, 0]);
-        frame[ETHERNET + 12..ETHERNET + 20].copy_from_slice(&[198, 18, 0, 1, 198, 18, 0, 2]);
-        Udp::of(&mut frame[PORTS..])
-            .expect("a frame has room for a UDP header")
-            .set_destination_port(DISCARD_PORT);
-        frame[MARK..MARK + 4].copy_from_slice(&MARK_WORD.to_be_bytes());
+        let len = usize::from(spec.sizes.most());
+        let mut frame = Vec::with_capacity(len);
+        let ethernet = EthernetHeader {
+            destination: spec.to,
+            source: [2, 0, 0, 0, 0, 1],
+            tag: None,
+            ether_type: ETHER_TYPE_IPV4,
+        };
+        ethernet.emit(&mut frame);
+        let ip = Ipv4Header {
+            source: [198, 18, 0, 1].into(),
+            destination: [198, 18, 0, 2].into(),
+            protocol: PROTOCOL_UDP,
+            hops_left: 64,
+            // Lengths, source port and checksums are those of a single frame.
+            total_len: 0,
+            is_whole: true,
+        };
+        ip.emit(&mut frame);
+        let udp = UdpHeader {
+            source_port: FIRST_PORT,
+            destination_port: DISCARD_PORT,
+        };
+        udp.emit(&mut frame, &MARK_WORD.to_be_bytes(), 0);
+        frame.resize(len, 0);
         Self {
             random: Rng::new(spec.seed),
             sequence: 0,
@@ -219,7 +234,7 @@ impl Generator {
         let mut ip = Ipv4::of(ip).expect("the frame was made with an IPv4 header");
         ip.set_total_len((len - ETHERNET) as u16);
         ip.fill_checksum();
-        let pseudo = ip.pseudo_sum(UDP, len - PORTS);
+        let pseudo = ip.pseudo_sum(PROTOCOL_UDP, len - PORTS);
         let mut datagram = Udp::of(datagram).expect("a frame has room for a UDP header");
         datagram.set_source_port(FIRST_PORT + flow % 32_768);
         datagram.set_total_len((len - PORTS) as u16);
@@ -273,7 +288,7 @@ impl SequenceCheck {
             return;
         };
         let mark = u32::from_be_bytes([head[MARK], head[MARK + 1], head[MARK + 2], head[MARK + 3]]);
-        let ip = Ipv4::of(&frame[ETHERNET..]).filter(|ip| ip.protocol() == UDP);
+        let ip = Ipv4::of(&frame[ETHERNET..]).filter(|ip| ip.protocol() == PROTOCOL_UDP);
         let (MARK_WORD, [8, 0], Some(ip)) = (mark, [head[12], head[13]], ip) else {
             return;
         };
@@ -287,7 +302,7 @@ impl SequenceCheck {
             return;
         };
         let datagram = &frame[PORTS..];
-        let sum = ip.pseudo_sum(UDP, datagram.len()) + checksum::sum(datagram);
+        let sum = ip.pseudo_sum(PROTOCOL_UDP, datagram.len()) + checksum::sum(datagram);
         if checksum::fold(sum) == u16::MAX {
             self.note(sequence(head));
         } else {
@@ -354,7 +369,6 @@ fn sequence(head: &[u8]) -> u64 {
 const ETHERNET: usize = 14;
 const PORTS: usize = ETHERNET + 20;
 const MARK: usize = PORTS + 8;
-const UDP: u8 = 17;
 const MARK_WORD: u32 = 0x546f_776c;
 const DISCARD_PORT: u16 = 9;
 const FIRST_PORT: u16 = 20_000;

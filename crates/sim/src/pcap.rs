@@ -1,8 +1,12 @@
 //! Classic pcap files of simulated datagrams: UDP in IPv4 or IPv6, nanosecond stamps.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use base::Instant;
+use wire::{
+    link::{Ipv4, Ipv4Header, Ipv6, Ipv6Header, PROTOCOL_UDP, UdpHeader},
+    pcap,
+};
 
 /// A growing pcap file in memory.
 #[derive(Clone, Debug)]
@@ -15,30 +19,15 @@ impl Pcap {
     #[must_use]
     pub fn new() -> Self {
         let mut file = Vec::new();
-        // The magic number for nanoseconds, big-endian: readers learn the byte order from it.
-        file.extend(0xa1b2_3c4d_u32.to_be_bytes());
-        file.extend([0, 2, 0, 4]);
-        file.extend([0; 8]);
-        file.extend(SNAP_LEN.to_be_bytes());
-        file.extend(LINKTYPE_RAW.to_be_bytes());
+        pcap::Header::new(LINKTYPE_RAW, SNAP_BYTES).emit(&mut file);
         Self { file }
     }
 
     /// Adds one datagram.
     pub fn push(&mut self, at: Instant, from: SocketAddr, to: SocketAddr, hops: u8, bytes: &[u8]) {
-        let ip = packet(from, to, hops, bytes);
-        let ns = at.as_nanos();
-        let words = [
-            ns / 1_000_000_000,
-            ns % 1_000_000_000,
-            ip.len() as u64,
-            ip.len() as u64,
-        ];
-        for word in words {
-            self.file
-                .extend(u32::try_from(word).unwrap_or(u32::MAX).to_be_bytes());
-        }
-        self.file.extend(ip);
+        let packet = packet(from, to, hops, bytes);
+        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        pcap::emit_record(&mut self.file, at.as_nanos(), len, &packet);
     }
 
     /// The whole file.
@@ -54,76 +43,74 @@ impl Default for Pcap {
     }
 }
 
-fn packet(from: SocketAddr, to: SocketAddr, hops: u8, bytes: &[u8]) -> Vec<u8> {
-    let udp_len = u16::try_from(8 + bytes.len()).unwrap_or(u16::MAX);
-    let mut udp = Vec::with_capacity(8 + bytes.len());
-    udp.extend(from.port().to_be_bytes());
-    udp.extend(to.port().to_be_bytes());
-    udp.extend(udp_len.to_be_bytes());
-    udp.extend([0, 0]);
-    udp.extend(bytes);
-    let mut pseudo = Vec::new();
-    let mut ip = Vec::new();
-    match (from.ip(), to.ip()) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            pseudo.extend(from.octets());
-            pseudo.extend(to.octets());
-            pseudo.extend([0, UDP]);
-            pseudo.extend(udp_len.to_be_bytes());
-            ip.extend([0x45, 0]);
-            ip.extend((udp_len.saturating_add(20)).to_be_bytes());
-            ip.extend([0, 0, 0x40, 0, hops, UDP, 0, 0]);
-            ip.extend(from.octets());
-            ip.extend(to.octets());
-            let check = checksum(&[&ip]);
-            ip[10..12].copy_from_slice(&check.to_be_bytes());
+fn packet(from: SocketAddr, to: SocketAddr, hops: u8, data: &[u8]) -> Vec<u8> {
+    let udp = UdpHeader {
+        source_port: from.port(),
+        destination_port: to.port(),
+    };
+    let udp_len = 8 + data.len();
+    let mut packet = Vec::with_capacity(40 + udp_len);
+    let pseudo = match (from.ip(), to.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let ip = Ipv4Header {
+                source,
+                destination,
+                protocol: PROTOCOL_UDP,
+                hops_left: hops,
+                total_len: u16::try_from(20 + udp_len).unwrap_or(u16::MAX),
+                is_whole: true,
+            };
+            ip.emit(&mut packet);
+            Ipv4::of(&packet).map(|ip| ip.pseudo_sum(PROTOCOL_UDP, udp_len))
         }
         (from, to) => {
-            let [from, to] = [from, to].map(|address| match address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-                IpAddr::V6(v6) => v6.octets(),
-            });
-            pseudo.extend(from);
-            pseudo.extend(to);
-            pseudo.extend([0, 0]);
-            pseudo.extend(udp_len.to_be_bytes());
-            pseudo.extend([0, 0, 0, UDP]);
-            ip.extend([0x60, 0, 0, 0]);
-            ip.extend(udp_len.to_be_bytes());
-            ip.extend([UDP, hops]);
-            ip.extend(from);
-            ip.extend(to);
+            let ip = Ipv6Header {
+                source: mapped(from),
+                destination: mapped(to),
+                next_header: PROTOCOL_UDP,
+                hops_left: hops,
+                payload_len: u16::try_from(udp_len).unwrap_or(u16::MAX),
+            };
+            ip.emit(&mut packet);
+            Ipv6::of(&packet).map(|ip| ip.pseudo_sum(PROTOCOL_UDP, udp_len))
         }
-    }
-    let check = match checksum(&[&pseudo, &udp]) {
-        0 => 0xffff,
-        sum => sum,
     };
-    udp[6..8].copy_from_slice(&check.to_be_bytes());
-    ip.extend(udp);
-    ip
+    let pseudo = pseudo.expect("the header that was just written is whole");
+    udp.emit(&mut packet, data, pseudo);
+    packet
 }
 
-fn checksum(parts: &[&[u8]]) -> u16 {
-    // Every part but the last has an even length, so the sums of the parts add up.
-    let mut sum: u32 = parts
-        .iter()
-        .map(|part| u32::from(crate::frame::ones_sum(part)))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
     }
-    !u16::try_from(sum).unwrap_or(0)
 }
 
-const SNAP_LEN: u32 = 262_144;
+const SNAP_BYTES: u32 = 262_144;
 /// Packets start with their IPv4 or IPv6 header.
-const LINKTYPE_RAW: u32 = 101;
-const UDP: u8 = 17;
+const LINKTYPE_RAW: u16 = 101;
 
 #[cfg(test)]
 mod tests {
+    use wire::trace_file::Step;
+
     use super::*;
+    use crate::frame::ones_sum;
+
+    /// Returns the only packet of a file, and its stamp.
+    fn only_packet(pcap: &Pcap) -> (Vec<u8>, u64) {
+        let mut decoder = pcap::Decoder::new();
+        let (header_len, _) = decoder.step(pcap.bytes());
+        let (len, step) = decoder.step(&pcap.bytes()[header_len..]);
+        assert_eq!(header_len + len, pcap.bytes().len());
+        let Step::Packet(record) = step else {
+            panic!("{step:?}");
+        };
+        assert_eq!(record.link_type, LINKTYPE_RAW);
+        assert_eq!(record.wire_len as usize, record.data.len());
+        (record.data.to_vec(), record.stamp_ns.unwrap())
+    }
 
     #[test]
     fn a_packet_has_right_lengths_and_checksums() {
@@ -133,15 +120,24 @@ mod tests {
         );
         let mut pcap = Pcap::new();
         pcap.push(Instant::from_nanos(1_500_000_000), from, to, 16, b"abc");
-        let record = &pcap.bytes()[24..];
-        assert_eq!(
-            record[..16],
-            [0, 0, 0, 1, 0x1d, 0xcd, 0x65, 0, 0, 0, 0, 31, 0, 0, 0, 31]
-        );
-        let ip = &record[16..];
-        assert_eq!(ip.len(), 31);
-        assert!(matches!(checksum(&[&ip[..20]]), 0 | 0xffff));
-        let pseudo = [&ip[12..20], &[0, UDP, 0, 11]].concat();
-        assert!(matches!(checksum(&[&pseudo, &ip[20..]]), 0 | 0xffff));
+        let (ip, stamp_ns) = only_packet(&pcap);
+        assert_eq!((ip.len(), stamp_ns), (31, 1_500_000_000));
+        assert_eq!((&ip[2..4], ip[8]), (&[0, 31][..], 16));
+        // Sums by the simulator's own code: a right checksum makes them 0.
+        assert_eq!(ones_sum(&ip[..20]), 0);
+        let pseudo = [&ip[12..20], &[0, PROTOCOL_UDP, 0, 11], &ip[20..]].concat();
+        assert_eq!(ones_sum(&pseudo), 0);
+    }
+
+    #[test]
+    fn a_packet_of_ipv6_has_right_lengths_and_checksums() {
+        let from: SocketAddr = "[fd00::1]:7".parse().unwrap();
+        let to: SocketAddr = "[ff15::9]:9".parse().unwrap();
+        let mut pcap = Pcap::new();
+        pcap.push(Instant::from_nanos(5), from, to, 16, b"abcd");
+        let (ip, _) = only_packet(&pcap);
+        assert_eq!((ip.len(), &ip[4..8]), (52, &[0, 12, PROTOCOL_UDP, 16][..]));
+        let pseudo = [&ip[8..40], &[0, 0, 0, 12, 0, 0, 0, PROTOCOL_UDP], &ip[40..]].concat();
+        assert_eq!(ones_sum(&pseudo), 0);
     }
 }

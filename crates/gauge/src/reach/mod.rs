@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Talk:  beacons to the group, from each host that takes part, and to named peers (unicast)
-//!   Wire:  frames to groups, and IGMP queries, as they enter the host (needs CAP_NET_RAW)
+//!   FrameWatch: frames to groups, and IGMP queries, as they enter the host (needs CAP_NET_RAW)
 //!   Host:  interface, route, reverse path, netfilter chains, IGMP version
 //!                          \         |         /
 //!                           +---- Facts ----> judge() ----> findings
@@ -23,6 +23,8 @@ pub use facts::{
 
 mod host;
 
+mod frames;
+
 mod notes;
 
 mod talk;
@@ -30,8 +32,6 @@ pub use talk::{ReachReport, ReachSpec, new_token, reach};
 
 mod verdict;
 pub use verdict::{Cause, Finding, judge};
-
-mod wire;
 
 /// The port on which participating hosts talk to each other, besides the group.
 pub const PORT: u16 = 7702;

@@ -18,9 +18,9 @@ use sys::{Family, RawAddress, UdpSocket, datagram, netfilter::Way, reception};
 use super::{
     Facts, Finding, PeerFacts, Unlisted,
     beacon::{Beacon, UNICAST_HOPS, VERSION},
+    frames::FrameWatch,
     host::{self, Host},
     judge,
-    wire::Wire,
 };
 use crate::Error;
 
@@ -120,7 +120,7 @@ struct Talk<'a> {
     inbound: Vec<UdpSocket>,
     outbound: Option<UdpSocket>,
     unicast: UdpSocket,
-    wire: Wire,
+    wire: FrameWatch,
     facts: Facts,
     /// Bytes sent to each host that was heard and that the user did not name.
     answered: BTreeMap<IpAddr, u64>,
@@ -139,7 +139,7 @@ impl<'a> Talk<'a> {
             move |error: io::Error| Error::from(SystemError::system(operation, group, &error))
         };
         facts.has_route = host.has_route(spec.group.ip());
-        let wire = Wire::open();
+        let wire = FrameWatch::open();
         facts.sees_wire = wire.is_open();
         facts.has_reported = choice
             .as_ref()

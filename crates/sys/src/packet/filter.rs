@@ -14,20 +14,72 @@ pub struct FilterOp {
     pub operand: u32,
 }
 
+impl FilterOp {
+    /// Loads the byte at `offset` of the packet.
+    #[must_use]
+    pub const fn load_byte(offset: u32) -> Self {
+        Self::new(LOAD_BYTE, offset)
+    }
+
+    /// Loads the two bytes at `offset` of the packet, in network order.
+    #[must_use]
+    pub const fn load_half(offset: u32) -> Self {
+        Self::new(LOAD_HALF, offset)
+    }
+
+    /// Skips `if_true` instructions when what was loaded equals `operand`, else `if_false`.
+    #[must_use]
+    pub const fn jump_if_equal(operand: u32, if_true: u8, if_false: u8) -> Self {
+        Self {
+            if_true,
+            if_false,
+            ..Self::new(JUMP_IF_EQUAL, operand)
+        }
+    }
+
+    /// Skips `if_true` instructions when what was loaded has a bit of `mask`, else `if_false`.
+    #[must_use]
+    pub const fn jump_if_any_bit(mask: u32, if_true: u8, if_false: u8) -> Self {
+        Self {
+            if_true,
+            if_false,
+            ..Self::new(JUMP_IF_ANY_BIT, mask)
+        }
+    }
+
+    /// Ends the filter: keeps the packet, cut to `bytes` bytes; with 0 it rejects the packet.
+    #[must_use]
+    pub const fn keep(bytes: u32) -> Self {
+        Self::new(RETURN_CONSTANT, bytes)
+    }
+
+    const fn new(code: u16, operand: u32) -> Self {
+        Self {
+            code,
+            if_true: 0,
+            if_false: 0,
+            operand,
+        }
+    }
+}
+
 /// Returns a filter that keeps every packet, cut to `bytes` bytes; with 0 it rejects every packet.
 #[must_use]
 pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
-    [FilterOp {
-        code: RETURN_CONSTANT,
-        if_true: 0,
-        if_false: 0,
-        operand: bytes,
-    }]
+    [FilterOp::keep(bytes)]
 }
 
 /// Number of bytes kept of a packet that is rejected but must be counted: fewer than any frame has.
 pub const STUB_LEN: u32 = 2;
 
+/// `BPF_LD | BPF_B | BPF_ABS`.
+const LOAD_BYTE: u16 = 0x30;
+/// `BPF_LD | BPF_H | BPF_ABS`.
+const LOAD_HALF: u16 = 0x28;
+/// `BPF_JMP | BPF_JEQ | BPF_K`.
+const JUMP_IF_EQUAL: u16 = 0x15;
+/// `BPF_JMP | BPF_JSET | BPF_K`.
+const JUMP_IF_ANY_BIT: u16 = 0x45;
 /// `BPF_RET | BPF_K`.
 const RETURN_CONSTANT: u16 = 0x06;
 const _: () = assert!(size_of::<FilterOp>() == size_of::<libc::sock_filter>());

@@ -155,6 +155,38 @@ impl<T: AsRef<[u8]>> fmt::Display for Ipv4<T> {
     }
 }
 
+/// The fields of an IPv4 header without options, of a packet that is no fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv4Header {
+    /// The source address.
+    pub source: Ipv4Addr,
+    /// The destination address.
+    pub destination: Ipv4Addr,
+    /// The protocol of the contents: 6 TCP, 17 UDP.
+    pub protocol: u8,
+    /// How many hops the packet may go (TTL).
+    pub hops_left: u8,
+    /// The length of header and contents in bytes.
+    pub total_len: u16,
+    /// True when routers must not cut the packet into fragments.
+    pub is_whole: bool,
+}
+
+impl Ipv4Header {
+    /// Appends the header with its checksum: 20 bytes.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let at = out.len();
+        let flags = if self.is_whole { 0x40 } else { 0 };
+        out.extend([0x45, 0]);
+        out.extend(self.total_len.to_be_bytes());
+        out.extend([0, 0, flags, 0, self.hops_left, self.protocol, 0, 0]);
+        out.extend(self.source.octets());
+        out.extend(self.destination.octets());
+        let check = !checksum::fold(checksum::sum(&out[at..]));
+        put_u16(&mut out[at..], CHECKSUM, check);
+    }
+}
+
 /// Length of the fixed part in bytes.
 pub(super) const LEN_MIN: usize = 20;
 
@@ -201,6 +233,29 @@ mod tests {
         ip.fill_checksum();
         assert_eq!((ip.total_len(), ip.identification()), (0x0203, 0xFFFE));
         assert_eq!(checksum::fold(checksum::sum(&bytes)), 0xFFFF);
+    }
+
+    #[test]
+    fn what_is_emitted_is_read_and_its_sum_is_right() {
+        let value = Ipv4Header {
+            source: [10, 0, 0, 1].into(),
+            destination: [239, 1, 2, 3].into(),
+            protocol: 17,
+            hops_left: 9,
+            total_len: 0x0203,
+            is_whole: true,
+        };
+        let mut bytes = vec![0xEE];
+        value.emit(&mut bytes);
+        assert_eq!(bytes.len(), 1 + LEN_MIN);
+        assert_eq!(checksum::fold(checksum::sum(&bytes[1..])), 0xFFFF);
+        assert_eq!(bytes[1 + FRAGMENT..][..2], [0x40, 0]);
+        let ip = Ipv4::of(&bytes[1..]).unwrap();
+        assert!(!ip.is_fragment());
+        assert_eq!(
+            ip.to_string(),
+            "IPv4 10.0.0.1 > 239.1.2.3 protocol 17 length 515 hops 9"
+        );
     }
 
     #[test]

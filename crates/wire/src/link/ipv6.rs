@@ -105,6 +105,32 @@ impl<T: AsRef<[u8]>> fmt::Display for Ipv6<T> {
     }
 }
 
+/// The fields of a fixed header of IPv6; traffic class and flow label are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv6Header {
+    /// The source address.
+    pub source: Ipv6Addr,
+    /// The destination address.
+    pub destination: Ipv6Addr,
+    /// The number of the header that follows: an extension header, or 6 TCP, 17 UDP.
+    pub next_header: u8,
+    /// How many hops the packet may go.
+    pub hops_left: u8,
+    /// The length of what follows in bytes.
+    pub payload_len: u16,
+}
+
+impl Ipv6Header {
+    /// Appends the header: 40 bytes.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        out.extend([0x60, 0, 0, 0]);
+        out.extend(self.payload_len.to_be_bytes());
+        out.extend([self.next_header, self.hops_left]);
+        out.extend(self.source.octets());
+        out.extend(self.destination.octets());
+    }
+}
+
 /// Length of the fixed header in bytes.
 pub(super) const LEN: usize = 40;
 
@@ -138,6 +164,20 @@ mod tests {
         assert_eq!(addresses, ip.addresses());
         ip.set_payload_len(0x0203);
         assert_eq!(ip.payload_len(), 0x0203);
+    }
+
+    #[test]
+    fn what_is_emitted_is_read() {
+        let value = Ipv6Header {
+            source: "fd00::1".parse().unwrap(),
+            destination: "ff00::2".parse().unwrap(),
+            next_header: 17,
+            hops_left: 64,
+            payload_len: 9,
+        };
+        let mut bytes = Vec::new();
+        value.emit(&mut bytes);
+        assert_eq!(bytes, header());
     }
 
     #[test]

@@ -3,7 +3,11 @@
 //! **Spec**: <https://www.tcpdump.org/linktypes.html> for packets that do not begin with an
 //! Ethernet header.
 
-use super::{Ipv4, Ipv6, ipv4, ipv6};
+use super::{
+    Ipv4, Ipv6,
+    ethernet::{self, is_tag},
+    ipv4, ipv6,
+};
 
 /// The headers of a frame, as offsets into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +65,7 @@ impl Layers {
     #[must_use]
     #[inline]
     pub fn parse(frame: &[u8]) -> Self {
-        Self::behind(frame, half(frame, 12), ETHERNET_LEN)
+        Self::behind(frame, half(frame, 12), ethernet::LEN)
     }
 
     /// Finds the headers of a packet of any link type (`LINKTYPE_*`): Ethernet, IP without anything
@@ -116,8 +120,8 @@ impl Layers {
             layers.ether_type = ether_type;
         }
         (layers.ip, layers.stop) = match layers.ether_type {
-            IPV4 => Ip::v4(frame, layers.network),
-            IPV6 => Ip::v6(frame, layers.network),
+            ethernet::ETHER_TYPE_IPV4 => Ip::v4(frame, layers.network),
+            ethernet::ETHER_TYPE_IPV6 => Ip::v6(frame, layers.network),
             _ => (None, Stop::OtherType),
         };
         layers
@@ -128,14 +132,10 @@ impl Layers {
 /// it is not IP, `None` when the packet ends there.
 fn by_version(packet: &[u8], at: usize) -> Option<u16> {
     packet.get(at).map(|first| match first >> 4 {
-        4 => IPV4,
-        6 => IPV6,
+        4 => ethernet::ETHER_TYPE_IPV4,
+        6 => ethernet::ETHER_TYPE_IPV6,
         _ => 0,
     })
-}
-
-const fn is_tag(ether_type: u16) -> bool {
-    matches!(ether_type, 0x8100 | 0x88a8 | 0x9100)
 }
 
 impl Ip {
@@ -234,11 +234,8 @@ fn half(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
-const ETHERNET_LEN: usize = 14;
 const TAGS_MAX: u8 = 4;
 const EXTENSIONS_MAX: usize = 8;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86DD;
 /// Extension headers of IPv6.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -360,7 +357,11 @@ mod tests {
             let is_cut = len < all;
             assert_eq!(layers.stop == Stop::Cut, is_cut, "{len} bytes");
             assert_eq!(layers.stop == Stop::Transport, !is_cut, "{len} bytes");
-            let ether_type = if len < ethernet { 0 } else { IPV6 };
+            let ether_type = if len < ethernet {
+                0
+            } else {
+                ethernet::ETHER_TYPE_IPV6
+            };
             assert_eq!(layers.ether_type, ether_type);
         }
     }

@@ -5,16 +5,26 @@
 //! [`segment`](segment()) cuts a super-packet (GSO) into the packets that the wire would carry, and
 //! fills in their checksums. [`replace_address`] and its neighbours change a frame in place.
 //!
-//! Each header is a file: [`Ipv4`], [`Ipv6`], [`Tcp`] and [`Udp`] view the bytes of a frame and
-//! change them in place.
+//! Each header is a file: [`Ethernet`], [`Ipv4`], [`Ipv6`], [`Igmp`] and [`Mld`], [`Tcp`] and
+//! [`Udp`] view the bytes of a frame, and most change them in place. Values such as [`Ipv4Header`]
+//! write a header anew.
 //!
-//! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 9293, RFC 768.
+//! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 3376, RFC 3810, RFC 9293, RFC 768.
+
+mod ethernet;
+pub use ethernet::{ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, Ethernet, EthernetHeader, VlanTag};
+
+mod igmp;
+pub use igmp::{
+    IGMP_QUERY, IGMP_REPORT_V1, IGMP_REPORT_V2, IGMP_REPORT_V3, Igmp, IgmpMessage, MLD_DONE,
+    MLD_QUERY, MLD_REPORT, MLD_REPORT_V2, Mld,
+};
 
 mod ipv4;
-pub use ipv4::Ipv4;
+pub use ipv4::{Ipv4, Ipv4Header};
 
 mod ipv6;
-pub use ipv6::Ipv6;
+pub use ipv6::{Ipv6, Ipv6Header};
 
 mod layers;
 pub use layers::{Ip, Layers, Stop};
@@ -29,9 +39,16 @@ mod tcp;
 pub use tcp::Tcp;
 
 mod udp;
-pub use udp::Udp;
+pub use udp::{Udp, UdpHeader};
 
 use crate::checksum;
+
+/// The numbers of protocols within IP.
+pub const PROTOCOL_IGMP: u8 = 2;
+/// UDP within IP.
+pub const PROTOCOL_UDP: u8 = 17;
+/// ICMPv6, of which MLD is a part, within IPv6.
+pub const PROTOCOL_ICMPV6: u8 = 58;
 
 /// Returns the partial sum of a pseudo header: addresses, protocol, and length of header and data.
 #[inline]

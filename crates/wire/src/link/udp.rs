@@ -93,6 +93,32 @@ impl<T: AsRef<[u8]>> fmt::Display for Udp<T> {
     }
 }
 
+/// The fields of a UDP header that do not follow from the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpHeader {
+    /// The source port.
+    pub source_port: u16,
+    /// The destination port.
+    pub destination_port: u16,
+}
+
+impl UdpHeader {
+    /// Appends the header and `data`, with length and checksum; `pseudo` is the partial sum of the
+    /// pseudo header of as many bytes.
+    ///
+    /// **Shape**: a length beyond 65,535 bytes does not fit the field, which then has 65,535.
+    pub fn emit(&self, out: &mut Vec<u8>, data: &[u8], pseudo: u64) {
+        let at = out.len();
+        let len = u16::try_from(LEN + data.len()).unwrap_or(u16::MAX);
+        for field in [self.source_port, self.destination_port, len, 0] {
+            out.extend(field.to_be_bytes());
+        }
+        out.extend_from_slice(data);
+        let check = checksum::finish(pseudo + checksum::sum(&out[at..]));
+        put_u16(&mut out[at..], CHECKSUM, check);
+    }
+}
+
 /// Length of the header in bytes.
 pub(super) const LEN: usize = 8;
 
@@ -119,6 +145,22 @@ mod tests {
         assert_eq!(bytes[..6], [1, 2, 3, 4, 0, 13]);
         assert_eq!(bytes[6..8], check.to_be_bytes());
         let sum = checksum::of_words(17 + 13) + checksum::sum(&bytes);
+        assert_eq!(checksum::fold(sum), 0xFFFF);
+    }
+
+    #[test]
+    fn what_is_emitted_is_read_and_its_sum_is_right() {
+        let mut bytes = vec![0xEE];
+        let header = UdpHeader {
+            source_port: 258,
+            destination_port: 772,
+        };
+        let pseudo = checksum::of_words(17 + 13);
+        header.emit(&mut bytes, b"hello", pseudo);
+        let udp = Udp::of(&bytes[1..]).unwrap();
+        assert_eq!(udp.to_string(), "UDP 258 > 772 length 13");
+        assert_eq!(bytes[9..], *b"hello");
+        let sum = pseudo + checksum::sum(&bytes[1..]);
         assert_eq!(checksum::fold(sum), 0xFFFF);
     }
 

@@ -1,5 +1,15 @@
 //! OPT_NAK_BO_IVL and OPT_NAK_BO_RNG: how long receivers wait before a NAK.
 //!
+//! ```text
+//!  0      1    2     3   4          8           12
+//!  +------+----+-----+---+----------+-----------+
+//!  | 0x04 | 12 | OPX | 0 | time us  | sqn of    |   OPT_NAK_BO_IVL
+//!  |      |    |     |   |          | the poll  |
+//!  +------+----+-----+---+----------+-----------+
+//!  | 0x05 | 12 | OPX | 0 | most us  | least us  |   OPT_NAK_BO_RNG
+//!  +------+----+-----+---+----------+-----------+
+//! ```
+//!
 //! The RFC puts the maximum of a range first, and so does this code. Wireshark shows the two in the
 //! other order.
 //!

@@ -1,5 +1,15 @@
 //! OPT_CR and OPT_CRQST: load reports of network elements and receivers.
 //!
+//! ```text
+//!  0      1     2     3     4           8      10     12          14         16
+//!  +------+-----+-----+-----+-----------+------+------+-----------+----------+----------------+
+//!  | 0x10 | len | OPX | LPR | reference | link | path | receivers | reserved | NLA of a       |
+//!  |      |     |     |     | sqn       |      |      |           |          | receiver, 8/20 |
+//!  +------+-----+-----+-----+-----------+------+------+-----------+----------+----------------+
+//!  | 0x11 |  4  | OPX | LPR |   OPT_CRQST; the one above is OPT_CR
+//!  +------+-----+-----+-----+
+//! ```
+//!
 //! **Spec**: RFC 3208 section 12.7.
 
 use std::{fmt, net::IpAddr};

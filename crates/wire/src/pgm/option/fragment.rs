@@ -1,5 +1,12 @@
 //! OPT_FRAGMENT: where the TSDU lies in a message that is longer than one packet.
 //!
+//! ```text
+//!  0      1    2     3   4           8        12         16
+//!  +------+----+-----+---+-----------+--------+----------+
+//!  | 0x01 | 16 | OPX | 0 | first sqn | offset | APDU len |
+//!  +------+----+-----+---+-----------+--------+----------+
+//! ```
+//!
 //! Deviation: the RFC's text says 12 bytes; its own diagram and all implementations have 16.
 //!
 //! **Spec**: RFC 3208 section 9.2.

@@ -1,5 +1,12 @@
 //! OPT_JOIN: how far back a receiver that joins late may ask for repairs.
 //!
+//! ```text
+//!  0      1   2     3   4             8
+//!  +------+---+-----+---+-------------+
+//!  | 0x03 | 8 | OPX | 0 | minimum sqn |
+//!  +------+---+-----+---+-------------+
+//! ```
+//!
 //! **Spec**: RFC 3208 section 9.4.
 
 use std::fmt;

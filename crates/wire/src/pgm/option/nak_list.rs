@@ -1,5 +1,12 @@
 //! OPT_NAK_LIST: up to 62 sequence numbers besides the number in the body of a NAK, NNAK or NCF.
 //!
+//! ```text
+//!  0      1     2     3   4     8            4 + 4n, n <= 62
+//!  +------+-----+-----+---+-----+-----+ ... +
+//!  | 0x02 | len | OPX | 0 | sqn | sqn |     |
+//!  +------+-----+-----+---+-----+-----+ ... +
+//! ```
+//!
 //! **Spec**: RFC 3208 section 9.3.
 
 use std::fmt;

@@ -1,5 +1,14 @@
 //! OPT_PARITY_PRM, OPT_PARITY_GRP, OPT_CURR_TGSIZE: forward error correction.
 //!
+//! ```text
+//!  0      1   2     3       4              8
+//!  +------+---+-----+-------+--------------+
+//!  | 0x08 | 8 | OPX | flags | group size   |   OPT_PARITY_PRM
+//!  | 0x09 | 8 | OPX | 0     | group number |   OPT_PARITY_GRP
+//!  | 0x0A | 8 | OPX | 0     | packet count |   OPT_CURR_TGSIZE
+//!  +------+---+-----+-------+--------------+
+//! ```
+//!
 //! Deviation: in OPT_PARITY_PRM the RFC (and Wireshark) put pro-active at 0x02 and on-demand at
 //! 0x01; OpenPGM has them the other way round. [`ParityPrm`] keeps the bits, and the caller says
 //! which reading it wants.

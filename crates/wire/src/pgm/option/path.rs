@@ -1,5 +1,14 @@
 //! OPT_REDIRECT and OPT_PATH_NLA: addresses that NAKs may go to.
 //!
+//! ```text
+//!  0      1     2     3   4     6          8              12 / 24
+//!  +------+-----+-----+---+-----+----------+--------------+
+//!  | 0x07 | len | OPX | 0 | AFI | reserved | NLA 4 / 16   |   OPT_REDIRECT
+//!  +------+-----+-----+---+-----+----------+--------------+
+//!  | 0x0C | len | OPX | 0 | NLA 4 / 16     |                  OPT_PATH_NLA
+//!  +------+-----+-----+---+----------------+
+//! ```
+//!
 //! Deviation: the RFC's text gives OPT_REDIRECT 4 + NLA bytes; its diagram, which this code
 //! follows, adds the address family. OPT_PATH_NLA has no family field: the family follows from its
 //! length.

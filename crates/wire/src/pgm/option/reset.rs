@@ -1,5 +1,12 @@
 //! OPT_RST: the source breaks the session off. (OPT_SYN and OPT_FIN have no contents.)
 //!
+//! ```text
+//!  0      1   2     3                4
+//!  +------+---+-----+----------------+
+//!  | 0x0F | 4 | OPX | N 0x40, reason |
+//!  +------+---+-----+----------------+
+//! ```
+//!
 //! The fourth byte holds everything: N (0x40) and a 6-bit reason below it.
 //!
 //! **Spec**: RFC 3208 section 9.8.

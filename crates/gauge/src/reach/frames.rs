@@ -7,7 +7,10 @@ use std::{
 };
 
 use sys::packet::{Direction, FilterOp, PacketSocket, Packets};
-use wire::link::{Ipv4, Ipv6, Layers, Udp};
+use wire::link::{
+    ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, Igmp, Ipv4, Ipv6, Layers, MLD_QUERY, Mld, PROTOCOL_ICMPV6,
+    PROTOCOL_IGMP, PROTOCOL_UDP, Udp,
+};
 
 use super::{
     Frames, Querier,
@@ -16,7 +19,7 @@ use super::{
 
 /// A view of the frames of all interfaces.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct FrameWatch {
     socket: Option<PacketSocket>,
     /// Sees IGMP and MLD alone, also what leaves.
     leaving: Option<PacketSocket>,
@@ -52,7 +55,7 @@ enum Seen {
     },
 }
 
-impl Wire {
+impl FrameWatch {
     /// Starts to look at frames, if this user may.
     pub(super) fn open() -> Self {
         let open = |is_entering, filter: &[FilterOp]| {
@@ -94,7 +97,7 @@ impl Wire {
     }
 }
 
-impl Wire {
+impl FrameWatch {
     /// Reads the reports that have left.
     fn look_out(&mut self, group: IpAddr) {
         let Some(socket) = &self.leaving else {
@@ -111,32 +114,19 @@ impl Wire {
     }
 }
 
-/// Returns true for a frame with a report of this group's membership (RFC 2236, 3376, 2710, 3810).
+/// Returns true for a frame with a report of this group's membership.
 fn reports(frame: &[u8], group: IpAddr) -> bool {
     let layers = Layers::parse(frame);
     let Some(ip) = layers.ip else { return false };
-    let Some(body) = frame.get(ip.transport..) else {
+    let Some(message) = frame.get(ip.transport..) else {
         return false;
     };
-    let names = |at: usize| match group {
-        IpAddr::V4(group) => body.get(at..at + 4) == Some(&group.octets()),
-        IpAddr::V6(group) => body.get(at..at + 16) == Some(&group.octets()),
-    };
-    let address_bytes = if group.is_ipv4() { 4 } else { 16 };
-    match (ip.protocol, body.first(), group.is_ipv4()) {
-        (IGMP, Some(&(IGMP_REPORT_V1 | IGMP_REPORT_V2)), true) => names(4),
-        (ICMPV6, Some(&MLD_REPORT), false) => names(8),
-        (IGMP, Some(&IGMP_REPORT_V3), true) | (ICMPV6, Some(&MLD_REPORT_V2), false) => {
-            // Records of: type, length of auxiliary words, number of sources (2), group, sources.
-            let mut at = 8;
-            while let Some(&[_, words, high, low]) = body.get(at..at + 4) {
-                if names(at + 4) {
-                    return true;
-                }
-                let sources = usize::from(u16::from_be_bytes([high, low]));
-                at += 4 + address_bytes * (1 + sources) + 4 * usize::from(words);
-            }
-            false
+    match (group, ip.version, ip.protocol) {
+        (IpAddr::V4(group), 4, PROTOCOL_IGMP) => {
+            Igmp::of(message).is_some_and(|igmp| igmp.reports(group))
+        }
+        (IpAddr::V6(group), 6, PROTOCOL_ICMPV6) => {
+            Mld::of(message).is_some_and(|mld| mld.reports(group))
         }
         _ => false,
     }
@@ -219,7 +209,7 @@ fn parse(frame: &[u8]) -> Option<Seen> {
     };
     match (ip.version, ip.protocol) {
         // Only the first fragment has the UDP header with the port.
-        (_, UDP) if !ip.is_later_fragment => {
+        (_, PROTOCOL_UDP) if !ip.is_later_fragment => {
             let to = SocketAddr::new(to, Udp::of(body)?.destination_port());
             Some(Seen::Datagram {
                 source,
@@ -227,19 +217,17 @@ fn parse(frame: &[u8]) -> Option<Seen> {
                 hops_left,
             })
         }
-        (4, IGMP) if *body.first()? == IGMP_QUERY => {
+        (4, PROTOCOL_IGMP) => {
             let total = usize::from(Ipv4::of(header)?.total_len());
-            let version = match (
-                (layers.network + total).saturating_sub(ip.transport),
-                body.get(1),
-            ) {
-                (12.., _) => "IGMPv3",
-                (_, Some(0)) => "IGMPv1",
-                _ => "IGMPv2",
+            let len = (layers.network + total).saturating_sub(ip.transport);
+            let version = match Igmp::of(body)?.query_version(len)? {
+                1 => "IGMPv1",
+                2 => "IGMPv2",
+                _ => "IGMPv3",
             };
             Some(Seen::Query { source, version })
         }
-        (6, ICMPV6) if *body.first()? == MLD_QUERY => {
+        (6, PROTOCOL_ICMPV6) if Mld::of(body)?.kind() == MLD_QUERY => {
             let version = "MLD";
             Some(Seen::Query { source, version })
         }
@@ -248,25 +236,25 @@ fn parse(frame: &[u8]) -> Option<Seen> {
 }
 
 const ALL_INTERFACES: u32 = 0;
-/// `ldb [0]; jset #1, keep, reject`: the group bit of the Ethernet address.
+/// Keeps the beginning of frames whose Ethernet address has the group bit.
 const GROUPS_ONLY: [FilterOp; 4] = [
-    op(0x30, 0, 0, 0),
-    op(0x45, 0, 1, 1),
-    op(0x06, 0, 0, SNAP_BYTES),
-    op(0x06, 0, 0, 0),
+    FilterOp::load_byte(0),
+    FilterOp::jump_if_any_bit(1, 0, 1),
+    FilterOp::keep(SNAP_BYTES),
+    FilterOp::keep(0),
 ];
-/// `ldh [12]; jeq 0x800, v4; jeq 0x86dd, v6, reject; v4: ldb [23]; jeq IGMP, keep, reject; v6: ldb
-/// [20]; jeq hop-by-hop options, keep, reject`: reports of IPv6 have such options before them.
+/// Keeps IGMP, and IPv6 with hop-by-hop options: reports of memberships have such options before
+/// them. The offsets are those of an untagged frame's type, protocol and next header.
 const MEMBERSHIPS_ONLY: [FilterOp; 9] = [
-    op(0x28, 0, 0, 12),
-    op(0x15, 1, 0, 0x0800),
-    op(0x15, 2, 5, 0x86dd),
-    op(0x30, 0, 0, 23),
-    op(0x15, 2, 3, 2),
-    op(0x30, 0, 0, 20),
-    op(0x15, 0, 1, 0),
-    op(0x06, 0, 0, REPORT_BYTES),
-    op(0x06, 0, 0, 0),
+    FilterOp::load_half(12),
+    FilterOp::jump_if_equal(ETHER_TYPE_IPV4 as u32, 1, 0),
+    FilterOp::jump_if_equal(ETHER_TYPE_IPV6 as u32, 2, 5),
+    FilterOp::load_byte(14 + 9),
+    FilterOp::jump_if_equal(PROTOCOL_IGMP as u32, 2, 3),
+    FilterOp::load_byte(14 + 6),
+    FilterOp::jump_if_equal(HOP_BY_HOP, 0, 1),
+    FilterOp::keep(REPORT_BYTES),
+    FilterOp::keep(0),
 ];
 const SNAP_BYTES: u32 = 256;
 /// Whole reports: they name all groups of the host.
@@ -274,43 +262,43 @@ const REPORT_BYTES: u32 = 2_048;
 const FRAME_BYTES: usize = 2_304;
 const BUFFER_BYTES: usize = 1 << 20;
 const FRAMES_A_LOOK: usize = 4_096;
-const UDP: u8 = 17;
-const IGMP: u8 = 2;
-const IGMP_QUERY: u8 = 0x11;
-const IGMP_REPORT_V1: u8 = 0x12;
-const IGMP_REPORT_V2: u8 = 0x16;
-const IGMP_REPORT_V3: u8 = 0x22;
-const ICMPV6: u8 = 58;
-const MLD_QUERY: u8 = 130;
-const MLD_REPORT: u8 = 131;
-const MLD_REPORT_V2: u8 = 143;
-
-const fn op(code: u16, if_true: u8, if_false: u8, operand: u32) -> FilterOp {
-    FilterOp {
-        code,
-        if_true,
-        if_false,
-        operand,
-    }
-}
+/// The number of hop-by-hop options in IPv6.
+const HOP_BY_HOP: u32 = 0;
 
 #[cfg(test)]
 mod tests {
+    use wire::link::{EthernetHeader, Ipv4Header, VlanTag};
+
     use super::*;
 
     fn frame_v4(protocol: u8, body: &[u8]) -> Vec<u8> {
-        let mut frame = vec![1; 12];
-        frame.extend([0x81, 0, 0, 5, 8, 0]);
-        let total = (20 + body.len()) as u8;
-        frame.extend([0x45, 0, 0, total, 0, 0, 0, 0, 3, protocol, 0, 0]);
-        frame.extend([10, 0, 0, 9, 239, 1, 1, 1]);
+        let mut frame = Vec::new();
+        let ethernet = EthernetHeader {
+            destination: [1, 0, 0x5E, 1, 1, 1],
+            source: [2, 0, 0, 0, 0, 1],
+            tag: Some(VlanTag {
+                kind: 0x8100,
+                control: 5,
+            }),
+            ether_type: ETHER_TYPE_IPV4,
+        };
+        ethernet.emit(&mut frame);
+        let ip = Ipv4Header {
+            source: [10, 0, 0, 9].into(),
+            destination: [239, 1, 1, 1].into(),
+            protocol,
+            hops_left: 3,
+            total_len: (20 + body.len()) as u16,
+            is_whole: false,
+        };
+        ip.emit(&mut frame);
         frame.extend(body);
         frame
     }
 
     #[test]
     fn datagrams_and_queries_are_read_and_any_cut_is_none() {
-        let frame = frame_v4(UDP, &[0, 1, 0x1d, 0x4c, 0, 8, 0, 0]);
+        let frame = frame_v4(PROTOCOL_UDP, &[0, 1, 0x1d, 0x4c, 0, 8, 0, 0]);
         let expected = Seen::Datagram {
             source: [10, 0, 0, 9].into(),
             to: "239.1.1.1:7500".parse().unwrap(),
@@ -322,7 +310,7 @@ mod tests {
             (&[0x11, 9, 0, 0, 0, 0, 0, 0], "IGMPv2"),
             (&[0x11, 9, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0], "IGMPv3"),
         ] {
-            let seen = parse(&frame_v4(IGMP, body));
+            let seen = parse(&frame_v4(PROTOCOL_IGMP, body));
             assert!(matches!(seen, Some(Seen::Query { version, .. }) if version == expected));
         }
         for cut in 0..frame.len() {
@@ -333,13 +321,13 @@ mod tests {
     #[test]
     fn reports_are_told_by_their_group_and_any_cut_is_none() {
         let group = IpAddr::from([239, 1, 1, 1]);
-        let older = frame_v4(IGMP, &[0x16, 0, 0, 0, 239, 1, 1, 1]);
+        let older = frame_v4(PROTOCOL_IGMP, &[0x16, 0, 0, 0, 239, 1, 1, 1]);
         let newer = [
             &[0x22, 0, 0, 0, 0, 0, 0, 2][..],
             &[4, 1, 0, 1, 239, 9, 9, 9, 10, 0, 0, 1, 7, 7, 7, 7],
             &[4, 0, 0, 0, 239, 1, 1, 1],
         ];
-        let newer = frame_v4(IGMP, &newer.concat());
+        let newer = frame_v4(PROTOCOL_IGMP, &newer.concat());
         for frame in [older, newer] {
             assert!(reports(&frame, group));
             assert!(!reports(&frame, [239, 1, 1, 2].into()));
@@ -348,9 +336,70 @@ mod tests {
             }
         }
         assert!(!reports(
-            &frame_v4(IGMP, &[0x11, 0, 0, 0, 239, 1, 1, 1]),
+            &frame_v4(PROTOCOL_IGMP, &[0x11, 0, 0, 0, 239, 1, 1, 1]),
             group
         ));
+    }
+
+    /// Runs a filter as the kernel does; returns how many bytes it keeps.
+    fn kept(filter: &[FilterOp], frame: &[u8]) -> u32 {
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let op = filter[at];
+            let skips = |holds: bool| usize::from(if holds { op.if_true } else { op.if_false });
+            let from = op.operand as usize;
+            at += 1;
+            let kind = FilterOp {
+                operand: 0,
+                if_true: 0,
+                if_false: 0,
+                ..op
+            };
+            match kind {
+                it if it == FilterOp::load_byte(0) => loaded = u32::from(frame[from]),
+                it if it == FilterOp::load_half(0) => {
+                    loaded = u32::from(u16::from_be_bytes([frame[from], frame[from + 1]]));
+                }
+                it if it == FilterOp::jump_if_equal(0, 0, 0) => at += skips(loaded == op.operand),
+                it if it == FilterOp::jump_if_any_bit(0, 0, 0) => {
+                    at += skips(loaded & op.operand != 0);
+                }
+                _ => return op.operand,
+            }
+        }
+    }
+
+    #[test]
+    fn the_filters_keep_groups_and_memberships_alone() {
+        let frame = |ether_type: u16, protocol: u8, first: u8| {
+            let mut frame = vec![0; 60];
+            frame[0] = first;
+            frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
+            let at = if ether_type == ETHER_TYPE_IPV4 {
+                23
+            } else {
+                20
+            };
+            frame[at] = protocol;
+            frame
+        };
+        for (ether_type, protocol, is_kept) in [
+            (ETHER_TYPE_IPV4, PROTOCOL_IGMP, true),
+            (ETHER_TYPE_IPV4, PROTOCOL_UDP, false),
+            (ETHER_TYPE_IPV6, 0, true),
+            (ETHER_TYPE_IPV6, PROTOCOL_UDP, false),
+            (0x0806, PROTOCOL_IGMP, false),
+        ] {
+            let frame = frame(ether_type, protocol, 1);
+            let bytes = if is_kept { REPORT_BYTES } else { 0 };
+            assert_eq!(
+                kept(&MEMBERSHIPS_ONLY, &frame),
+                bytes,
+                "{ether_type:x} {protocol}"
+            );
+        }
+        assert_eq!(kept(&GROUPS_ONLY, &frame(0x0800, 17, 1)), SNAP_BYTES);
+        assert_eq!(kept(&GROUPS_ONLY, &frame(0x0800, 17, 2)), 0);
     }
 
     #[test]
