@@ -42,7 +42,7 @@ mod link;
 pub use link::LinkSpeed;
 
 mod pace;
-pub use pace::{GapErrors, Pace, Pacer};
+pub use pace::{GapErrors, Pacer, ReplayTiming};
 
 mod packet;
 pub use packet::{Interface, Packet};

@@ -17,7 +17,7 @@ use crate::Packet;
 
 /// What decides when a replay's packets leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Pace {
+pub enum ReplayTiming {
     /// Nothing: they leave as fast as the sink takes them.
     #[default]
     TopSpeed,
@@ -32,7 +32,7 @@ pub enum Pace {
 /// Tells when packets are due, and records when they left.
 #[derive(Debug)]
 pub struct Pacer {
-    pace: Pace,
+    pace: ReplayTiming,
     burst_packets: u64,
     started: Option<Instant>,
     packets: u64,
@@ -46,7 +46,7 @@ pub struct Pacer {
 impl Pacer {
     /// A pacer at the first packet; `burst` packets, at least 1, leave together.
     #[must_use]
-    pub fn new(pace: Pace, burst: u64) -> Self {
+    pub fn new(pace: ReplayTiming, burst: u64) -> Self {
         // Without this, the kernel may wake us up to 50 us later than it could.
         let _comfort = clock::set_timer_slack(Duration::from_nanos(1));
         Self {
@@ -69,7 +69,7 @@ impl Pacer {
     /// Returns when the packet is due; `None` when it leaves at once, as all packets of a burst
     /// except the first do. Call it once for each packet.
     pub fn due(&mut self, packet: &Packet<'_>) -> Option<Instant> {
-        if self.pace == Pace::TopSpeed {
+        if self.pace == ReplayTiming::TopSpeed {
             return None;
         }
         let started = *self.started.get_or_insert_with(|| {
@@ -77,10 +77,12 @@ impl Pacer {
             clock::monotonic()
         });
         let offset_ns = match self.pace {
-            Pace::TopSpeed => 0,
-            Pace::Packets(rate) => u128::from(self.packets) * NANOS / u128::from(rate.max(1)),
-            Pace::Bits(rate) => self.bits * NANOS / u128::from(rate.max(1)),
-            Pace::Stamps(speed) => {
+            ReplayTiming::TopSpeed => 0,
+            ReplayTiming::Packets(rate) => {
+                u128::from(self.packets) * NANOS / u128::from(rate.max(1))
+            }
+            ReplayTiming::Bits(rate) => self.bits * NANOS / u128::from(rate.max(1)),
+            ReplayTiming::Stamps(speed) => {
                 let since = packet.stamp_ns.saturating_sub(self.first_stamp_ns);
                 (since as f64 / speed.max(f64::MIN_POSITIVE)) as u128
             }
@@ -264,26 +266,26 @@ mod tests {
     #[test]
     fn deadlines_do_not_drift() {
         let frame = [0; 125];
-        let mut even = Pacer::new(Pace::Packets(3), 1);
+        let mut even = Pacer::new(ReplayTiming::Packets(3), 1);
         let first = even.due(&packet(&frame, 5)).unwrap();
         for _ in 1..3_000_000 {
             even.due(&packet(&frame, 5)).unwrap();
         }
         let last = even.due(&packet(&frame, 5)).unwrap();
         assert_eq!(last.since(first), Duration::from_secs(1_000_000));
-        let mut bits = Pacer::new(Pace::Bits(1_000_000), 1);
+        let mut bits = Pacer::new(ReplayTiming::Bits(1_000_000), 1);
         let first = bits.due(&packet(&frame, 5)).unwrap();
         bits.left(Some(first), 125);
         assert_eq!(
             bits.due(&packet(&frame, 5)).unwrap().since(first),
             Duration::from_millis(1)
         );
-        let mut stamps = Pacer::new(Pace::Stamps(2.0), 1);
+        let mut stamps = Pacer::new(ReplayTiming::Stamps(2.0), 1);
         let first = stamps.due(&packet(&frame, 1_000)).unwrap();
         let second = stamps.due(&packet(&frame, 5_000)).unwrap();
         assert_eq!(second.since(first), Duration::from_micros(2));
         assert!(
-            Pacer::new(Pace::TopSpeed, 1)
+            Pacer::new(ReplayTiming::TopSpeed, 1)
                 .due(&packet(&frame, 5))
                 .is_none()
         );
@@ -292,7 +294,7 @@ mod tests {
     #[test]
     fn a_burst_has_one_deadline() {
         let frame = [0; 60];
-        let mut pacer = Pacer::new(Pace::Packets(1000), 4);
+        let mut pacer = Pacer::new(ReplayTiming::Packets(1000), 4);
         let dues: Vec<_> = (0..9)
             .map(|_| (pacer.due(&packet(&frame, 5)), pacer.ends_burst()))
             .collect();
@@ -306,7 +308,7 @@ mod tests {
     #[test]
     fn lost_time_is_regained_slowly() {
         let micros = Duration::from_micros;
-        let mut pacer = Pacer::new(Pace::Packets(10_000), 1);
+        let mut pacer = Pacer::new(ReplayTiming::Packets(10_000), 1);
         let start = Instant::ZERO + micros(1_000_000);
         let (mut due, mut left) = (start, start + micros(1_600));
         let mut packets = 0;
@@ -320,7 +322,7 @@ mod tests {
             packets += 1;
         }
         assert_eq!(packets, 12 + 160, "6 gaps by halves, then 10 by sixteenths");
-        let mut burst = Pacer::new(Pace::Packets(10_000), 4);
+        let mut burst = Pacer::new(ReplayTiming::Packets(10_000), 4);
         burst.last = Some((start, left));
         assert_eq!(burst.leave_at(due), due);
     }
@@ -329,7 +331,7 @@ mod tests {
     fn the_attained_rate_is_a_share_of_the_wanted_one() {
         let millis = Duration::from_millis;
         let start = Instant::ZERO + millis(1_000);
-        let mut pacer = Pacer::new(Pace::Packets(10_000), 1);
+        let mut pacer = Pacer::new(ReplayTiming::Packets(10_000), 1);
         assert_eq!(pacer.attained(), None);
         pacer.started = Some(start);
         pacer.last = Some((start + millis(9), start + millis(20)));

@@ -13,8 +13,8 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, Edits, Filter, GapErrors, InterfaceAccount, Losses, Pace, Pacer, Packet,
-    RETIRE_MAX, Sink, Source, Unit, Unwritten, account::Totals, edit::Editor,
+    Account, CaptureError, Edits, Filter, GapErrors, InterfaceAccount, Losses, Pacer, Packet,
+    RETIRE_MAX, ReplayTiming, Sink, Source, Unit, Unwritten, account::Totals, edit::Editor,
     generated::SequenceCheck, segment::Segmenter, source::Progress,
 };
 
@@ -40,7 +40,7 @@ pub struct Limits {
     /// How many bytes of each packet are kept. The source's own limit costs less.
     pub snap_len: Option<u32>,
     /// When packets are passed on. The pieces of a super-packet leave together.
-    pub pace: Pace,
+    pub pace: ReplayTiming,
     /// With a pace, how many packets are passed on together; 0 means 1.
     pub burst_packets: u64,
     /// True to cut super-packets into what the wire would carry, and to fill in checksums.
@@ -119,7 +119,7 @@ impl Session {
             path: Path {
                 link_types: Vec::new(),
                 filter: None,
-                pacer: (limits.pace != Pace::TopSpeed)
+                pacer: (limits.pace != ReplayTiming::TopSpeed)
                     .then(|| Pacer::new(limits.pace, limits.burst_packets)),
                 shape: Shape {
                     segmenter: limits.segments.then(Segmenter::default),
@@ -140,7 +140,7 @@ impl Session {
                     failure: None,
                 },
                 packets_max: limits.packets.unwrap_or(u64::MAX),
-                is_plain: limits.pace == Pace::TopSpeed
+                is_plain: limits.pace == ReplayTiming::TopSpeed
                     && !limits.segments
                     && !limits.checks_sequence,
                 is_stopped: false,

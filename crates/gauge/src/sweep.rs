@@ -17,7 +17,8 @@ use std::{
 };
 
 use capture::{
-    CaptureError, Limits, LiveOptions, Pace, SendOptions, Session, Sink, Source, sink, source,
+    CaptureError, Limits, LiveOptions, ReplayTiming, SendOptions, Session, Sink, Source, sink,
+    source,
 };
 use lab::{Host, Lab, LabSpec};
 use measure::{
@@ -197,7 +198,7 @@ impl CaptureSweep {
         let spec = format!("gen:size={frames},count={count},flows=16");
         let sink = format!("ring:{}", host.interface());
         let limits = Limits {
-            pace: Pace::Packets(rate),
+            pace: ReplayTiming::Packets(rate),
             // Between bursts the source sleeps, because the processor time to measure is the
             // capture's.
             burst_packets: (rate * BURST_US / 1_000_000).max(1),

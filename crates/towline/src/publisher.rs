@@ -84,7 +84,7 @@ impl PublisherBuilder {
         endpoint.keep_for_expected();
         Ok(Publisher {
             end: opened.end(endpoint, sending.protection(self.session.key)),
-            pace: Pace {
+            looks: LookTimes {
                 waiting: 0,
                 turned_at: now,
                 left_at: now,
@@ -110,14 +110,14 @@ impl PublisherBuilder {
 /// the messages that have not left, and tells receivers at once.
 pub struct Publisher {
     end: End<driver::Publisher>,
-    pace: Pace,
+    looks: LookTimes,
     /// The position after the last packet, and the deadline, once the end has begun.
     closing: Option<(u64, Instant)>,
 }
 
 /// When a publisher that takes messages also looks at the network.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct LookTimes {
     /// How many messages were taken and not yet given to the network.
     waiting: u32,
     /// When the publisher last looked at NAKs and reports.
@@ -206,10 +206,10 @@ impl Publisher {
         for is_retry in [false, true] {
             match offer(&mut self.end.driver.endpoint) {
                 Ok(()) => {
-                    self.pace.waiting += 1;
+                    self.looks.waiting += 1;
                     if self.end.driver.endpoint.has_full_run(len) {
                         self.turn()?;
-                    } else if self.pace.waiting <= LOOKS_AT_ONCE {
+                    } else if self.looks.waiting <= LOOKS_AT_ONCE {
                         // In a stream of messages, a run fills up sooner than the clock would tell.
                         self.send_due()?;
                     }
@@ -239,9 +239,9 @@ impl Publisher {
             return Ok(());
         }
         // Sending comes first, so that packets that arrived meanwhile do not delay it.
-        self.pace.waiting = 0;
+        self.looks.waiting = 0;
         self.end.driver.send_ready();
-        if now.since(self.pace.turned_at) >= TURN_AFTER {
+        if now.since(self.looks.turned_at) >= TURN_AFTER {
             self.turn()?;
         }
         Ok(())
@@ -281,7 +281,7 @@ impl Publisher {
 
     /// Sends waiting messages, if it is time to look.
     fn see_off_due(&mut self) {
-        if self.pace.waiting > 0 && (self.pace.row < ROW_MAX || self.pace.is_look_due()) {
+        if self.looks.waiting > 0 && (self.looks.row < ROW_MAX || self.looks.is_look_due()) {
             self.see_off();
         }
     }
@@ -290,12 +290,12 @@ impl Publisher {
     /// pauses they wait for further ones.
     fn see_off(&mut self) {
         let now = self.end.now();
-        let is_in_row = now.since(self.pace.left_at) < ROW_GAP;
-        self.pace.left_at = now;
-        self.pace.row = if is_in_row { self.pace.row + 1 } else { 0 };
-        if self.pace.row < ROW_MAX {
+        let is_in_row = now.since(self.looks.left_at) < ROW_GAP;
+        self.looks.left_at = now;
+        self.looks.row = if is_in_row { self.looks.row + 1 } else { 0 };
+        if self.looks.row < ROW_MAX {
             self.send_ready();
-            self.pace.left_at = self.end.now();
+            self.looks.left_at = self.end.now();
         }
     }
 
@@ -321,15 +321,15 @@ impl Publisher {
     /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         let turn = self.end.turn(&mut ())?;
-        self.pace.waiting = 0;
-        self.pace.turned_at = self.end.driver.now();
+        self.looks.waiting = 0;
+        self.looks.turned_at = self.end.driver.now();
         Ok(turn)
     }
 
     /// Sends messages without looking at NAKs and reports, which wait for the next turn, due soon.
     /// This is the fastest way out for a single message.
     pub fn send_ready(&mut self) {
-        self.pace.waiting = 0;
+        self.looks.waiting = 0;
         self.end.driver.endpoint.uncork();
         self.end.driver.send_ready();
     }
@@ -559,7 +559,7 @@ impl Count for driver::Publisher {
     }
 }
 
-impl Pace {
+impl LookTimes {
     /// Returns true when it is time to look at the clock: at every message while few wait, and at
     /// every eighth in a stream, whose runs fill up by themselves.
     #[inline]

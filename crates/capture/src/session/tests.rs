@@ -81,7 +81,7 @@ fn a_pace_does_not_outlast_a_limit() {
         packets: 0,
     };
     let limits = Limits {
-        pace: Pace::Packets(1),
+        pace: ReplayTiming::Packets(1),
         duration: Some(Duration::from_millis(200)),
         ..Limits::default()
     };

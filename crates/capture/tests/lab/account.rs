@@ -10,7 +10,8 @@ use lab::isolated;
 use sys::netlink::Rtnetlink;
 use towline_capture::{
     Account, CaptureError, Checksum, Edits, Ended, Filter, Interface, Limits, LiveOptions, Losses,
-    Pace, Packet, Second, SendOptions, Session, Sink, SinkAddress, Source, TagEdit, Workers,
+    Packet, ReplayTiming, Second, SendOptions, Session, Sink, SinkAddress, Source, TagEdit,
+    Workers,
     sink::{self, NullSink, Output, PcapngSink, RotatingSink, Rotation},
     source::{self, FileSource, Progress, RING_BYTES_MAX, RingSource, Visit},
 };
@@ -30,7 +31,7 @@ fn nothing_is_lost_at_a_moderate_rate() {
             let mut sent = 0;
             let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
                 let spec = "size=60-1514,count=3000,flows=4";
-                sent = send(lab.host(0), "ring", spec, Pace::Packets(10_000));
+                sent = send(lab.host(0), "ring", spec, ReplayTiming::Packets(10_000));
             });
             assert_eq!(sent, 3000);
             assert_closed(&captured, sent);
@@ -62,7 +63,7 @@ fn frames_of_a_large_mtu_are_whole() {
             let mut sent = 0;
             let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
                 let spec = "size=8000-9014,count=500";
-                sent = send(lab.host(0), "ring", spec, Pace::Packets(2_000));
+                sent = send(lab.host(0), "ring", spec, ReplayTiming::Packets(2_000));
             });
             assert_closed(&captured, sent);
             assert_eq!((sent, captured.sequence.frames), (500, 500), "{kind}");
@@ -128,7 +129,7 @@ fn workers_share_flows_and_their_account_closes() {
                 thread::sleep(Duration::from_millis(1));
             }
             let spec = "size=60-1514,count=15000,flows=64";
-            let sent = send(lab.host(0), "ring", spec, Pace::Packets(10_000));
+            let sent = send(lab.host(0), "ring", spec, ReplayTiming::Packets(10_000));
             is_over.store(true, Ordering::Release);
             let workers = capture.join().unwrap();
             let shares: Vec<u64> = workers.accounts().map(|account| account.passed).collect();
@@ -191,7 +192,7 @@ fn what_a_small_ring_loses_is_counted_to_the_frame() {
                     lab.host(0),
                     sender,
                     "size=60-1514,count=60000",
-                    Pace::TopSpeed,
+                    ReplayTiming::TopSpeed,
                 );
             });
             assert_eq!(sent, 60_000);
@@ -234,7 +235,12 @@ fn a_reader_that_stops_knows_what_it_missed() {
         let mut sent = 0;
         let options = small_ring(1 << 20);
         let captured = capture(lab.host(1), "ring", &options, Box::new(SlowSink(0)), || {
-            sent = send(lab.host(0), "ring", "count=60000", Pace::Packets(20_000));
+            sent = send(
+                lab.host(0),
+                "ring",
+                "count=60000",
+                ReplayTiming::Packets(20_000),
+            );
         });
         assert_closed(&captured, sent);
         assert!(
@@ -255,10 +261,10 @@ fn an_interface_may_go_down_and_come_back() {
             let mut sent = 0;
             let options = small_ring(1 << 20);
             let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
-                sent += send(lab.host(0), "int", "count=100", Pace::TopSpeed);
+                sent += send(lab.host(0), "int", "count=100", ReplayTiming::TopSpeed);
                 lab.set_interface_up(1, false).unwrap();
                 lab.set_interface_up(1, true).unwrap();
-                sent += send(lab.host(0), "int", "count=100", Pace::TopSpeed);
+                sent += send(lab.host(0), "int", "count=100", ReplayTiming::TopSpeed);
             });
             assert_eq!(captured.account.residual(), Some(0));
             // The second run has the numbers of the first.
@@ -315,7 +321,7 @@ fn what_the_kernel_rejects_is_counted_too() {
                     lab.host(0),
                     "ring",
                     "count=1000,flows=4",
-                    Pace::Packets(20_000),
+                    ReplayTiming::Packets(20_000),
                 );
                 let tagged = Edits {
                     tag: TagEdit::Set(5),
@@ -416,7 +422,12 @@ fn a_disk_that_fails_or_is_slow_leaves_an_account_that_closes() {
         let options = small_ring(4 << 20);
         let mut sent = 0;
         let captured = capture(lab.host(1), "ring", &options, sink, || {
-            sent = send(lab.host(0), "ring", "count=60000", Pace::Packets(60_000));
+            sent = send(
+                lab.host(0),
+                "ring",
+                "count=60000",
+                ReplayTiming::Packets(60_000),
+            );
         });
         std::fs::remove_dir(&at).unwrap();
         let account = captured.account;
@@ -435,7 +446,12 @@ fn a_disk_that_fails_or_is_slow_leaves_an_account_that_closes() {
         assert_eq!(by_second(|second| second.unwritten), account.unwritten);
 
         let captured = capture(lab.host(1), "ring", &options, slow_sink(), || {
-            sent = send(lab.host(0), "ring", "count=100000", Pace::Packets(50_000));
+            sent = send(
+                lab.host(0),
+                "ring",
+                "count=100000",
+                ReplayTiming::Packets(50_000),
+            );
         });
         assert_closed(&captured, sent);
         assert!(captured.account.losses.ring > 0, "{:?}", captured.account);

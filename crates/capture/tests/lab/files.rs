@@ -8,7 +8,7 @@ use std::{
 
 use lab::isolated;
 use towline_capture::{
-    Filter, Limits, LiveOptions, Pace, SendOptions, Session, Sink, SinkAddress, Source,
+    Filter, Limits, LiveOptions, ReplayTiming, SendOptions, Session, Sink, SinkAddress, Source,
     generated::{Generator, GeneratorSpec},
     sink::{self, NullSink, RotatingSink, Rotation},
     source::{self, FileSource, MergedSource},
@@ -86,7 +86,7 @@ fn the_file_holds_what_was_sent() {
                 lab.host(0),
                 "ring",
                 "size=60-1514,count=2000",
-                Pace::TopSpeed,
+                ReplayTiming::TopSpeed,
             );
         });
         assert_closed(&captured, sent);

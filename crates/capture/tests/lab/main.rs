@@ -15,7 +15,7 @@ use std::{
 
 use lab::{Host, Lab, LabSpec, isolated};
 use towline_capture::{
-    Account, Edits, Limits, LiveOptions, Pace, SendOptions, Session, Sink,
+    Account, Edits, Limits, LiveOptions, ReplayTiming, SendOptions, Session, Sink,
     generated::SequenceCheck, sink, source,
 };
 
@@ -85,16 +85,16 @@ fn capture_with(
 }
 
 /// Sends generated frames from `host`; gives how many the kernel took.
-fn send(host: &Host, kind: &str, spec: &str, pace: Pace) -> u64 {
+fn send(host: &Host, kind: &str, spec: &str, pace: ReplayTiming) -> u64 {
     send_by(host, kind, spec, pace, Edits::default())
 }
 
 /// Sends changed frames.
 fn send_edited(host: &Host, spec: &str, edits: Edits) -> u64 {
-    send_by(host, "ring", spec, Pace::Packets(10_000), edits)
+    send_by(host, "ring", spec, ReplayTiming::Packets(10_000), edits)
 }
 
-fn send_by(host: &Host, kind: &str, spec: &str, pace: Pace, edits: Edits) -> u64 {
+fn send_by(host: &Host, kind: &str, spec: &str, pace: ReplayTiming, edits: Edits) -> u64 {
     let source = format!("gen:{spec}").parse().unwrap();
     let address = format!("{kind}:{}", host.interface()).parse().unwrap();
     let sent = host.enter(|| {

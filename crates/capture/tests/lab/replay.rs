@@ -11,7 +11,7 @@ use std::{
 
 use lab::{Host, isolated};
 use towline_capture::{
-    Account, CaptureError, Ended, Limits, LiveOptions, Pace, SendOptions, Session, sink,
+    Account, CaptureError, Ended, Limits, LiveOptions, ReplayTiming, SendOptions, Session, sink,
     sink::NullSink, source,
 };
 
@@ -27,7 +27,13 @@ struct Replayed {
     lasted: Duration,
 }
 
-fn replay(host: &Host, kind: &str, spec: &str, pace: Pace, options: &SendOptions) -> Replayed {
+fn replay(
+    host: &Host,
+    kind: &str,
+    spec: &str,
+    pace: ReplayTiming,
+    options: &SendOptions,
+) -> Replayed {
     let source = format!("gen:{spec}").parse().unwrap();
     let address = format!("{kind}:{}", host.interface()).parse().unwrap();
     let stop = options.stop.clone().unwrap_or_default();
@@ -68,7 +74,13 @@ fn a_cable_that_stays_out_ends_a_replay() {
                 patience: Duration::from_millis(300),
                 ..SendOptions::default()
             };
-            let replayed = replay(lab.host(0), kind, "count=5000", Pace::TopSpeed, &options);
+            let replayed = replay(
+                lab.host(0),
+                kind,
+                "count=5000",
+                ReplayTiming::TopSpeed,
+                &options,
+            );
             assert_eq!(replayed.ended, Ended::Sink, "{kind}: {replayed:?}");
             let failure = replayed.failure.as_ref().unwrap().to_string();
             assert!(failure.contains("cannot send on e0: it has accepted no packet for"));
@@ -100,7 +112,7 @@ fn a_replay_without_a_cable_can_be_stopped() {
                     thread::sleep(Duration::from_millis(400));
                     stop.store(true, Ordering::Relaxed);
                 });
-                replay(lab.host(0), kind, "", Pace::Packets(1000), &options)
+                replay(lab.host(0), kind, "", ReplayTiming::Packets(1000), &options)
             });
             assert!(replayed.lasted < Duration::from_secs(5), "{replayed:?}");
             assert_eq!(replayed.ended, Ended::Stopped, "{kind}: {replayed:?}");
@@ -118,7 +130,7 @@ fn a_cable_that_is_put_back_costs_no_packet() {
         for kind in ["ring", "int"] {
             let replayed = thread::scope(|scope| {
                 let sender = scope.spawn(|| {
-                    let pace = Pace::Packets(10_000);
+                    let pace = ReplayTiming::Packets(10_000);
                     let options = SendOptions::default();
                     replay(lab.host(0), kind, "count=15000", pace, &options)
                 });
@@ -154,7 +166,7 @@ fn a_replay_over_an_interface_that_goes_down_says_how_far_it_came() {
             let captured = capture(lab.host(1), "ring", &options, Box::new(NullSink), || {
                 let replayed = thread::scope(|scope| {
                     let sender = scope.spawn(|| {
-                        let pace = Pace::Packets(10_000);
+                        let pace = ReplayTiming::Packets(10_000);
                         replay(lab.host(0), kind, "", pace, &SendOptions::default())
                     });
                     thread::sleep(Duration::from_millis(300));

@@ -12,7 +12,7 @@ use std::{
 use lab::{Host, Lab, LabSpec, isolated};
 use sys::netlink::{Ethtool, Rtnetlink};
 use towline_capture::{
-    Account, CaptureError, Direction, Edits, Interface, Limits, LiveOptions, Pace, Packet,
+    Account, CaptureError, Direction, Edits, Interface, Limits, LiveOptions, Packet, ReplayTiming,
     SendOptions, Session, Sink, TagEdit, drop_capabilities,
     sink::{self, NullSink},
     source,
@@ -113,7 +113,7 @@ fn frames_come_as_they_were_sent_in_order_and_stamped() {
             let mut sent = 0;
             let sink = Box::new(collector.clone());
             let captured = capture(lab.host(1), "xdp", &options, sink, || {
-                sent = send(lab.host(0), "ring", spec, Pace::Packets(10_000));
+                sent = send(lab.host(0), "ring", spec, ReplayTiming::Packets(10_000));
             });
             let ended = sys::clock::wall_nanos();
             assert_eq!((sent, captured.sequence.frames), (3000, 3000));
@@ -144,7 +144,7 @@ fn large_frames_are_put_together_and_long_ones_cut() {
             let options = LiveOptions::default();
             let mut sent = 0;
             let captured = capture(lab.host(1), "xdp", &options, sink, || {
-                sent = send(lab.host(0), "ring", spec, Pace::Packets(10_000));
+                sent = send(lab.host(0), "ring", spec, ReplayTiming::Packets(10_000));
             });
             assert_closed(&captured, sent);
             assert_same(&collector.0.lock().unwrap(), &made(spec));
@@ -156,7 +156,7 @@ fn large_frames_are_put_together_and_long_ones_cut() {
                 ..options
             };
             let captured = capture(lab.host(1), "xdp", &options, sink, || {
-                sent = send(lab.host(0), "ring", spec, Pace::Packets(10_000));
+                sent = send(lab.host(0), "ring", spec, ReplayTiming::Packets(10_000));
             });
             assert_eq!(captured.account.residual(), Some(0));
             let collected = collector.0.lock().unwrap();
@@ -270,7 +270,12 @@ fn frames_that_waited_have_the_time_at_which_they_came() {
             let mut sent = 0;
             let sink = Box::new(Slow(collector.clone()));
             let captured = capture(lab.host(1), "xdp", &options, sink, || {
-                sent = send(lab.host(0), "ring", "count=2000", Pace::Packets(2000));
+                sent = send(
+                    lab.host(0),
+                    "ring",
+                    "count=2000",
+                    ReplayTiming::Packets(2000),
+                );
             });
             assert_closed(&captured, sent);
             let account = captured.account;
@@ -356,7 +361,7 @@ fn every_queue_has_its_socket() {
                 let sender = || {
                     sys::scheduler::set_cpu(cpu).unwrap();
                     let spec = "size=60-1514,count=5000";
-                    send(lab.host(0), "ring", spec, Pace::Packets(20_000))
+                    send(lab.host(0), "ring", spec, ReplayTiming::Packets(20_000))
                 };
                 thread::scope(|scope| scope.spawn(sender).join().unwrap())
             };
@@ -394,10 +399,20 @@ fn an_interface_may_go_down_and_come_back() {
             let mut sent = 0;
             let options = small_ring(1 << 20);
             let captured = capture(lab.host(1), "xdp", &options, Box::new(NullSink), || {
-                sent += send(lab.host(0), "int", "count=100", Pace::Packets(10_000));
+                sent += send(
+                    lab.host(0),
+                    "int",
+                    "count=100",
+                    ReplayTiming::Packets(10_000),
+                );
                 lab.set_interface_up(1, false).unwrap();
                 lab.set_interface_up(1, true).unwrap();
-                sent += send(lab.host(0), "int", "count=100", Pace::Packets(10_000));
+                sent += send(
+                    lab.host(0),
+                    "int",
+                    "count=100",
+                    ReplayTiming::Packets(10_000),
+                );
             });
             assert_eq!(captured.account.residual(), Some(0));
             let seen = captured.sequence.frames + captured.sequence.duplicates;

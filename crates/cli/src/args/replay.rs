@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use capture::{Edits, Pace, SendOptions, SinkAddress, SourceAddress, TagEdit};
+use capture::{Edits, ReplayTiming, SendOptions, SinkAddress, SourceAddress, TagEdit};
 use clap::{ArgGroup, Args};
 
 use super::{bytes, duration, positive_bit_rate, positive_count};
@@ -93,13 +93,13 @@ impl EditArgs {
 }
 
 impl ReplayArgs {
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> ReplayTiming {
         match (self.pps, self.rate, self.speed) {
-            (Some(pps), _, _) => Pace::Packets(pps),
-            (_, Some(bits), _) => Pace::Bits(bits),
-            (_, _, Some(speed)) => Pace::Stamps(speed),
-            _ if self.top_speed || self.sources.iter().any(is_unpaced) => Pace::TopSpeed,
-            _ => Pace::Stamps(1.0),
+            (Some(pps), _, _) => ReplayTiming::Packets(pps),
+            (_, Some(bits), _) => ReplayTiming::Bits(bits),
+            (_, _, Some(speed)) => ReplayTiming::Stamps(speed),
+            _ if self.top_speed || self.sources.iter().any(is_unpaced) => ReplayTiming::TopSpeed,
+            _ => ReplayTiming::Stamps(1.0),
         }
     }
 

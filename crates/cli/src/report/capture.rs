@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use capture::{
-    Account, Ended, InterfaceAccount, LinkSpeed, Pace, Second, Session, Workers,
+    Account, Ended, InterfaceAccount, LinkSpeed, ReplayTiming, Second, Session, Workers,
     generated::SequenceCheck,
 };
 use schemars::JsonSchema;
@@ -260,9 +260,9 @@ impl ReplayReport {
         let speed = plan.sink.interface().and_then(LinkSpeed::find);
         let has_sent = account.delivered > 0;
         let asked_packets_per_s = match plan.limits.pace {
-            Pace::Packets(rate) => Some(rate as f64),
-            Pace::Bits(bits) if has_sent => Some(bits as f64 / 8.0 / frame_bytes),
-            Pace::Bits(_) | Pace::Stamps(_) | Pace::TopSpeed => None,
+            ReplayTiming::Packets(rate) => Some(rate as f64),
+            ReplayTiming::Bits(bits) if has_sent => Some(bits as f64 / 8.0 / frame_bytes),
+            ReplayTiming::Bits(_) | ReplayTiming::Stamps(_) | ReplayTiming::TopSpeed => None,
         };
         Self {
             sources: plan.sources.iter().map(ToString::to_string).collect(),

@@ -10,7 +10,7 @@
 //! [`UdpIo`] knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
 //! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
-//! Which system call comes next depends on the results of the last ones: `pace` has the drawing.
+//! Which system call comes next depends on the results of the last ones: `rhythm` has the drawing.
 //!
 //! Invariants: only `wait` blocks; no allocation for packets or runs, except a second batch at the
 //! first sleep in the group's socket; every datagram, call and failure is counted.
@@ -41,8 +41,8 @@ mod open;
 use open::Ports;
 pub use open::{Role, UdpSetup};
 
-mod pace;
-use pace::Pace;
+mod rhythm;
+use rhythm::RecvRhythm;
 
 mod receive;
 use receive::Collector;
@@ -65,7 +65,7 @@ pub struct UdpIo {
     tally: Tally,
     /// Where a receiver also sends what it multicasts, for a source on this host.
     own_source: Option<RawAddress>,
-    pace: Pace,
+    rhythm: RecvRhythm,
     sleep: GroupSleep,
     coalescing: Coalescing,
 }
@@ -112,7 +112,7 @@ impl UdpIo {
             own_source: setup.own_source().map(RawAddress::from),
             coalescing,
             setup,
-            pace: Pace::new(),
+            rhythm: RecvRhythm::new(),
             sleep: GroupSleep::new(),
         })
     }
@@ -159,7 +159,7 @@ impl UdpIo {
             _ => deadline,
         };
         self.readiness.arm(deadline);
-        self.pace.note_own_wait();
+        self.rhythm.note_own_wait();
         self.ask_for_room(blocked == Blocked::Socket);
     }
 
@@ -218,7 +218,7 @@ impl UdpIo {
 
     /// Asks the kernel what is ready, waiting up to `deadline`, and notes it where it belongs.
     fn poll(&mut self, deadline: Option<Instant>) {
-        self.pace.note_poll();
+        self.rhythm.note_poll();
         self.links.begin_poll(&self.readiness);
         let (ports, links) = (&mut self.ports, &mut self.links);
         let mut has_reports = false;
@@ -262,13 +262,13 @@ impl UdpIo {
     /// Returns true for a receiver that spins. Between two polls of everything, it receives from
     /// the group's socket without asking first: one call for a packet instead of two.
     fn tries_first(&self) -> bool {
-        self.setup.role == Role::Receiver && self.pace.is_spinning()
+        self.setup.role == Role::Receiver && self.rhythm.is_spinning()
     }
 
     /// Returns true when waiting in the group's own socket is cheapest, and nothing else need end
     /// the wait.
     fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
-        self.pace.is_woken_by_group()
+        self.rhythm.is_woken_by_group()
             && self.is_blocking_receiver()
             && self.waits_for_group_alone()
             && self.sleep.is_possible(until)
@@ -298,7 +298,7 @@ impl UdpIo {
         let filled = self
             .collector
             .collect(group, self.sleep.batch(), &mut self.tally, true);
-        self.pace.end_wait(filled.unwrap_or(0) > 0);
+        self.rhythm.end_wait(filled.unwrap_or(0) > 0);
     }
 
     /// Coalesces receives: sleeps once while packets are streaming.
@@ -330,13 +330,13 @@ impl Io for UdpIo {
         self.collector
             .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
         self.sleep.note_shape(batch);
-        self.pace.begin_receive();
+        self.rhythm.begin_receive();
         if self.tries_first()
             && let Some(group) = &mut self.ports.group
         {
             group.is_ready = true;
         }
-        if self.pace.is_poll_old() || !(self.has_packets() || self.may_sleep_in_group(None)) {
+        if self.rhythm.is_poll_old() || !(self.has_packets() || self.may_sleep_in_group(None)) {
             self.poll(Some(Instant::ZERO));
         }
         if let Some(filled) = self.sleep.hand_over(batch) {
@@ -347,7 +347,7 @@ impl Io for UdpIo {
         for port in self.ports.in_turn().filter(|port| port.is_ready) {
             filled += collector.collect(port, batch, tally, false)?;
         }
-        self.pace.end_receive(filled);
+        self.rhythm.end_receive(filled);
         Ok(filled)
     }
 
@@ -372,12 +372,12 @@ impl Io for UdpIo {
 
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
         let is_asked =
-            self.pace.has_link_news() || self.tries_first() || self.may_sleep_in_group(None);
+            self.rhythm.has_link_news() || self.tries_first() || self.may_sleep_in_group(None);
         if !self.links.has_work() && !is_asked {
             self.poll(Some(Instant::ZERO));
         }
         let event = self.links.event(data, &self.readiness, &mut self.tally);
-        self.pace.note_link_event(event.is_none());
+        self.rhythm.note_link_event(event.is_none());
         event
     }
 
@@ -396,7 +396,7 @@ impl Io for UdpIo {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.tally.counters.waits += 1;
-        self.pace.begin_wait();
+        self.rhythm.begin_wait();
         if self.links.has_work() || self.has_packets() {
             return;
         }
@@ -422,7 +422,7 @@ impl Io for UdpIo {
         }
         self.poll(until);
         let group = self.ports.group.as_ref();
-        self.pace
+        self.rhythm
             .end_wait(group.is_some_and(|group| group.is_ready));
     }
 }

@@ -61,7 +61,7 @@ pub(super) use drain::Step;
 
 mod timer;
 pub(super) use timer::Fate;
-use timer::Pace;
+use timer::StarvedWindow;
 
 /// The parts of a receiver that all its sessions share.
 #[derive(Debug)]
@@ -149,10 +149,10 @@ struct Asking {
     credit: Credit,
     /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
-    /// True when there was no room to hold data: the session then asks only for the oldest gap, at
-    /// `pace`.
+    /// True when there was no room to hold data: the session then asks only for the oldest gap, as
+    /// far as `starved` says.
     is_starved: bool,
-    pace: Pace,
+    starved: StarvedWindow,
 }
 
 /// The packet whose confirmation and repair the receiver times; it times one at a time.
@@ -237,7 +237,7 @@ impl Peer {
                 credit: Credit::default(),
                 turn: (now, 0),
                 is_starved: false,
-                pace: Pace::default(),
+                starved: StarvedWindow::default(),
             },
             claims: Claims::default(),
             heard: now,

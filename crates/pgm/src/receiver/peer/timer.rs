@@ -130,7 +130,7 @@ impl Peer {
             self.window.base
                 + self
                     .asking
-                    .pace
+                    .starved
                     .at(now, self.window.base, self.asking.timing.wait_data)
         } else {
             // Positions that were announced only once may be forged. Until they are confirmed, the
@@ -193,17 +193,17 @@ impl Peer {
 /// data. If one of these packets is lost again, the session can keep none of those after it. So it
 /// asks for twice as many as came in order last time, and a few more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct StarvedWindow {
     since: Instant,
     base: u64,
     len: u64,
 }
 
-impl Pace {
+impl StarvedWindow {
     fn at(&mut self, now: Instant, base: u64, interval: Duration) -> u64 {
         if now >= self.since + interval {
             let came = base.saturating_sub(self.base);
-            let len = came.saturating_mul(2) + PACE_MIN;
+            let len = came.saturating_mul(2) + STARVED_PACKETS_MIN;
             *self = Self {
                 since: now,
                 base,
@@ -214,17 +214,17 @@ impl Pace {
     }
 }
 
-impl Default for Pace {
+impl Default for StarvedWindow {
     fn default() -> Self {
         Self {
             since: Instant::ZERO,
             base: 0,
-            len: PACE_MIN,
+            len: STARVED_PACKETS_MIN,
         }
     }
 }
 
-const PACE_MIN: u64 = 4;
+const STARVED_PACKETS_MIN: u64 = 4;
 
 /// The most sequence numbers that one session asks for within one back-off, or within `TURN_MIN`
 /// when that is longer; the rest waits for the next turn. This bounds how many NAKs a forged lead,

@@ -5,7 +5,7 @@ use sys::{Epoll, Interest};
 use super::*;
 use crate::{
     WaitStrategy,
-    socket::udp::pace::{IDLE_RECEIVES_SPINNING, RECEIVES_PER_POLL},
+    socket::udp::rhythm::{IDLE_RECEIVES_SPINNING, RECEIVES_PER_POLL},
 };
 
 const STRATEGIES: [WaitStrategy; 3] = [

@@ -32,7 +32,7 @@
 
 /// The states of the drawing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct RecvRhythm {
     wake: Wake,
     owner: Owner,
     /// Receives since the poll set was last asked.
@@ -62,7 +62,7 @@ enum Owner {
     Spins,
 }
 
-impl Pace {
+impl RecvRhythm {
     pub(super) const fn new() -> Self {
         Self {
             wake: Wake::Otherwise,
@@ -151,66 +151,66 @@ pub(super) const IDLE_RECEIVES_SPINNING: u32 = 2;
 mod tests {
     use super::*;
 
-    fn receive(pace: &mut Pace, filled: usize) {
-        pace.begin_receive();
-        pace.end_receive(filled);
+    fn receive(rhythm: &mut RecvRhythm, filled: usize) {
+        rhythm.begin_receive();
+        rhythm.end_receive(filled);
     }
 
     #[test]
     fn who_receives_nothing_twice_without_a_wait_spins_until_the_next() {
-        let mut pace = Pace::new();
-        receive(&mut pace, 0);
-        receive(&mut pace, 3);
-        assert!(!pace.is_spinning());
-        receive(&mut pace, 0);
-        assert!(pace.is_spinning());
-        receive(&mut pace, 3);
-        assert!(pace.is_spinning(), "packets do not make it wait");
-        pace.begin_wait();
-        assert!(!pace.is_spinning());
-        receive(&mut pace, 0);
-        assert!(!pace.is_spinning(), "counted from the wait on");
+        let mut rhythm = RecvRhythm::new();
+        receive(&mut rhythm, 0);
+        receive(&mut rhythm, 3);
+        assert!(!rhythm.is_spinning());
+        receive(&mut rhythm, 0);
+        assert!(rhythm.is_spinning());
+        receive(&mut rhythm, 3);
+        assert!(rhythm.is_spinning(), "packets do not make it wait");
+        rhythm.begin_wait();
+        assert!(!rhythm.is_spinning());
+        receive(&mut rhythm, 0);
+        assert!(!rhythm.is_spinning(), "counted from the wait on");
     }
 
     #[test]
     fn who_spins_asks_the_poll_set_after_some_receives_all_the_same() {
-        let mut pace = Pace::new();
+        let mut rhythm = RecvRhythm::new();
         for _ in 0..RECEIVES_PER_POLL {
-            receive(&mut pace, 0);
+            receive(&mut rhythm, 0);
         }
-        assert!(pace.is_spinning() && !pace.is_poll_old());
-        pace.begin_receive();
-        assert!(!pace.is_spinning() && pace.is_poll_old());
-        pace.note_poll();
-        assert!(pace.is_spinning() && !pace.is_poll_old());
+        assert!(rhythm.is_spinning() && !rhythm.is_poll_old());
+        rhythm.begin_receive();
+        assert!(!rhythm.is_spinning() && rhythm.is_poll_old());
+        rhythm.note_poll();
+        assert!(rhythm.is_spinning() && !rhythm.is_poll_old());
     }
 
     #[test]
     fn what_ended_the_last_wait_is_remembered_while_the_owner_spins() {
-        let mut pace = Pace::new();
-        pace.end_wait(true);
-        receive(&mut pace, 0);
-        receive(&mut pace, 0);
-        assert!(pace.is_spinning() && pace.is_woken_by_group());
-        pace.begin_wait();
-        assert!(pace.is_woken_by_group());
-        pace.note_own_wait();
-        assert!(!pace.is_woken_by_group(), "nobody knows what ended it");
-        pace.end_wait(true);
-        pace.end_wait(false);
-        assert!(!pace.is_woken_by_group());
+        let mut rhythm = RecvRhythm::new();
+        rhythm.end_wait(true);
+        receive(&mut rhythm, 0);
+        receive(&mut rhythm, 0);
+        assert!(rhythm.is_spinning() && rhythm.is_woken_by_group());
+        rhythm.begin_wait();
+        assert!(rhythm.is_woken_by_group());
+        rhythm.note_own_wait();
+        assert!(!rhythm.is_woken_by_group(), "nobody knows what ended it");
+        rhythm.end_wait(true);
+        rhythm.end_wait(false);
+        assert!(!rhythm.is_woken_by_group());
     }
 
     #[test]
     fn news_of_control_connections_is_fresh_until_all_is_told() {
-        let mut pace = Pace::new();
-        assert!(!pace.has_link_news());
-        pace.note_poll();
-        pace.note_link_event(false);
-        assert!(pace.has_link_news());
-        pace.note_link_event(true);
-        assert!(!pace.has_link_news());
-        pace.note_link_event(false);
-        assert!(!pace.has_link_news(), "only a poll brings news");
+        let mut rhythm = RecvRhythm::new();
+        assert!(!rhythm.has_link_news());
+        rhythm.note_poll();
+        rhythm.note_link_event(false);
+        assert!(rhythm.has_link_news());
+        rhythm.note_link_event(true);
+        assert!(!rhythm.has_link_news());
+        rhythm.note_link_event(false);
+        assert!(!rhythm.has_link_news(), "only a poll brings news");
     }
 }
