@@ -53,11 +53,28 @@ fn load(root: &Path) -> Result<Vec<(String, Value)>, String> {
             continue;
         };
         let text = fs::read_to_string(&path).map_err(failed)?;
-        let result = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let result = serde_json::from_str(&text).map_err(|e| e.to_string());
+        let result = result
+            .and_then(whole)
+            .map_err(|e| format!("{}: {e}", path.display()))?;
         results.push((name.to_owned(), result));
     }
     results.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(results)
+}
+
+/// Refuses a result that does not say how it was made. Results from before [`ORIGIN`] was kept have
+/// none of it, and pass until `make bench-page` replaces them.
+fn whole(result: Value) -> Result<Value, String> {
+    let lacking: Vec<&str> = ORIGIN
+        .into_iter()
+        .filter(|key| result.get(key).is_none())
+        .collect();
+    if lacking.is_empty() || lacking.len() == ORIGIN.len() {
+        Ok(result)
+    } else {
+        Err(format!("a result without {}", lacking.join(", ")))
+    }
 }
 
 fn text(results: &[(String, Value)]) -> Result<String, String> {
@@ -185,6 +202,9 @@ fn save(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// What [`crate::record`] keeps of how a result was made, besides machine and commit. A value may
+/// be null where the machine does not tell it.
+pub(crate) const ORIGIN: [&str; 4] = ["clock_source", "governor", "command", "rivals"];
 const RESULTS: &str = "docs/bench";
 const PAGE: &str = "docs/src/bench.md";
 const INTRODUCTION: &str = "\
@@ -206,6 +226,19 @@ noise.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_that_says_a_part_of_how_it_was_made_is_refused() {
+        let mut result = serde_json::json!({"title": "Messages"});
+        assert!(whole(result.clone()).is_ok(), "a result of the old form");
+        for (nth, key) in ORIGIN.into_iter().enumerate() {
+            result[key] = Value::Null;
+            let is_whole = nth + 1 == ORIGIN.len();
+            assert_eq!(whole(result.clone()).is_ok(), is_whole, "{result}");
+        }
+        result.as_object_mut().unwrap().remove("governor");
+        assert_eq!(whole(result).unwrap_err(), "a result without governor");
+    }
 
     #[test]
     fn the_committed_page_is_what_the_results_say() {

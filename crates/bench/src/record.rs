@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     machine, page, program,
@@ -48,22 +48,7 @@ pub(crate) fn raw(
     rows: &[Row],
     group: usize,
 ) -> Result<(), String> {
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|(peer, runs)| json!({"peer": peer, "runs": runs}))
-        .collect();
-    let document = json!({
-        "title": title,
-        "machine": machine::describe(),
-        "clock_source": machine::clock_source(),
-        "governor": machine::governor(),
-        "command": std::env::args().skip(1).collect::<Vec<_>>(),
-        "commit": program::commit(),
-        "rivals": machine::rivals(),
-        "columns": columns,
-        "group": group,
-        "rows": rows,
-    });
+    let document = document(title, columns, rows, group);
     let directory = OUT.get().cloned();
     let picture = match directory {
         Some(_) => None,
@@ -80,6 +65,26 @@ pub(crate) fn raw(
         eprintln!("kept: {}", path.display());
     }
     Ok(())
+}
+
+/// Makes the document that is kept: the figures, and how they were made.
+fn document(title: &str, columns: &[&str], rows: &[Row], group: usize) -> Value {
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(peer, runs)| json!({"peer": peer, "runs": runs}))
+        .collect();
+    json!({
+        "title": title,
+        "machine": machine::describe(),
+        "clock_source": machine::clock_source(),
+        "governor": machine::governor(),
+        "command": std::env::args().skip(1).collect::<Vec<_>>(),
+        "commit": program::commit(),
+        "rivals": machine::rivals(),
+        "columns": columns,
+        "group": group,
+        "rows": rows,
+    })
 }
 
 /// Keeps the JSON of this process's comparisons in `directory`.
@@ -101,3 +106,17 @@ fn figures(run: &Sample) -> Vec<f64> {
 }
 
 static OUT: OnceLock<PathBuf> = OnceLock::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_says_how_it_was_made() {
+        let rows = [("towline".to_owned(), vec![vec![1.0]])];
+        let kept = document("Messages", &["messages/s"], &rows, 1);
+        for key in page::ORIGIN.into_iter().chain(["machine", "commit"]) {
+            assert!(kept.get(key).is_some(), "{key}: {kept:#}");
+        }
+    }
+}
