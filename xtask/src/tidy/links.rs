@@ -1,5 +1,5 @@
-//! Rules about Markdown: every relative link leads to a file, every anchor to a heading, and every
-//! page of the book stands in its table of contents.
+//! Rules about Markdown: every relative link leads to a file, every anchor to a heading, every page
+//! of the book stands in its table of contents, and the paths that ARCHITECTURE.md names are there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,12 +43,37 @@ pub(super) fn check(root: &Path, sources: &[Source], findings: &mut Vec<Finding>
             }
         }
     }
+    if let Some(map) = pages.get(MAP) {
+        check_map(map, sources, findings);
+    }
     for path in pages.keys().filter(|path| path.starts_with(BOOK)) {
         if *path != CONTENTS && !linked_by_contents.contains(*path) {
             let text = format!("{CONTENTS} lacks this page");
             findings.push(Finding::new("book", path, &text));
         }
     }
+}
+
+/// Checks the paths that the map of the code names between backquotes. A path may begin below the
+/// root, as `pgm/src/source` does.
+fn check_map(map: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
+    for (line, number) in prose(&map.text) {
+        let names = line.split('`').skip(1).step_by(2);
+        for name in names.filter(|name| is_path(name)) {
+            let within = format!("/{}/", name.trim_end_matches('/'));
+            let is_there = |source: &Source| format!("/{}/", source.path).contains(&within);
+            if !sources.iter().any(is_there) {
+                let text = format!("there is no {name}");
+                findings.push(Finding::new("path", MAP, &text).at(number));
+            }
+        }
+    }
+}
+
+/// Returns true for a text that can only be the path of a file or directory.
+fn is_path(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    text.chars().all(is_plain) && (text.contains('/') || has_extension(text, "rs"))
 }
 
 /// Returns the targets of `](target)` outside code, with their lines from 1.
@@ -126,6 +151,8 @@ fn resolve(page: &str, link: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// The map of the code.
+const MAP: &str = "ARCHITECTURE.md";
 const BOOK: &str = "docs/src/";
 const CONTENTS: &str = "docs/src/SUMMARY.md";
 
@@ -174,6 +201,27 @@ mod tests {
                 "README.md:2: README.md has no heading for #there [link]",
                 "README.md:2: no/such.md leads to no file [link]",
                 "docs/src/orphan.md: docs/src/SUMMARY.md lacks this page [book]",
+            ]
+        );
+    }
+    #[test]
+    fn a_path_in_the_map_that_is_not_there_is_a_finding() {
+        let source = |path: &str, text: &str| Source {
+            path: path.to_owned(),
+            byte_count: text.len(),
+            text: text.to_owned(),
+        };
+        let map = "`pgm/src/log.rs`, `log.rs` and `pgm/src/` are there, `a::b` is no path\n\
+                   `pgm/log.rs` and `og.rs` are not\n";
+        let sources = [source(MAP, map), source("crates/pgm/src/log.rs", "")];
+        let mut findings = Vec::new();
+        check_map(&sources[0], &sources, &mut findings);
+        let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "ARCHITECTURE.md:2: there is no pgm/log.rs [path]",
+                "ARCHITECTURE.md:2: there is no og.rs [path]",
             ]
         );
     }
