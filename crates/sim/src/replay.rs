@@ -16,11 +16,12 @@ pub struct Records {
     pub pcap: PathBuf,
 }
 
-/// Runs `plan` with `seed`; when it fails, records it into `dir`.
+/// Runs `plan` with `seed`; when it fails, records it into `dir`. `again` are the arguments of
+/// towline-sim in front of the seed that run this plan, such as `--trees --seed`.
 ///
 /// # Errors
-/// When the run fails: the text says what failed and how to run the seed again.
-pub fn must_hold(plan: &Plan, seed: u64, dir: &Path) -> Result<Report, String> {
+/// When the run fails: the text says what failed, and with which command to run the seed again.
+pub fn must_hold(plan: &Plan, seed: u64, again: &str, dir: &Path) -> Result<Report, String> {
     let report = run(plan, seed).map_err(|error| format!("{}: {error}", plan.name))?;
     if report.is_good() {
         return Ok(report);
@@ -29,13 +30,16 @@ pub fn must_hold(plan: &Plan, seed: u64, dir: &Path) -> Result<Report, String> {
         Ok(records) => format!("{} and {}", records.trace.display(), records.pcap.display()),
         Err(error) => format!("not recorded: {error}"),
     };
-    Err(format!("{report}\n    {kept}\n    {plan:?}"))
+    let command = format!("cargo run -p towline-sim -- {again} {seed}");
+    Err(format!(
+        "{report}\n    again: {command}\n    {kept}\n    {plan:?}"
+    ))
 }
 
 /// Runs the plan that `plan_of` makes of each seed, with that seed.
 ///
-/// # Panics
-/// When a run fails; the text names its seed and the command `again` that repeats it.
+/// **Panics**: when a run fails; the text names its seed and the command that repeats it, of which
+/// `again` are the arguments in front of the seed.
 pub fn all_must_hold(
     seeds: std::ops::Range<u64>,
     plan_of: fn(u64) -> Plan,
@@ -43,11 +47,11 @@ pub fn all_must_hold(
     dir: &Path,
 ) {
     let failed: Vec<String> = seeds
-        .filter_map(|seed| must_hold(&plan_of(seed), seed, dir).err())
+        .filter_map(|seed| must_hold(&plan_of(seed), seed, again, dir).err())
         .collect();
     assert!(
         failed.is_empty(),
-        "{} seeds failed; again with `cargo run -p towline-sim -- {again} N`\n{}",
+        "{} seeds failed\n{}",
         failed.len(),
         failed.join("\n\n")
     );

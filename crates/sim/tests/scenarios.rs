@@ -18,7 +18,9 @@ fn every_scenario_holds() {
     for path in paths {
         let text = fs::read_to_string(&path).unwrap();
         let plan = Plan::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        failed.extend((0..plan.seeds).filter_map(|seed| must_hold(&plan, seed, out).err()));
+        let again = format!("--scenario {} --seed", path.display());
+        let fails = |seed| must_hold(&plan, seed, &again, out).err();
+        failed.extend((0..plan.seeds).filter_map(fails));
     }
     assert!(
         failed.is_empty(),
@@ -41,4 +43,19 @@ fn without_the_key_the_forger_of_messages_is_believed() {
         let report = run(&plan, seed).unwrap();
         assert!(!report.is_good(), "seed {seed}: {report}");
     }
+}
+
+#[test]
+fn a_run_that_fails_says_with_which_command_it_fails_again() {
+    let path = "scenarios/forger-keys.toml";
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let mut plan = Plan::parse(&text).unwrap();
+    for end in plan.senders.iter_mut().chain(&mut plan.receivers) {
+        end.secret = None;
+    }
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("again");
+    let again = format!("--scenario {path} --seed");
+    let said = must_hold(&plan, 0, &again, &out).unwrap_err();
+    let command = format!("again: cargo run -p towline-sim -- --scenario {path} --seed 0");
+    assert!(said.contains(&command), "{said}");
 }

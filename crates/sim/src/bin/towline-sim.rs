@@ -47,7 +47,8 @@ fn main() -> ExitCode {
 /// The parsed command line.
 #[derive(Debug)]
 struct Order {
-    scenario: Option<Plan>,
+    /// The file of the scenario, and what it says.
+    scenario: Option<(String, Plan)>,
     seeds: Range<u64>,
     records: bool,
     out: PathBuf,
@@ -93,9 +94,18 @@ impl Order {
 
     fn plan(&self, seed: u64) -> Plan {
         match &self.scenario {
-            Some(plan) => plan.clone(),
+            Some((_, plan)) => plan.clone(),
             None if self.sends_trees => swarm::tree_plan(seed),
             None => swarm::plan(seed),
+        }
+    }
+
+    /// Returns the arguments in front of a seed that run its plan again.
+    fn again(&self) -> String {
+        match &self.scenario {
+            Some((path, _)) => format!("--scenario {path} --seed"),
+            None if self.sends_trees => "--trees --seed".to_owned(),
+            None => "--seed".to_owned(),
         }
     }
 }
@@ -111,7 +121,7 @@ fn run_all(order: &Order) -> ExitCode {
                     if seed >= order.seeds.end {
                         break;
                     }
-                    match replay::must_hold(&order.plan(seed), seed, &order.out) {
+                    match replay::must_hold(&order.plan(seed), seed, &order.again(), &order.out) {
                         Ok(report) if order.shows_each => println!("{report}"),
                         Ok(_) => {}
                         Err(text) => {
@@ -143,7 +153,7 @@ fn record(order: &Order) -> ExitCode {
     });
     match recorded {
         Ok(records) => {
-            let report = replay::must_hold(&plan, seed, &order.out);
+            let report = replay::must_hold(&plan, seed, &order.again(), &order.out);
             let is_good = report.is_ok();
             println!(
                 "{}",
@@ -163,9 +173,10 @@ fn record(order: &Order) -> ExitCode {
     }
 }
 
-fn scenario(path: &str) -> Result<Plan, String> {
+fn scenario(path: &str) -> Result<(String, Plan), String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    Plan::parse(&text).map_err(|error| format!("{path}: {error}"))
+    let plan = Plan::parse(&text).map_err(|error| format!("{path}: {error}"))?;
+    Ok((path.to_owned(), plan))
 }
 
 fn number(text: &str) -> Result<u64, String> {
