@@ -12,6 +12,8 @@ use measure::{
     raw::{End, Manifest, Setup, Writer},
 };
 
+use net::SystemError;
+
 use super::Watch;
 use crate::Error;
 
@@ -52,8 +54,7 @@ impl Recorder {
         manifest: &Manifest,
         watch: Option<Watch>,
     ) -> Result<Self, Error> {
-        let failed = |error| Error::Measurement(format!("cannot write the result: {error}"));
-        let writer = Writer::new(output, manifest).map_err(failed)?;
+        let writer = Writer::new(output, manifest).map_err(unwritten)?;
         let (blocks, incoming) = sync_channel(QUEUE_BLOCKS);
         let (outgoing, empty) = channel();
         for _ in 0..4 {
@@ -63,7 +64,7 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name("rtt-recorder".to_owned())
             .spawn(move || write(writer, &incoming, &outgoing, watch))
-            .map_err(failed)?;
+            .map_err(|error| SystemError::system("start", "the recorder's thread", &error))?;
         Ok(Self {
             blocks,
             empty,
@@ -114,9 +115,7 @@ impl Recorder {
         drop(self.blocks);
         match self.thread.join() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Error::Measurement(format!(
-                "cannot write the result: {error}"
-            ))),
+            Ok(Err(error)) => Err(unwritten(error).into()),
             Err(_) => Err(Error::Measurement(
                 "the recorder's thread has failed".to_owned(),
             )),
@@ -139,6 +138,11 @@ impl Recorder {
             self.has_failed.set(true);
         }
     }
+}
+
+/// Makes the error of an output that takes no more.
+fn unwritten(error: std::io::Error) -> SystemError {
+    SystemError::system("write", "the result", &error)
 }
 
 fn write(
