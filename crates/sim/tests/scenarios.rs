@@ -1,4 +1,8 @@
 //! Every scenario file, with its seeds.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the scenarios are files; what runs them touches none"
+)]
 
 use std::{fs, path::Path};
 

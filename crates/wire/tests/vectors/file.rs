@@ -1,4 +1,8 @@
 //! Reads vector files.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the vectors are files; what reads them touches none"
+)]
 
 use std::{fs, path::PathBuf};
 
