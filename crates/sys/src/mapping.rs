@@ -17,7 +17,8 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread. Only the ring that owns it reaches
-// it, and the ring's methods take `&mut self` wherever memory is read or written.
+// it. The ring's methods take `&mut self` wherever they read or write memory that is not atomic;
+// with `&self` they only load and store its atomic indices.
 unsafe impl Send for Mapping {}
 
 impl Mapping {

@@ -167,6 +167,9 @@ impl Block<'_> {
             // when `self` is dropped; no packet's bytes, which might be borrowed, contain it.
             let header = unsafe { ring.mapping.bytes(start, HEADER_LEN) };
             let (header, next_offset) = parse(header);
+            // The proofs trust the kernel that this offset leads to the header of the next packet.
+            // One that leads out of the block ends the visits; a wrong one within it, which would
+            // let two packets overlap, cannot be told.
             *next = start.saturating_add(next_offset);
             // The kernel wrote the header on another processor: without the hint, reading each
             // packet waits for its header to arrive from there. The place is a guess, because
