@@ -2,8 +2,8 @@
 //!
 //! The one table below builds [`Config`] with its getters, [`ConfigBuilder`] with its chained
 //! setters, the text access by name ([`ConfigBuilder::set`], [`Config::value`]) and the list
-//! [`PARAMETERS`]. Command line flags, TOML keys, C setters and the reference manual are generated
-//! from that list. The module does not read files or flags.
+//! [`PARAMETERS`]. Command line flags, TOML keys and the reference manual are generated from that
+//! list. The module does not read files or flags.
 //!
 //! ```text
 //!   defaults -> ConfigBuilder --set(name, text)--> --mtu(1500)--> build() -> Config (always valid)
