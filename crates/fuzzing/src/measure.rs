@@ -6,8 +6,7 @@ use measure::{CLOCK_BYTES, ClockWord, Probe, ProbeKind};
 /// must not be answered itself, and a clock report that can be read must be the same when it is
 /// written again.
 ///
-/// # Panics
-/// When one of these conditions fails.
+/// **Panics**: when one of these conditions fails.
 pub fn message(bytes: &[u8]) {
     let mut answer = bytes.to_vec();
     if let Some(asked) = Probe::answer(&mut answer) {

@@ -34,8 +34,7 @@ impl Disk {
 
     /// Runs `body` on a new thread that sees the disk.
     ///
-    /// # Panics
-    /// When `body` panics.
+    /// **Panics**: when `body` panics.
     ///
     /// # Errors
     /// When the thread cannot be made or moved.

@@ -82,8 +82,7 @@ impl Host {
     /// Runs `body` on a new thread inside the host, waits for it and returns its result. Sockets
     /// opened there stay in the host, whichever thread uses them.
     ///
-    /// # Panics
-    /// When `body` panics.
+    /// **Panics**: when `body` panics.
     ///
     /// # Errors
     /// When the thread cannot be made or moved into the host.

@@ -49,8 +49,7 @@ pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
 /// Call it with a closure, as the only statement of the test: the name of the closure's type tells
 /// which test to run again.
 ///
-/// # Panics
-/// When the body panics, here or in the program that was started again.
+/// **Panics**: when the body panics, here or in the program that was started again.
 pub fn isolated<F: FnOnce() + Send>(body: F) {
     if check_permitted().is_ok() {
         let blank = Namespace::network().expect("network namespaces are permitted");

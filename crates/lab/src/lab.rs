@@ -54,8 +54,7 @@ impl Lab {
 
     /// Returns the host at `index`, from 0.
     ///
-    /// # Panics
-    /// When the lab has fewer hosts.
+    /// **Panics**: when the lab has fewer hosts.
     #[must_use]
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]

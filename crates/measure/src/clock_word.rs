@@ -29,8 +29,7 @@ pub struct ClockWord {
 impl ClockWord {
     /// Writes the word behind the header of an answer.
     ///
-    /// # Panics
-    /// When `message` is shorter than [`CLOCK_BYTES`] (a bug).
+    /// **Panics** (bug): when `message` is shorter than [`CLOCK_BYTES`].
     pub fn put(&self, message: &mut [u8]) {
         let body = &mut message[PROBE_BYTES_MIN..CLOCK_BYTES];
         body.fill(0);

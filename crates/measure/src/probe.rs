@@ -46,8 +46,8 @@ pub enum ProbeKind {
 impl Probe {
     /// Writes the message over all of `message`: header, then zeros.
     ///
-    /// # Panics
-    /// When `message` is shorter than [`PROBE_BYTES_MIN`] or longer than 65,535 bytes (a bug).
+    /// **Panics** (bug): when `message` is shorter than [`PROBE_BYTES_MIN`] or longer than 65,535
+    /// bytes.
     pub fn emit(&self, message: &mut [u8]) {
         let size = u16::try_from(message.len()).expect("a probe fits a datagram");
         let (header, padding) = message.split_at_mut(PROBE_BYTES_MIN);
@@ -62,8 +62,7 @@ impl Probe {
 
     /// Changes the sequence number of a message written by [`Probe::emit`].
     ///
-    /// # Panics
-    /// When `message` is shorter than [`PROBE_BYTES_MIN`] (a bug).
+    /// **Panics** (bug): when `message` is shorter than [`PROBE_BYTES_MIN`].
     pub fn set_sequence(message: &mut [u8], sequence: u64) {
         message[16..24].copy_from_slice(&sequence.to_le_bytes());
     }

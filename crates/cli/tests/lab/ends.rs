@@ -117,8 +117,7 @@ impl End {
 
     /// Waits until a counter has stayed the same for `time`.
     ///
-    /// # Panics
-    /// When the program ends before that.
+    /// **Panics**: when the program ends before that.
     pub(crate) fn await_stillness(&self, name: &str, time: Duration) {
         let end = Instant::now() + AWAIT_TIME_MAX;
         let (mut since, mut last) = (Instant::now(), None);

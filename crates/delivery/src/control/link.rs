@@ -283,8 +283,7 @@ impl Links {
 
     /// Notes that the back end answered a [`LinkCommand::Open`].
     ///
-    /// # Panics
-    /// In debug builds, when no [`LinkCommand::Open`] was given out.
+    /// **Panics**: in debug builds, when no [`LinkCommand::Open`] was given out.
     #[track_caller]
     pub(crate) fn opened(&mut self) {
         debug_assert!(
@@ -296,8 +295,7 @@ impl Links {
 
     /// Notes how many bytes of a [`LinkCommand::Send`] the back end took.
     ///
-    /// # Panics
-    /// In debug builds, when it took more than it was given.
+    /// **Panics**: in debug builds, when it took more than it was given.
     #[track_caller]
     pub(crate) fn sent(&mut self, link: LinkId, taken: usize) {
         let Some(entry) = self.links.get_mut(&link) else {

@@ -56,8 +56,7 @@ impl SlabGroups {
     /// Takes bytes of the slab that begin at a position of the content. Bytes given later count in
     /// place of earlier ones at the same position.
     ///
-    /// # Panics
-    /// When the bytes are not the slab's.
+    /// **Panics**: when the bytes are not the slab's.
     pub fn update(&mut self, mut at: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (group, range) = self.group_at(at);

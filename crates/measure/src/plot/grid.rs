@@ -49,8 +49,7 @@ impl Grid {
 
     /// The count of a cell.
     ///
-    /// # Panics
-    /// When there is no such cell (a bug).
+    /// **Panics** (bug): when there is no such cell.
     #[must_use]
     pub fn count(&self, column: usize, row: usize) -> u32 {
         assert!(row < self.rows, "the grid has {} rows", self.rows);

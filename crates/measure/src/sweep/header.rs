@@ -18,8 +18,7 @@ pub struct Header {
 impl Header {
     /// Writes the header over the beginning of `datagram`; the rest stays as it is.
     ///
-    /// # Panics
-    /// When `datagram` is shorter than [`HEADER_BYTES`] (a bug).
+    /// **Panics** (bug): when `datagram` is shorter than [`HEADER_BYTES`].
     pub fn emit(&self, datagram: &mut [u8]) {
         datagram[..4].copy_from_slice(&MAGIC);
         datagram[4..12].copy_from_slice(&self.token.to_le_bytes());
@@ -28,8 +27,7 @@ impl Header {
 
     /// Changes the number of a datagram written by [`Header::emit`].
     ///
-    /// # Panics
-    /// When `datagram` is shorter than [`HEADER_BYTES`] (a bug).
+    /// **Panics** (bug): when `datagram` is shorter than [`HEADER_BYTES`].
     pub fn set_sequence(datagram: &mut [u8], sequence: u64) {
         datagram[12..HEADER_BYTES].copy_from_slice(&sequence.to_le_bytes());
     }

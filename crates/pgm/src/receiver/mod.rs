@@ -115,8 +115,7 @@ impl Receiver {
 
     /// Takes one packet and returns what became of it.
     ///
-    /// # Panics
-    /// In debug builds, when time goes back, as in every call that takes the time.
+    /// **Panics**: in debug builds, when time goes back, as in every call that takes the time.
     #[inline]
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.contract.tell_time(now);
@@ -151,8 +150,7 @@ impl Receiver {
 
     /// Returns the next packets to send, at most `budget`; [`Receiver::run_done`] must follow.
     ///
-    /// # Panics
-    /// In debug builds, when `run_done` was not called for the last run.
+    /// **Panics**: in debug builds, when `run_done` was not called for the last run.
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
         self.contract.tell_time(now);
         self.shared.outbox.poll_run(budget)
@@ -160,8 +158,8 @@ impl Receiver {
 
     /// Notes what became of the last run that [`Receiver::poll_run`] gave.
     ///
-    /// # Panics
-    /// In debug builds, when there was no such run; in other builds the call then does nothing.
+    /// **Panics**: in debug builds, when there was no such run; in other builds the call then does
+    /// nothing.
     pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
         self.contract.tell_time(now);
         self.shared.outbox.run_done(outcome);

@@ -23,9 +23,8 @@ impl Source {
     /// anything else is sent. Returns `None` when nothing is due; [`Source::next_timeout`] says
     /// when to ask again.
     ///
-    /// # Panics
-    /// In debug builds, when [`Source::run_done`] was not called for the last run, or when time
-    /// goes back.
+    /// **Panics**: in debug builds, when [`Source::run_done`] was not called for the last run, or
+    /// when time goes back.
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
         Contract::poll_run(matches!(self.out.pending, Pending::None));
         self.tell_time(now);
@@ -76,8 +75,8 @@ impl Source {
 
     /// Notes what became of the run that `poll_run` gave.
     ///
-    /// # Panics
-    /// In debug builds, when `poll_run` gave none; in other builds the call then does nothing.
+    /// **Panics**: in debug builds, when `poll_run` gave none; in other builds the call then does
+    /// nothing.
     pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
         Contract::run_done(!matches!(self.out.pending, Pending::None));
         self.tell_time(now);

@@ -55,8 +55,7 @@ impl Watch {
 
     /// Ends it.
     ///
-    /// # Panics
-    /// When something half-written was seen.
+    /// **Panics**: when something half-written was seen.
     pub(super) fn finish(mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().unwrap();

@@ -53,8 +53,8 @@ impl Packed {
 
     /// Writes the length of a message; `out` must have [`Packed::length_len`] bytes.
     ///
-    /// # Panics
-    /// When `out` has another length, or `len` is 2^30 or more; no message is that long.
+    /// **Panics**: when `out` has another length, or `len` is 2^30 or more; no message is that
+    /// long.
     #[inline]
     pub fn write_length(out: &mut [u8], len: usize) {
         if let ([out], 0..SHORT_END) = (&mut *out, len) {
