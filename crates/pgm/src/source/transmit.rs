@@ -168,15 +168,16 @@ impl Source {
             options[count] = option;
             count += 1;
         };
-        if self.config.send_join() {
-            add(PgmOption::Join(Join { min: trail }));
-        }
+        // Options for network elements come first (RFC 3208 section 9.1).
         if let Some(parity) = &self.parity {
             parity
                 .spm_options()
                 .into_iter()
                 .flatten()
                 .for_each(&mut add);
+        }
+        if self.config.send_join() {
+            add(PgmOption::Join(Join { min: trail }));
         }
         match (self.reset, self.closing) {
             (Some(reset), _) => add(PgmOption::Rst(reset)),
