@@ -33,6 +33,10 @@ base::counters! {
         nak_packets: Packets, "NAKs made";
         nak_sqns: Sqns, "sequence numbers asked for in NAKs, repeats included";
         unaffordable: Events, "requests put off: too little came from the sender, or it is unknown";
+        congestion_reports: Packets, "NAKs made with the congestion report that the sender wants";
+        polls_heard: Packets, "polls of senders that count their receivers";
+        polr_packets: Packets, "replies to polls made";
+        redirects_heard: Packets, "offers of local repairers heard; none is followed";
         spmr_packets: Packets, "SPM requests made";
         spmr_packets_omitted: Packets, "SPM requests not made, as too much waited to be sent";
         sessions_found: Events, "senders heard for the first time";

@@ -8,9 +8,9 @@
 //! ```text
 //! packet -> handle --+--> Verdict::Payload      in place, no copy
 //!                    |--> Verdict::Held         copied; pop_ready gives it in its turn
-//!                    |--> Verdict::Control      SPM, NCF, NAK and SPMR of others
+//!                    |--> Verdict::Control      SPM, NCF, POLL; NAK, SPMR and POLR of others
 //!                    '--> Verdict::Drop(why)    counted
-//! timeout -> handle_timeout --> NAK lists, SPM requests --> poll_run / run_done
+//! timeout -> handle_timeout --> NAK lists, SPM requests, replies to polls --> poll_run / run_done
 //! ```
 //!
 //! The order of calls is that of [`base`]; [`Receiver::has_ready`] saves a needless call of
@@ -26,7 +26,8 @@
 //! Invariants: `seen = payload + held + control + drops`; each position of a session is given out
 //! once or reported as lost once.
 //!
-//! **Spec**: RFC 3208 sections 3.4, 6, 9.1 to 9.4, 9.7, 9.8, 13.5.
+//! **Spec**: RFC 3208 sections 3.4, 6, 9.1 to 9.4, 9.5.4, 9.7, 9.8, 12.5, 13.5, 14.5, 15.2.2,
+//! 15.3.2.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -42,6 +43,7 @@ mod gaps;
 mod groups;
 mod held;
 mod outbox;
+mod poll;
 mod spmr;
 mod timing;
 mod window;
@@ -95,6 +97,7 @@ impl Receiver {
                 setup,
                 limits,
                 rng: Rng::new(setup.seed),
+                node_bits: Rng::new(setup.seed ^ NODE_SALT).next_u32(),
                 store: limits.store(),
                 counters: ReceiverCounters::default(),
                 outbox: outbox::Outbox::default(),
@@ -530,5 +533,7 @@ impl Receiver {
     }
 }
 
+/// Makes a receiver's random bits differ from its other draws.
+const NODE_SALT: u64 = 0x504F_4C4C;
 /// Pause between two scans of all sessions, for each session.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

@@ -1,11 +1,12 @@
-//! The packets that a receiver sends: NAKs and SPM requests, complete, in the order they were made.
+//! The packets that a receiver sends: NAKs, SPM requests and replies to polls, complete, in the
+//! order they were made.
 //!
 //! The module does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets
 //! of equal length to one address. The memory is bounded: when it is full, requests wait for their
 //! next turn.
 //!
-//! **Spec**: RFC 3208 sections 8.3, 9.3, 13.6. A NAK names the path NLA as the source's address,
-//! because OpenPGM's sources accept no other address.
+//! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. A NAK names the path NLA
+//! as the source's address, because OpenPGM's sources accept no other address.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +17,7 @@ use std::{
 use base::{Budget, Contract, Outcome, PathId, Run};
 use wire::{
     Sqn,
-    pgm::{Addressing, Body, Flags, Nak, NakList, PgmOption, Tsi, emit_flagged},
+    pgm::{Addressing, Body, Cr, Flags, Nak, NakList, PgmOption, Polr, Tsi, emit_flagged},
 };
 
 /// The packets that wait to be sent.
@@ -59,33 +60,49 @@ impl Outbox {
         self.memory.len() as u64
     }
 
-    /// Asks the sender for everything in `ranges`, which are ascending. Returns the number of
-    /// packets made.
-    pub(super) fn nak(&mut self, upstream: &Upstream, ranges: &[(u64, u64)]) -> u64 {
+    /// Asks the sender for everything in `ranges`, which are ascending; each NAK carries `report`.
+    /// Returns the number of packets made.
+    pub(super) fn nak(
+        &mut self,
+        upstream: &Upstream,
+        report: Option<Cr>,
+        ranges: &[(u64, u64)],
+    ) -> u64 {
         let positions = ranges.iter().flat_map(|&(first, end)| first..end);
-        self.naks(upstream, Flags::NONE, positions.map(Sqn::of))
+        self.naks(upstream, Flags::NONE, report, positions.map(Sqn::of))
     }
 
-    /// Asks the sender for parity; each number names a group and a count. Returns the number of
-    /// packets made.
-    pub(super) fn parity_nak(&mut self, upstream: &Upstream, requests: &[Sqn]) -> u64 {
-        self.naks(upstream, Flags::PARITY, requests.iter().copied())
+    /// Asks the sender for parity; each number names a group and a count, and each NAK carries
+    /// `report`. Returns the number of packets made.
+    pub(super) fn parity_nak(
+        &mut self,
+        upstream: &Upstream,
+        report: Option<Cr>,
+        requests: &[Sqn],
+    ) -> u64 {
+        self.naks(upstream, Flags::PARITY, report, requests.iter().copied())
     }
 
-    fn naks(&mut self, upstream: &Upstream, flags: Flags, sqns: impl Iterator<Item = Sqn>) -> u64 {
+    fn naks(
+        &mut self,
+        upstream: &Upstream,
+        flags: Flags,
+        report: Option<Cr>,
+        sqns: impl Iterator<Item = Sqn>,
+    ) -> u64 {
         let mut list = [Sqn(0); SQNS_A_NAK];
         let (mut len, mut packets) = (0, 0);
         for sqn in sqns {
             list[len] = sqn;
             len += 1;
             if len == SQNS_A_NAK {
-                self.nak_packet(upstream, flags, &list);
+                self.nak_packet(upstream, flags, report, &list);
                 packets += 1;
                 len = 0;
             }
         }
         if len > 0 {
-            self.nak_packet(upstream, flags, &list[..len]);
+            self.nak_packet(upstream, flags, report, &list[..len]);
             packets += 1;
         }
         packets
@@ -102,6 +119,16 @@ impl Outbox {
             self.push(upstream, upstream.group, Some(1), &Body::Spmr);
         }
         self.push(upstream, upstream.to, None, &Body::Spmr);
+        true
+    }
+
+    /// Replies to a poll. Returns false when there is no room: the sender then counts one receiver
+    /// less.
+    pub(super) fn polr(&mut self, upstream: &Upstream, polr: Polr) -> bool {
+        if self.memory.len() + POLR_BYTES as usize > BYTES_MAX {
+            return false;
+        }
+        self.push(upstream, upstream.to, None, &Body::Polr(polr));
         true
     }
 
@@ -150,16 +177,22 @@ impl Outbox {
         self.compact();
     }
 
-    fn nak_packet(&mut self, upstream: &Upstream, flags: Flags, sqns: &[Sqn]) {
+    fn nak_packet(&mut self, upstream: &Upstream, flags: Flags, report: Option<Cr>, sqns: &[Sqn]) {
         let body = Body::Nak(Nak {
             sqn: sqns[0],
             source_nla: upstream.to.ip(),
             group_nla: upstream.group.ip(),
         });
         let list = PgmOption::NakList(NakList::new(&sqns[1..]));
-        let options = if sqns.len() > 1 { &[list][..] } else { &[] };
+        let mut options = [PgmOption::Syn; 2];
+        let mut count = 0;
+        let list = (sqns.len() > 1).then_some(list);
+        for option in list.into_iter().chain(report.map(PgmOption::Cr)) {
+            options[count] = option;
+            count += 1;
+        }
         let to = upstream.to;
-        self.push_flagged(upstream, to, None, flags, &body, options);
+        self.push_flagged(upstream, to, None, flags, &body, &options[..count]);
     }
 
     fn push(&mut self, upstream: &Upstream, to: SocketAddr, hops: Option<u8>, body: &Body) {
@@ -221,8 +254,11 @@ pub(super) fn is_fit_for_naks(nla: IpAddr, group: IpAddr, source: IpAddr) -> boo
 /// The most sequence numbers in one NAK: one in its body, the rest in the list.
 pub(super) const SQNS_A_NAK: usize = NakList::SQNS_MAX + 1;
 
-/// Length of a full NAK over IPv6, in bytes.
-const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
+/// Length of a full NAK over IPv6 with a congestion report, in bytes.
+const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX + 36;
+
+/// Length of a reply to a poll in bytes, without IP and UDP headers.
+pub(super) const POLR_BYTES: u64 = 16 + Polr::LEN as u64;
 
 /// Length of a request for an SPM in bytes, without IP and UDP headers.
 pub(super) const SPMR_BYTES: usize = 16;

@@ -3,6 +3,8 @@
 //! In: one packet. Out: a verdict, or the reason why the packet is dropped. `peer` decides what a
 //! session makes of its packet; the parent module decides which sessions there are.
 
+use std::net::IpAddr;
+
 use base::{Arrival, DropReason, Instant, Verdict};
 use wire::pgm::{
     Body, ChecksumState, Data, Flags, Header, NakList, Packet, PacketType, PgmOption, Spm,
@@ -11,7 +13,7 @@ use wire::pgm::{
 
 use super::{
     Receiver,
-    peer::{Incoming, IncomingParity, SpmNotes},
+    peer::{BackOffNotes, Incoming, IncomingParity, SpmNotes},
 };
 use crate::{
     LateJoin,
@@ -187,19 +189,32 @@ impl Receiver {
             Body::Ncf(nak) => {
                 let is_parity = self.count_parity(header);
                 let session = self.known_session(arrival, header.tsi())?;
-                let list = nak_list_of(packet);
+                let notes = NcfNotes::of(packet);
                 let peer = self
                     .peers
                     .get_mut(session)
                     .expect("the session was just found");
-                if is_parity {
-                    peer.parity_ncf(now, &nak, list)?;
+                peer.follow_back_off(&notes.back_off);
+                if notes.is_unreachable {
+                    peer.cut_off(now, notes.path_nla, &self.shared)?;
+                } else if is_parity {
+                    peer.parity_ncf(now, &nak, notes.list)?;
                 } else {
-                    peer.ncf(now, &nak, list, &mut self.shared)?;
+                    peer.ncf(now, &nak, notes.list, &mut self.shared)?;
                 }
                 self.shared.counters.ncf_packets += 1;
                 self.settle(session);
             }
+            Body::Poll(poll) => {
+                let session = self.known_session(arrival, header.tsi())?;
+                let peer = self
+                    .peers
+                    .get_mut(session)
+                    .expect("the session was just found");
+                peer.poll(now, &poll, &mut self.shared)?;
+                self.settle(session);
+            }
+            Body::Polr(_) => self.heard_reply(packet)?,
             Body::Nak(_) | Body::Spmr => self.heard_request(now, arrival, packet, body)?,
             _ => return Err(DropReason::Unexpected),
         }
@@ -273,6 +288,23 @@ impl Receiver {
         Ok(())
     }
 
+    /// Takes a reply to another's poll or NCF: a local repairer offers itself to the group.
+    ///
+    /// The offer is not followed (RFC 3208 section 9.5.4 allows that): anybody can make one and
+    /// name a victim.
+    fn heard_reply(&mut self, packet: &Packet<'_>) -> Result<(), DropReason> {
+        let tsi = packet.header().upstream_tsi();
+        if self.peers.sharing(tsi).next().is_none() {
+            return Err(DropReason::UnknownSession);
+        }
+        let is_redirect = |option: PgmOption<'_>| matches!(option, PgmOption::Redirect(_));
+        if !packet.options().any(is_redirect) {
+            return Err(DropReason::Unexpected);
+        }
+        self.shared.counters.redirects_heard += 1;
+        Ok(())
+    }
+
     /// Returns true when a NAK or NCF names counts of parity packets instead of packets, and counts
     /// such a packet.
     fn count_parity(&mut self, header: &Header) -> bool {
@@ -333,7 +365,34 @@ impl Receiver {
 /// and a request that is not heeded costs a second one.
 const SHARING_MAX: usize = 4;
 
-/// Finds the list of further sequence numbers in a NAK or NCF.
+/// What the options of an NCF say.
+#[derive(Clone, Copy, Debug, Default)]
+struct NcfNotes<'a> {
+    list: Option<NakList<'a>>,
+    /// True when its sender cannot reach its children (OPT_NBR_UNREACH).
+    is_unreachable: bool,
+    /// The sender's address.
+    path_nla: Option<IpAddr>,
+    back_off: BackOffNotes,
+}
+
+impl<'a> NcfNotes<'a> {
+    fn of(packet: &Packet<'a>) -> Self {
+        let mut notes = Self::default();
+        for option in packet.options() {
+            match option {
+                PgmOption::NakList(list) => notes.list = Some(list),
+                PgmOption::NbrUnreach => notes.is_unreachable = true,
+                PgmOption::PathNla(path) => notes.path_nla = Some(path.nla),
+                PgmOption::NakBackOffInterval(told) => notes.back_off.interval = Some(told),
+                _ => {}
+            }
+        }
+        notes
+    }
+}
+
+/// Finds the list of further sequence numbers in a NAK.
 fn nak_list_of<'a>(packet: &Packet<'a>) -> Option<NakList<'a>> {
     packet.options().find_map(|option| match option {
         PgmOption::NakList(list) => Some(list),

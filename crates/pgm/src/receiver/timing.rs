@@ -22,9 +22,9 @@
 //! whatever the group's size, and the first NAK silences the rest. So the number of NAKs for a
 //! packet that all receivers lost grows with the logarithm of the group's size.
 //!
-//! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL). The truncated
-//! exponential back-off and its bound of four round trips are those of RFC 5401 section 3.2.3, the
-//! smoothing is that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
+//! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL) and 15.2.2. The
+//! truncated exponential back-off and its bound of four round trips are those of RFC 5401 section
+//! 3.2.3, the smoothing is that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
 
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub(super) struct Timing {
     pub(super) scan_interval: Duration,
     /// The timers that the configuration sets and that do not follow measurements.
     set: TimersSet,
+    told: BackOffTold,
     /// Number of receivers that the sender counts, or the number assumed.
     group_size: u32,
     /// The shortest time from a NAK to its confirmation; zero before the first confirmation.
@@ -79,6 +80,25 @@ struct TimersSet {
     wait_data: Timer,
 }
 
+/// What the sender or a network element says of the longest back-off (NAK_BO_IVL).
+#[derive(Clone, Copy, Debug, Default)]
+struct BackOffTold {
+    interval: Option<Duration>,
+    /// The shortest and the longest that it may be.
+    range: Option<(Duration, Duration)>,
+}
+
+impl BackOffTold {
+    /// Returns the longest back-off where this receiver alone would take `own`.
+    fn apply(&self, own: Duration) -> Duration {
+        let told = self.interval.unwrap_or(own);
+        match self.range {
+            Some((min, max)) => told.clamp(min, max),
+            None => told,
+        }
+    }
+}
+
 impl Timing {
     pub(super) fn new(config: &Config) -> Self {
         let set = TimersSet {
@@ -97,6 +117,7 @@ impl Timing {
             repair_time_max: config.repair_time_max(),
             scan_interval: SCAN_INTERVAL_MAX,
             set,
+            told: BackOffTold::default(),
             group_size: GROUP_SIZE_ASSUMED,
             round_trip: Duration::ZERO,
             confirmation_late: Duration::ZERO,
@@ -118,6 +139,22 @@ impl Timing {
             count => count.min(GROUP_SIZE_MAX),
         };
         self.follow();
+    }
+
+    /// Takes the longest back-off that the sender tells.
+    pub(super) fn tell_interval(&mut self, interval: Duration) {
+        self.told.interval = Some(interval.clamp(BACK_OFF_MIN, BACK_OFF_TOLD_MAX));
+        self.follow();
+    }
+
+    /// Takes the range that the sender tells for the longest back-off; one that is empty counts for
+    /// nothing.
+    pub(super) fn tell_range(&mut self, min: Duration, max: Duration) {
+        if min <= max && !max.is_zero() {
+            let range = [min, max].map(|it| it.min(BACK_OFF_TOLD_MAX));
+            self.told.range = Some((range[0], range[1]));
+            self.follow();
+        }
     }
 
     /// Notes that a confirmation came `sample` after the first NAK for its packet.
@@ -200,7 +237,7 @@ impl Timing {
     /// Sets the shortest back-off and its random part, unless the configuration sets them.
     fn set_back_off(&mut self, min: Duration, spread: Duration) {
         let min = self.set.back_off_min.or(min);
-        self.back_off_max = self.set.back_off_max.or(min + spread);
+        self.back_off_max = self.set.back_off_max.or(self.told.apply(min + spread));
         self.back_off_min = min.min(self.back_off_max);
     }
 
@@ -253,6 +290,8 @@ const fn log2(number: u64) -> u64 {
     ((power - 16) << 16) + fraction
 }
 
+/// Judgement: the longest back-off that packets of the network can bring about.
+const BACK_OFF_TOLD_MAX: Duration = Duration::from_secs(1);
 /// The numbers 1 and e, with 16 binary places.
 const ONE: u64 = 1 << 16;
 const E: u64 = 178_145;

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use base::{Arrival, DropReason, Instant};
 use wire::{
     Sqn,
-    pgm::{Mark, Nak, NakList, Options, ParityPrm, PgmOption, Spm},
+    pgm::{Loads, Mark, Nak, NakList, Options, ParityPrm, PgmOption, Spm},
 };
 
-use super::{FIRST_LAP, Farewell, Peer, Phase, Shared};
+use super::{BackOffNotes, FIRST_LAP, Farewell, Peer, Phase, Shared};
 use crate::{
     LateJoin,
     receiver::{
@@ -24,10 +24,13 @@ use crate::{
 pub(in crate::receiver) struct SpmNotes {
     pub(in crate::receiver) is_fin: bool,
     is_reset: bool,
-    /// True when the window in this SPM is not valid (OPT_NBR_UNREACH).
-    is_windowless: bool,
+    /// True when the sender of this SPM cannot reach its children (OPT_NBR_UNREACH): its window is
+    /// not valid.
+    is_unreachable: bool,
     join_min: Option<Sqn>,
     mark: Option<Mark>,
+    loads: Loads,
+    back_off: BackOffNotes,
     pub(super) parity: Option<ParityPrm>,
     /// The size of the last group, when that group is short.
     pub(super) tgsize: Option<u32>,
@@ -40,7 +43,10 @@ impl SpmNotes {
             match option {
                 PgmOption::Fin => notes.is_fin = true,
                 PgmOption::Rst(_) => notes.is_reset = true,
-                PgmOption::NbrUnreach => notes.is_windowless = true,
+                PgmOption::NbrUnreach => notes.is_unreachable = true,
+                PgmOption::Crqst(request) => notes.loads = request.loads,
+                PgmOption::NakBackOffInterval(told) => notes.back_off.interval = Some(told),
+                PgmOption::NakBackOffRange(told) => notes.back_off.range = Some(told),
                 PgmOption::Join(join) => notes.join_min = Some(join.min),
                 PgmOption::Mark(mark) => notes.mark = Some(mark),
                 PgmOption::ParityPrm(offer) => notes.parity = Some(offer),
@@ -66,8 +72,11 @@ impl Peer {
             self.heard = now;
             return Err(DropReason::Ended);
         }
+        if notes.is_unreachable {
+            return self.cut_off(now, Some(spm.path_nla), shared);
+        }
         let span = u32::try_from(spm.lead.next().distance_from(spm.trail));
-        let has_window = !spm.is_without_window() && !notes.is_windowless;
+        let has_window = !spm.is_without_window();
         let group = shared.setup.group.ip();
         if (has_window && span.is_err()) || !is_fit_for_naks(spm.path_nla, group, self.source) {
             return Err(DropReason::Malformed);
@@ -81,6 +90,7 @@ impl Peer {
         self.spms.scope_id = scope_of(arrival.source);
         self.spms.path_nla = Some(spm.path_nla);
         self.spms.spmr = SpmRequest::QUIET;
+        self.follow_parent(notes.loads, &notes.back_off);
         if self.spms.last_spm.replace(spm.sqn).is_none() {
             let due = self
                 .window
@@ -260,8 +270,10 @@ impl Peer {
         self.spms.spmr = SpmRequest::QUIET;
     }
 
-    /// Returns true when the SPM is newer than the last SPM. A sender that really began to count
-    /// anew shows that by several SPMs in sequence.
+    /// Returns true when the SPM is newer than the last SPM.
+    ///
+    /// Deviation: a sender that really began to count anew shows that by several SPMs in sequence.
+    /// One forged SPM with a far number would otherwise be the last that the receiver takes.
     fn is_spm_in_sequence(&mut self, sqn: Sqn) -> bool {
         let newer = self.spms.last_spm.is_none_or(|last| sqn.is_after(last));
         if !newer {

@@ -3,7 +3,8 @@
 //! The module does not parse packets or know other senders. In: one checked packet at a time. Out:
 //! a verdict, and through [`Peer::step`] what became ready. This file has the life of a session and
 //! the quick path; `data.rs` has all other data packets, `parity.rs` parity, `control.rs` control
-//! packets, `drain.rs` what is handed out later, `timer.rs` timers.
+//! packets, `parent.rs` what is asked of the receiver, `drain.rs` what is handed out later,
+//! `timer.rs` timers.
 //!
 //! ```text
 //!          FIN                  all up to the lead given out or lost
@@ -51,6 +52,10 @@ pub(super) use control::SpmNotes;
 mod data;
 pub(super) use data::Incoming;
 
+mod parent;
+pub(super) use parent::BackOffNotes;
+use parent::Parent;
+
 mod parity;
 pub(super) use parity::IncomingParity;
 use parity::Offer;
@@ -69,6 +74,8 @@ pub(super) struct Shared {
     pub(super) setup: ReceiverSetup,
     pub(super) limits: Limits,
     pub(super) rng: Rng,
+    /// This receiver's own random bits (RAND_NODE_ID), by which polls choose who replies.
+    pub(super) node_bits: u32,
     pub(super) store: HeldStore,
     pub(super) counters: ReceiverCounters,
     pub(super) outbox: Outbox,
@@ -97,6 +104,7 @@ pub(super) struct Peer {
     due: Due,
     phase: Phase,
     spms: FromSpms,
+    parent: Parent,
     offer: Offer,
     asking: Asking,
     claims: Claims,
@@ -230,6 +238,7 @@ impl Peer {
                 mark: None,
                 spmr: SpmRequest::start(now, limits, &mut shared.rng),
             },
+            parent: Parent::default(),
             offer: Offer::default(),
             asking: Asking {
                 timing: shared.limits.timing,

@@ -1,4 +1,4 @@
-//! The timers of one session: NAKs, SPM requests, expiry.
+//! The timers of one session: NAKs, SPM requests, replies to polls, expiry.
 
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ impl Peer {
         let expiry = self.heard + shared.limits.peer_expiry;
         expiry
             .min(self.spms.spmr.due())
+            .min(self.parent.polls.due())
             .min(self.repair_wake(shared))
     }
 
@@ -60,6 +61,7 @@ impl Peer {
         if self.spms.spmr.expire(now, &shared.limits, &mut shared.rng) {
             self.ask_spm(shared);
         }
+        self.reply(now, shared);
         if self.can_ask(shared) && now >= self.window.gaps.wake() {
             self.ask(now, shared);
             self.look_again(&shared.store);
@@ -68,8 +70,9 @@ impl Peer {
     }
 
     /// Returns true when NAKs may be sent. RFC 3208 section 6.2: no NAK before the first SPM.
-    fn can_ask(&self, shared: &Shared) -> bool {
-        self.spms.path_nla.is_some() && self.is_wanted(shared) && !self.is_over()
+    pub(super) fn can_ask(&self, shared: &Shared) -> bool {
+        let has_way = self.spms.path_nla.is_some() && !self.parent.is_cut_off;
+        has_way && self.is_wanted(shared) && !self.is_over()
     }
 
     /// Returns true when the owner wants this sender to be asked for what is missing.
@@ -78,7 +81,7 @@ impl Peer {
     }
 
     /// Adds what has arrived to the credit.
-    fn earn(&mut self, shared: &Shared) {
+    pub(super) fn earn(&mut self, shared: &Shared) {
         let Arrived { packets, bytes, .. } = self.arrived;
         let share = shared.limits.nak_share;
         self.asking.credit.earn(self.source, packets, bytes, share);
@@ -174,18 +177,27 @@ impl Peer {
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {
             self.start_timing(now, fresh);
-            self.split_requests(now, shared);
-            let upstream = self.upstream(shared);
-            let queued = shared.outbox.queued_bytes();
-            let parity_naks = shared.outbox.parity_nak(&upstream, &shared.requests);
-            shared.counters.parity_naks += parity_naks;
-            self.arrived.repairs_asked += asked;
-            shared.counters.nak_sqns += asked;
-            let packets = parity_naks + shared.outbox.nak(&upstream, &shared.ranges);
-            shared.counters.nak_packets += packets;
-            let bytes = shared.outbox.queued_bytes() - queued;
-            self.asking.credit.spend(self.source, packets, bytes);
+            self.request(now, asked, shared);
         }
+    }
+
+    /// Makes the NAKs for what was gathered, `asked` positions in all.
+    fn request(&mut self, now: Instant, asked: u64, shared: &mut Shared) {
+        self.split_requests(now, shared);
+        let upstream = self.upstream(shared);
+        let queued = shared.outbox.queued_bytes();
+        let report = self.report(shared);
+        let parity_naks = shared
+            .outbox
+            .parity_nak(&upstream, report, &shared.requests);
+        shared.counters.parity_naks += parity_naks;
+        self.arrived.repairs_asked += asked;
+        shared.counters.nak_sqns += asked;
+        let packets = parity_naks + shared.outbox.nak(&upstream, report, &shared.ranges);
+        shared.counters.nak_packets += packets;
+        shared.counters.congestion_reports += packets * u64::from(report.is_some());
+        let bytes = shared.outbox.queued_bytes() - queued;
+        self.asking.credit.spend(self.source, packets, bytes);
     }
 }
 

@@ -1,0 +1,89 @@
+//! Polls of one sender, by which it counts its receivers, and this receiver's replies.
+//!
+//! The module makes no packets and decides nothing about the sender. In: POLLs of a sender that the
+//! receiver follows, time. Out: when to reply, and with what. A poll costs its sender one packet
+//! and brings at most one shorter one from each receiver.
+//!
+//! ```text
+//!            random bits match                  due: POLR
+//!   Quiet ----------------------> Waiting ---------------> Quiet
+//!                                  |   ^ a later round of the poll: draw again
+//!                                  '---'
+//!                                  '---> Quiet   a poll with another number
+//! ```
+//!
+//! A round after the first counts only for those that heard the first: so the number of receivers
+//! is that of one moment.
+//!
+//! **Spec**: RFC 3208 sections 14.3, 14.5.
+
+use std::{net::IpAddr, time::Duration};
+
+use base::{Instant, Rng};
+use wire::{
+    Sqn,
+    pgm::{Poll, Polr},
+};
+
+/// What a receiver knows of one sender's polls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Polls {
+    /// The latest poll and round.
+    last: Option<(Sqn, u16)>,
+    /// The latest poll whose first round was heard.
+    opened: Option<Sqn>,
+    reply: Option<Reply>,
+}
+
+/// A reply that waits for its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    due: Instant,
+    /// The address that the poll named.
+    pub(super) path_nla: IpAddr,
+    pub(super) polr: Polr,
+}
+
+impl Polls {
+    /// Takes a POLL. `node_bits` are this receiver's own, drawn once.
+    pub(super) fn heard(&mut self, now: Instant, poll: &Poll, node_bits: u32, rng: &mut Rng) {
+        let this = (poll.sqn, poll.round);
+        if self.last.is_some_and(|(sqn, _)| sqn != poll.sqn) {
+            self.reply = None;
+        }
+        if poll.round == 0 {
+            self.opened = Some(poll.sqn);
+        }
+        let is_repeated = self.last.replace(this) == Some(this);
+        let is_opened = self.opened == Some(poll.sqn);
+        let is_drawn = (poll.random ^ node_bits) & poll.mask == 0;
+        if is_repeated || !is_opened || !is_drawn || poll.sub_type != Poll::GENERAL {
+            return;
+        }
+        let wait = rng.duration_up_to(Duration::from_micros(u64::from(poll.back_off_us)));
+        self.reply = Some(Reply {
+            due: now + wait,
+            path_nla: poll.path_nla,
+            polr: Polr {
+                sqn: poll.sqn,
+                round: poll.round,
+            },
+        });
+    }
+
+    /// Returns true when the first round of a poll up to `sqn` was heard.
+    pub(super) fn has_opened(&self, sqn: Sqn) -> bool {
+        self.opened
+            .is_some_and(|opened| opened == sqn || sqn.is_after(opened))
+    }
+
+    /// Returns the time from which [`Polls::expire`] has something to give.
+    pub(super) fn due(&self) -> Instant {
+        self.reply.map_or(Instant::NEVER, |reply| reply.due)
+    }
+
+    /// Takes the reply that is due.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Reply> {
+        self.reply.take_if(|reply| reply.due <= now)
+    }
+}
