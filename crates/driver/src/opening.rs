@@ -194,3 +194,27 @@ fn report_sqns(config: &Config, receivers: u32) -> u32 {
     let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));
     sqns.max(1).saturating_mul((receivers / 8).max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identifier_of_a_session_is_drawn_anew() {
+        let mut number = 0_u64;
+        let mut random = || {
+            number += 1;
+            Ok::<_, ()>(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        };
+        let mut draw = || Identity::draw(7500, &mut random).unwrap().tsi;
+        let mut drawn: Vec<_> = (0..1000).map(|_| draw()).collect();
+        assert!(drawn.iter().all(|tsi| tsi.port != 7500 && tsi.port != 0));
+        drawn.sort_unstable_by_key(|tsi| (tsi.gsi.0, tsi.port));
+        drawn.dedup();
+        assert_eq!(drawn.len(), 1000);
+        // The port is never that of the application, whatever is drawn.
+        let bits = u64::from(7500_u16) << 48;
+        let tsi = Identity::draw(7500, || Ok::<_, ()>(bits)).unwrap().tsi;
+        assert_eq!((tsi.gsi, tsi.port), (Gsi([0; 6]), 7501));
+    }
+}

@@ -123,6 +123,11 @@ impl Publisher {
             .begin(now, deadline, true, &mut self.source, &self.audience);
     }
 
+    /// Begins to count the receivers by polls, as [`Source::count_receivers`] does.
+    pub fn count_receivers(&mut self, now: Instant) {
+        self.source.count_receivers(now);
+    }
+
     /// Says how the session ended; `None` until it has ended.
     #[must_use]
     pub const fn ended(&self) -> Option<Ended> {

@@ -241,6 +241,9 @@ parameters! {
         "judgement: none unless asked for",
         "most parity packets to send after each group without being asked, when NAKs raise their \
          number";
+    poll_interval: Duration = fixed::ZERO, fixed::ZERO => fixed::s(86_400), "time", Source,
+        "RFC 3208 section 14.4: optional",
+        "time between two counts of receivers by polls; 0 for none";
     linger: Duration = fixed::s(5), fixed::ZERO => fixed::s(3600), "time", Source,
         "RFC 3208 section 9.7.2: TXW_SECS; judgement",
         "how long a closed source still answers NAKs and announces its end";

@@ -21,6 +21,7 @@
 //! | `source/log` | ring and index of sent and unsent packets: the window's edges |
 //! | `source/write`, `source/transmit`, `source/upstream` | data in, runs out, NAKs in |
 //! | `source/repair`, `source/ncf`, `source/spm`, `source/pacer` | one mechanism each |
+//! | `source/polling`, `receiver/poll` | receivers counted by polls, and their replies |
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
 //! | `source/parity`, `receiver/groups` | parity: asked for, sent, kept until it recovers a loss |
 //! | `fec` | parity packets of a transmission group, and lost members from them |
@@ -102,7 +103,7 @@ pub use receiver::{
 };
 
 mod source;
-pub use source::{Burst, Full, Slot, Source, SourceCounters, SourceSetup};
+pub use source::{Burst, Census, Full, Slot, Source, SourceCounters, SourceSetup};
 
 /// The bytes of the IP and UDP headers of a packet between addresses of this family.
 const fn ip_udp_header_bytes(ip: std::net::IpAddr) -> usize {

@@ -668,7 +668,7 @@ fn s8_what_is_wrong_or_not_for_a_source_is_dropped_for_a_reason() {
         (&bad_sum, DropReason::BadChecksum),
         (&foreign, DropReason::NotForUs),
         (&unknown, DropReason::UnknownType),
-        (&polr, DropReason::Unexpected),
+        (&polr, DropReason::Stale),
         (&ack, DropReason::Unexpected),
     ];
     for (bytes, reason) in cases {

@@ -138,7 +138,8 @@ pub use net::{
     Waker, discard_leftover, interface::Selector, leftovers, resolve,
 };
 pub use pgm::{
-    Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate, Status, Timer,
+    Census, Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate,
+    Status, Timer,
 };
 pub use wire::{
     object::{DoneNumbers, EntryKind, ErrorCode, Phase, Pos, Progressed, Refusal},

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Instant, Io as _};
 use delivery::{AudienceConfig, AudienceEvent, Policy, RateCause};
 use driver::{Ended, Turn};
-use pgm::Full;
+use pgm::{Census, Full};
 
 use crate::{
     Error, Snapshot,
@@ -533,6 +533,25 @@ impl Publisher {
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
         self.end.driver.endpoint.audience().receiver_count()
+    }
+
+    /// Begins to count the receivers by polls: those that report and those that only listen, if
+    /// they can read polls as ours can. [`Publisher::census`] has the result when turns have been
+    /// made for another ten seconds at most. The parameter `poll_interval` counts again and again.
+    ///
+    /// # Errors
+    /// When the sockets cannot be used any more.
+    pub fn count_receivers(&mut self) -> Result<(), Error> {
+        let now = self.end.now();
+        self.end.driver.endpoint.count_receivers(now);
+        self.turn().map(drop)
+    }
+
+    /// Returns what the last count of receivers found; `None` before one has ended. Any host can
+    /// answer a poll: the number is for people, and proves nothing.
+    #[must_use]
+    pub const fn census(&self) -> Option<Census> {
+        self.end.driver.endpoint.source().census()
     }
 
     /// Prepares the descriptor for polling: it then also becomes readable when a timer is due.

@@ -97,6 +97,17 @@ fn texts_that_mean_nothing_are_refused() {
 }
 
 #[test]
+fn s3_3_the_window_is_less_than_half_the_number_space() {
+    let mut config = Config::default();
+    for name in ["tx_window_sqns", "rx_window_sqns"] {
+        config.set(name, &(1 << 24).to_string()).unwrap();
+        for sqns in [(1_u32 << 24) + 1, (1 << 31) - 1, u32::MAX] {
+            assert!(config.set(name, &sqns.to_string()).is_err());
+        }
+    }
+}
+
+#[test]
 fn ranges_and_rules_name_what_to_change() {
     let mut config = Config::default();
     let error = config.set("mtu", "70000").unwrap_err();

@@ -34,6 +34,9 @@ base::counters! {
         nak_beyond: Sqns, "sequence numbers asked for before they were sent: stray or forged";
         ncf_suppressed: Packets, "NAKs that got no confirmation because too many came at once";
         nnaks: Packets, "null NAKs heard";
+        congestion_reports: Packets, "NAKs with a congestion report, which nothing here asks for";
+        polls: Packets, "polls sent to count receivers";
+        poll_replies: Packets, "replies to polls, one of each receiver and round";
         spmrs: Packets, "SPM requests heard";
     }
 }

@@ -11,15 +11,15 @@
 //!                                  |  ^
 //!   NAK --handle--> repair set ----+  +-- turned into RDATA in place, checksum by RFC 1624
 //!               \-> NCF queue -----------poll_run--> NCF
-//!   timers, SPMR -----------------------poll_run--> SPM
+//!   timers, SPMR, POLR -----------------poll_run--> SPM, POLL
 //!
 //!   trail <= hold <= unsent <= lead          64-bit positions, low 32 bits on the wire
 //!   |  sent, can be repaired  |  waits  |    lead is one past the newest packet
 //! ```
 //!
-//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, the
-//! receivers that ask taking turns, then new data. The rate limit counts everything with IP and UDP
-//! headers; it is never exceeded by more than one burst and the configured catch-up.
+//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM and POLL, then repairs within their share,
+//! the receivers that ask taking turns, then new data. The rate limit counts everything with IP and
+//! UDP headers; it is never exceeded by more than one burst and the configured catch-up.
 //!
 //! Invariants:
 //! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
@@ -31,7 +31,7 @@
 //! Comments mark deviations in place: here, in `upstream` (confirmations for data never sent) and
 //! in `spm` (the active interval).
 //!
-//! **Spec**: RFC 3208 sections 3.3, 5, 8.1, 8.2, 9.2, 9.3.4, 9.4, 9.6.2, 9.7.2, 13.4, 16.2.
+//! **Spec**: RFC 3208 sections 3.3, 5, 8.1, 8.2, 9.2, 9.3.4, 9.4, 9.6.2, 9.7.2, 13.4, 14.4, 16.2.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -55,6 +55,7 @@ mod log;
 mod ncf;
 mod pacer;
 mod parity;
+mod polling;
 mod position_set;
 mod repair;
 mod row;
@@ -65,6 +66,7 @@ mod upstream;
 mod write;
 
 pub use counters::SourceCounters;
+pub use polling::Census;
 pub use write::{Burst, Slot};
 
 use cork::Cork;
@@ -73,6 +75,7 @@ use log::TransmitLog;
 use ncf::NcfQueue;
 use pacer::{Pacer, time_of};
 use parity::Parity;
+use polling::Polling;
 use repair::RepairQueue;
 use row::OpenRow;
 use spm::SpmSchedule;
@@ -96,6 +99,7 @@ pub struct Source {
     row: Option<OpenRow>,
     ncfs: NcfQueue,
     spm: SpmSchedule,
+    polling: Polling,
     pacers: Pacers,
     cork: Cork,
     reports: Reports,
@@ -202,6 +206,7 @@ impl Source {
             row: None,
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
+            polling: Polling::new(&config, setup.seed, now),
             pacers: Pacers {
                 all: Pacer::new(config.rate().pace(), catch_up, now),
                 repairs: Pacer::new(Pace::Unlimited, catch_up, Instant::ZERO),
@@ -381,6 +386,7 @@ impl Source {
     /// Does the work that is due at `now`. [`Source::poll_run`] then gives what there is to send.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tell_time(now);
+        self.polling.advance(now);
         self.advance_closing(now);
     }
 
@@ -394,7 +400,7 @@ impl Source {
             Closing::Finished { until } => Some(until),
             Closing::Open | Closing::Sending { .. } => None,
         };
-        let mut due = self.spm.due();
+        let mut due = self.spm.due().min(self.polling.due());
         if !self.ncfs.is_empty() {
             due = due.min(self.pacers.ncfs.due());
         }

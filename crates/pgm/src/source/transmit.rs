@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
-//!              NCFs within their limit -> SPM due -> parity of a complete group
+//!              NCFs within their limit -> SPM due -> POLL due -> parity of a complete group
 //!              -> repairs within their share -> ODATA -> None
 //! ```
 //!
@@ -28,6 +28,7 @@ impl Source {
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
         Contract::poll_run(matches!(self.out.pending, Pending::None));
         self.tell_time(now);
+        self.polling.advance(now);
         self.advance_closing(now);
         self.out.pending = Pending::None;
         if matches!(self.closing, Closing::Over) || !self.pacers.all.is_ready(now) {
@@ -42,6 +43,9 @@ impl Source {
         }
         if self.spm.due() <= now {
             return Some(self.spm_run(now));
+        }
+        if self.polling.is_due() {
+            return self.poll_packet_run();
         }
         if self.parity.is_some() {
             return self.repair_parity_or_odata_run(now, limit);
@@ -106,6 +110,7 @@ impl Source {
             Pending::None => {}
             Pending::Ncf => self.ncfs_left(now, sent),
             Pending::Spm => self.spm_left(now),
+            Pending::Poll => self.poll_left(now),
             Pending::Rdata => self.repairs_left(now, sent),
             Pending::Parity(batch, _) => self.parity_left(now, batch, sent),
             Pending::Odata(_) => self.odata_left(now, sent),
@@ -216,6 +221,12 @@ impl Source {
     fn spm_left(&mut self, now: Instant) {
         self.spm.spm_sent(now);
         self.counters.spms += 1;
+        self.count_on_wire(now, 1, self.out.ranges[0].len());
+    }
+
+    fn poll_left(&mut self, now: Instant) {
+        self.polling.sent(now);
+        self.counters.polls += 1;
         self.count_on_wire(now, 1, self.out.ranges[0].len());
     }
 
@@ -385,6 +396,8 @@ pub(super) enum Pending {
     Ncf,
     /// The SPM in the control buffer.
     Spm,
+    /// The POLL in the control buffer.
+    Poll,
     /// The repairs listed in `repaired`.
     Rdata,
     /// This many staged parity packets of one group.
@@ -399,7 +412,7 @@ impl Pending {
         match self {
             Self::None => 0,
             Self::Ncf => ranges,
-            Self::Spm => 1,
+            Self::Spm | Self::Poll => 1,
             Self::Rdata => repaired,
             Self::Parity(_, count) => *count,
             Self::Odata(run) => run.count,

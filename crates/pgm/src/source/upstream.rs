@@ -1,4 +1,4 @@
-//! The packets that receivers send to the source: NAKs, null NAKs, SPM requests.
+//! The packets that receivers send to the source: NAKs, null NAKs, SPM requests, replies to polls.
 //!
 //! The module does not send; it queues confirmations, repairs and SPMs. Each packet ends as handled
 //! or as dropped for one reason. A NAK costs at most 63 look-ups, whatever it asks for.
@@ -16,7 +16,7 @@
 //! is confirmed, and an SPM with the trail follows at once. Nor does the NCF name packets that are
 //! not repaired because strangers have had their share: who needs them asks again.
 //!
-//! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
+//! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4, 14.4.
 
 use std::net::SocketAddr;
 
@@ -104,11 +104,14 @@ impl Source {
                 self.spm.request(now);
                 Ok(())
             }
-            // This source sends no POLL and elects no PGMCC receiver, so none of these packets can
-            // be meant for it.
+            Body::Polr(polr) => {
+                self.polling.reply(now, from.address, polr)?;
+                self.counters.poll_replies += 1;
+                Ok(())
+            }
+            // This source elects no PGMCC receiver, so none of these packets can be meant for it.
             Body::Spm(_)
             | Body::Poll(_)
-            | Body::Polr(_)
             | Body::Odata(_)
             | Body::Rdata(_)
             | Body::Ncf(_)
@@ -129,6 +132,8 @@ impl Source {
         }
         let mut sqns = [Sqn(0); 1 + NakList::SQNS_MAX];
         let count = list_sqns(packet, nak, &mut sqns)?;
+        let is_report = |option: PgmOption<'_>| matches!(option, PgmOption::Cr(_));
+        self.counters.congestion_reports += u64::from(packet.options().any(is_report));
         if packet.header().flags.contains(Flags::PARITY) {
             return self.take_parity_nak(now, from, nak, &mut sqns[..count]);
         }

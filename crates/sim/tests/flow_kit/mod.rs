@@ -15,7 +15,7 @@ use delivery::{AudienceConfig, Policy, RateLimit, ReporterConfig};
 use driver::{
     Driver, Identity, MessageSink, Publisher, Receiving, Sending, SessionEvent, Subscriber,
 };
-use pgm::{Config, Mode};
+use pgm::{Census, Config, Mode};
 use towline_sim::{
     Action, EndpointId, EndpointSetup, Fault, HostId, Node, SimIo, Simulation, Span,
     StreamConditions, World,
@@ -155,6 +155,7 @@ pub(crate) struct Sent {
     pub(crate) messages: u64,
     pub(crate) repairs: u64,
     pub(crate) spms: u64,
+    pub(crate) census: Option<Census>,
     /// What was so every 100 ms.
     pub(crate) samples: Vec<Sample>,
 }
@@ -343,6 +344,7 @@ impl Sends {
             messages: self.next,
             repairs: counters.rdata_packets,
             spms: counters.spms,
+            census: self.driver.endpoint.source().census(),
             samples: self.samples.clone(),
         }
     }
