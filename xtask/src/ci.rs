@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::{
     command::{self, StepOutcome, cargo_step, output, program_step},
-    fuzz,
+    fuzz, ledger,
     tidy::{self, CrateRule},
     wasm,
 };
@@ -114,6 +114,14 @@ fn doc() -> StepOutcome {
         ],
         &[("RUSTDOCFLAGS", "-D warnings")],
     )
+}
+
+fn ledger_step() -> StepOutcome {
+    let findings = ledger::findings(&command::root());
+    for finding in &findings {
+        println!("{finding}");
+    }
+    StepOutcome::of(findings.is_empty(), format!("{} findings", findings.len()))
 }
 
 fn tidy_step() -> StepOutcome {
@@ -255,10 +263,13 @@ const WINDOWS: Step = ("target x86_64-pc-windows-gnu", windows);
 const AARCH64: Step = ("target aarch64-unknown-linux-gnu", aarch64);
 /// The house rules alone.
 pub(crate) const TIDY: Step = ("tidy", tidy_step);
+/// The ledger of RFC 3208 alone.
+pub(crate) const LEDGER: Step = ("ledger", ledger_step);
 /// The other platforms alone.
 pub(crate) const TARGETS: &[Step] = &[WASM32, WINDOWS, AARCH64];
 /// Everything that is checked besides the tests; each check counts as one test. The checks that
-/// fail fastest come first. The house rules are missing here, because a test checks them.
+/// fail fastest come first. The house rules and the ledger are missing here, because tests check
+/// them.
 pub(crate) const CHECKS: &[Step] = &[
     ("fmt", fmt),
     ("spelling", spelling),

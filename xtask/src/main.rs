@@ -17,6 +17,7 @@ mod command;
 mod docs;
 
 mod fuzz;
+mod ledger;
 mod suite;
 mod tidy;
 mod wasm;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let passed = match name.as_str() {
         "ci" => suite::run(&[], ci::CHECKS),
-        "lint" => ci::run(&[&[ci::TIDY], ci::CHECKS].concat()),
+        "lint" => ci::run(&[&[ci::TIDY, ci::LEDGER], ci::CHECKS].concat()),
         "tidy" => ci::run(&[ci::TIDY]),
         "targets" => ci::run(ci::TARGETS),
         "test" => suite::run(&rest, &[]),
@@ -35,7 +36,8 @@ fn main() -> ExitCode {
         "sim" => ci::sim(&rest),
         "bench" => ci::bench(&rest),
         "soak" => ci::soak(&rest),
-        "docs" => docs::run(),
+        "docs" => docs::run() && ledger::run(),
+        "ledger" => ledger::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -51,8 +53,8 @@ fn main() -> ExitCode {
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   ci             lint and all tests: what continuous integration runs; the last line counts
-  lint           the house rules, format, spelling, dependencies, clippy and doc with warnings
-                 fatal, fuzz targets, other platforms
+  lint           the house rules, the ledger, format, spelling, dependencies, clippy and doc with
+                 warnings fatal, fuzz targets, other platforms
   tidy           the house rules alone (also an ordinary test)
   targets        pure crates linked for wasm32, portable ones type-checked for Windows and aarch64,
                  where those targets are installed
@@ -63,4 +65,6 @@ usage: cargo xtask COMMAND
                  uftp, udpcast and sockperf, where installed; --pairs N, --size BYTES
   soak [SECONDS] one transfer at full rate, 1 % lost, 60 s unless given; fails when a message is
                  missing, when memory grows or the rate falls
-  docs           docs/src/reference: parameters, counters, exit codes, from the declarations";
+  docs           docs/src/reference: parameters, counters, exit codes, from the declarations, and
+                 what `ledger` writes
+  ledger         checks specs/rfc3208 against the RFC and the tests, and writes its reference page";
