@@ -97,6 +97,8 @@ pub use config::{
 
 pub mod fec;
 
+mod queue;
+
 mod receiver;
 pub use receiver::{
     Arrived, Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status, Told,

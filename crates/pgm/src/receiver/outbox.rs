@@ -2,32 +2,25 @@
 //! order they were made.
 //!
 //! The module does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets
-//! of equal length to one address. The memory is bounded: when it is full, requests wait for their
-//! next turn.
+//! from a [`PacketQueue`]. When its memory is full, requests wait for their next turn.
 //!
 //! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. A NAK names the path NLA
 //! as the source's address, because OpenPGM's sources accept no other address.
 
-use std::{
-    collections::VecDeque,
-    net::{IpAddr, SocketAddr},
-    ops::Range,
-};
+use std::net::{IpAddr, SocketAddr};
 
-use base::{Budget, Contract, Outcome, PathId, Run};
+use base::{Budget, Outcome, PathId, Run};
 use wire::{
     Sqn,
     pgm::{Addressing, Body, Cr, Flags, Nak, NakList, PgmOption, Polr, Tsi, emit_flagged},
 };
 
+use crate::queue::{Destination, PacketQueue};
+
 /// The packets that wait to be sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outbox {
-    memory: Vec<u8>,
-    items: VecDeque<Item>,
-    /// Number of packets in the run that was given out last.
-    in_run: usize,
-    run_range: Range<usize>,
+    queue: PacketQueue,
 }
 
 /// The addresses by which a receiver reaches the sender of a session.
@@ -40,24 +33,23 @@ pub(super) struct Upstream {
     pub(super) group: SocketAddr,
 }
 
-#[derive(Clone, Debug)]
-struct Item {
-    range: Range<usize>,
-    to: SocketAddr,
-    path: PathId,
-    hops: Option<u8>,
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            queue: PacketQueue::new(BYTES_MAX),
+        }
+    }
 }
 
 impl Outbox {
     /// Returns how many more sequence numbers there is room to ask for.
     pub(super) const fn room_sqns(&self) -> u64 {
-        let room = BYTES_MAX.saturating_sub(self.memory.len());
-        (room / NAK_BYTES_MAX) as u64 * SQNS_A_NAK as u64
+        (self.queue.room_bytes() / NAK_BYTES_MAX) as u64 * SQNS_A_NAK as u64
     }
 
     /// Returns the number of bytes that wait to be sent.
     pub(super) const fn queued_bytes(&self) -> u64 {
-        self.memory.len() as u64
+        self.queue.queued_bytes()
     }
 
     /// Asks the sender for everything in `ranges`, which are ascending; each NAK carries `report`.
@@ -112,7 +104,7 @@ impl Outbox {
     /// stay quiet, then the sender itself. Returns false when there is no room: its timer then
     /// starts the next try.
     pub(super) fn spmr(&mut self, upstream: &Upstream) -> bool {
-        if self.memory.len() + 2 * SPMR_BYTES > BYTES_MAX {
+        if self.queue.room_bytes() < 2 * SPMR_BYTES {
             return false;
         }
         if upstream.group.ip().is_multicast() {
@@ -125,7 +117,7 @@ impl Outbox {
     /// Replies to a poll. Returns false when there is no room: the sender then counts one receiver
     /// less.
     pub(super) fn polr(&mut self, upstream: &Upstream, polr: Polr) -> bool {
-        if self.memory.len() + POLR_BYTES as usize > BYTES_MAX {
+        if self.queue.room_bytes() < POLR_BYTES as usize {
             return false;
         }
         self.push(upstream, upstream.to, None, &Body::Polr(polr));
@@ -134,47 +126,12 @@ impl Outbox {
 
     /// Returns the next packets to send, of equal length and to one address, within `budget`.
     pub(super) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
-        Contract::poll_run(self.in_run == 0);
-        let first = self.items.front()?;
-        let segment = first.range.len();
-        let mut end = first.range.end;
-        self.in_run = 1;
-        for next in self.items.iter().skip(1) {
-            let alike = next.to == first.to && next.path == first.path && next.hops == first.hops;
-            let fits = self.in_run < budget.datagrams
-                && next.range.end - first.range.start <= budget.bytes;
-            if !alike || !fits || next.range.len() > segment {
-                break;
-            }
-            end = next.range.end;
-            self.in_run += 1;
-            if next.range.len() < segment {
-                break;
-            }
-        }
-        self.run_range = first.range.start..end;
-        Some(Run {
-            path: first.path,
-            to: first.to,
-            hops: first.hops,
-            segment,
-            memory: &self.memory,
-            ranges: std::slice::from_ref(&self.run_range),
-        })
+        self.queue.poll_run(budget)
     }
 
     /// Forgets packets that left, or that never will.
     pub(super) fn run_done(&mut self, outcome: Outcome) {
-        Contract::run_done(self.in_run > 0);
-        let done = match outcome {
-            Outcome::Sent { datagrams } => datagrams.min(self.in_run),
-            Outcome::Blocked => 0,
-            // A timer makes a lost request again.
-            Outcome::TooBig | Outcome::Failed => self.in_run,
-        };
-        self.items.drain(..done);
-        self.in_run = 0;
-        self.compact();
+        self.queue.run_done(outcome);
     }
 
     fn nak_packet(&mut self, upstream: &Upstream, flags: Flags, report: Option<Cr>, sqns: &[Sqn]) {
@@ -208,35 +165,19 @@ impl Outbox {
         body: &Body,
         options: &[PgmOption<'_>],
     ) {
-        let start = self.memory.len();
         let addressing = Addressing {
             source_port: upstream.destination_port,
             destination_port: upstream.tsi.port,
             gsi: upstream.tsi.gsi,
         };
-        emit_flagged(&mut self.memory, &addressing, flags, body, options, &[]);
-        self.items.push_back(Item {
-            range: start..self.memory.len(),
+        let destination = Destination {
             to,
             path: upstream.path,
             hops,
-        });
-    }
-
-    /// Frees the memory of sent packets when all are sent, or when they take most of it.
-    fn compact(&mut self) {
-        let Some(first) = self.items.front() else {
-            self.memory.clear();
-            return;
         };
-        let gone = first.range.start;
-        if gone * 2 < BYTES_MAX {
-            return;
-        }
-        self.memory.drain(..gone);
-        for item in &mut self.items {
-            item.range = item.range.start - gone..item.range.end - gone;
-        }
+        self.queue.push(destination, |memory| {
+            emit_flagged(memory, &addressing, flags, body, options, &[]);
+        });
     }
 }
 
