@@ -1,4 +1,5 @@
-//! PGM (RFC 3208) as pure state machines: one source, or one receiver of many sources.
+//! PGM (RFC 3208) as pure state machines: one source, one receiver of many sources, or a network
+//! element between networks.
 //!
 //! A [`Source`] numbers messages, keeps them for repair, answers NAKs and announces its window. A
 //! [`Receiver`] finds gaps, asks for repairs and hands out messages, in order or as they arrive.
@@ -24,6 +25,7 @@
 //! | `source/polling`, `receiver/poll` | receivers counted by polls, and their replies |
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
 //! | `source/parity`, `receiver/groups` | parity: asked for, sent, kept until it recovers a loss |
+//! | `element` | between networks: NAKs gathered, repairs where they are missing |
 //! | `fec` | parity packets of a transmission group, and lost members from them |
 //!
 //! A packet is lost and repaired, in virtual time:
@@ -94,6 +96,9 @@ pub use config::{
     Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Rate, Role,
     Timer,
 };
+
+mod element;
+pub use element::{Element, ElementCounters, ElementSetup, ElementTimers, Way};
 
 pub mod fec;
 

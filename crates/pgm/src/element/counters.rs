@@ -1,0 +1,25 @@
+//! The counters of a network element.
+
+base::counters! {
+    /// The counters of what a network element has seen and done.
+    ///
+    /// `seen = handled + all drops`, in packets.
+    pub struct ElementCounters: "element" {
+        seen_packets: Packets, "packets handed in";
+        handled_packets: Packets, "packets understood";
+        spms_forwarded: Packets, "SPMs sent on, one for each way";
+        odata_forwarded: Packets, "ODATA sent on, one for each way";
+        rdata_forwarded: Packets, "repairs sent on, one for each way that asked";
+        rdata_unwanted: Packets, "repairs that nobody behind this element asked for";
+        naks: Packets, "NAKs understood";
+        naks_forwarded: Packets, "NAKs sent upstream";
+        naks_repeated: Packets, "NAKs sent upstream once more, as nobody confirmed them";
+        naks_eliminated: Packets, "NAKs that said nothing new";
+        ncfs: Packets, "NAK confirmations sent";
+        ncfs_heard: Packets, "NAK confirmations of the neighbour upstream";
+        spmrs_forwarded: Packets, "SPM requests sent upstream";
+        overflowed: Packets, "packets not sent, as too much waited for their way";
+        sessions_found: Events, "sources heard for the first time";
+        sessions_expired: Events, "sources not heard of for too long";
+    }
+}

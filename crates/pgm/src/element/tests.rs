@@ -1,0 +1,694 @@
+//! Conformance of the network element with RFC 3208: each test is named after its section. Way 0
+//! leads to the source, ways 1 and 2 to receivers.
+
+use std::net::Ipv4Addr;
+
+use base::Socket;
+use wire::pgm::{
+    Addressing, Data, Gsi, Mark, Nak, NakList, PacketType, PgmOption, Profile, Spm, emit,
+};
+
+use super::*;
+
+const PORT: u16 = 7500;
+const TSI: Tsi = Tsi {
+    gsi: Gsi([1, 2, 3, 4, 5, 6]),
+    port: 4321,
+};
+const SOURCE: IpAddr = ip(0, 1);
+const fn ip(network: u8, host: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, network, host))
+}
+
+/// The element's address on a way, and the group there.
+const fn own(way: usize) -> IpAddr {
+    ip(way as u8, 254)
+}
+
+const fn group(way: usize) -> SocketAddr {
+    let ip = IpAddr::V4(Ipv4Addr::new(239, 1, way as u8, 1));
+    SocketAddr::new(ip, PORT)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A packet that the element sent: its way, where it went, its bytes.
+type Sent = (usize, SocketAddr, Vec<u8>);
+
+struct Bench {
+    element: Element,
+    now: Instant,
+    sent: Vec<(Instant, Sent)>,
+    spm_sqn: u32,
+}
+
+impl Bench {
+    /// An element that does not know the source yet.
+    fn new() -> Self {
+        let ways = (0..3).map(|way| Way {
+            path: PathId(way as u8),
+            nla: own(way),
+            group: group(way),
+        });
+        let setup = ElementSetup {
+            destination_port: PORT,
+            ways: ways.collect(),
+            timers: ElementTimers::default(),
+            sessions_max: 4,
+            repairs_max: 200,
+            queue_bytes_max: 64 << 10,
+        };
+        Self {
+            element: Element::new(setup),
+            now: Instant::from_nanos(1_000_000_000),
+            sent: Vec::new(),
+            spm_sqn: 0,
+        }
+    }
+
+    /// An element that knows the source, and has sent its SPM on.
+    fn joined() -> Self {
+        let mut bench = Self::new();
+        assert_eq!(bench.spm(0, SOURCE, &[]), Verdict::Control);
+        bench.take();
+        bench
+    }
+
+    fn hand(&mut self, way: usize, from: IpAddr, bytes: &[u8]) -> Verdict {
+        let mut arrival = Arrival::from(SocketAddr::new(from, 40_000), Socket::Group);
+        arrival.path = PathId(way as u8);
+        let verdict = self.element.handle(self.now, &arrival, bytes);
+        self.send();
+        verdict
+    }
+
+    fn spm(&mut self, way: usize, from: IpAddr, options: &[PgmOption<'_>]) -> Verdict {
+        self.spm_sqn += 1;
+        let body = Body::Spm(Spm {
+            sqn: Sqn(self.spm_sqn),
+            trail: Sqn(0),
+            lead: Sqn(9),
+            path_nla: from,
+        });
+        self.hand(way, from, &down(&body, options, &[]))
+    }
+
+    fn data(&mut self, way: usize, is_repair: bool, sqn: u32) -> Verdict {
+        let data = Data {
+            sqn: Sqn(sqn),
+            trail: Sqn(0),
+        };
+        let body = if is_repair {
+            Body::Rdata(data)
+        } else {
+            Body::Odata(data)
+        };
+        self.hand(way, SOURCE, &down(&body, &[], b"data"))
+    }
+
+    fn ncf(&mut self, way: usize, sqns: &[u32]) -> Verdict {
+        let packet = nak_like(Body::Ncf, false, 0, sqns);
+        self.hand(way, SOURCE, &packet)
+    }
+
+    /// A NAK of a receiver on `way`.
+    fn nak(&mut self, way: usize, sqns: &[u32]) -> Verdict {
+        let packet = nak_like(Body::Nak, true, way, sqns);
+        self.hand(way, ip(way as u8, 7), &packet)
+    }
+
+    fn send(&mut self) {
+        let budget = Budget {
+            bytes: 64_000,
+            datagrams: 64,
+        };
+        while let Some(run) = self.element.poll_run(self.now, budget) {
+            let (way, to) = (usize::from(run.path.0), run.to);
+            let packets: Vec<_> = run.datagrams().map(<[u8]>::to_vec).collect();
+            let datagrams = packets.len();
+            for bytes in packets {
+                assert_eq!(verify_checksum(&bytes), ChecksumState::Good);
+                self.sent.push((self.now, (way, to, bytes)));
+            }
+            self.element.run_done(self.now, Outcome::Sent { datagrams });
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(due) = self.element.next_timeout().filter(|&due| due <= end) {
+            self.now = self.now.max(due);
+            self.element.handle_timeout(self.now);
+            self.send();
+        }
+        self.now = end;
+    }
+
+    fn take(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent)
+            .into_iter()
+            .map(|(_, sent)| sent)
+            .collect()
+    }
+
+    /// What was sent since the last look: way, kind and sequence numbers.
+    fn told(&mut self) -> Vec<(usize, PacketType, Vec<u32>)> {
+        let sent = self.take();
+        let told = sent.iter().map(|(way, _, bytes)| {
+            let packet = Packet::parse(bytes).unwrap();
+            let sqns = match packet.body() {
+                Body::Nak(nak) | Body::Ncf(nak) => downstream::sqns_of(&packet, nak).collect(),
+                Body::Odata(data) | Body::Rdata(data) => vec![data.sqn],
+                _ => Vec::new(),
+            };
+            let sqns = sqns.iter().map(|sqn| sqn.0).collect();
+            (*way, packet.header().kind, sqns)
+        });
+        told.collect()
+    }
+}
+
+fn down(body: &Body, options: &[PgmOption<'_>], tsdu: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    emit(
+        &mut out,
+        &Addressing::downstream(TSI, PORT),
+        body,
+        options,
+        tsdu,
+    );
+    out
+}
+
+fn nak_like(kind: impl Fn(Nak) -> Body, is_upstream: bool, way: usize, sqns: &[u32]) -> Vec<u8> {
+    let body = kind(Nak {
+        sqn: Sqn(sqns[0]),
+        source_nla: if is_upstream { own(way) } else { SOURCE },
+        group_nla: group(way).ip(),
+    });
+    let list: Vec<Sqn> = sqns[1..].iter().map(|&sqn| Sqn(sqn)).collect();
+    let list = [PgmOption::NakList(NakList::new(&list))];
+    let options = if sqns.len() > 1 { &list[..] } else { &[] };
+    let addressing = if is_upstream {
+        Addressing::upstream(TSI, PORT)
+    } else {
+        Addressing::downstream(TSI, PORT)
+    };
+    let mut out = Vec::new();
+    emit(&mut out, &addressing, &body, options, &[]);
+    out
+}
+
+use PacketType::{Nak as NAK, Ncf as NCF, Odata as ODATA, Rdata as RDATA};
+
+#[test]
+fn s7_1_an_spm_goes_on_by_each_other_way_with_our_address() {
+    let mut bench = Bench::new();
+    let mut mark = Mark::new(Profile::Messages, 42);
+    mark.upstream_port = 9999;
+    assert_eq!(
+        bench.spm(0, SOURCE, &[PgmOption::Mark(mark)]),
+        Verdict::Control
+    );
+    let sent = bench.take();
+    assert_eq!(sent.len(), 2);
+    for (way, to, bytes) in sent {
+        assert_eq!(to, group(way));
+        let packet = Packet::parse(&bytes).unwrap();
+        let Body::Spm(spm) = packet.body() else {
+            panic!("{packet}")
+        };
+        assert_eq!((spm.path_nla, spm.sqn), (own(way), Sqn(1)));
+        let PgmOption::Mark(told) = packet.options().next().unwrap() else {
+            panic!("{packet}")
+        };
+        assert_eq!((told.upstream_port, told.session_id), (0, 42));
+    }
+    // NAKs go to the port that the source told.
+    bench.nak(1, &[5]);
+    let sent = bench.take();
+    assert!(
+        sent.iter()
+            .any(|(way, to, _)| *way == 0 && *to == SocketAddr::new(SOURCE, 9999))
+    );
+}
+
+#[test]
+fn s7_1_the_way_of_the_spms_is_upstream_and_only_newer_ones_count() {
+    let mut bench = Bench::joined();
+    let other = bench.spm(1, ip(1, 9), &[]);
+    assert_eq!(other, Verdict::Drop(DropReason::WrongSource), "no loop");
+    bench.spm_sqn = 0;
+    assert_eq!(bench.spm(0, SOURCE, &[]), Verdict::Drop(DropReason::Stale));
+    assert_eq!(
+        bench.data(1, false, 3),
+        Verdict::Drop(DropReason::WrongSource)
+    );
+    let looped = bench.hand(1, own(0), &down(&Body::Spmr, &[], &[]));
+    assert_eq!(looped, Verdict::Drop(DropReason::Looped));
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.data(0, false, 3), Verdict::Control);
+    assert_eq!(bench.told(), [(1, ODATA, vec![3]), (2, ODATA, vec![3])]);
+}
+
+#[test]
+fn s7_1_a_path_that_is_not_the_senders_own_is_refused() {
+    let mut bench = Bench::new();
+    let body = Body::Spm(Spm {
+        sqn: Sqn(1),
+        trail: Sqn(0),
+        lead: Sqn(9),
+        path_nla: ip(0, 99),
+    });
+    let verdict = bench.hand(0, SOURCE, &down(&body, &[], &[]));
+    assert_eq!(verdict, Verdict::Drop(DropReason::WrongSource));
+}
+
+#[test]
+fn s7_2_a_nak_is_confirmed_at_once_to_the_group_of_its_way_alone() {
+    let mut bench = Bench::joined();
+    for round in 0..3 {
+        bench.nak(1, &[5]);
+        let sent = bench.take();
+        let ncfs: Vec<_> = sent.iter().filter(|(way, ..)| *way != 0).collect();
+        assert_eq!(ncfs.len(), 1, "round {round}");
+        let (way, to, bytes) = ncfs[0];
+        assert_eq!((*way, *to), (1, group(1)));
+        let Body::Ncf(ncf) = Packet::parse(bytes).unwrap().body() else {
+            panic!("no NCF")
+        };
+        assert_eq!(
+            (ncf.sqn, ncf.source_nla, ncf.group_nla),
+            (Sqn(5), own(1), group(1).ip())
+        );
+    }
+}
+
+#[test]
+fn s7_3_naks_go_to_the_upstream_neighbour_alone() {
+    let mut bench = Bench::joined();
+    bench.nak(1, &[5]);
+    let sent = bench.take();
+    let up: Vec<_> = sent
+        .iter()
+        .filter(|(_, to, _)| !to.ip().is_multicast())
+        .collect();
+    assert_eq!(up.len(), 1);
+    let (way, to, bytes) = up[0];
+    assert_eq!((*way, *to), (0, SocketAddr::new(SOURCE, PORT)));
+    let packet = Packet::parse(bytes).unwrap();
+    assert_eq!(packet.header().upstream_tsi(), TSI);
+    let Body::Nak(nak) = packet.body() else {
+        panic!("no NAK")
+    };
+    assert_eq!(
+        (nak.source_nla, nak.group_nla),
+        (SOURCE, group(0).ip()),
+        "section 7.7"
+    );
+    let upstream = bench.nak(0, &[6]);
+    assert_eq!(
+        upstream,
+        Verdict::Drop(DropReason::NotForUs),
+        "it asks the source"
+    );
+}
+
+#[test]
+fn s7_3_a_nak_is_repeated_until_it_is_confirmed_or_its_time_is_over() {
+    let mut bench = Bench::joined();
+    bench.nak(1, &[5]);
+    bench.nak(2, &[6]);
+    bench.take();
+    bench.pass(ms(200));
+    let told = bench.told();
+    assert_eq!(told, vec![(0, NAK, vec![5, 6]); 4], "every 50 ms, together");
+    bench.ncf(0, &[5]);
+    bench.pass(ms(100));
+    assert_eq!(bench.told(), vec![(0, NAK, vec![6]); 2]);
+    bench.pass(ms(5000));
+    let repeated = bench.told().len();
+    assert!(
+        (12..16).contains(&repeated),
+        "up to a second in all: {repeated}"
+    );
+    assert_eq!(bench.element.repair_count(), 0);
+    assert_eq!(bench.element.counters().naks_repeated, 6 + repeated as u64);
+}
+
+#[test]
+fn s7_3_a_confirmed_nak_waits_for_its_repair() {
+    for (wait, is_wanted) in [(1990, true), (2010, false)] {
+        let mut bench = Bench::joined();
+        bench.nak(1, &[5]);
+        bench.ncf(0, &[5]);
+        bench.take();
+        bench.pass(ms(wait));
+        bench.data(0, true, 5);
+        let expected = if is_wanted {
+            vec![(1, RDATA, vec![5])]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(bench.told(), expected);
+    }
+}
+
+/// The numbers of the NAKs that went upstream since the last look.
+fn passed_on(bench: &mut Bench) -> Vec<Vec<u32>> {
+    let told = bench.told();
+    let naks = told.into_iter().filter(|(_, kind, _)| *kind == NAK);
+    naks.map(|(.., sqns)| sqns).collect()
+}
+
+#[test]
+fn s7_4_duplicates_are_eliminated_while_a_nak_is_pending_and_for_a_time_after() {
+    let mut bench = Bench::joined();
+    bench.nak(1, &[5]);
+    assert_eq!(passed_on(&mut bench), [[5]]);
+    bench.pass(ms(30));
+    bench.nak(1, &[5]);
+    bench.nak(2, &[5]);
+    assert!(passed_on(&mut bench).is_empty(), "it is pending");
+    for round in 0..3 {
+        bench.ncf(0, &[5]);
+        bench.pass(ms(19));
+        bench.nak(2, &[5]);
+        assert!(passed_on(&mut bench).is_empty(), "round {round}");
+        bench.pass(ms(2));
+        assert!(passed_on(&mut bench).is_empty(), "nothing goes by itself");
+        bench.nak(1, &[5]);
+        assert_eq!(passed_on(&mut bench), [[5]], "round {round}");
+        bench.nak(1, &[5]);
+        assert!(passed_on(&mut bench).is_empty(), "it is pending again");
+    }
+    assert_eq!(bench.element.counters().naks_eliminated, 3 + 2 * 3 - 1);
+}
+
+#[test]
+fn s7_4_each_confirmation_starts_the_wait_for_the_repair_anew() {
+    let mut bench = Bench::joined();
+    bench.nak(1, &[5]);
+    for _ in 0..4 {
+        bench.ncf(0, &[5]);
+        bench.pass(ms(1500));
+        bench.nak(1, &[5]);
+    }
+    bench.ncf(0, &[5]);
+    bench.take();
+    bench.pass(ms(1500));
+    bench.data(0, true, 5);
+    assert_eq!(bench.told(), [(1, RDATA, vec![5])]);
+}
+
+#[test]
+fn s7_4_the_elimination_interval_is_a_part_of_the_wait_for_the_repair() {
+    let timers = ElementTimers {
+        elimination: ms(5000),
+        ..ElementTimers::default()
+    };
+    let settled = timers.settled();
+    assert_eq!(settled.elimination, settled.rdata_wait / 4);
+    let usual = ElementTimers::default();
+    assert_eq!(usual.settled(), usual);
+}
+
+#[test]
+fn s7_5_an_ncf_that_nobody_asked_for_anticipates_naks_for_a_time() {
+    let mut bench = Bench::joined();
+    bench.ncf(0, &[5]);
+    assert!(bench.take().is_empty(), "it goes no further");
+    bench.pass(ms(10));
+    bench.nak(1, &[5]);
+    assert_eq!(
+        bench.told(),
+        [(1, NCF, vec![5])],
+        "confirmed and eliminated"
+    );
+    bench.pass(ms(15));
+    bench.nak(2, &[5]);
+    assert_eq!(passed_on(&mut bench), [[5]]);
+    bench.ncf(0, &[5]);
+    bench.nak(2, &[5]);
+    assert!(passed_on(&mut bench).is_empty());
+    bench.data(0, true, 5);
+    let ways: Vec<usize> = bench.told().iter().map(|(way, ..)| *way).collect();
+    assert_eq!(ways, [1, 2]);
+    // Anticipation alone brings a repair to nobody.
+    bench.ncf(0, &[6]);
+    bench.data(0, true, 6);
+    assert!(bench.told().is_empty());
+    assert_eq!(bench.element.counters().rdata_unwanted, 1);
+}
+
+#[test]
+fn s7_5_an_ncf_from_another_way_is_nothing() {
+    let mut bench = Bench::joined();
+    let verdict = bench.ncf(1, &[5]);
+    assert_eq!(verdict, Verdict::Drop(DropReason::WrongSource));
+    assert_eq!(bench.element.repair_count(), 0);
+    bench.nak(1, &[6]);
+    bench.take();
+    bench.ncf(2, &[6]);
+    bench.pass(ms(60));
+    assert_eq!(passed_on(&mut bench), [[6]], "still pending");
+}
+
+#[test]
+fn s7_8_repairs_go_where_they_were_asked_for_and_once() {
+    let mut bench = Bench::joined();
+    bench.nak(2, &[5]);
+    bench.nak(2, &[5]);
+    bench.nak(1, &[7]);
+    bench.nak(2, &[7]);
+    bench.take();
+    bench.data(0, true, 6);
+    assert!(bench.told().is_empty(), "nobody asked");
+    bench.data(0, true, 5);
+    assert_eq!(bench.told(), [(2, RDATA, vec![5])]);
+    bench.data(0, true, 7);
+    assert_eq!(bench.told(), [(1, RDATA, vec![7]), (2, RDATA, vec![7])]);
+    bench.data(0, true, 7);
+    assert!(bench.told().is_empty(), "the state is gone");
+    assert_eq!(
+        (
+            bench.element.repair_count(),
+            bench.element.next_timeout().is_some()
+        ),
+        (0, true)
+    );
+}
+
+#[test]
+fn s9_3_3_a_list_is_confirmed_as_it_is_and_goes_on_if_any_number_is_new() {
+    let mut bench = Bench::joined();
+    bench.nak(1, &[1, 2, 3]);
+    assert_eq!(
+        bench.told(),
+        [(0, NAK, vec![1, 2, 3]), (1, NCF, vec![1, 2, 3])]
+    );
+    bench.nak(2, &[2, 3]);
+    assert_eq!(
+        bench.told(),
+        [(2, NCF, vec![2, 3])],
+        "all are outstanding or pending"
+    );
+    bench.nak(2, &[2, 3, 4]);
+    assert_eq!(
+        bench.told(),
+        [(0, NAK, vec![2, 3, 4]), (2, NCF, vec![2, 3, 4])]
+    );
+    bench.ncf(0, &[8, 9]);
+    bench.nak(1, &[9]);
+    bench.nak(1, &[8]);
+    assert!(
+        passed_on(&mut bench).is_empty(),
+        "each number of the NCF is anticipated"
+    );
+}
+
+#[test]
+fn s8_the_checksum_of_what_is_changed_is_made_anew() {
+    // `send` looks at each packet; this is one of each kind that is changed.
+    let mut bench = Bench::joined();
+    bench.spm(0, SOURCE, &[PgmOption::Fin]);
+    bench.nak(1, &[1, 2]);
+    assert_eq!(bench.take().len(), 4);
+}
+
+#[test]
+fn s15_3_2_an_unreachable_parent_is_told_below_and_not_asked() {
+    let mut bench = Bench::joined();
+    let special = |path_nla| {
+        let body = Body::Spm(Spm {
+            sqn: Sqn(1),
+            trail: Sqn(0),
+            lead: Sqn(0x8000_0000),
+            path_nla,
+        });
+        down(&body, &[PgmOption::NbrUnreach], &[])
+    };
+    let other = bench.hand(0, SOURCE, &special(ip(0, 99)));
+    assert_eq!(
+        other,
+        Verdict::Drop(DropReason::Unexpected),
+        "another's parent"
+    );
+    bench.nak(1, &[4]);
+    assert_eq!(passed_on(&mut bench), [[4]]);
+    assert_eq!(bench.hand(0, SOURCE, &special(SOURCE)), Verdict::Control);
+    assert_eq!(told_of(&mut bench), [SOURCE_LEAD; 2]);
+    is_silent_until_an_spm(&mut bench);
+}
+
+/// The numbers and edges of SPMs with OPT_NBR_UNREACH.
+fn told_of(bench: &mut Bench) -> Vec<(Sqn, Sqn, Sqn)> {
+    let sent = bench.take();
+    let edges = sent.iter().map(|(way, _, bytes)| {
+        let packet = Packet::parse(bytes).unwrap();
+        let Body::Spm(spm) = packet.body() else {
+            panic!("{packet}")
+        };
+        assert_eq!(spm.path_nla, own(*way));
+        assert!(packet.options().any(|it| it == PgmOption::NbrUnreach));
+        (spm.sqn, spm.trail, spm.lead)
+    });
+    edges.collect()
+}
+
+/// Of the first SPM, without a window.
+const SOURCE_LEAD: (Sqn, Sqn, Sqn) = (Sqn(1), Sqn(0), Sqn(0x8000_0000));
+
+fn is_silent_until_an_spm(bench: &mut Bench) {
+    bench.nak(1, &[5]);
+    bench.pass(ms(500));
+    assert!(bench.told().is_empty());
+    bench.spm(0, SOURCE, &[]);
+    bench.nak(1, &[5]);
+    assert_eq!(passed_on(bench), [[5]]);
+}
+
+#[test]
+fn s15_3_2_an_ncf_that_says_so_makes_an_spm_that_says_so() {
+    let ncf = |path: IpAddr| {
+        let body = Body::Ncf(Nak {
+            sqn: Sqn(5),
+            source_nla: SOURCE,
+            group_nla: group(0).ip(),
+        });
+        let path = PgmOption::PathNla(wire::pgm::PathNla { nla: path });
+        down(&body, &[PgmOption::NbrUnreach, path], &[])
+    };
+    let mut bench = Bench::joined();
+    let other = bench.hand(0, SOURCE, &ncf(ip(0, 99)));
+    assert_eq!(other, Verdict::Drop(DropReason::Unexpected));
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.hand(0, SOURCE, &ncf(SOURCE)), Verdict::Control);
+    assert_eq!(told_of(&mut bench), [SOURCE_LEAD; 2]);
+    is_silent_until_an_spm(&mut bench);
+}
+
+#[test]
+fn s15_2_1_a_back_off_of_one_network_goes_no_further() {
+    let mut bench = Bench::joined();
+    let told = wire::pgm::NakBackOffInterval {
+        interval_us: 50_000,
+        poll_sqn: Sqn(0),
+    };
+    bench.spm(
+        0,
+        SOURCE,
+        &[PgmOption::NakBackOffInterval(told), PgmOption::Fin],
+    );
+    for (_, _, bytes) in bench.take() {
+        let packet = Packet::parse(&bytes).unwrap();
+        assert!(packet.options().eq([PgmOption::Fin]));
+    }
+}
+
+#[test]
+fn requests_for_spms_reach_the_source_once_for_all() {
+    let mut bench = Bench::joined();
+    let mut request = Vec::new();
+    emit(
+        &mut request,
+        &Addressing::upstream(TSI, PORT),
+        &Body::Spmr,
+        &[],
+        &[],
+    );
+    for host in 0..10 {
+        assert_eq!(bench.hand(1, ip(1, host), &request), Verdict::Control);
+    }
+    assert_eq!(bench.told(), [(0, PacketType::Spmr, vec![])]);
+}
+
+#[test]
+fn bounds_hold_whatever_is_asked_for() {
+    let mut bench = Bench::joined();
+    let naks = (0..1000).map(|sqn| bench.nak(1, &[sqn * 2]));
+    let refused = naks
+        .filter(|it| *it == Verdict::Drop(DropReason::NoRoom))
+        .count();
+    assert_eq!((refused, bench.element.repair_count()), (800, 200));
+    bench.take();
+    let forged = bench.hand(2, ip(2, 7), &nak_like(Body::Nak, true, 1, &[5]));
+    assert_eq!(
+        forged,
+        Verdict::Drop(DropReason::NotForUs),
+        "another way's addresses"
+    );
+    for number in 0..10 {
+        let addressing = Addressing::downstream(
+            Tsi {
+                port: number,
+                ..TSI
+            },
+            PORT,
+        );
+        let mut spm = Vec::new();
+        let body = Body::Spm(Spm {
+            sqn: Sqn(1),
+            trail: Sqn(0),
+            lead: Sqn(9),
+            path_nla: SOURCE,
+        });
+        emit(&mut spm, &addressing, &body, &[], &[]);
+        let verdict = bench.hand(0, SOURCE, &spm);
+        let expected = match number {
+            0..3 => Verdict::Control,
+            _ => Verdict::Drop(DropReason::PeerLimit),
+        };
+        assert_eq!(verdict, expected);
+    }
+    bench.pass(Duration::from_secs(61));
+    assert_eq!(bench.element.counters().sessions_expired, 4);
+    assert_eq!(
+        (bench.element.repair_count(), bench.element.next_timeout()),
+        (0, None)
+    );
+    let counters = bench.element.counters();
+    let sum = counters.handled_packets + bench.element.drops().total();
+    assert_eq!(counters.seen_packets, sum);
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    let mut bench = Bench::joined();
+    let data = Data {
+        sqn: Sqn(1),
+        trail: Sqn(0),
+    };
+    let packet = down(&Body::Odata(data), &[], &[7; 1400]);
+    let mut arrival = Arrival::from(SocketAddr::new(SOURCE, 40_000), Socket::Group);
+    arrival.path = PathId(0);
+    for _ in 0..100 {
+        bench.element.handle(bench.now, &arrival, &packet);
+    }
+    bench.send();
+    let sent = bench.take().len();
+    assert!((80..100).contains(&sent), "{sent}");
+    assert_eq!(bench.element.counters().overflowed, 200 - sent as u64);
+}

@@ -1,0 +1,164 @@
+//! What comes from receivers: NAKs, and requests for SPMs.
+//!
+//! **Spec**: RFC 3208 sections 7.2, 7.3, 7.4, 7.7, 9.3.3.
+
+use std::time::Duration;
+
+use base::{DropReason, Instant};
+use wire::{
+    Sqn,
+    pgm::{Addressing, Body, Flags, Nak, NakList, Packet, PgmOption, Tsi, emit_flagged},
+};
+
+use super::{
+    Element, Session,
+    downstream::sqns_of,
+    repairs::{Key, Reply, key},
+};
+use crate::queue::Destination;
+
+impl Element {
+    pub(super) fn take_nak(
+        &mut self,
+        now: Instant,
+        way: usize,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), DropReason> {
+        let tsi = packet.header().upstream_tsi();
+        let session = self.session_below(way, tsi)?;
+        let here = self.setup.ways[way];
+        if nak.group_nla != here.group.ip() || nak.source_nla != here.nla {
+            return Err(DropReason::NotForUs);
+        }
+        if packet.header().flags.contains(Flags::PARITY) {
+            return Err(DropReason::Unexpected);
+        }
+        let mut sqns = [nak.sqn; 1 + NakList::SQNS_MAX];
+        let mut count = 0;
+        for (place, sqn) in sqns.iter_mut().zip(sqns_of(packet, nak)) {
+            *place = sqn;
+            count += 1;
+        }
+        let sqns = &sqns[..count];
+        // Of a cut-off session no NAK goes upstream, and none is promised an answer.
+        if session.is_cut_off {
+            return Err(DropReason::Unexpected);
+        }
+        let replies = sqns
+            .iter()
+            .map(|&sqn| self.repairs.nak(now, key(tsi, sqn), way));
+        let (mut is_news, mut has_room) = (false, true);
+        for reply in replies {
+            is_news |= reply == Reply::PassedOn;
+            has_room &= reply != Reply::NoRoom;
+        }
+        self.counters.naks += 1;
+        if has_room {
+            self.confirm(way, tsi, nak, sqns);
+        }
+        if is_news {
+            // The whole list goes on when one of its numbers is new (section 9.3.3).
+            self.counters.naks_forwarded += u64::from(self.ask(tsi, sqns));
+        } else {
+            self.counters.naks_eliminated += 1;
+        }
+        if has_room {
+            Ok(())
+        } else {
+            Err(DropReason::NoRoom)
+        }
+    }
+
+    pub(super) fn take_spmr(
+        &mut self,
+        now: Instant,
+        way: usize,
+        tsi: Tsi,
+    ) -> Result<(), DropReason> {
+        let session = self.session_below(way, tsi)?;
+        let last = session.requested;
+        if last.is_some_and(|last| now.since(last) < SPMR_SPACING) {
+            return Ok(());
+        }
+        if let Some(session) = self.sessions.get_mut(&tsi) {
+            session.requested = Some(now);
+        }
+        let is_sent = self.send_up(&session, tsi, &Body::Spmr, &[]);
+        self.counters.spmrs_forwarded += u64::from(is_sent);
+        Ok(())
+    }
+
+    /// Sends NAKs that nobody has confirmed once more.
+    pub(super) fn ask_again(&mut self, keys: &[Key]) {
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        for keys in keys.chunk_by(|one, next| one.0 == next.0) {
+            for part in keys.chunks(1 + NakList::SQNS_MAX) {
+                let mut sqns = [Sqn(0); 1 + NakList::SQNS_MAX];
+                for (place, (_, sqn)) in sqns.iter_mut().zip(part) {
+                    *place = Sqn(*sqn);
+                }
+                let tsi = part[0].0;
+                let is_sent = self.ask(tsi, &sqns[..part.len()]);
+                self.counters.naks_repeated += u64::from(is_sent);
+            }
+        }
+    }
+
+    /// Sends a NAK to the neighbour upstream.
+    fn ask(&mut self, tsi: Tsi, sqns: &[Sqn]) -> bool {
+        let Some(&session) = self.sessions.get(&tsi).filter(|it| !it.is_cut_off) else {
+            return false;
+        };
+        let nak = Nak {
+            sqn: sqns[0],
+            source_nla: session.upstream.ip(),
+            group_nla: self.setup.ways[session.way].group.ip(),
+        };
+        self.send_up(&session, tsi, &Body::Nak(nak), &sqns[1..])
+    }
+
+    /// Confirms a NAK on the way that it came by.
+    fn confirm(&mut self, way: usize, tsi: Tsi, nak: Nak, sqns: &[Sqn]) {
+        let addressing = Addressing::downstream(tsi, self.setup.destination_port);
+        let body = Body::Ncf(nak);
+        let is_sent = self.send_down(way, NAK_BYTES_MAX, |out| {
+            emit_list(out, &addressing, &body, &sqns[1..]);
+        });
+        self.counters.ncfs += u64::from(is_sent);
+    }
+
+    fn send_up(&mut self, session: &Session, tsi: Tsi, body: &Body, list: &[Sqn]) -> bool {
+        let addressing = Addressing::upstream(tsi, self.setup.destination_port);
+        let destination = Destination {
+            to: session.upstream,
+            path: self.setup.ways[session.way].path,
+            hops: None,
+        };
+        self.queue(session.way, destination, NAK_BYTES_MAX, |out| {
+            emit_list(out, &addressing, body, list);
+        })
+    }
+
+    /// Returns the session of a packet that came from below it.
+    fn session_below(&self, way: usize, tsi: Tsi) -> Result<Session, DropReason> {
+        let session = self.sessions.get(&tsi).ok_or(DropReason::UnknownSession)?;
+        if session.way == way {
+            // Whoever is on the source's side of us asks the source.
+            return Err(DropReason::NotForUs);
+        }
+        Ok(*session)
+    }
+}
+
+fn emit_list(out: &mut Vec<u8>, addressing: &Addressing, body: &Body, list: &[Sqn]) {
+    let option = [PgmOption::NakList(NakList::new(list))];
+    let options = if list.is_empty() { &[][..] } else { &option };
+    emit_flagged(out, addressing, Flags::NONE, body, options, &[]);
+}
+
+/// Length of a full NAK over IPv6, in bytes.
+const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
+/// Judgement: the receivers of a network ask once.
+const SPMR_SPACING: Duration = Duration::from_millis(100);
