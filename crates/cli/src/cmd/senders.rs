@@ -42,6 +42,15 @@ struct Known {
     loss: Loss,
 }
 
+impl Known {
+    fn label(&self) -> String {
+        match &self.called {
+            Some(called) => format!("{called} ({})", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
 /// Losses of a sender that no remark has told yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
@@ -71,7 +80,7 @@ impl Senders {
                 return;
             }
             SessionEvent::NameTaken { session } => {
-                let name = self.name(session);
+                let name = self.label(session);
                 self.say(format!(
                     "warning: sender {name} has a receiver of this name already; if that one is \
                      dead, the sender lets go of it within 7 s; if it lives, give this one \
@@ -80,7 +89,7 @@ impl Senders {
                 return;
             }
             SessionEvent::Refused { session, reason } => {
-                let name = self.name(session);
+                let name = self.label(session);
                 self.say(match reason {
                     Refusal::KeyRequired => format!(
                         "sender {name} encrypts its packets with a key: this receiver can read \
@@ -112,7 +121,7 @@ impl Senders {
         if !matches!(event, SessionEvent::Found { .. }) {
             self.end(session);
         }
-        let text = format!("sender {} {text}", self.name(session));
+        let text = format!("sender {} {text}", self.label(session));
         self.say(text);
     }
 
@@ -129,6 +138,14 @@ impl Senders {
     /// What the sender calls itself, once it has said so.
     pub(super) fn called(&self, session: u32) -> Option<&str> {
         self.known.get(&session)?.called.as_deref()
+    }
+
+    /// Names a sender in a remark: by what it calls itself, once it has said so, and by its
+    /// identifier, which alone tells it from all others.
+    fn label(&self, session: u32) -> String {
+        self.known
+            .get(&session)
+            .map_or_else(|| "unknown".to_owned(), Known::label)
     }
 
     pub(super) fn name(&self, session: u32) -> &str {
@@ -231,7 +248,7 @@ impl Senders {
             format!(" in {times} places")
         };
         let packets = count(packets, "packet");
-        let text = format!("lost {packets} of sender {}{places}", known.name);
+        let text = format!("lost {packets} of sender {}{places}", known.label());
         self.say(text);
     }
 
@@ -334,10 +351,17 @@ mod tests {
         senders.take(&lost(7, 3));
         drop(senders.remarks(now));
         senders.take(&lost(7, 1));
+        senders.named(7, "host-a:12");
         senders.take(&SessionEvent::Ended { session: 7 });
         let said: Vec<_> = senders.remarks(now).collect();
-        assert!(said[0].starts_with("lost 1 packet of"), "{said:?}");
-        assert!(said[1].ends_with("has ended its session"), "{said:?}");
+        assert_eq!(
+            said,
+            [
+                "sender 1.2.3.4.5.6.7 is host-a:12",
+                "lost 1 packet of sender host-a:12 (1.2.3.4.5.6.7)",
+                "sender host-a:12 (1.2.3.4.5.6.7) has ended its session",
+            ]
+        );
         assert!(senders.ends.is_over());
     }
 

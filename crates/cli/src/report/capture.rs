@@ -9,7 +9,10 @@ use capture::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Document, quantity};
+use super::{
+    Document, quantity,
+    text::{clauses, wrap},
+};
 use crate::plan::{CapturePlan, ReplayPlan};
 
 /// `capture`.
@@ -298,36 +301,36 @@ impl Document for ReplayReport {
     const IS_DATA: bool = false;
 
     fn text(&self) -> String {
-        let mut text = format!(
-            "{} -> {}: {}sent {} packets, {}, in {:.3} s: {:.0} packets/s; {} refused, {} dropped \
-             by the interface\n",
-            self.sources.join(" "),
-            self.sink,
-            if self.ended_by == STOPPED {
-                "interrupted: "
-            } else {
-                ""
-            },
-            self.sent,
-            quantity::bytes(self.sent_bytes),
-            self.elapsed_s,
-            self.packets_per_s,
-            self.refused,
-            self.dropped_by_interface,
-        );
-        text += &self.rates();
+        let is_stopped = self.ended_by == STOPPED;
+        let sent = [
+            format!(
+                "{}sent {} packets, {}, in {:.3} s: {:.0} packets/s",
+                if is_stopped { "interrupted: " } else { "" },
+                self.sent,
+                quantity::bytes(self.sent_bytes),
+                self.elapsed_s,
+                self.packets_per_s,
+            ),
+            format!(
+                "{} refused, {} dropped by the interface",
+                self.refused, self.dropped_by_interface
+            ),
+        ];
+        let mut text = String::new();
+        let ends = format!("{} -> {}:", self.sources.join(" "), self.sink);
+        clauses(&mut text, &ends, &sent);
+        self.rates(&mut text);
         if let Some(error) = &self.gap_error {
             let us = |ns: u64| ns as f64 / 1e3;
-            writeln!(
-                text,
+            let told = format!(
                 "gaps between packets were off by {:.1} us (p50), {:.1} (p99), {:.1} (p99.9), \
                  {:.1} (max)",
                 us(error.p50_ns),
                 us(error.p99_ns),
                 us(error.p999_ns),
                 us(error.max_ns),
-            )
-            .expect("text grows in memory");
+            );
+            wrap(&mut text, "", &told);
         }
         text
     }
@@ -373,7 +376,7 @@ impl ReplayReport {
     }
 
     /// Words the rate that was asked for, beside the rate that the link carries.
-    fn rates(&self) -> String {
+    fn rates(&self, text: &mut String) {
         let asked = self
             .asked_packets_per_s
             .map(|rate| format!("asked for {}", quantity::whole_rate(rate)));
@@ -387,10 +390,8 @@ impl ReplayReport {
             )
         });
         let parts: Vec<String> = asked.into_iter().chain(link).collect();
-        if parts.is_empty() {
-            String::new()
-        } else {
-            format!("{}\n", parts.join("; "))
+        if !parts.is_empty() {
+            clauses(text, "", &parts);
         }
     }
 }

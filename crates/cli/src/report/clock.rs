@@ -1,7 +1,5 @@
 //! The report of `clock`.
 
-use std::fmt::Write as _;
-
 use gauge::{
     clock::{Between, ClockReport, Keeper, PtpClock},
     rtt::{ClockState, OneWayTimes},
@@ -9,7 +7,10 @@ use gauge::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Document;
+use super::{
+    Document,
+    text::{clauses, wrap},
+};
 
 /// `clock`: this host's clocks, and the delays that they and another host's clocks justify.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -54,23 +55,23 @@ fn host(text: &mut String, report: &ClockReport) {
     for one in &report.keepers {
         line(text, "kept by", &keeper(one));
     }
-    let leap = if report.has_leap {
-        ", a leap second is to come"
-    } else {
-        ""
-    };
-    let told = format!(
-        "{}, estimated {}; {} us still to correct, runs {} ppb fast, TAI less UTC {} s{leap}",
-        state(&ClockState {
-            is_synchronised: report.is_synchronised,
-            error_ns_max: report.error_ns_max,
-        }),
-        time_up(report.error_ns_estimated),
-        report.offset_ns / 1_000,
-        report.frequency_ppb,
-        report.tai_offset_s,
-    );
-    line(text, "wall clock", &told);
+    let kept = state(&ClockState {
+        is_synchronised: report.is_synchronised,
+        error_ns_max: report.error_ns_max,
+    });
+    let mut told = vec![
+        format!("{kept}, estimated {}", time_up(report.error_ns_estimated)),
+        format!(
+            "{} us still to correct, runs {} ppb fast, TAI less UTC {} s",
+            report.offset_ns / 1_000,
+            report.frequency_ppb,
+            report.tai_offset_s
+        ),
+    ];
+    if report.has_leap {
+        told.push("a leap second is to come".to_owned());
+    }
+    clauses(text, "wall clock", &told);
 }
 
 fn ptp(clock: &PtpClock) -> String {
@@ -170,7 +171,7 @@ fn time_up(ns: u64) -> String {
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
-    writeln!(text, "{name:<10} {value}").expect("writing to a String cannot fail");
+    wrap(text, &format!("{name:<10}"), value);
 }
 
 #[cfg(test)]

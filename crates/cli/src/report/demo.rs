@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Document, quantity};
+use super::{Document, quantity, text::clauses};
 
 /// `demo`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -76,7 +76,7 @@ impl Document for DemoDocument {
             self.place, self.loss_percent
         );
         text += &format!(
-            "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
+            "{:<12} {:<8} {:>9} {:>12} {:>13} {:>11} {:>9}\n",
             "receiver", "state", "bytes", "packets lost", "repairs asked", "repairs got", "time"
         );
         let rows = self.sent["receivers"].as_array();
@@ -88,7 +88,7 @@ impl Document for DemoDocument {
                 .map(Duration::from_secs_f64)
                 .map(quantity::time);
             text += &format!(
-                "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
+                "{:<12} {:<8} {:>9} {:>12} {:>13} {:>11} {:>9}\n",
                 text_of("name"),
                 text_of("state"),
                 quantity::bytes(count("bytes")),
@@ -98,32 +98,95 @@ impl Document for DemoDocument {
                 time.unwrap_or_default(),
             );
         }
-        text += &format!(
-            "\ntowline root   {}\n",
-            self.root.as_deref().unwrap_or("unknown")
-        );
-        text += &format!("{:<10} sent {}\n", self.tool, self.tool_root);
-        for (number, root) in self.tool_roots.iter().enumerate() {
-            let verdict = if *root == self.tool_root {
-                "equal"
-            } else {
-                "DIFFERENT"
-            };
-            text += &format!("{:<10} at {} {root} {verdict}\n", self.tool, number + 1);
+        text.push('\n');
+        let tool = self.tool;
+        let mut root = |of: &str, root: &str| text += &format!("{of:<15} {root}\n");
+        root("towline root", self.root.as_deref().unwrap_or("unknown"));
+        root(&format!("{tool} sent"), &self.tool_root);
+        for (number, hash) in self.tool_roots.iter().enumerate() {
+            root(&format!("{tool} at {}", number + 1), hash);
         }
+        text += &self.comparison();
         let verdict = if self.is_proven {
             "proven"
         } else {
             "NOT PROVEN"
         };
-        text + &format!(
-            "\n{verdict}: {} files, {} to {} receivers in {}: {} ({} delivered)\n",
-            self.files,
-            quantity::bytes(self.bytes),
-            self.received.len(),
-            quantity::time(Duration::from_secs_f64(self.seconds)),
-            quantity::bits_per_second(self.bytes, self.seconds),
-            quantity::bits_per_second(self.bytes * self.received.len() as u64, self.seconds),
-        )
+        let receivers = self.received.len();
+        let told = [
+            format!(
+                "{} files, {} to {receivers} receivers in {}",
+                self.files,
+                quantity::bytes(self.bytes),
+                quantity::time(Duration::from_secs_f64(self.seconds)),
+            ),
+            format!(
+                "{} ({} delivered)",
+                quantity::bits_per_second(self.bytes, self.seconds),
+                quantity::bits_per_second(self.bytes * receivers as u64, self.seconds),
+            ),
+        ];
+        text.push('\n');
+        clauses(&mut text, &format!("{verdict}:"), &told);
+        text
+    }
+}
+
+impl DemoDocument {
+    /// Says whether the tool finds at each receiver what was sent.
+    fn comparison(&self) -> String {
+        let hashes = self.tool_roots.iter().enumerate();
+        let different: Vec<String> = hashes
+            .filter(|(_, hash)| **hash != self.tool_root)
+            .map(|(number, _)| (number + 1).to_string())
+            .collect();
+        if different.is_empty() {
+            return "equal at every receiver\n".to_owned();
+        }
+        format!("DIFFERENT at {}\n", different.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_report_fits_into_80_columns_and_names_who_has_something_else() {
+        let receivers = (1..=16).map(|number| {
+            json!({
+                "name": format!("receiver-{number}"), "state": "unproven", "bytes": 999_900_000,
+                "packets_lost": 123_456, "repairs_asked": 1_234_567, "repairs_got": 123_456,
+                "seconds": 123.4,
+            })
+        });
+        let mut document = DemoDocument {
+            is_proven: false,
+            place: "17 hosts (network namespaces) on a virtual switch".into(),
+            paths: vec!["/usr".into()],
+            files: 12_345,
+            bytes: 999_900_000,
+            loss_percent: 12.5,
+            seconds: 123.4,
+            bytes_per_s: 8e6,
+            tool: "sha256sum",
+            tool_root: "a7".repeat(32),
+            tool_roots: vec!["a7".repeat(32); 16],
+            root: Some("6e".repeat(32)),
+            sent: json!({"receivers": receivers.collect::<Vec<_>>()}),
+            received: vec![Value::Null; 16],
+        };
+        let text = document.text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(text.contains("\nequal at every receiver\n"), "{text}");
+        for at in [2, 15] {
+            document.tool_roots[at] = "b0".repeat(32);
+        }
+        let text = document.text();
+        assert!(text.contains("\nDIFFERENT at 3, 16\n"), "{text}");
     }
 }

@@ -45,21 +45,23 @@ impl Counters {
         });
         Self(reasons.collect())
     }
-}
 
-/// Names and values in one line; `none` where there are no counters.
-impl fmt::Display for Counters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
+    /// Words drops for a person, or says that there are none. The last packets of a sender are no
+    /// news: it repeats them, and whoever has the first needs no other.
+    pub(crate) fn drops_told(&self) -> String {
+        let told = self.0.iter().filter(|(reason, _)| *reason != ENDED);
+        let told: Vec<_> = told
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        if told.is_empty() {
+            return "none".to_owned();
         }
-        for (index, (name, count)) in self.0.iter().enumerate() {
-            let comma = if index > 0 { ", " } else { "" };
-            write!(f, "{comma}{name} {count}")?;
-        }
-        Ok(())
+        told.join(", ")
     }
 }
+
+/// The reason why packets of a session that is over are dropped.
+const ENDED: &str = "ended";
 
 /// Processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]

@@ -6,7 +6,7 @@ use gauge::mtu::{Confirmation, GroupMtuReport, MtuVerdict, PathMtuReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Document;
+use super::{Document, text::wrap};
 
 /// `mtu` to a host.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -25,7 +25,9 @@ pub(crate) struct MtuReport {
     unlisted_claims: u64,
     probes: u64,
     #[serde(skip)]
-    words: String,
+    verdict_told: String,
+    #[serde(skip)]
+    confirmation_told: String,
 }
 
 /// What a router said.
@@ -67,12 +69,13 @@ impl MtuReport {
             claims: found.claims.iter().map(row).collect(),
             unlisted_claims: found.unlisted_claims,
             probes: found.probes,
-            words: words(found),
+            verdict_told: verdict(found),
+            confirmation_told: confirmation(found),
         }
     }
 }
 
-fn words(found: &PathMtuReport) -> String {
+fn verdict(found: &PathMtuReport) -> String {
     let claims: Vec<String> = found
         .claims
         .iter()
@@ -90,7 +93,7 @@ fn words(found: &PathMtuReport) -> String {
         })
         .collect();
     let claims = claims.join(", ");
-    let verdict = match found.verdict {
+    match found.verdict {
         MtuVerdict::Clear => "everything that leaves this interface arrives".to_owned(),
         MtuVerdict::Told => format!(
             "larger packets are refused, and the refusal is reported \
@@ -109,7 +112,10 @@ fn words(found: &PathMtuReport) -> String {
              arrive, too",
             found.path_mtu
         ),
-    };
+    }
+}
+
+fn confirmation(found: &PathMtuReport) -> String {
     let by = match (found.confirmation, found.path_mtu_back) {
         (Confirmation::Reflector, Some(back)) if back < found.path_mtu => format!(
             "a reflector's answers, in fragments above {back} bytes: there {}, back {back}",
@@ -124,10 +130,7 @@ fn words(found: &PathMtuReport) -> String {
             "the host's \"port unreachable\"; the way back is not known".to_owned()
         }
     };
-    format!(
-        "{verdict}\nconfirmed by  {by}; {} packets sent",
-        found.probes
-    )
+    format!("{by}; {} packets sent", found.probes)
 }
 
 impl Document for MtuReport {
@@ -135,20 +138,24 @@ impl Document for MtuReport {
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        format!(
-            "path MTU      {} bytes to {} (the interface here: {})\n\
-             fits          UDP payload {}, PGM payload {}\n\
-             verdict       {}\n",
-            self.path_mtu_bytes,
-            self.target,
-            self.interface_mtu_bytes,
-            self.udp_payload_bytes_max,
-            self.pgm_payload_bytes_max,
-            self.words,
-        ) + &match self.unlisted_claims {
-            0 => String::new(),
-            count => format!("not listed    {count} more claims of routers\n"),
+        let mut text = String::new();
+        let path = format!(
+            "{} bytes to {} (the interface here: {})",
+            self.path_mtu_bytes, self.target, self.interface_mtu_bytes
+        );
+        row(&mut text, "path MTU", &path);
+        let fits = format!(
+            "UDP payload {}, PGM payload {}",
+            self.udp_payload_bytes_max, self.pgm_payload_bytes_max
+        );
+        row(&mut text, "fits", &fits);
+        row(&mut text, "verdict", &self.verdict_told);
+        row(&mut text, "confirmed by", &self.confirmation_told);
+        if self.unlisted_claims > 0 {
+            let told = format!("{} more claims of routers", self.unlisted_claims);
+            row(&mut text, "not listed", &told);
         }
+        text
     }
 }
 
@@ -199,8 +206,9 @@ impl Document for GroupMtuDocument {
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        let mut text = format!(
-            "path MTU      {} bytes to all {} receivers of {} ({}: {}); UDP payload {}\n",
+        let mut text = String::new();
+        let path = format!(
+            "{} bytes to all {} receivers of {} ({}: {}); UDP payload {}",
             self.path_mtu_bytes,
             self.receivers.len(),
             self.target,
@@ -208,20 +216,21 @@ impl Document for GroupMtuDocument {
             self.interface_mtu_bytes,
             self.udp_payload_bytes_max,
         );
-        for row in &self.receivers {
-            text += &format!(
-                "receiver      {} bytes to {}\n",
-                row.path_mtu_bytes, row.address
-            );
+        row(&mut text, "path MTU", &path);
+        for one in &self.receivers {
+            let told = format!("{} bytes to {}", one.path_mtu_bytes, one.address);
+            row(&mut text, "receiver", &told);
         }
         if self.unlisted_answers > 0 {
-            text += &format!(
-                "not listed    {} more answers of receivers\n",
-                self.unlisted_answers
-            );
+            let told = format!("{} more answers of receivers", self.unlisted_answers);
+            row(&mut text, "not listed", &told);
         }
         text
     }
+}
+
+fn row(text: &mut String, name: &str, value: &str) {
+    wrap(text, &format!("{name:<13}"), value);
 }
 
 #[cfg(test)]
@@ -242,10 +251,11 @@ mod tests {
             pgm_payload_max: 1_352,
             probes: 20,
         };
-        assert!(words(&found(Some(1_404))).contains("answers of the same size"));
-        let text = words(&found(Some(1_400)));
+        let told = |back| confirmation(&found(back));
+        assert!(told(Some(1_404)).contains("answers of the same size"));
+        let text = told(Some(1_400));
         assert!(text.contains("there 1404, back 1400"), "{text}");
         assert!(!text.contains("same size"), "{text}");
-        assert!(words(&found(None)).contains("the way back is not known"));
+        assert!(told(None).contains("the way back is not known"));
     }
 }

@@ -1,12 +1,10 @@
 //! The report of `reach`: what was seen, what is wrong, and how to mend it.
 
-use std::fmt::Write as _;
-
 use gauge::reach::{Facts, ReachReport, Unlisted};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Document;
+use super::{Document, text::wrap};
 
 /// `reach`: observations and findings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -130,5 +128,5 @@ fn left_out(text: &mut String, unlisted: &Unlisted) {
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
-    writeln!(text, "{name:<11} {value}").expect("writing to a String cannot fail");
+    wrap(text, &format!("{name:<11}"), value);
 }

@@ -12,7 +12,7 @@ use measure::plot::{FlowStep, Scene, flow};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Document, capture::account_end, quantity};
+use super::{Document, capture::account_end, quantity, text::wrap};
 use crate::plan::StatsPlan;
 
 /// `stats`.
@@ -197,15 +197,16 @@ impl Document for StatsReport {
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        let mut text = format!(
-            "{}: {} packets, {}, in {:.3} s: {:.0} packets/s, {}\n",
-            self.sources.join(" "),
+        let told = format!(
+            "{} packets, {}, in {:.3} s: {:.0} packets/s, {}",
             self.packets,
             quantity::bytes(self.bytes),
             self.span_s,
             self.packets_per_s,
             quantity::bits(self.bits_per_s),
         );
+        let mut text = String::new();
+        wrap(&mut text, &format!("{}:", self.sources.join(" ")), &told);
         self.losses(&mut text);
         text += &account_end(self.residual, self.sink_residual);
         for (title, rows) in [("filter", &self.filters), ("protocol", &self.protocols)] {

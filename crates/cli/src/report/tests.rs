@@ -33,6 +33,14 @@ fn usage() -> UsageReport {
     }
 }
 
+/// Returns a text whose lines fit into a terminal of 80 columns.
+fn fit(text: String) -> String {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    text
+}
+
 #[test]
 fn publish() {
     let mut report = PublishReport {
@@ -62,7 +70,7 @@ fn publish() {
     });
     report.drops = counters(&[("bad_checksum", 3)]);
     text += &report.text();
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(fit(text));
 }
 
 #[test]
@@ -96,7 +104,7 @@ fn subscribe() {
     };
     report.drops = counters(&[("kernel", 7), ("no_room", 1)]);
     text += &report.text();
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(fit(text));
 }
 
 #[test]
@@ -132,7 +140,7 @@ fn load() {
     send.drops = counters(&[("bad_checksum", 3)]);
     text += &(send.text() + "\n");
     text += &load_recv().text();
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(fit(text));
 }
 
 fn load_recv() -> LoadRecvReport {
@@ -199,7 +207,7 @@ fn recv() {
     let mut serve = ServeReport::new(GROUP.into(), Duration::from_secs(90));
     serve.drops = counters(&[("kernel", 12)]);
     text += &serve.text();
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(fit(text));
 }
 
 #[test]
@@ -245,7 +253,7 @@ fn mtu() {
         probes: 24,
     };
     text += &GroupMtuDocument::new("239.192.0.1", &group).text();
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(fit(text));
 }
 
 fn facts() -> Facts {
@@ -312,7 +320,7 @@ fn reach() {
         },
         findings: vec![finding],
     });
-    insta::assert_snapshot!(arrives.text() + "\n" + &fails.text());
+    insta::assert_snapshot!(fit(arrives.text() + "\n" + &fails.text()));
 }
 
 /// What `text` becomes on a terminal; `json` has no character that a terminal obeys, either.
@@ -481,5 +489,5 @@ fn clock() {
         clock: kept_clock(),
         between: Some(between),
     };
-    insta::assert_snapshot!(alone.text() + "\n" + &both.text());
+    insta::assert_snapshot!(fit(alone.text() + "\n" + &both.text()));
 }

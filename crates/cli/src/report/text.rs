@@ -1,9 +1,6 @@
 //! Text for people.
 
-use std::{
-    fmt::{Display, Write as _},
-    time::Duration,
-};
+use std::{fmt::Display, time::Duration};
 
 use towline::counters::{CounterReading, ProcessCounters, SessionCounters};
 
@@ -13,40 +10,86 @@ use super::{
 };
 
 /// Writes a line that begins with `start`, and as many more below its value as it takes to stay
-/// within 80 columns.
+/// within 80 columns. What stands between backquotes, as a command to type, stays in one line.
 pub(super) fn wrap(text: &mut String, start: &str, value: &str) {
+    let indent = " ".repeat(width(start).min(INDENT_MAX));
     let mut line = start.to_owned();
-    for (nth, word) in value.split(' ').enumerate() {
-        if nth > 0 && line.len() + 1 + word.len() > COLUMNS {
+    let (mut rest, mut is_first) = (Some(value), true);
+    while let Some(value) = rest {
+        let unit = unit(value);
+        if !is_first && width(&line) + 1 + width(unit) > COLUMNS {
             *text += &line;
             text.push('\n');
-            line = " ".repeat(start.len());
+            line.clone_from(&indent);
         }
-        line.push(' ');
-        line += word;
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += unit;
+        rest = value[unit.len()..].strip_prefix(' ');
+        is_first = false;
     }
     *text += &line;
     text.push('\n');
 }
 
+/// Returns what no line end may divide at the beginning of a text: a word, or all between
+/// backquotes.
+fn unit(text: &str) -> &str {
+    let mut is_quoted = false;
+    let end = text.find(|letter| {
+        is_quoted ^= letter == '`';
+        letter == ' ' && !is_quoted
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Writes clauses with semicolons between them behind `start`. Lines end within 80 columns, between
+/// two clauses where that is possible.
+pub(super) fn clauses<T: AsRef<str>>(text: &mut String, start: &str, clauses: &[T]) {
+    let indent = " ".repeat(width(start).min(INDENT_MAX));
+    let (mut line_start, mut line) = (start, String::new());
+    for clause in clauses {
+        let clause = clause.as_ref();
+        let longer = match line.as_str() {
+            "" => clause.to_owned(),
+            line => format!("{line}; {clause}"),
+        };
+        // A blank stands in front of the line, and perhaps a semicolon behind it.
+        if !line.is_empty() && width(line_start) + width(&longer) + 2 > COLUMNS {
+            wrap(text, line_start, &(line + ";"));
+            (line_start, line) = (&indent, clause.to_owned());
+        } else {
+            line = longer;
+        }
+    }
+    wrap(text, line_start, &line);
+}
+
+/// Returns how many columns a text without control characters takes.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
 const COLUMNS: usize = 80;
+/// The deepest indent of a line that continues another one.
+const INDENT_MAX: usize = 20;
 
 impl Document for PublishReport {
     const SCHEMA: &'static str = "towline.pub";
     const IS_DATA: bool = false;
 
     fn text(&self) -> String {
-        let mut text = format!(
-            "{}: {}sent {}, {}, in {}",
-            self.group,
+        let mut told = vec![format!(
+            "{}sent {}, {}, in {}{}",
             interrupted(self.is_interrupted),
             quantity::count(self.messages, "message"),
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
-        );
-        text += &rate(self.messages, self.bytes, self.seconds);
+            rate(self.messages, self.bytes, self.seconds),
+        )];
         if self.discarded > 0 {
-            text += &format!("; {} dropped (window full)", self.discarded);
+            told.push(format!("{} dropped (window full)", self.discarded));
         }
         if self.receivers > 0 {
             let is_confirmed = self.is_confirmed && self.given_up == 0;
@@ -55,17 +98,20 @@ impl Document for PublishReport {
                 1 => "the receiver".to_owned(),
                 receivers => format!("all {receivers} receivers"),
             };
-            text += &format!("; {state}confirmed by {receivers}");
+            told.push(format!("{state}confirmed by {receivers}"));
         } else {
-            text += "; no receiver reported";
+            told.push("no receiver reported".to_owned());
         }
         if self.given_up > 0 {
-            text += &format!("; {} given up", self.given_up);
+            told.push(format!("{} given up", self.given_up));
         }
         if let Some(limited_by) = &self.limited_by {
-            text += &format!("; last {limited_by}");
+            told.push(format!("last {limited_by}"));
         }
-        text + &format!("; dropped: {}\n", self.drops)
+        told.push(format!("dropped: {}", self.drops.drops_told()));
+        let mut text = String::new();
+        clauses(&mut text, &format!("{}:", self.group), &told);
+        text
     }
 }
 
@@ -74,22 +120,32 @@ impl Document for SubscribeReport {
     const IS_DATA: bool = false;
 
     fn text(&self) -> String {
-        let mut text = format!(
-            "{}: {}{}, {}, in {}{}; {} lost",
-            self.group,
-            interrupted(self.is_interrupted),
-            quantity::count(self.messages, "message"),
-            quantity::bytes(self.bytes),
-            quantity::time(Duration::from_secs_f64(self.seconds)),
-            rate(self.messages, self.bytes, self.seconds),
-            quantity::count(self.lost_packets, "packet"),
-        );
+        // All messages may have come at one moment.
+        let time = quantity::time(Duration::from_secs_f64(self.seconds));
+        let time = if self.seconds > 0.0 {
+            format!(", in {time}")
+        } else {
+            String::new()
+        };
+        let mut told = vec![
+            format!(
+                "{}{}, {}{time}{}",
+                interrupted(self.is_interrupted),
+                quantity::count(self.messages, "message"),
+                quantity::bytes(self.bytes),
+                rate(self.messages, self.bytes, self.seconds),
+            ),
+            format!("{} lost", quantity::count(self.lost_packets, "packet")),
+        ];
         if self.discarded > 0 {
             let discarded = quantity::count(self.discarded, "message");
-            text += &format!("; {discarded} dropped (output slow)");
+            told.push(format!("{discarded} dropped (output slow)"));
         }
-        text += &format!("; senders: {}", senders(&self.senders));
-        text + &format!("; dropped: {}\n", self.drops)
+        told.push(format!("senders: {}", senders(&self.senders)));
+        told.push(format!("dropped: {}", self.drops.drops_told()));
+        let mut text = String::new();
+        clauses(&mut text, &format!("{}:", self.group), &told);
+        text
     }
 }
 
@@ -131,7 +187,6 @@ impl Document for LoadSendReport {
             table.row("last", limited_by);
         }
         table.usage(&self.usage);
-        table.row("drops", &self.drops);
         table.text
     }
 }
@@ -162,7 +217,7 @@ impl Document for LoadRecvReport {
         }
         table.row("senders", &senders(&self.senders));
         table.usage(&self.usage);
-        table.row("drops", &self.drops);
+        table.row("drops", &self.drops.drops_told());
         table.text
     }
 }
@@ -343,7 +398,7 @@ struct Rows {
 
 impl Rows {
     fn row(&mut self, name: &str, value: &impl Display) {
-        writeln!(self.text, "{name:<13} {value}").expect("writing to a String cannot fail");
+        wrap(&mut self.text, &format!("{name:<13}"), &value.to_string());
     }
 
     fn interrupted(&mut self, is_interrupted: bool) {
@@ -375,6 +430,27 @@ mod tests {
     use crate::report::Counters;
 
     #[test]
+    fn lines_end_within_80_columns_between_clauses_or_words() {
+        let mut text = String::new();
+        let command = format!("`{} {}`", "a".repeat(30), "b".repeat(30));
+        wrap(&mut text, "fix  ", &format!("type {command} or {command}"));
+        let wanted = format!("fix   type {command} or\n      {command}\n");
+        assert_eq!(text, wanted);
+        text.clear();
+        let [one, two] = ["x ", "y "].map(|it| it.repeat(25).trim_end().to_owned());
+        clauses(&mut text, "239.192.0.1:", &[&one, &two]);
+        assert_eq!(text, format!("239.192.0.1: {one};\n{:12} {two}\n", ""));
+        text.clear();
+        clauses(&mut text, "", &["short", "shorter"]);
+        assert_eq!(text, "short; shorter\n");
+        text.clear();
+        let far = "a".repeat(60);
+        clauses(&mut text, &far, &[&one, "end"]);
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains(&format!("\n{:20} x x", "")), "{text}");
+    }
+
+    #[test]
     fn a_subscriber_tells_what_was_dropped() {
         let mut report = SubscribeReport {
             group: "239.192.0.1:7500".into(),
@@ -389,26 +465,27 @@ mod tests {
             drops: Counters::default(),
             counters: Counters::default(),
         };
-        assert!(report.text().ends_with("0 ended; dropped: none\n"));
+        assert!(report.text().ends_with("senders: 0 found, 0 ended\n"));
         (report.messages, report.bytes, report.seconds) = (2_000, 250_000, 2.0);
         let text = report.text();
         assert!(
-            text.contains("in 2 s, 1 k/s, 1 Mbit/s; 0 packets lost"),
+            text.contains("in 2 s, 1 k/s, 1 Mbit/s;\n") && text.contains("  0 packets lost"),
             "{text}"
         );
         let counters = [
             ("drop.no_room", 1),
             ("drop.stale", 0),
+            ("drop.ended", 6),
             ("udp.kernel_drops", 7),
         ];
         let counters = counters.map(|(name, count)| (name.to_owned(), count));
         report.drops = Counters(BTreeMap::from(counters)).drops();
         let text = report.text();
-        assert!(text.ends_with("; dropped: kernel 7, no_room 1\n"), "{text}");
+        assert!(text.ends_with(" dropped: kernel 7, no_room 1\n"), "{text}");
         let json = serde_json::to_value(&report).expect("plain data");
         assert_eq!(
             json["drops"],
-            serde_json::json!({"kernel": 7, "no_room": 1})
+            serde_json::json!({"kernel": 7, "no_room": 1, "ended": 6})
         );
     }
 }

@@ -144,7 +144,7 @@ fn a_search_for_the_mtu_reports_when_timeout_ends_it() {
         });
         narrowed.unwrap();
         let words = format!("mtu {}", there.ipv4());
-        are_reported(here, &words, "", &["the search was not over"]);
+        are_reported(here, &words, "", &["interrupted: packets of"]);
     });
 }
 
