@@ -5,28 +5,31 @@ use std::fmt::Write as _;
 use super::{AddressState, Interface, InterfaceAddress, Interfaces, Scope};
 
 impl Interfaces {
-    /// Writes the table that `towline ifaces` prints: a heading, a line for each interface, and a
-    /// further line for each address after the first. Ends with a line end.
+    /// Writes the table that `towline ifaces` prints: a heading, a line for each interface, and
+    /// indented below it a line for each address and for its default routes. Ends with a line end.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut rows = vec![HEADING.map(str::to_owned)];
-        for interface in &self.list {
-            rows.extend(lines(interface));
-        }
+        let heading = (HEADING.map(str::to_owned), Vec::new());
+        let interfaces = self.list.iter().map(|it| (cells(it), details(it)));
+        let rows: Vec<_> = std::iter::once(heading).chain(interfaces).collect();
         let mut widths = [0; COLUMNS];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
+        for (cells, _) in &rows {
+            for (width, cell) in widths.iter_mut().zip(cells) {
                 *width = (*width).max(cell.chars().count());
             }
         }
         let mut text = String::new();
-        for row in &rows {
+        for (cells, details) in &rows {
             let mut line = String::new();
-            for (cell, width) in row.iter().zip(widths) {
+            for (cell, width) in cells.iter().zip(widths) {
                 write!(line, "{cell:<width$}  ").expect("writing to a String cannot fail");
             }
             text.push_str(line.trim_end());
             text.push('\n');
+            for detail in details {
+                writeln!(text, "{:width$}  {detail}", "", width = widths[0])
+                    .expect("writing to a String cannot fail");
+            }
         }
         text
     }
@@ -57,21 +60,14 @@ impl InterfaceAddress {
     }
 }
 
-fn lines(interface: &Interface) -> Vec<[String; COLUMNS]> {
-    let default = match (interface.default_route_v4, interface.default_route_v6) {
-        (true, true) => "IPv4 IPv6",
-        (true, false) => "IPv4",
-        (false, true) => "IPv6",
-        (false, false) => "-",
-    };
+fn cells(interface: &Interface) -> [String; COLUMNS] {
     let multicast = match (interface.flags.multicast, interface.flags.loopback) {
         (true, _) => "yes",
         (false, true) => "this machine",
         (false, false) => "no",
     };
     let speed = interface.speed_bits_per_s;
-    let mut addresses = interface.addresses.iter().map(InterfaceAddress::describe);
-    let mut lines = vec![[
+    [
         interface.name.clone(),
         interface.index.to_string(),
         interface.kind.clone(),
@@ -80,15 +76,19 @@ fn lines(interface: &Interface) -> Vec<[String; COLUMNS]> {
         interface.condition().to_owned(),
         interface.mtu.to_string(),
         multicast.to_owned(),
-        default.to_owned(),
-        addresses.next().unwrap_or_else(|| "-".to_owned()),
-    ]];
-    for address in addresses {
-        let mut line: [String; COLUMNS] = Default::default();
-        line[COLUMNS - 1] = address;
-        lines.push(line);
-    }
-    lines
+    ]
+}
+
+/// The addresses of an interface, and which default routes lead through it.
+fn details(interface: &Interface) -> Vec<String> {
+    let addresses = interface.addresses.iter().map(InterfaceAddress::describe);
+    let default = match (interface.default_route_v4, interface.default_route_v6) {
+        (true, true) => Some("default route of IPv4 and IPv6"),
+        (true, false) => Some("default route of IPv4"),
+        (false, true) => Some("default route of IPv6"),
+        (false, false) => None,
+    };
+    addresses.chain(default.map(str::to_owned)).collect()
 }
 
 /// Writes a link's speed as adapters are sold: `10 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`.
@@ -99,7 +99,7 @@ fn speed_text(bits_per_s: u64) -> String {
     }
 }
 
-const COLUMNS: usize = 10;
+const COLUMNS: usize = 8;
 const HEADING: [&str; COLUMNS] = [
     "NAME",
     "INDEX",
@@ -109,6 +109,4 @@ const HEADING: [&str; COLUMNS] = [
     "STATE",
     "MTU",
     "MULTICAST",
-    "DEFAULT",
-    "ADDRESSES",
 ];

@@ -297,12 +297,15 @@ fn the_table_shows_everything_and_invents_nothing() {
     list[2].speed_bits_per_s = Some(100_000_000);
     let text = Interfaces::from_list(list).table();
     let expected = "\
-NAME  INDEX  KIND      DRIVER  SPEED       STATE       MTU   MULTICAST     DEFAULT  ADDRESSES
-lo    1      loopback  -       -           up          1500  this machine  -        127.0.0.1/8
-                                                                                    ::1/128
-eth0  2      ethernet  igb     2.5 Gbit/s  up          1500  yes           IPv4     192.0.2.10/24
-                                                                                    fe80::10/64 link
-                                                                                    fd00::10/64
+NAME  INDEX  KIND      DRIVER  SPEED       STATE       MTU   MULTICAST
+lo    1      loopback  -       -           up          1500  this machine
+      127.0.0.1/8
+      ::1/128
+eth0  2      ethernet  igb     2.5 Gbit/s  up          1500  yes
+      192.0.2.10/24
+      fe80::10/64 link
+      fd00::10/64
+      default route of IPv4
 ";
     let (first, last) = text.split_once("eth1").unwrap_or_default();
     assert_eq!(first, expected);
