@@ -2,6 +2,7 @@
 //! progress bars.
 
 use std::{
+    env,
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
@@ -78,6 +79,8 @@ pub(crate) struct Output {
     is_quiet: bool,
     is_dry_run: bool,
     verbosity: u8,
+    /// The command runs until it is stopped, and others read later what it said.
+    is_service: bool,
     progress: Progress,
 }
 
@@ -89,6 +92,16 @@ impl Output {
             is_quiet: args.quiet,
             is_dry_run: args.dry_run,
             verbosity: args.verbose,
+            is_service: false,
+        }
+    }
+
+    /// Returns the output of a command that runs until it is stopped, or of one that does not. What
+    /// a service says begins with the time where no terminal shows it.
+    pub(crate) fn serving(&self, is_service: bool) -> Self {
+        Self {
+            is_service,
+            ..self.clone()
         }
     }
 
@@ -139,6 +152,10 @@ impl Output {
 
     /// Prints one of several documents of a command; as JSON, each is a line.
     pub(crate) fn one_of_many<D: Document>(&self, document: &D) -> Result<(), Failure> {
+        if self.is_service && !self.is_json && D::IS_DATA {
+            let stamp = self.stamp(io::stdout().is_terminal());
+            return self.print(&(stamp + &shown_text(document)));
+        }
         self.tell(document, json::write_line)
     }
 
@@ -155,25 +172,31 @@ impl Output {
     }
 
     fn tell<D: Document>(&self, document: &D, write: JsonWriter<D>) -> Result<(), Failure> {
-        if self.is_json || D::IS_DATA {
-            self.progress.suspend(|| {
-                let mut output = io::stdout().lock();
-                if self.is_json {
-                    write(&mut output, D::SCHEMA, D::VERSION, document)
-                } else {
-                    output.write_all(shown_text(document).as_bytes())
-                }
-            })?;
+        if self.is_json {
+            let mut output = io::stdout().lock();
+            self.progress
+                .suspend(|| write(&mut output, D::SCHEMA, D::VERSION, document))?;
+        } else if D::IS_DATA {
+            self.print(&shown_text(document))?;
         } else {
             self.note(shown_text(document).trim_end());
         }
         Ok(())
     }
 
-    /// Returns the time, as the library's events show it, with `--verbose` where standard error is
-    /// read later; otherwise nothing.
-    fn stamp(&self) -> String {
-        if self.verbosity == 0 || io::stderr().is_terminal() {
+    fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut output = io::stdout().lock();
+        Ok(self
+            .progress
+            .suspend(|| output.write_all(text.as_bytes()))?)
+    }
+
+    /// Returns the time, as the library's events show it, where a stream is read later and has no
+    /// times of its own: of a service, and with `--verbose`. Otherwise nothing.
+    fn stamp(&self, is_terminal: bool) -> String {
+        let is_in_journal = || env::var_os("JOURNAL_STREAM").is_some();
+        let is_read_later = self.verbosity > 0 || self.is_service && !is_in_journal();
+        if is_terminal || !is_read_later {
             return String::new();
         }
         log::now() + " "
@@ -181,7 +204,10 @@ impl Output {
 
     #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
     fn log(&self, text: &str) {
-        let (stamp, text) = (self.stamp(), printable_lines(text));
+        let (stamp, text) = (
+            self.stamp(io::stderr().is_terminal()),
+            printable_lines(text),
+        );
         self.progress.suspend(|| eprintln!("{stamp}{text}"));
     }
 }

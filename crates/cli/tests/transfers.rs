@@ -5,7 +5,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -84,7 +84,7 @@ fn a_dry_run_lists_what_the_rules_leave() {
     let listed = text(&run(&place, &args).stdout);
     let expected = format!(
         "{0:>15} tree/\n{1:>15} tree/b\n{1:>15} tree/keep.o\n\
-         {2:>15} in 3 entries (6 B); nothing was sent\n",
+         {2:>15} bytes in 3 entries (6 B); nothing was sent\n",
         "", 3, 6
     );
     assert_eq!(listed, expected);
@@ -106,7 +106,7 @@ fn a_dry_run_lists_what_the_rules_leave() {
     let args = [&["send", "tree/", "--dry-run"][..], &GROUP, &rules].concat();
     let listed = text(&run(&place, &args).stdout);
     let expected = format!(
-        "{0:>15} a.o\n{1:>15} keep.o\n{1:>15} in 2 entries (3 B); nothing was sent\n",
+        "{0:>15} a.o\n{1:>15} keep.o\n{1:>15} bytes in 2 entries (3 B); nothing was sent\n",
         0, 3
     );
     assert_eq!(listed, expected);
@@ -449,4 +449,34 @@ fn standard_input_is_kept_where_the_user_says() {
     let said = refused(&place, &args("not/there"));
     assert!(said.contains("not/there"), "{said}");
     fs::remove_dir_all(&place).unwrap();
+}
+
+/// Reads what a service says first.
+fn first_line(of: &Path, journal: Option<&str>) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.args(["recv", "to", "--serve"]).args(GROUP);
+    match journal {
+        Some(stream) => command.env("JOURNAL_STREAM", stream),
+        None => command.env_remove("JOURNAL_STREAM"),
+    };
+    let streams = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut service = streams.current_dir(of).spawn().unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(service.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    service.kill().unwrap();
+    service.wait().unwrap();
+    line
+}
+
+#[test]
+fn what_a_service_says_begins_with_the_time_unless_the_journal_has_it() {
+    let place = place("service-time");
+    let text = "waiting for a sender";
+    let line = first_line(&place, None);
+    let (time, said) = line.split_once(' ').unwrap();
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
+    assert!(said.starts_with(text), "{said}");
+    assert!(first_line(&place, Some("8:12345")).starts_with(text));
+    fs::remove_dir_all(place).unwrap();
 }

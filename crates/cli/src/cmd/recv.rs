@@ -28,6 +28,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
         return Err(Failure::usage(text));
     }
     hook::check(&plan.exec)?;
+    let output = &output.serving(plan.is_serving);
     let interrupt = Interrupt::install()?;
     let mut receiver = open(plan)?;
     for warning in receiver.take_warnings() {
