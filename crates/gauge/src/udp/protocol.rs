@@ -152,13 +152,17 @@ impl Dispatch {
 }
 
 impl Receipt {
-    /// Returns the datagrams received each second, by the receiver's clock.
+    /// Returns the datagrams received each second, by the receiver's clock. A receiver whose thread
+    /// ran late found a queue, and counted for less time than the sender took, which is `sent_ns`:
+    /// then that time counts, as no path carries more.
     #[must_use]
-    pub fn received_per_s(&self) -> f64 {
-        per_second(
-            self.received - self.received_first.min(self.received),
-            self.lasted_ns,
-        )
+    pub fn received_per_s(&self, sent_ns: u64) -> f64 {
+        let counted = self.received - self.received_first.min(self.received);
+        let rate = per_second(counted, self.lasted_ns);
+        match sent_ns {
+            0 => rate,
+            _ => rate.min(per_second(self.received, sent_ns)),
+        }
     }
 }
 

@@ -91,7 +91,8 @@ pub struct Flow {
     pub dispatch: Dispatch,
     /// What the receiver counted.
     pub receipt: Receipt,
-    /// Datagrams received each second, by the receiver's clock.
+    /// Datagrams received each second, by the receiver's clock, or by the sender's if the receiver
+    /// counted for less time.
     pub received_per_s: f64,
     /// Datagrams that did not arrive, by cause.
     pub losses: Losses,
@@ -399,11 +400,24 @@ mod tests {
             is_back: false,
             dispatch,
             receipt,
-            received_per_s: receipt.received_per_s(),
+            received_per_s: receipt.received_per_s(dispatch.lasted_ns),
             losses: Losses::of(&dispatch, &receipt, &receiver, each),
             sender: KernelCounters::default(),
             receiver,
         }
+    }
+
+    #[test]
+    fn a_receiver_that_ran_late_finds_no_rate_that_no_path_had() {
+        let mut flow = flow(1_000, 0, 1_000, 0, 0, 1);
+        let per_s = |flow: &Flow| flow.receipt.received_per_s(flow.dispatch.lasted_ns).round();
+        assert_eq!(per_s(&flow).to_string(), "1000");
+        // Its first call came after a fifth of the time and took one datagram of the queue.
+        (flow.receipt.received_first, flow.receipt.lasted_ns) = (1, 800_000_000);
+        assert_eq!(per_s(&flow).to_string(), "1000");
+        // What is late by a queue of the path is the receiver's to time.
+        flow.receipt.lasted_ns = 1_250_000_000;
+        assert_eq!(per_s(&flow).to_string(), "799");
     }
 
     #[test]

@@ -525,7 +525,7 @@ fn flow(is_back: bool, sender: &Outcome, receiver: &Outcome, each: u64) -> Optio
         is_back,
         dispatch,
         receipt,
-        received_per_s: receipt.received_per_s(),
+        received_per_s: receipt.received_per_s(dispatch.lasted_ns),
         losses: Losses::of(&dispatch, &receipt, &receiver.counters, each),
         sender: sender.counters,
         receiver: receiver.counters,
