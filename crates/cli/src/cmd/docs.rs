@@ -73,14 +73,13 @@ fn json() -> String {
     for Described { name, schema } in schemas() {
         let link = format!("[`{name}`]({SCHEMAS}/{name}.json)");
         let meaning = schema.get("description").and_then(Value::as_str);
+        // A row of a table is one line.
+        let meaning = meaning.unwrap_or_default().replace('\n', " ");
         let required = schema.get("required").and_then(Value::as_array);
         let keys = required.into_iter().flatten().filter_map(Value::as_str);
         let keys = keys.filter(|key| !["schema", "version"].contains(key));
         let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
-        row(
-            &mut text,
-            &[&link, meaning.unwrap_or_default(), &keys.join(", ")],
-        );
+        row(&mut text, &[&link, &meaning, &keys.join(", ")]);
     }
     text
 }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use indicatif::ProgressBar;
-use towline::{FileSender, ReceiverReport, ReceiverState, TransferOutcome, TransferSenderEvent};
+use towline::{
+    FileSender, Phase, ReceiverReport, ReceiverState, TransferOutcome, TransferSenderEvent,
+};
 
 use super::{event::Refusals, station::Patience};
 use crate::{
@@ -201,22 +203,29 @@ fn waiting(plan: &SendPlan, outcome: &TransferOutcome, waited: Duration) -> Stri
     }
 }
 
+/// Words what a bar cannot show. A narrow terminal cuts off the end, so the least important part
+/// stands there.
 fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
     let numbers = &receiver.progress;
-    let losses = format!("lost {}, repaired {}", numbers.lost, numbers.repairs_got);
-    match &receiver.state {
+    let losses = match numbers.lost {
+        0 => String::new(),
+        lost => format!("; lost {lost}, repaired {}", numbers.repairs_got),
+    };
+    let state = match &receiver.state {
         ReceiverState::Active {
             is_connected: false,
             ..
-        } => format!("{losses}; not connected"),
-        ReceiverState::Active { phase, .. } => {
-            let limit = report::limit(receiver.limited_by, plan);
-            // A narrow terminal cuts off the end, so the least important part stands there.
-            format!("limit: {limit}; {losses}; {phase}")
-        }
-        ReceiverState::Done { .. } => format!("{losses}; proven"),
-        ReceiverState::Failed { text, .. } => format!("{losses}; failed: {text}"),
-    }
+        } => "not connected".to_owned(),
+        // The bar says as much.
+        ReceiverState::Active {
+            phase: Phase::Receiving,
+            ..
+        } => format!("limit: {}", report::limit(receiver.limited_by, plan)),
+        ReceiverState::Active { phase, .. } => phase.to_string(),
+        ReceiverState::Done { .. } => "proven".to_owned(),
+        ReceiverState::Failed { text, .. } => format!("failed: {text}"),
+    };
+    state + &losses
 }
 
 /// The most receivers that a line names.

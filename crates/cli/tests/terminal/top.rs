@@ -9,8 +9,9 @@ use std::{
 
 use crate::{PROGRAM, kit::Killed, screen::Screen};
 
-fn sender(group: &str) -> Killed {
-    let words = format!("load send --group {group} --iface lo --rate 1MB/s");
+/// `load send` or `load recv`, once its session is open.
+fn session(what: &str, group: &str) -> Killed {
+    let words = format!("load {what} --group {group} --iface lo");
     let mut command = Command::new(PROGRAM);
     // What stands in the list is what a person would have typed.
     command.arg0("towline").args(words.split(' '));
@@ -38,18 +39,21 @@ fn assert_given_back(screen: &mut Screen, code: &str) {
     }
 }
 
+/// A list of two sessions, whose rates are known.
 fn is_list(screen: &Screen) -> bool {
     let text = screen.text();
-    let is_measured = text.lines().any(|line| line.contains("bit/s"));
+    let is_measured = text.matches("bit/s").count() == 2;
     screen.is_alternate() && is_measured && text.contains("Enter counters")
 }
 
 #[test]
 fn a_session_is_a_row_that_opens() {
-    let sender = sender("239.192.77.40:17540");
-    let pid = sender.0.id();
+    let group = "239.192.77.40:17540";
+    let ends = [session("send --rate 1MB/s", group), session("recv", group)];
+    let pids = ends.each_ref().map(|end| end.0.id());
     for (rows, columns) in [(24, 80), (40, 120)] {
-        let Some(mut screen) = Screen::run(rows, columns, &format!("{PROGRAM} top {pid}")) else {
+        let command = format!("{PROGRAM} top {} {}", pids[0], pids[1]);
+        let Some(mut screen) = Screen::run(rows, columns, &command) else {
             return;
         };
         screen.wait_for(is_list);
@@ -64,11 +68,20 @@ fn a_session_is_a_row_that_opens() {
             all
         };
         assert_eq!(heads, wanted.split(' ').collect::<Vec<_>>(), "{text}");
-        assert!(rows[0].starts_with("towline top: 1 session"), "{text}");
-        let session = rows[2];
-        assert!(session.contains("publisher  239.192.77.40:17540"), "{text}");
-        assert!(session.contains(&pid.to_string()), "{text}");
+        assert!(rows[0].starts_with("towline top: 2 sessions"), "{text}");
+        let roles = [
+            "publisher  239.192.77.40:17540",
+            "subscriber 239.192.77.40:17540",
+        ];
+        for (role, pid) in roles.iter().zip(pids) {
+            let row = rows.iter().find(|row| row.contains(role));
+            let row = row.unwrap_or_else(|| panic!("no {role}: {text}"));
+            assert!(row.contains(&pid.to_string()), "{text}");
+        }
         assert!(rows.last().unwrap().starts_with("Enter counters"), "{text}");
+        let publisher = rows.iter().position(|row| row.contains(roles[0])).unwrap();
+        let down: &[u8] = if publisher == 2 { b"" } else { b"\x1b[B" };
+        screen.press(down);
         screen.press(b"\r");
         // The last line is drawn last.
         screen.wait_for(|screen| screen.text().contains("Esc back"));
@@ -83,7 +96,7 @@ fn a_session_is_a_row_that_opens() {
 
 #[test]
 fn however_it_is_left_the_terminal_is_as_before() {
-    let sender = sender("239.192.77.41:17541");
+    let sender = session("send --rate 1MB/s", "239.192.77.41:17541");
     let top = format!("{PROGRAM} top {}", sender.0.id());
     let killed = format!("timeout --foreground -s TERM 2 {top}");
     let cases: [(&str, &[u8], &str); 3] = [
