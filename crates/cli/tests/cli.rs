@@ -140,6 +140,10 @@ fn reports_of_kept_results() {
         assert_eq!(output.status.code(), Some(0), "{said}");
         insta::assert_snapshot!(name, text(&output.stdout));
     }
+    let stats = ["stats", "pcap:four.pcap", "--segment"];
+    let output = towline(&stats).current_dir(&place).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.starts_with("--segment changes nothing here"), "{said}");
     fs::remove_dir_all(place).unwrap();
 }
 

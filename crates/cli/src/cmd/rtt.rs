@@ -305,7 +305,7 @@ fn create(path: &Path) -> Result<File, Failure> {
             let remedy = "it is there already: remove it, or name another with --out";
             return Failure::environment(&what, &remedy);
         }
-        Failure::environment(&what, &error)
+        Failure::environment(&what, &format!("{error}; name another place with --out"))
     })
 }
 

@@ -1,7 +1,8 @@
 //! `towline stats`.
 
 use capture::{
-    Ended, Filter, Session, drop_capabilities, keep_file_capabilities, source, stats::StatsSink,
+    Ended, Filter, Session, SourceAddress, drop_capabilities, keep_file_capabilities, source,
+    stats::StatsSink,
 };
 use gauge::{demo::isolate, sweep::draw as draw_sweep};
 use measure::write_picture;
@@ -31,6 +32,9 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
     }
     let summary = sink.summary();
     warn_of_taking(&plan.sources, output);
+    if plan.limits.segments && !plan.sources.iter().any(SourceAddress::is_live) {
+        output.note(NOTHING_TO_CUT);
+    }
     let sources = plan.sources.iter();
     let sources = sources.map(|address| source::open(address, &plan.live));
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
@@ -68,6 +72,10 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
     ended?;
     Ok(Verdict::Done)
 }
+
+/// Why a file's packets stay as they are.
+const NOTHING_TO_CUT: &str = "--segment changes nothing here: a file does not say which of its \
+                              frames are several packets in one piece; capture with --segment";
 
 /// Measures what captures lose and cost.
 pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, Failure> {
