@@ -16,6 +16,23 @@ use crate::{
 
 /// A receiver of messages, which come in order from each sender.
 ///
+/// ```no_run
+/// # fn main() -> Result<(), towline::Error> {
+/// use towline::{Received, SessionBuilder, SessionEvent, Subscriber};
+/// let session = SessionBuilder::new("239.192.0.1@lo:7500".parse()?);
+/// let mut subscriber = Subscriber::open(&session)?;
+/// while let Some(received) = subscriber.recv(None)? {
+///     match received {
+///         Received::Message { data, .. } => println!("{}", String::from_utf8_lossy(data)),
+///         Received::Event(SessionEvent::Ended { .. }) => break,
+///         Received::Event(event) => eprintln!("{event:?}"),
+///     }
+/// }
+/// subscriber.close()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// **Cost**: [`Subscriber::recv`] copies each message once. [`Subscriber::turn`] with a sink of the
 /// caller's does not copy messages that arrive in order.
 pub struct Subscriber {

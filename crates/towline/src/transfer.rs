@@ -206,8 +206,8 @@ impl<T: Transfer> TransferThread<T> {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), towline::Error> {
-    /// # let (thread, number): (towline::TransferThread<towline::FileReceiver>, u32) = todo!();
-    /// let files = thread.ask(move |receiver| receiver.entries(number).map(Iterator::count));
+    /// # let (thread, transfer): (towline::TransferThread<towline::FileReceiver>, u32) = todo!();
+    /// let files = thread.ask(move |receiver| receiver.entries(transfer).map(Iterator::count));
     /// # Ok(())
     /// # }
     /// ```

@@ -88,8 +88,7 @@ impl FileReceiverBuilder {
     }
 
     /// Makes holes of runs of zeros, which then take no room on the disk, also when the sender does
-    /// not ask for that. No room is taken beforehand then, so that a full disk shows when it is
-    /// reached. Default false.
+    /// not ask for that. Default false.
     #[must_use]
     pub const fn sparse(mut self, is_sparse: bool) -> Self {
         self.sparse = is_sparse;
@@ -225,7 +224,27 @@ fn name_of(directory: &Path) -> String {
     format!("{last}-{:02x}{:02x}", hash[0], hash[1])
 }
 
-/// A receiver of transfers into a [`Target`].
+/// A receiver of transfers into a [`Target`]. What was delivered is told by
+/// [`TransferReceiverEvent::Delivered`](crate::TransferReceiverEvent::Delivered).
+///
+/// ```no_run
+/// # fn main() -> Result<(), towline::Error> {
+/// use towline::{
+///     FileReceiver, ObjectReceiverEvent, SessionBuilder, TransferReceiverEvent, TransferThread,
+/// };
+/// let session = SessionBuilder::new("239.192.0.1@lo:7500".parse()?);
+/// let mut receiver = TransferThread::spawn(FileReceiver::open(&session, "incoming")?)?;
+/// while let Some(event) = receiver.recv(None) {
+///     if let ObjectReceiverEvent::Transfer { event, .. } = event
+///         && let TransferReceiverEvent::Delivered { .. } = event
+///     {
+///         println!("all of it is in place");
+///     }
+/// }
+/// receiver.join()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.

@@ -20,6 +20,18 @@ use crate::{
 };
 
 /// A sender of files and trees to all receivers of a group.
+///
+/// ```no_run
+/// # fn main() -> Result<(), towline::Error> {
+/// use towline::{Expectation, FileSender, FileSet, SessionBuilder, TransferThread};
+/// let session = SessionBuilder::new("239.192.0.1@lo:7500".parse()?);
+/// let files = FileSet::builder().path("site").read()?;
+/// let sender = FileSender::open(&session, files, &Expectation::default())?;
+/// let sender = TransferThread::spawn(sender)?.join()?;
+/// println!("proven: {}", sender.outcome().is_proven());
+/// # Ok(())
+/// # }
+/// ```
 pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.

@@ -77,7 +77,7 @@ impl FileSetBuilder {
     }
 
     /// Asks receivers to make holes of runs of zeros, which then take no room on their disks. All
-    /// zeros are sent. Default false: receivers give each file all of its room beforehand.
+    /// zeros are sent. Default false: zeros take room as all content does.
     #[must_use]
     pub const fn sparse(mut self, is_sparse: bool) -> Self {
         self.options.sparse = is_sparse;
