@@ -47,7 +47,12 @@ impl Reflector {
     }
 
     fn start_at(place: &str) -> Self {
-        let args = ["rtt", "reflect", "--listen", place, "--no-mlock"];
+        Self::start_over("udp", place)
+    }
+
+    fn start_over(transport: &str, place: &str) -> Self {
+        let over = format!("--over={transport}");
+        let args = ["rtt", "reflect", &over, "--listen", place, "--no-mlock"];
         let mut reflect = towline(&args);
         let piped = reflect.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
@@ -122,6 +127,24 @@ fn measure(reflector: &Reflector, out: &str, more: &[&str]) -> Value {
     let output = run(&args);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn round_trips_over_pgm_need_no_second_host() {
+    let place = Place::new("pgm-alone");
+    let group = "239.192.74.3@lo:7742";
+    let _reflector = Reflector::start_over("pgm", group);
+    let result = place.file("run.rtt");
+    let mut run = towline(&["rtt", "run", group, "--over=pgm", "--no-mlock", "--json"]);
+    run.args([
+        "--rate", "100", "--time", "300ms", "--wait", "block", "--out", &result,
+    ]);
+    let output = run.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = &report["runs"][0]["counts"];
+    assert!(counts["answered"].as_u64() > Some(0), "{counts:#}");
 }
 
 #[test]
@@ -381,6 +404,34 @@ fn classes_take_turns_and_results_are_never_written_over() {
             > 0.0,
         "{report:#}"
     );
+}
+
+#[test]
+fn single_runs_are_compared_whatever_their_labels_and_others_are_told_of() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-labels"));
+    let [one, other, both] = ["one.rtt", "other.rtt", "both.rtt"].map(|name| place.file(name));
+    for (file, rate) in [(&one, "400"), (&other, "500"), (&both, "300,600")] {
+        measure(&reflector, file, &["--rate", rate]);
+    }
+    let second = |file: &str| -> Vec<Value> {
+        let output = run(&["rtt", "plot", &one, file, "--diff", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["runs"].as_array().unwrap()[1..].to_vec()
+    };
+    let single = &second(&other)[0];
+    assert!(
+        single["ratio_to_first"][0].as_f64() > Some(0.0),
+        "{single:#}"
+    );
+    let several = second(&both);
+    assert_eq!(several.len(), 2);
+    for run in several {
+        assert!(run["ratio_to_first"].is_null(), "{run:#}");
+        assert!(
+            run["remarks"].to_string().contains("no run called"),
+            "{run:#}"
+        );
+    }
 }
 
 /// The capability to change the scheduling class is left out, as it is for most users.
