@@ -187,6 +187,7 @@ impl Document for LoadSendReport {
             table.row("last", limited_by);
         }
         table.usage(&self.usage);
+        table.row("drops", &self.drops.drops_told());
         table.text
     }
 }
@@ -465,7 +466,11 @@ mod tests {
             drops: Counters::default(),
             counters: Counters::default(),
         };
-        assert!(report.text().ends_with("senders: 0 found, 0 ended\n"));
+        let text = report.text();
+        assert!(
+            text.ends_with("senders: 0 found, 0 ended; dropped: none\n"),
+            "{text}"
+        );
         (report.messages, report.bytes, report.seconds) = (2_000, 250_000, 2.0);
         let text = report.text();
         assert!(
