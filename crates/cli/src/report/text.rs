@@ -468,7 +468,7 @@ mod tests {
         };
         let text = report.text();
         assert!(
-            text.ends_with("senders: 0 found, 0 ended; dropped: none\n"),
+            text.ends_with("senders: 0 found, 0 ended;\n                  dropped: none\n"),
             "{text}"
         );
         (report.messages, report.bytes, report.seconds) = (2_000, 250_000, 2.0);
