@@ -3,7 +3,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    thread,
 };
 
 use base::{Instant, LinkEvent, LinkId, Rng};
@@ -18,7 +19,20 @@ pub(crate) trait Linked {
     fn link_opened(&mut self, key: u32, link: LinkId);
 }
 
-/// All connections. Nodes are numbered; node `n` has the address 10.0.0.`n`.
+/// Runs a test with addresses of IPv4, then with those of IPv6, on a thread whose name says so.
+#[allow(
+    clippy::disallowed_types,
+    reason = "the test has a thread anyway; here its name says more"
+)]
+pub(crate) fn over_ipv4_and_ipv6(test: impl Fn() + Copy + Send + 'static) {
+    test();
+    let run = thread::Builder::new().name(IPV6.to_owned());
+    run.spawn(test).unwrap().join().unwrap();
+}
+
+const IPV6: &str = "over IPv6";
+
+/// All connections. Nodes are numbered; node `n` has the address 10.0.0.`n`, or fd00::`n`.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     rng: Rng,
@@ -48,7 +62,12 @@ impl Fabric {
 
     pub(crate) fn address(node: usize) -> SocketAddr {
         let last = u8::try_from(node).unwrap();
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 4000)
+        let address: IpAddr = if thread::current().name() == Some(IPV6) {
+            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into()
+        } else {
+            Ipv4Addr::new(10, 0, 0, last).into()
+        };
+        SocketAddr::new(address, 4000)
     }
 
     /// Lets `node` do all it wants; true when it wanted anything.

@@ -5,16 +5,31 @@ mod receiver_kit;
 use std::time::Duration;
 
 use base::Verdict;
-use receiver_kit::{Bench, joined, joined_with, odata, spm};
+use receiver_kit::{
+    Bench, TSI, addresses, downstream_of, joined, joined_with, made, odata, over_each_kind, spm,
+};
 use towline_pgm::{Config, LateJoin, Mode};
+use wire::{
+    Sqn,
+    pgm::{Body, Spm},
+};
 
-const HEADERS: usize = 28;
+fn spm_of(sqn: u32, trail: u32, lead: u32, path_nla: std::net::IpAddr) -> Body {
+    Body::Spm(Spm {
+        sqn: Sqn(sqn),
+        trail: Sqn(trail),
+        lead: Sqn(lead),
+        path_nla,
+    })
+}
 
 /// Everything that the bench sent to one host, with headers; what has one hop stays in the group.
 fn sent_bytes(bench: &mut Bench) -> usize {
     let sent = bench.take_sent();
     let unicast = sent.iter().filter(|sent| !sent.to.ip().is_multicast());
-    unicast.map(|sent| sent.bytes.len() + HEADERS).sum()
+    unicast
+        .map(|sent| sent.bytes.len() + addresses().overhead())
+        .sum()
 }
 
 /// A session of twenty packets of one byte, whose SPMs announce a million more, an SPM each
@@ -24,7 +39,7 @@ fn announce_a_million(every_ms: Option<u64>, seconds: u64) -> (usize, usize) {
     let mut came = 0;
     let mut next_spm = 1;
     let mut take = |bench: &mut Bench, packet: Vec<u8>| {
-        came += packet.len() + HEADERS;
+        came += packet.len() + addresses().overhead();
         bench.packet(&packet);
     };
     take(&mut bench, spm(next_spm, 1, 0, &[]));
@@ -48,21 +63,42 @@ fn announce_a_million(every_ms: Option<u64>, seconds: u64) -> (usize, usize) {
 
 #[test]
 fn a_forged_lead_brings_its_source_at_most_three_times_its_bytes() {
-    for (every_ms, seconds) in [(None, 33), (Some(1000), 30), (Some(50), 10)] {
-        let (came, sent) = announce_a_million(every_ms, seconds);
-        assert!(sent > 0, "it asks");
-        assert!(sent <= 3 * came, "{came} bytes brought {sent}");
-    }
+    over_each_kind(|| {
+        for (every_ms, seconds) in [(None, 33), (Some(1000), 30), (Some(50), 10)] {
+            let (came, sent) = announce_a_million(every_ms, seconds);
+            assert!(sent > 0, "it asks");
+            assert!(sent <= 3 * came, "{came} bytes brought {sent}");
+        }
+    });
+}
+
+/// As receivers ask the path NLA, an SPM that names another host must not make them ask that one.
+#[test]
+fn a_path_nla_that_is_another_host_brings_that_host_nothing() {
+    over_each_kind(|| {
+        let mut bench = joined(Mode::Sequence, 100);
+        let victim = addresses().others[1];
+        for number in 0..5 {
+            let body = spm_of(7_000 + number, 90, 5_000, victim);
+            bench.packet(&made(&downstream_of(TSI), &body, &[], &[]));
+            bench.pass_ms(500);
+        }
+        let sent = bench.take_sent();
+        assert!(!sent.is_empty(), "it asks the source");
+        assert!(sent.iter().all(|sent| sent.to.ip() != victim), "{victim}");
+    });
 }
 
 #[test]
 fn data_without_an_spm_brings_its_source_at_most_its_bytes() {
-    let mut bench = Bench::new(Mode::Sequence);
-    let packet = odata(7, 1, &[], b"x");
-    bench.packet(&packet);
-    bench.pass_ms(20_000);
-    let sent = sent_bytes(&mut bench);
-    assert!(sent <= packet.len() + HEADERS, "{sent}");
+    over_each_kind(|| {
+        let mut bench = Bench::new(Mode::Sequence);
+        let packet = odata(7, 1, &[], b"x");
+        bench.packet(&packet);
+        bench.pass_ms(20_000);
+        let sent = sent_bytes(&mut bench);
+        assert!(sent <= packet.len() + addresses().overhead(), "{sent}");
+    });
 }
 
 #[test]

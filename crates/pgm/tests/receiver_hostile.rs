@@ -11,8 +11,8 @@ use std::{
 
 use base::{CounterSet as _, DropReason, Rng, Verdict};
 use receiver_kit::{
-    Bench, Event, NEIGHBOUR, TSI, data, downstream_of, dropped, joined, joined_with, made,
-    nak_like, odata, spm,
+    Bench, Event, NEIGHBOUR, TSI, addresses, data, downstream_of, dropped, joined, joined_with,
+    made, nak_like, odata, over_each_kind, spm,
 };
 use towline_pgm::{Config, Mode, Told};
 use wire::{
@@ -101,47 +101,51 @@ fn an_option_of_length_zero_is_malformed() {
 
 #[test]
 fn what_another_address_sends_with_the_tsi_does_not_reach_the_session() {
-    let mut bench = joined(Mode::Sequence, 10);
-    let ncf = nak_like(Body::Ncf, false, &[11]);
-    let verdict = bench.packet_from(NEIGHBOUR, &ncf);
-    assert_eq!(verdict, dropped(DropReason::WrongSource));
-    let reset = PgmOption::Rst(Rst {
-        is_deaf: true,
-        reason: 0,
+    over_each_kind(|| {
+        let mut bench = joined(Mode::Sequence, 10);
+        let ncf = nak_like(Body::Ncf, false, &[11]);
+        let verdict = bench.packet_from(addresses().others[0], &ncf);
+        assert_eq!(verdict, dropped(DropReason::WrongSource));
+        let reset = PgmOption::Rst(Rst {
+            is_deaf: true,
+            reason: 0,
+        });
+        for packet in [
+            odata(11, 10, &[], b"forged"),
+            spm(9000, 10, 10, &[reset]),
+            spm(9001, 1 << 30, 1 << 30, &[]),
+            ncf,
+        ] {
+            bench.packet_from(addresses().others[0], &packet);
+        }
+        assert_eq!(bench.receiver.counters().sessions_shared, 1);
+        assert_eq!(bench.receiver.position(0).unwrap().missing, 0);
+        goes_on(&mut bench, 11, 10);
     });
-    for packet in [
-        odata(11, 10, &[], b"forged"),
-        spm(9000, 10, 10, &[reset]),
-        spm(9001, 1 << 30, 1 << 30, &[]),
-        ncf,
-    ] {
-        bench.packet_from(NEIGHBOUR, &packet);
-    }
-    assert_eq!(bench.receiver.counters().sessions_shared, 1);
-    assert_eq!(bench.receiver.position(0).unwrap().missing, 0);
-    goes_on(&mut bench, 11, 10);
 }
 
 #[test]
 fn who_repeats_a_tsi_first_does_not_keep_its_sender_away() {
-    for is_joined in [false, true] {
-        let mut bench = Bench::new(Mode::Sequence);
-        let forged = spm(9000, 500, 600, &[]);
-        if is_joined {
-            bench.packet(&spm(1, 10, 10, &[]));
+    over_each_kind(|| {
+        for is_joined in [false, true] {
+            let mut bench = Bench::new(Mode::Sequence);
+            let forged = spm(9000, 500, 600, &[]);
+            if is_joined {
+                bench.packet(&spm(1, 10, 10, &[]));
+            }
+            for _ in 0..10 {
+                bench.packet_from(addresses().others[0], &forged);
+            }
+            bench.packet(&spm(2, 10, 10, &[]));
+            for sqn in 11..30 {
+                let verdict = bench.odata(sqn, b"real");
+                assert!(!matches!(verdict, Verdict::Drop(_)), "{verdict:?}");
+            }
+            let counters = bench.receiver.counters();
+            assert_eq!((counters.sessions_found, counters.sessions_shared), (2, 1));
+            assert_eq!(counters.odata_packets, 19);
         }
-        for _ in 0..10 {
-            bench.packet_from(NEIGHBOUR, &forged);
-        }
-        bench.packet(&spm(2, 10, 10, &[]));
-        for sqn in 11..30 {
-            let verdict = bench.odata(sqn, b"real");
-            assert!(!matches!(verdict, Verdict::Drop(_)), "{verdict:?}");
-        }
-        let counters = bench.receiver.counters();
-        assert_eq!((counters.sessions_found, counters.sessions_shared), (2, 1));
-        assert_eq!(counters.odata_packets, 19);
-    }
+    });
 }
 
 #[test]

@@ -2,15 +2,11 @@
 
 mod source_kit;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use source_kit::{Bench, nak};
+use source_kit::{Bench, addresses, nak, over_each_kind};
 use towline_pgm::{Config, SourceSetup};
 use wire::pgm::PacketType;
-
-const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
-const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 67));
 
 /// Asks for everything in the window, round and round, with 3,000 NAKs a second for four seconds.
 /// Returns the bytes of the NAKs, and of what left because of them, with headers.
@@ -20,8 +16,8 @@ fn flood(bench: &mut Bench, window: u32) -> (usize, usize) {
         let first = round * 63 % window;
         let sqns: Vec<_> = (first..window.min(first + 63)).collect();
         let nak = nak(&sqns);
-        asked += nak.len() + source_kit::OVERHEAD;
-        let host = if round % 2 == 0 { STRANGER } else { OTHER };
+        asked += nak.len() + addresses().overhead();
+        let host = addresses().others[round as usize % 2];
         bench.stranger(host, &nak);
         bench.run_for(Duration::from_nanos(333_333));
     }
@@ -36,18 +32,20 @@ fn flood(bench: &mut Bench, window: u32) -> (usize, usize) {
 
 #[test]
 fn forged_naks_bring_at_most_three_times_their_bytes() {
-    let mut bench = Bench::new();
-    bench.send(2000, 1400);
-    for _ in 0..9 {
-        bench.ms(20);
+    over_each_kind(|| {
+        let mut bench = Bench::new();
         bench.send(2000, 1400);
-    }
-    // The sender has nothing to send any more.
-    bench.ms(4000);
-    bench.forget();
-    let (asked, left) = flood(&mut bench, 20_000);
-    assert!(left <= 3 * asked, "{asked} bytes brought {left}");
-    assert!(bench.source.counters().nak_refused > 0);
+        for _ in 0..9 {
+            bench.ms(20);
+            bench.send(2000, 1400);
+        }
+        // The sender has nothing to send any more.
+        bench.ms(4000);
+        bench.forget();
+        let (asked, left) = flood(&mut bench, 20_000);
+        assert!(left <= 3 * asked, "{asked} bytes brought {left}");
+        assert!(bench.source.counters().nak_refused > 0);
+    });
 }
 
 #[test]
@@ -56,7 +54,7 @@ fn a_packet_asked_for_again_and_again_is_repaired_ever_less_often() {
     bench.send(3, 100);
     bench.forget();
     for _ in 0..1000 {
-        bench.stranger(STRANGER, &nak(&[1]));
+        bench.stranger(addresses().others[0], &nak(&[1]));
         bench.ms(4);
     }
     let repairs = bench.of(PacketType::Rdata).len();
@@ -87,7 +85,7 @@ fn a_plain_receiver_gets_what_it_lacks_while_data_flows() {
         bench.send(50, 1400);
         let sqns: Vec<_> = (round * 50..round * 50 + 50).step_by(8).collect();
         asked += sqns.len();
-        bench.stranger(STRANGER, &nak(&sqns));
+        bench.stranger(addresses().others[0], &nak(&sqns));
         bench.ms(1);
     }
     assert_eq!(bench.of(PacketType::Rdata).len(), asked);
@@ -118,7 +116,7 @@ fn with_a_key_nobody_is_a_stranger() {
         let datagrams = run.datagram_count();
         source.run_done(now, base::Outcome::Sent { datagrams });
     }
-    let arrival = Arrival::from((STRANGER, 40_000).into(), Socket::Upstream);
+    let arrival = Arrival::from((addresses().others[0], 40_000).into(), Socket::Upstream);
     for first in (0..1900).step_by(63) {
         let sqns: Vec<_> = (first..first + 63).collect();
         source.handle(now, &arrival, &nak(&sqns));

@@ -271,34 +271,37 @@ impl Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::{Fabric, over_ipv4_and_ipv6};
 
     fn at(milliseconds: u64) -> Instant {
         Instant::from_nanos(milliseconds * 1_000_000)
     }
 
-    fn peer(host: u8) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, host], 4000))
+    fn peer(host: usize) -> SocketAddr {
+        Fabric::address(host)
     }
 
     #[test]
     fn idle_connections_of_one_host_keep_nobody_out() {
-        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
-        let idle = 2 * listener.links_max as u32;
-        for number in 0..idle {
-            let accepted = listener.accept(at(number.into()), LinkId(number), peer(66), false);
+        over_ipv4_and_ipv6(|| {
+            let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+            let idle = 2 * listener.links_max as u32;
+            for number in 0..idle {
+                let accepted = listener.accept(at(number.into()), LinkId(number), peer(66), false);
+                assert_eq!(accepted, Ok(()));
+            }
+            assert_eq!(listener.greeting.len(), listener.links_max);
+            // An honest host comes, and the other one goes on.
+            let honest = LinkId(idle);
+            let accepted = listener.accept(at(idle.into()), honest, peer(1), false);
             assert_eq!(accepted, Ok(()));
-        }
-        assert_eq!(listener.greeting.len(), listener.links_max);
-        // An honest host comes, and the other one goes on.
-        let honest = LinkId(idle);
-        let accepted = listener.accept(at(idle.into()), honest, peer(1), false);
-        assert_eq!(accepted, Ok(()));
-        for number in idle + 1..2 * idle {
-            let now = at(number.into());
-            let accepted = listener.accept(now, LinkId(number), peer(66), false);
-            assert_eq!(accepted, Ok(()));
-        }
-        assert!(listener.greeting.contains_key(&honest));
-        assert_eq!(listener.links.len(), listener.links_max);
+            for number in idle + 1..2 * idle {
+                let now = at(number.into());
+                let accepted = listener.accept(now, LinkId(number), peer(66), false);
+                assert_eq!(accepted, Ok(()));
+            }
+            assert!(listener.greeting.contains_key(&honest));
+            assert_eq!(listener.links.len(), listener.links_max);
+        });
     }
 }

@@ -1,10 +1,11 @@
-use std::{net::Ipv4Addr, sync::Arc};
+use std::sync::Arc;
 
 use wire::object::{BlockHeader, Message, ObjectId, Refusal, VERSION, Welcome};
 
 use super::*;
 use crate::{
     Entry, Manifest, ManifestId, TransferReceiverConfig,
+    fabric::{Fabric, over_ipv4_and_ipv6},
     memory::{MemoryContent, MemoryStore},
 };
 
@@ -63,9 +64,9 @@ fn objects(session_id: u64) -> Mark {
     mark
 }
 
-/// Lets 10.0.0.`host` be heard, whose session has this id, and its packets this source port.
+/// Lets a host be heard, whose session has this id, and its packets this source port.
 fn hear<I: Intake>(receiver: &mut Transfers<I>, now: Instant, host: u8, port: u32, id: u64) {
-    let source = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
+    let source = Fabric::address(host.into()).ip();
     let heard = Heard {
         stream: stream(host, port),
         mark: &objects(id),
@@ -84,7 +85,7 @@ fn block<I: Intake>(receiver: &mut Transfers<I>, header: BlockHeader, bytes: &[u
 
 fn sender(host: u8, id: u64) -> Sender {
     Sender {
-        address: SocketAddr::from(([10, 0, 0, host], 4000)),
+        address: Fabric::address(host.into()),
         session_id: id,
     }
 }
@@ -267,56 +268,61 @@ fn what_is_said_right_behind_an_offer_is_kept() {
 
 #[test]
 fn a_host_leaves_half_of_the_places_to_others() {
-    let mut receiver = serving(Choosy::default());
-    let mut link = 1;
-    for (port, host) in (0..12).map(|port| (port, 1)).chain([(0, 2)]) {
-        let id = u64::from(port) + u64::from(host) * 100;
-        hear(&mut receiver, at(1), host, port, id);
-        if open(&mut receiver, at(1), link).is_empty() {
-            continue;
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = serving(Choosy::default());
+        let mut link = 1;
+        for (port, host) in (0..12).map(|port| (port, 1)).chain([(0, 2)]) {
+            let id = u64::from(port) + u64::from(host) * 100;
+            hear(&mut receiver, at(1), host, port, id);
+            if open(&mut receiver, at(1), link).is_empty() {
+                continue;
+            }
+            // The attack: a transfer is accepted, and nothing comes of it.
+            say(&mut receiver, link, &welcome(id, &tree(&format!("{id}")).0));
+            link += 1;
         }
-        // The attack: a transfer is accepted, and nothing comes of it.
-        say(&mut receiver, link, &welcome(id, &tree(&format!("{id}")).0));
-        link += 1;
-    }
-    let of = |host| {
-        receiver
-            .iter()
-            .filter(|(_, s, _)| s.address == sender(host, 0).address)
-            .count()
-    };
-    assert_eq!((of(1), of(2)), (8, 1));
-    assert_eq!(receiver.counters.senders_full, 4);
-    let told = refusals(&mut receiver);
-    assert!(told[0].1.contains("8 transfers from 10.0.0.1"), "{told:?}");
+        let of = |host| {
+            receiver
+                .iter()
+                .filter(|(_, s, _)| s.address == sender(host, 0).address)
+                .count()
+        };
+        assert_eq!((of(1), of(2)), (8, 1));
+        assert_eq!(receiver.counters.senders_full, 4);
+        let told = refusals(&mut receiver);
+        let text = format!("8 transfers from {}", Fabric::address(1).ip());
+        assert!(told[0].1.contains(&text), "{told:?}");
+    });
 }
 
 #[test]
 fn a_sender_that_comes_back_at_another_address_shows_a_key_or_begins_anew() {
-    let key = crate::Key::derive(b"secret", protection::portable);
-    for (key, continued) in [(None, 0), (Some(key), 1)] {
-        let mut receiver = serving(Choosy::default());
-        let (manifest, _) = tree("a");
-        hear(&mut receiver, at(0), 1, 1, 5);
-        open(&mut receiver, at(0), 1);
-        say(&mut receiver, 1, &welcome(5, &manifest));
-        receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
-        // The attack: another admitted host has learned the manifest, and offers it.
-        hear(&mut receiver, at(1), 2, 1, 6);
-        open(&mut receiver, at(1), 10);
-        let mut links = (10..20).filter(|&link| {
-            let mut all = receiver.all.iter();
-            let asked = all.find(|t| t.sender == sender(2, 6)).unwrap();
-            asked.receiver.has_link(LinkId(link))
-        });
-        let link = links.next().unwrap();
-        // The handshake of a key is not what this is about.
-        receiver.config.receiver.key = key;
-        say(&mut receiver, link, &welcome(6, &manifest));
-        receiver.observe(at(1), |_| None);
-        assert_eq!(receiver.counters.transfers_continued, continued);
-        assert_eq!(receiver.intake.accepted, 1);
-    }
+    over_ipv4_and_ipv6(|| {
+        let key = crate::Key::derive(b"secret", protection::portable);
+        for (key, continued) in [(None, 0), (Some(key), 1)] {
+            let mut receiver = serving(Choosy::default());
+            let (manifest, _) = tree("a");
+            hear(&mut receiver, at(0), 1, 1, 5);
+            open(&mut receiver, at(0), 1);
+            say(&mut receiver, 1, &welcome(5, &manifest));
+            receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+            // The attack: another admitted host has learned the manifest, and offers it.
+            hear(&mut receiver, at(1), 2, 1, 6);
+            open(&mut receiver, at(1), 10);
+            let mut links = (10..20).filter(|&link| {
+                let mut all = receiver.all.iter();
+                let asked = all.find(|t| t.sender == sender(2, 6)).unwrap();
+                asked.receiver.has_link(LinkId(link))
+            });
+            let link = links.next().unwrap();
+            // The handshake of a key is not what this is about.
+            receiver.config.receiver.key = key;
+            say(&mut receiver, link, &welcome(6, &manifest));
+            receiver.observe(at(1), |_| None);
+            assert_eq!(receiver.counters.transfers_continued, continued);
+            assert_eq!(receiver.intake.accepted, 1);
+        }
+    });
 }
 
 #[test]

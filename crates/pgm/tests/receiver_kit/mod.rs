@@ -7,6 +7,15 @@ use std::{
     time::Duration,
 };
 
+#[path = "../addresses/mod.rs"]
+#[allow(clippy::duplicate_mod, reason = "a test may use both kits")]
+mod addresses;
+#[allow(
+    unused_imports,
+    reason = "each test binary uses its own part of the kit"
+)]
+pub(crate) use addresses::{addresses, over_each_kind};
+
 use base::{Arrival, Budget, DropReason, Instant, Outcome, PathId, Socket, Verdict};
 use towline_pgm::{Config, ConfigBuilder, Mode, Ready, Receiver, ReceiverSetup};
 use wire::{
@@ -101,11 +110,11 @@ impl Bench {
         let setup = ReceiverSetup {
             mode,
             destination_port: PORT,
-            group: SocketAddr::new(GROUP, PORT),
+            group: SocketAddr::new(addresses().group, PORT),
             path: PathId(0),
             seed: 7,
             is_protected,
-            own_nla: OWN,
+            own_nla: addresses().receiver,
         };
         Self {
             receiver: Receiver::new(config.build().unwrap(), setup, now),
@@ -133,7 +142,7 @@ impl Bench {
     }
 
     pub(crate) fn packet(&mut self, bytes: &[u8]) -> Verdict {
-        self.packet_from(SOURCE, bytes)
+        self.packet_from(addresses().source, bytes)
     }
 
     pub(crate) fn pop(&mut self) {
@@ -194,7 +203,7 @@ impl Bench {
     /// A NAK that another receiver multicast.
     pub(crate) fn heard_nak(&mut self, sqns: &[u32]) -> Verdict {
         let packet = nak_like(Body::Nak, true, sqns);
-        self.packet_from(NEIGHBOUR, &packet)
+        self.packet_from(addresses().others[0], &packet)
     }
 
     /// Lets time pass, doing everything that is due on the way, at its own time.
@@ -353,7 +362,7 @@ pub(crate) fn spm(spm_sqn: u32, trail: u32, lead: u32, options: &[PgmOption<'_>]
         sqn: Sqn(spm_sqn),
         trail: Sqn(trail),
         lead: Sqn(lead),
-        path_nla: SOURCE,
+        path_nla: addresses().source,
     });
     made(&downstream(), &body, options, &[])
 }
@@ -361,8 +370,8 @@ pub(crate) fn spm(spm_sqn: u32, trail: u32, lead: u32, options: &[PgmOption<'_>]
 pub(crate) fn nak_like(kind: impl Fn(Nak) -> Body, is_upstream: bool, sqns: &[u32]) -> Vec<u8> {
     let body = kind(Nak {
         sqn: Sqn(sqns[0]),
-        source_nla: SOURCE,
-        group_nla: GROUP,
+        source_nla: addresses().source,
+        group_nla: addresses().group,
     });
     let more: Vec<_> = sqns[1..].iter().map(|&sqn| Sqn(sqn)).collect();
     let addressing = if is_upstream {
@@ -388,14 +397,14 @@ pub(crate) const fn data(sqn: u32, trail: u32) -> Data {
     }
 }
 
-pub(crate) const fn dropped(reason: DropReason) -> Verdict {
+pub(crate) fn dropped(reason: DropReason) -> Verdict {
     Verdict::Drop(reason)
 }
 
-pub(crate) const fn nak_body(sqn: u32) -> Nak {
+pub(crate) fn nak_body(sqn: u32) -> Nak {
     Nak {
         sqn: Sqn(sqn),
-        source_nla: SOURCE,
-        group_nla: GROUP,
+        source_nla: addresses().source,
+        group_nla: addresses().group,
     }
 }

@@ -10,6 +10,15 @@ use std::{
     time::Duration,
 };
 
+#[path = "../addresses/mod.rs"]
+#[allow(clippy::duplicate_mod, reason = "a test may use both kits")]
+mod addresses;
+#[allow(
+    unused_imports,
+    reason = "each test binary uses its own part of the kit"
+)]
+pub(crate) use addresses::{addresses, over_each_kind};
+
 use base::{Arrival, Budget, Instant, Outcome, Pace, PathId, Socket, Verdict};
 use towline_pgm::{Config, ConfigBuilder, Rate, Source, SourceSetup};
 use wire::{
@@ -80,7 +89,7 @@ impl Seen {
     }
 
     pub(crate) fn on_wire(&self) -> usize {
-        self.bytes.len() + OVERHEAD
+        self.bytes.len() + addresses().overhead()
     }
 
     pub(crate) fn ms(&self) -> u64 {
@@ -119,8 +128,8 @@ impl Bench {
         let setup = SourceSetup {
             tsi: TSI,
             destination_port: PORT,
-            group: SocketAddr::new(GROUP, PORT),
-            nla: SOURCE,
+            group: SocketAddr::new(addresses().group, PORT),
+            nla: addresses().source,
             path: PathId(0),
             first_sqn,
             seed: 1,
@@ -207,7 +216,10 @@ impl Bench {
 
     /// A packet of a receiver that reports.
     pub(crate) fn upstream(&mut self, bytes: &[u8]) -> Verdict {
-        let arrival = Arrival::from(SocketAddr::new(RECEIVER, 40_000), Socket::Upstream);
+        let arrival = Arrival::from(
+            SocketAddr::new(addresses().receiver, 40_000),
+            Socket::Upstream,
+        );
         self.source.handle_reporter(self.now, &arrival, bytes)
     }
 
@@ -292,8 +304,8 @@ pub(crate) fn nak(sqns: &[u32]) -> Vec<u8> {
 pub(crate) fn nak_body(sqn: u32) -> Nak {
     Nak {
         sqn: Sqn(sqn),
-        source_nla: SOURCE,
-        group_nla: GROUP,
+        source_nla: addresses().source,
+        group_nla: addresses().group,
     }
 }
 
