@@ -9,31 +9,43 @@ use crate::ends::{End, assert_complete, towline};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Groups of every kind, IPv4 and IPv6, of any source and of host 0 alone: as receivers name them,
+/// and as the sender does.
+pub(crate) fn groups(lab: &Lab) -> Vec<(String, String)> {
+    let source = lab.host(0);
+    let any = |group: &str| (group.to_owned(), group.to_owned());
+    let mut groups = vec![
+        any("239.192.0.1:7500"),
+        (
+            format!("{}@232.1.1.1:7500", source.ipv4()),
+            "232.1.1.1:7500".to_owned(),
+        ),
+    ];
+    if source.has_ipv6() {
+        groups.push(any("[ff15::1]:7500"));
+        groups.push((
+            format!("{}@[ff35::1]:7500", source.ipv6()),
+            "[ff35::1]:7500".to_owned(),
+        ));
+    } else {
+        println!("skipped: IPv6 is not to be had in this lab");
+    }
+    groups
+}
+
 #[test]
 fn sessions_work_with_every_kind_of_address() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
-        let source = lab.host(0).ipv4();
-        let host = lab.host(1).ipv4();
-        let mut addresses = vec![
-            ("239.192.0.1:7500".to_owned(), "239.192.0.1:7500".to_owned()),
-            (
-                format!("{source}@232.1.1.1:7500"),
-                "232.1.1.1:7500".to_owned(),
-            ),
-            (format!("{host}:7500"), format!("{host}:7500")),
-        ];
-        if lab.host(0).has_ipv6() {
-            let host = lab.host(1).ipv6();
-            let same = [
-                "[ff15::1%e0]:7500",
-                "[ff12::1%e0]:7500",
-                &format!("[{host}]:7500"),
-            ]
-            .map(|text| (text.to_owned(), text.to_owned()));
-            addresses.extend(same);
-        } else {
-            println!("skipped: IPv6 is not to be had in this lab");
+        let mut addresses = groups(&lab);
+        let host = lab.host(1);
+        addresses.push((
+            format!("{}:7500", host.ipv4()),
+            format!("{}:7500", host.ipv4()),
+        ));
+        if host.has_ipv6() {
+            let same = ["[ff12::1%e0]:7500", &format!("[{}]:7500", host.ipv6())];
+            addresses.extend(same.map(|text| (text.to_owned(), text.to_owned())));
         }
         for (from, to) in addresses {
             let words = format!("load recv -g {from} --json --count 5000 --timeout 10s");

@@ -7,6 +7,7 @@
 )]
 
 mod addresses;
+mod attacker;
 mod crash;
 mod demo;
 mod ends;
@@ -22,6 +23,7 @@ mod rate;
 #[path = "../schema_kit/mod.rs"]
 mod schema_kit;
 mod secrecy;
+mod siege;
 mod signals;
 mod trees;
 mod tshark;

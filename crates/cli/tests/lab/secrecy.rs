@@ -9,11 +9,11 @@ use std::{
 use lab::{Host, Lab, LabSpec};
 
 use crate::{
+    addresses::groups,
     ends::{End, alone, towline},
     tshark::{is_there, record},
 };
 
-const GROUP: &str = "-g 239.192.0.1:7500";
 const LIMIT: Duration = Duration::from_secs(60);
 /// As long as what nobody may find again.
 const WINDOW: usize = 16;
@@ -46,8 +46,8 @@ fn found(recording: &Path, secrets: &[&str]) -> usize {
     seen.len()
 }
 
-/// Records a transfer of a file and messages of the same kind, with these further words.
-fn played(lab: &Lab, root: &Path, more: &str) -> usize {
+/// Records a transfer of a file and messages of the same kind to a group, with these further words.
+fn played(lab: &Lab, root: &Path, (source, group): &(String, String), more: &str) -> usize {
     let recording = root.join("all.pcap");
     drop(fs::remove_file(&recording));
     // A message is a line.
@@ -58,13 +58,13 @@ fn played(lab: &Lab, root: &Path, more: &str) -> usize {
     let directory = root.join("in").display().to_string();
     let mut command = towline(
         to,
-        &format!("recv {directory} {GROUP} --from any {more} --name"),
+        &format!("recv {directory} -g {source} --from any {more} --name"),
     );
     let receiver = End::start({
         command.arg(NAME);
         command
     });
-    let mut command = towline(from, &format!("send {GROUP} --receivers 1 {more}"));
+    let mut command = towline(from, &format!("send -g {group} --receivers 1 {more}"));
     let sender = End::start({
         command.arg(root.join(FILE));
         command
@@ -77,9 +77,9 @@ fn played(lab: &Lab, root: &Path, more: &str) -> usize {
 
     let listener = End::start(towline(
         to,
-        &format!("sub {GROUP} --once {more} --name {NAME_SHORT}"),
+        &format!("sub -g {source} --once {more} --name {NAME_SHORT}"),
     ));
-    let mut command = towline(from, &format!("pub {GROUP} --receivers 1 {more}"));
+    let mut command = towline(from, &format!("pub -g {group} --receivers 1 {more}"));
     let publisher = End::start({
         command.arg(&said);
         command
@@ -108,13 +108,20 @@ fn a_recording_of_a_session_with_a_key_holds_nothing_of_content_or_names() {
         let key = root.join("key");
         fs::write(&key, (100..=131).collect::<Vec<u8>>()).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-        let open = played(&lab, &root, "");
-        assert!(
-            open > 50_000,
-            "without a key, {open} pieces are there for all to read"
-        );
-        let hidden = played(&lab, &root, &format!("--key-file {}", key.display()));
-        assert_eq!(hidden, 0, "pieces of content and names");
+        for group in groups(&lab) {
+            let open = played(&lab, &root, &group, "");
+            assert!(
+                open > 50_000,
+                "without a key, {open} pieces are there for all to read"
+            );
+            let hidden = played(
+                &lab,
+                &root,
+                &group,
+                &format!("--key-file {}", key.display()),
+            );
+            assert_eq!(hidden, 0, "pieces of content and names, to {}", group.1);
+        }
         fs::remove_dir_all(&root).unwrap();
     });
 }
