@@ -109,12 +109,22 @@ base::parameters! {
     DROP_AFTER: Duration = s(2), "time", Source set by "pub --timeout",
         "judgement: twice KEEP_ALIVE",
         "how long a receiver may be behind, or hold the others back, before policy drop gives it \
-         up; by the other policies it is given up only when the flag is set";
+         up; by policy lose it is given up only when the flag is set";
+    STALL_TIMEOUT: Duration = s(300), "time", Source set by "pub --timeout",
+        "judgement: a host that is restarted, or a person who looks, is back by then",
+        "how long a receiver may be behind without any progress before policy wait gives it up";
+    GUEST_PATIENCE: Duration = s(5), "time", Source,
+        "judgement: a pause of a busy host is shorter",
+        "how long receivers of one host may hold back those of other hosts when they are not \
+         expected and there is no key; after that they are not waited for";
+    GUEST_SHARE: u32 = 4, "times", Source,
+        "judgement: one in so many seconds is what a hostile host can cost",
+        "the time of GUEST_PATIENCE comes back this many times more slowly than it is spent";
     STALLED_AFTER: Duration = s(1), "time", Source,
         "KEEP_ALIVE",
         "time without movement after which a receiver that is behind is reported as stalled";
-    HISTORY_MAX: u32 = 256, "looks", Source,
-        "four times as many looks as DROP_AFTER has",
+    HISTORY_MAX: u32 = 2400, "looks", Source,
+        "twice as many looks as STALL_TIMEOUT has",
         "looks at the newest position that are remembered, to tell how far behind a receiver is";
     REPORTS_QUEUED_MAX: usize = 4096, "bytes", Receiver,
         "judgement: a hundred reports",

@@ -135,6 +135,7 @@ pub(crate) fn receiver(event: &AudienceEvent) {
         AudienceEvent::Astray { name, .. } => {
             warn!(name, "receiver reports packets that were never sent");
         }
+        AudienceEvent::PassedOver { name, .. } => warn!(name, "receiver not waited for any longer"),
         AudienceEvent::Dropped { name, behind, .. } => warn!(name, behind, "receiver dropped"),
         AudienceEvent::Refused { peer, reason } => warn!(%peer, %reason, "receiver refused"),
         other => info!(event = ?other, "receiver"),

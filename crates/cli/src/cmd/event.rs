@@ -3,6 +3,7 @@
 use std::{
     cmp::Ordering,
     net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
 };
 
 use towline::{AudienceEvent, LeaveReason, Refusal};
@@ -49,11 +50,53 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
             let behind = count(*behind, "packet");
             format!("receiver {name} was dropped as too slow, {behind} behind")
         }
+        AudienceEvent::PassedOver { name, .. } => format!(
+            "receiver {name} holds others back and is not waited for any longer: it may lose \
+             messages; --receivers N, or --key-file at all ends, makes it count"
+        ),
         AudienceEvent::Refused { peer, reason } => return refusals.note(*peer, *reason),
         _ => return None,
     };
     Some(text)
 }
+
+/// How many lines about receivers are shown: anybody can come and go a thousand times a second.
+#[derive(Debug)]
+pub(super) struct Lines {
+    left: u32,
+    since: Instant,
+    hidden: u64,
+}
+
+impl Lines {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            left: LINES_AT_ONCE,
+            since: now,
+            hidden: 0,
+        }
+    }
+
+    /// Returns what is to be shown of `text` at `now`, with how many lines were not shown before.
+    pub(super) fn shown(&mut self, now: Instant, text: String) -> Option<String> {
+        let earned = (now - self.since).as_secs();
+        self.since += Duration::from_secs(earned);
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(earned).min(LINES_AT_ONCE);
+        let Some(left) = self.left.checked_sub(1) else {
+            self.hidden += 1;
+            return None;
+        };
+        self.left = left;
+        Some(match std::mem::take(&mut self.hidden) {
+            0 => text,
+            hidden => format!("{text} ({} before it not shown)", count(hidden, "line")),
+        })
+    }
+}
+
+/// As many receivers as a person reads about at once; then one line a second.
+const LINES_AT_ONCE: u32 = 64;
 
 fn refusal(host: IpAddr, reason: Refusal) -> String {
     format!("refused {host}: {reason}")
@@ -178,6 +221,21 @@ mod tests {
             last.as_deref(),
             Some("and 36 more refusals, of other hosts or for other reasons")
         );
+    }
+
+    #[test]
+    fn who_comes_and_goes_a_thousand_times_a_second_fills_no_terminal() {
+        let now = Instant::now();
+        let mut lines = Lines::new(now);
+        let mut shown = |ms: u64| {
+            let text = lines.shown(now + Duration::from_millis(ms), "x left".to_owned());
+            text.map_or(0, |text| text.len())
+        };
+        let bytes: usize = (0..60_000).map(&mut shown).sum();
+        assert!((500..5_000).contains(&bytes), "{bytes} bytes in a minute");
+        let last = lines.shown(now + Duration::from_secs(70), "x left".to_owned());
+        let last = last.unwrap_or_default();
+        assert!(last.contains("before it not shown"), "{last}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 use towline::{AudienceEvent, Closed, Publisher, SendStatus};
 
 use super::{
-    event::{self, Departed, Refusals},
+    event::{self, Departed, Lines, Refusals},
     input::{Input, Next},
     station::{Patience, Station, TICK, counters},
 };
@@ -179,6 +179,7 @@ pub(super) struct Watch<'a> {
     joined: u64,
     departed: Departed,
     refusals: Refusals,
+    lines: Lines,
     limited_by: Option<LimitedBy>,
 }
 
@@ -195,6 +196,7 @@ impl<'a> Watch<'a> {
             joined: 0,
             departed: Departed::default(),
             refusals: Refusals::default(),
+            lines: Lines::new(Instant::now()),
             limited_by: None,
         })
     }
@@ -238,9 +240,9 @@ impl<'a> Watch<'a> {
         while let Some(event) = publisher.pop_event() {
             self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
             self.departed.note(&event);
-            if let Some(text) = event::receiver(&event, &mut self.refusals) {
-                self.output.note(&text);
-            }
+            let text = event::receiver(&event, &mut self.refusals);
+            let text = text.and_then(|text| self.lines.shown(Instant::now(), text));
+            text.iter().for_each(|text| self.output.note(text));
         }
         publisher
             .take_warnings()

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::parameters::{DROP_AFTER, GREETING_TIMEOUT, MESSAGE_REPORT_INTERVAL, RECEIVERS_MAX};
+use crate::parameters::{
+    DROP_AFTER, GREETING_TIMEOUT, HISTORY_MAX, MESSAGE_REPORT_INTERVAL, RECEIVERS_MAX,
+    STALL_TIMEOUT,
+};
 use crate::{Key, RateConfig};
 
 /// What happens when a receiver is slower than the sender.
@@ -10,6 +13,10 @@ use crate::{Key, RateConfig};
 #[non_exhaustive]
 pub enum Policy {
     /// The sender is held back: it forgets nothing that a tracked receiver has not been given.
+    ///
+    /// Without a key, a receiver that is not expected holds the receivers of other hosts back for
+    /// 5 s at first, and for a quarter of the time then; after that it may lose data, and is told
+    /// how much.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
@@ -37,9 +44,9 @@ pub struct AudienceConfig {
     /// The most receivers admitted at once.
     pub receivers_max: u32,
     /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: the longest
-    /// time behind without any progress; `None`, the default, sets no limit. Under
-    /// [`Policy::Drop`]: the longest time behind, or holding the others back; `None` stands for
-    /// [`DROP_AFTER`].
+    /// time behind without any progress. Under [`Policy::Drop`]: the longest time behind, or
+    /// holding the others back. `None`, the default, stands for [`STALL_TIMEOUT`] and for
+    /// [`DROP_AFTER`], and sets no limit under [`Policy::Lose`].
     pub stall_timeout: Option<Duration>,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
@@ -77,9 +84,15 @@ impl AudienceConfig {
         4 * self.receivers_max as usize
     }
 
+    /// Returns the number of the first receiver that nobody expects and that shows no key; `None`
+    /// with a key.
+    pub(super) fn guests_from(&self) -> Option<u32> {
+        self.key.is_none().then_some(self.expected)
+    }
+
     /// Returns how often to look for slow receivers.
     pub(super) fn check_interval(&self) -> Duration {
-        let fraction = self.stall_limit().unwrap_or_default() / 64;
+        let fraction = self.stall_limit().unwrap_or_default() / (HISTORY_MAX / 2);
         fraction.max(Duration::from_millis(250))
     }
 
@@ -87,7 +100,8 @@ impl AudienceConfig {
         match (self.stall_timeout, self.policy) {
             (Some(limit), _) => Some(limit),
             (None, Policy::Drop) => Some(DROP_AFTER),
-            (None, Policy::Wait | Policy::Lose) => None,
+            (None, Policy::Wait) => Some(STALL_TIMEOUT),
+            (None, Policy::Lose) => None,
         }
     }
 }

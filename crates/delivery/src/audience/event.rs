@@ -18,6 +18,9 @@ base::counters! {
         reconnected: Events, "receivers that dialled again before their old link was known lost";
         left: Events, "receivers that left or were cut off";
         dropped: Events, "receivers dropped by policy";
+        passed_over: Events,
+            "guests that were waited for no longer, as their host held the others back";
+        names_forgotten: Events, "names of receivers that had left, forgotten for new ones";
         strangers_omitted: Events,
             "NAKs of hosts that reports do not name, when too many such hosts were noted already";
         looks_forgotten: Events, "looks at the lead forgotten while a receiver was further behind";
@@ -93,6 +96,15 @@ pub enum AudienceEvent {
         name: String,
         /// Positions that the receiver had not been given.
         behind: u64,
+    },
+    /// A receiver that nobody expects and that has no key has held the receivers of other hosts
+    /// back for too long, or others on its host have. The sender waits for it no longer, for some
+    /// time, and it may lose data.
+    PassedOver {
+        /// The receiver's number.
+        slot: u32,
+        /// The receiver's name.
+        name: String,
     },
     /// A connection was refused.
     Refused {

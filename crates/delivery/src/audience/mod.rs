@@ -3,7 +3,8 @@
 //!
 //! An audience does not know what a packet is. It turns reports of positions into one position,
 //! [`Audience::hold`], below which the sender may forget packets, and applies a [`Policy`] to slow
-//! receivers.
+//! receivers. Receivers that are neither expected nor have the key, *guests*, hold the others back
+//! within limits of each host alone.
 //!
 //! ```text
 //!   HELLO --> Tracked --BYE, close, reset--> gone (Left)
@@ -11,8 +12,8 @@
 //!     '--full, name taken--> Refused, and told
 //! ```
 //!
-//! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position
-//! never goes back and never passes the sender's lead.
+//! Invariants: `order` holds exactly the tracked receivers that are waited for, by position; a
+//! receiver's position never goes back and never passes the sender's lead.
 //!
 //! **Spec**: `docs/src/protocol.md` section 5 (POS, WINDOW, NAME) and section 9 (ASK, WINDOW).
 
@@ -29,9 +30,9 @@ use wire::{
     object::{ErrorCode, Hello, Message, Pos, Refusal, StreamPhase, VERSION, Welcome},
 };
 
-use crate::parameters::{HISTORY_MAX, SILENCE_MAX, STALLED_AFTER, STRANGERS_MAX};
+use crate::parameters::{HISTORY_MAX, STALLED_AFTER, STRANGERS_MAX};
 use crate::{
-    LinkCommand, RateControl, RateLimit, SourceState, Steering,
+    LinkCommand, RateConfig, RateControl, RateLimit, SourceState, Steering,
     control::{Hosts, Listener},
     events::Events,
     feedback::{interval_us, rate_report},
@@ -43,8 +44,13 @@ pub use config::{AudienceConfig, Policy};
 mod losses;
 pub use losses::Confirmation;
 
+mod patience;
+use patience::Patience;
+
 mod pressure;
 use pressure::Pressure;
+
+mod seats;
 
 mod event;
 pub use event::{AudienceCounters, AudienceEvent, LeaveReason, ReceiverStatus};
@@ -71,9 +77,15 @@ pub struct Audience {
     /// position.
     history: VecDeque<(Instant, u64)>,
     pressure: Pressure,
-    /// Every name that ever joined: a receiver that comes back keeps its slot and is not counted
-    /// twice.
+    patience: Patience,
+    /// Every name that joined and is remembered: a receiver that comes back keeps its slot and is
+    /// not counted twice.
     seats: BTreeMap<String, Seat>,
+    /// The names of those that are gone and were not expected, in the order in which they left.
+    gone: BTreeMap<u64, String>,
+    /// How many names have joined; below, how often a receiver has left.
+    joined: u32,
+    leaves: u64,
     /// How many of these receivers have ever reported.
     reported: u32,
     /// Hosts that asked for repairs and from which no receiver has joined: they run plain PGM
@@ -111,7 +123,11 @@ impl Audience {
             phase: StreamPhase::Open,
             history: VecDeque::new(),
             pressure: Pressure::default(),
+            patience: Patience::default(),
             seats: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            joined: 0,
+            leaves: 0,
             reported: 0,
             strangers: BTreeSet::new(),
             check_at: None,
@@ -170,6 +186,8 @@ impl Audience {
         let limiting = sets_rate.or_else(|| self.limiting());
         self.set_stream(source);
         self.pressure.observe(now, source.is_held);
+        let holder = self.holder(source);
+        self.patience.observe(now, holder);
         Steering {
             pace,
             count: self.receiver_count(),
@@ -188,6 +206,11 @@ impl Audience {
     /// Asks the rate control for a pace; `None` when there is no rate control.
     fn steer(&mut self, now: Instant, is_limited: bool) -> Option<Pace> {
         let config = self.config.rate?;
+        let guests_from = self.config.guests_from().unwrap_or(u32::MAX);
+        let config = RateConfig {
+            guests_from,
+            ..config
+        };
         let control = self
             .rate
             .get_or_insert_with(|| RateControl::new(config, now));
@@ -214,6 +237,7 @@ impl Audience {
         let all = self.tracked.iter();
         let behind = all.map(|(&link, tracked)| (behind(self.lead, tracked), link));
         self.pressure.look(now, behind);
+        self.lose_patience(now);
         // This looks each receiver up by its key, because the check may remove the receiver.
         let mut after = Bound::Unbounded;
         while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
@@ -278,7 +302,8 @@ impl Audience {
         self.seats.len() >= self.config.expected as usize
     }
 
-    /// Returns true when every present receiver has been given everything below `position`, and no
+    /// Returns true when every receiver that is waited for has been given everything below
+    /// `position`, and no
     /// expected receiver is still to come.
     #[must_use]
     pub fn has_confirmed(&self, position: u64) -> bool {
@@ -311,13 +336,13 @@ impl Audience {
 
     /// Returns how many receivers have joined, whether or not they are still here.
     #[must_use]
-    pub fn joined(&self) -> u32 {
-        u32::try_from(self.seats.len()).unwrap_or(u32::MAX)
+    pub const fn joined(&self) -> u32 {
+        self.joined
     }
 
     /// Returns how many expected receivers have not joined.
     #[must_use]
-    pub fn missing(&self) -> u32 {
+    pub const fn missing(&self) -> u32 {
         self.config.expected.saturating_sub(self.joined())
     }
 
@@ -366,51 +391,6 @@ impl Audience {
         self.listener.links.is_idle()
     }
 
-    fn seat_of(&self, name: &str) -> Seat {
-        let fresh = u32::try_from(self.seats.len()).expect("bounded by the names remembered");
-        let known = self.seats.get(name).copied();
-        Seat {
-            standing: Standing::Here,
-            ..known.unwrap_or(Seat {
-                slot: fresh,
-                contiguous: 0,
-                has_reported: false,
-                lost: 0,
-                is_astray: false,
-                standing: Standing::Here,
-            })
-        }
-    }
-
-    /// Makes room for a receiver that greets, or says why there is none. When an earlier receiver
-    /// of the same name has long been silent, it counts as dead, and the new one takes its place.
-    fn make_room(&mut self, now: Instant, hello: &Hello<'_>) -> Result<(), Refusal> {
-        let earlier = self.earlier(hello.name);
-        if let Some((old, tracked)) = earlier
-            && tracked.instance != hello.instance
-        {
-            if now.since(tracked.heard_at) < SILENCE_MAX {
-                return Err(Refusal::DuplicateName);
-            }
-            self.listener.close(old);
-            self.remove(old, LeaveReason::Closed);
-            return Ok(());
-        }
-        let is_known = self.seats.contains_key(hello.name);
-        let is_full = self.tracked.len() >= self.config.receivers_max as usize
-            || (!is_known && self.seats.len() >= self.config.names_max());
-        if earlier.is_none() && is_full {
-            return Err(Refusal::Full);
-        }
-        Ok(())
-    }
-
-    /// Returns the receiver of this name that counts as present, with its connection.
-    fn earlier(&self, name: &str) -> Option<(LinkId, &Tracked)> {
-        let mut all = self.tracked.iter();
-        all.find_map(|(&link, tracked)| (tracked.name == name).then_some((link, tracked)))
-    }
-
     fn report(&mut self, now: Instant, link: LinkId, pos: &Pos) {
         let end = self.lead.map_or(u64::MAX, |lead| lead + 1);
         let claimed = match self.lead {
@@ -438,7 +418,9 @@ impl Audience {
         if contiguous > tracked.contiguous || !tracked.has_reported {
             self.order.remove(&(tracked.contiguous, link));
             tracked.contiguous = contiguous.max(tracked.contiguous);
-            self.order.insert((tracked.contiguous, link));
+            if tracked.is_awaited {
+                self.order.insert((tracked.contiguous, link));
+            }
             tracked.progress_at = now;
             let is_first = !std::mem::replace(&mut tracked.has_reported, true);
             if is_first
@@ -503,8 +485,8 @@ impl Audience {
         if !tracked.has_reported {
             return now.since(tracked.progress_at);
         }
-        let is_missing = |&&(_, lead): &&(Instant, u64)| lead >= tracked.contiguous;
-        let since = self.history.iter().find(is_missing);
+        let is_given = |&(_, lead): &(Instant, u64)| lead < tracked.contiguous;
+        let since = self.history.get(self.history.partition_point(is_given));
         since.map_or(Duration::ZERO, |&(at, _)| now.since(at))
     }
 
@@ -541,10 +523,7 @@ impl Audience {
             }
         }
         self.order.remove(&(tracked.contiguous, link));
-        if let Some(seat) = self.seats.get_mut(&tracked.name) {
-            seat.contiguous = tracked.contiguous;
-            seat.standing = standing;
-        }
+        self.leave_seat(&tracked, standing);
         if let Some(control) = &mut self.rate {
             control.forget(tracked.slot);
         }
@@ -582,12 +561,11 @@ impl Hosts for Audience {
     }
 
     fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
-        if let Err(reason) = self.make_room(now, hello) {
+        if let Err(reason) = self.make_room(now, peer.ip(), hello) {
             self.listener.refuse(link, reason);
             return self.refused(peer, reason);
         }
-        let seat = self.seat_of(hello.name);
-        let slot = seat.slot;
+        let slot = self.slot_of(hello.name);
         let receiver_count = self.config.expected.max(self.receiver_count() + 1);
         let welcome = Message::Welcome(Welcome {
             version: VERSION,
@@ -613,23 +591,24 @@ impl Hosts for Audience {
         let host = peer.ip().to_canonical();
         self.strangers.remove(&host);
         *self.hosts.entry(host).or_default() += 1;
-        self.seats.insert(hello.name.to_owned(), seat);
+        self.take_seat(hello.name, slot);
+        let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
         // The same receiver is back: it knows that its old connection is dead. It keeps its
         // position.
         let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
-            self.order.insert((earlier.contiguous, link));
             let heard_at = now;
             let tracked = Tracked {
                 peer,
                 heard_at,
+                is_awaited,
                 ..earlier
             };
-            self.tracked.insert(link, tracked);
+            self.track(link, tracked);
         } else {
-            self.order.insert((0, link));
-            self.tracked
-                .insert(link, Tracked::new(now, slot, hello, peer));
+            let mut tracked = Tracked::new(now, slot, hello, peer);
+            tracked.is_awaited = is_awaited;
+            self.track(link, tracked);
             let name = hello.name.to_owned();
             self.event(AudienceEvent::Joined { slot, name, peer });
         }

@@ -19,6 +19,8 @@ pub(super) struct Seat {
     /// It has reported a position beyond what was sent.
     pub(super) is_astray: bool,
     pub(super) standing: Standing,
+    /// Its place among those that are gone; `None` for one that is here or expected.
+    pub(super) left: Option<u64>,
 }
 
 /// Whether a receiver is present, and if not, whether it may come back.
@@ -46,6 +48,8 @@ pub(super) struct Tracked {
     pub(super) heard_at: Instant,
     pub(super) progress_at: Instant,
     pub(super) is_stalled: bool,
+    /// The sender waits for it.
+    pub(super) is_awaited: bool,
     pub(super) round_trip: RoundTrip,
 }
 
@@ -62,6 +66,7 @@ impl Tracked {
             heard_at: now,
             progress_at: now,
             is_stalled: false,
+            is_awaited: true,
             round_trip: RoundTrip::default(),
         }
     }

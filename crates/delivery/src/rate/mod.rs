@@ -72,6 +72,9 @@ pub struct RateConfig {
     /// The first limit once receivers report, in bytes a second. It grows fourfold with every round
     /// of reports until they show a queue or loss. Default 25,000,000.
     pub bytes_per_s_start: u64,
+    /// The number of the first receiver that is a guest: where there are others, it cannot set a
+    /// limit below 10 Mbit/s. Default: none is a guest.
+    pub guests_from: u32,
 }
 
 impl Default for RateConfig {
@@ -79,6 +82,7 @@ impl Default for RateConfig {
         Self {
             bytes_per_s_min: 100_000,
             bytes_per_s_start: 25_000_000,
+            guests_from: u32::MAX,
         }
     }
 }
@@ -602,7 +606,12 @@ impl RateControl {
 
     /// Makes a limit of `bytes_per_s`, but not below the lowest.
     fn at_most(&self, bytes_per_s: u64) -> Pace {
-        Pace::at_most(bytes_per_s.max(self.config.bytes_per_s_min))
+        let is_guest = |limit: RateLimit| limit.slot >= self.config.guests_from;
+        let mut least = self.config.bytes_per_s_min;
+        if self.receivers.len() > 1 && self.limit.is_some_and(is_guest) {
+            least = least.max(GUEST_BYTES_PER_S_MIN);
+        }
+        Pace::at_most(bytes_per_s.max(least))
     }
 
     fn set(&mut self, now: Instant, pace: Pace) {
@@ -633,6 +642,9 @@ const fn part(bytes_per_s: u64, percent: u64) -> u64 {
     bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
+/// The lowest limit that a guest sets where there are others, 10 Mbit/s: as much as a source
+/// repairs for strangers, whatever they say.
+const GUEST_BYTES_PER_S_MIN: u64 = 1_250_000;
 /// The highest believable delivery rate, about 1 TB/s; sums and products of such rates cannot
 /// overflow.
 const DELIVERY_BYTES_PER_S_MAX: u64 = 1 << 40;

@@ -61,6 +61,31 @@ fn one_queue_is_chance_and_two_end_the_start() {
 }
 
 #[test]
+fn a_guest_beside_others_brings_the_rate_to_the_floor_and_no_further() {
+    for (guests_from, least) in [(1, GUEST_BYTES_PER_S_MIN), (u32::MAX, 100_000)] {
+        let config = RateConfig {
+            guests_from,
+            ..RateConfig::default()
+        };
+        let mut control = RateControl::new(config, at(0));
+        let mut pace = Pace::Unlimited;
+        for ms in (10..8_000).step_by(10) {
+            let well = report(ms, 10 * ms);
+            control.report(at(ms), 0, &well);
+            let liar = RateReport {
+                delivery_bytes_per_s: 1_000,
+                queue_delay: Duration::from_millis(400),
+                missed: 5 * ms,
+                ..well
+            };
+            control.report(at(ms), 1, &liar);
+            pace = control.steer(at(ms), true);
+        }
+        assert_eq!(pace.bytes_per_s(), Some(least), "guests from {guests_from}");
+    }
+}
+
+#[test]
 fn loss_without_a_queue_is_not_congestion_below_ten_per_cent() {
     let mut control = running();
     for n in 0..100 {

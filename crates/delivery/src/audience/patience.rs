@@ -1,0 +1,133 @@
+//! How long guests may hold the others back: receivers that nobody expects and that have no key.
+//!
+//! Anybody can be a guest, and under any number of names. So all guests of a host share one account
+//! of the time for which they held back the receivers of other hosts. A quarter of the time is
+//! given back to each host.
+//!
+//! ```text
+//!            --the account has come to GUEST_PATIENCE-->
+//!   awaited                                               not awaited: they may lose data
+//!            <--a fifth of that has been given back-----
+//! ```
+//!
+//! Invariant: a host without an account has held nobody back for long. Accounts are few: the time
+//! that is entered in all of them together is at most the time that passes.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use base::Instant;
+use wire::object::StreamPhase;
+
+use super::{Audience, AudienceEvent};
+use crate::{
+    SourceState,
+    parameters::{GUEST_PATIENCE, GUEST_SHARE},
+};
+
+/// The accounts of all hosts with guests.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    hosts: BTreeMap<IpAddr, Account>,
+    /// The host whose guest held the others back at the last turn, and when that was.
+    seen: Option<(Instant, IpAddr)>,
+    looked_at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    /// How long guests of the host have held the others back, less what was given back.
+    spent: Duration,
+    is_over: bool,
+}
+
+impl Patience {
+    /// Notes whose guest holds the others back.
+    pub(super) fn observe(&mut self, now: Instant, holder: Option<IpAddr>) {
+        if let Some((at, host)) = self.seen {
+            self.hosts.entry(host).or_default().spent += now.since(at);
+        }
+        self.seen = holder.map(|host| (now, host));
+    }
+
+    /// Gives time back, and settles who is waited for. Returns false when nobody has an account.
+    fn look(&mut self, now: Instant) -> bool {
+        let back = now.since(self.looked_at) / GUEST_SHARE;
+        self.looked_at = now;
+        let had_accounts = !self.hosts.is_empty();
+        self.hosts.retain(|_, account| {
+            account.spent = account.spent.saturating_sub(back);
+            let limit = if account.is_over {
+                GUEST_PATIENCE * 4 / 5
+            } else {
+                GUEST_PATIENCE
+            };
+            account.is_over = account.spent > limit;
+            !account.spent.is_zero()
+        });
+        had_accounts
+    }
+
+    /// Returns true for a host whose guests are not waited for.
+    pub(super) fn is_over(&self, host: IpAddr) -> bool {
+        self.hosts.get(&host).is_some_and(|account| account.is_over)
+    }
+}
+
+impl Audience {
+    /// Returns the host of the receiver that everything waits for, if it is a guest, and if a
+    /// receiver on another host is less than half as far behind.
+    pub(super) fn holder(&self, source: &SourceState) -> Option<IpAddr> {
+        let waits = source.is_held || source.phase != StreamPhase::Open;
+        if !waits || self.hosts.len() < 2 {
+            return None;
+        }
+        let &(slowest, link) = self.order.first()?;
+        let tracked = &self.tracked[&link];
+        let end = source.lead + 1;
+        if !self.is_guest(tracked.slot) || slowest >= end {
+            return None;
+        }
+        let host = tracked.peer.ip().to_canonical();
+        let is_elsewhere = |link| self.tracked[link].peer.ip().to_canonical() != host;
+        // A host with more receivers than this in front of all others holds back at least itself.
+        let mut ahead = self.order.iter().rev().take(LOOKED_AT_MAX);
+        let best = ahead.find(|(_, link)| is_elsewhere(link));
+        let best = best.map_or(end, |&(position, _)| position);
+        let is_slow = end - slowest > (end - best.min(end)).saturating_mul(2);
+        is_slow.then_some(host)
+    }
+
+    /// Waits no longer for guests of hosts that have held the others back for too long, and waits
+    /// again for those of hosts that have not for some time.
+    pub(super) fn lose_patience(&mut self, now: Instant) {
+        if !self.patience.look(now) {
+            return;
+        }
+        let mut passed_over = Vec::new();
+        for (&link, tracked) in &mut self.tracked {
+            let is_guest = self
+                .config
+                .guests_from()
+                .is_some_and(|it| tracked.slot >= it);
+            let host = tracked.peer.ip().to_canonical();
+            let is_awaited = !(is_guest && self.patience.is_over(host));
+            if is_awaited == tracked.is_awaited {
+                continue;
+            }
+            tracked.is_awaited = is_awaited;
+            if is_awaited {
+                self.order.insert((tracked.contiguous, link));
+            } else {
+                self.order.remove(&(tracked.contiguous, link));
+                passed_over.push((tracked.slot, tracked.name.clone()));
+            }
+        }
+        for (slot, name) in passed_over {
+            self.counters.passed_over += 1;
+            self.event(AudienceEvent::PassedOver { slot, name });
+        }
+    }
+}
+
+/// A judgement: how many receivers of one host are looked at for one of another.
+const LOOKED_AT_MAX: usize = 64;
