@@ -423,7 +423,7 @@ fn forged_manifests_are_refused_with_the_reason_and_nothing_is_prepared() {
         (forged(&[link(b"l", b"/etc")], 0), "leads out"),
         (forged(&[file(b"a", 1), file(b"a", 1)], 2), "comes twice"),
         (forged(&[link(b"a", b"b"), file(b"a/b", 1)], 1), "parent"),
-        (forged(&[file(b".towline/x", 1)], 1), "own"),
+        (forged(&[file(b".towline/x", 1)], 1), "reserved"),
         (forged(&[file(b"a", 1 << 63)], 1 << 63), "longer than 2^63"),
         (
             forged(&[file(b"a", u64::MAX), file(b"b", 2)], 1),
