@@ -16,6 +16,7 @@ use net::{
 };
 use pgm::{Config, ConfigBuilder, ConfigError};
 use protection::PacketProtection;
+use wire::pgm::Tsi;
 
 use crate::{Error, Snapshot, trace::Open};
 
@@ -32,6 +33,7 @@ pub struct SessionBuilder {
     pub(crate) key: Option<Key>,
     pub(crate) reports: bool,
     pub(crate) pgm_port: Option<u16>,
+    pub(crate) tsi: Option<Tsi>,
     pub(crate) control_port: u16,
 }
 
@@ -60,6 +62,7 @@ impl SessionBuilder {
             key: None,
             reports: true,
             pgm_port: None,
+            tsi: None,
             control_port: 0,
         }
     }
@@ -137,6 +140,15 @@ impl SessionBuilder {
         self
     }
 
+    /// Sends under this transport session identifier. Default: a random one, which nobody off the
+    /// packets' path can guess; give one only where a program must know it beforehand. No two
+    /// senders of a group may have the same at the same time.
+    #[must_use]
+    pub fn tsi(mut self, tsi: impl Into<Option<Tsi>>) -> Self {
+        self.tsi = tsi.into();
+        self
+    }
+
     /// Sets the TCP port on which a sender takes reports. Default 0: the system chooses.
     #[must_use]
     pub const fn control_port(mut self, port: u16) -> Self {
@@ -210,6 +222,8 @@ impl SessionBuilder {
                 opened.destination.port(),
             ));
         }
+        let mut identity = Identity::draw(destination_port, random_u64)?;
+        identity.tsi = self.tsi.unwrap_or(identity.tsi);
         let sending = Sending {
             config: opened.config,
             group: opened.destination,
@@ -217,7 +231,7 @@ impl SessionBuilder {
             own: opened.local,
             control_port,
             upstream_port,
-            identity: Identity::draw(destination_port, random_u64)?,
+            identity,
             combine: simd::gf256::Level::best().combine(),
         };
         Ok((opened, sending))
