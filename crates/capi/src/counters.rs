@@ -1,0 +1,52 @@
+//! The counters of an open session, by name: `source.rdata_packets`.
+
+use std::ffi::{c_char, c_void};
+
+use towline::Snapshot;
+
+use crate::{
+    ffi::{Out, give},
+    outcome::{Failure, Outcome, attempt, text},
+};
+
+/// Takes a counter's name and value.
+pub(crate) type Visit = extern "C" fn(name: *const c_char, value: u64, closure: *mut c_void);
+
+/// Gives the value of one counter.
+pub(crate) fn one(
+    snapshot: Result<Snapshot, Failure>,
+    name: *const c_char,
+    place: Out<'_, u64>,
+) -> Outcome {
+    attempt(|| {
+        let snapshot = snapshot?;
+        let name = text(name, "the counter's name")?;
+        let place = place.ok_or_else(|| Failure::null("the place of the counter"))?;
+        let found = name
+            .split_once('.')
+            .and_then(|(set, name)| snapshot.value_of(set, name));
+        let unknown = || {
+            let text = format!("there is no counter {name:?}; or nothing has happened yet");
+            Failure::new(Outcome::NotFound, text)
+        };
+        give(Some(place), found.ok_or_else(unknown)?);
+        Ok(Outcome::Ok)
+    })
+}
+
+/// Visits all counters.
+pub(crate) fn all(
+    snapshot: Result<Snapshot, Failure>,
+    visit: Option<Visit>,
+    closure: *mut c_void,
+) -> Outcome {
+    attempt(|| {
+        let snapshot = snapshot?;
+        let visit = visit.ok_or_else(|| Failure::null("the function to call"))?;
+        for (set, info, value) in snapshot.iter() {
+            let name = format!("{set}.{}\0", info.name);
+            visit(name.as_ptr().cast(), value, closure);
+        }
+        Ok(Outcome::Ok)
+    })
+}

@@ -1,0 +1,186 @@
+//! Files: one transfer, sent or received, in one call that blocks until its end.
+
+use std::{ffi::c_char, path::PathBuf, time::Duration};
+
+use towline::{
+    Existing, Expectation, FileReceiver, FileSender, FileSet, FileSetBuilder, Instant,
+    ObjectReceiverEvent, Target, TransferReceiverEvent,
+};
+
+use crate::{
+    ffi::{self, Out, give},
+    outcome::{Failure, Outcome, attempt, text, time},
+    session::Session,
+};
+
+/// `towline_sent`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Sent {
+    is_proven: u32,
+    receivers: u32,
+    missing: u32,
+    unsent: u32,
+    bytes: u64,
+}
+
+const _: () = assert!(size_of::<Sent>() == 24 && std::mem::offset_of!(Sent, bytes) == 16);
+
+/// When to give a transfer up, and when to stop telling the other end about it.
+struct Deadline {
+    at: Option<Instant>,
+    /// The transfer was given up.
+    is_over: bool,
+}
+
+/// What is to be done about a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    GiveUp,
+    Leave,
+}
+
+impl Deadline {
+    fn new(now: Instant, timeout: Option<Duration>) -> Self {
+        Self {
+            at: timeout.map(|timeout| now + timeout),
+            is_over: false,
+        }
+    }
+
+    fn due(&mut self, now: Instant) -> Due {
+        if self.at.is_none_or(|at| now < at) {
+            return Due::Nothing;
+        }
+        if self.is_over {
+            return Due::Leave;
+        }
+        *self = Self {
+            at: Some(now + FAREWELL_MAX),
+            is_over: true,
+        };
+        Due::GiveUp
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_send_files(
+    session: Option<&Session>,
+    paths: *const *const c_char,
+    count: usize,
+    receivers: u32,
+    timeout_ms: i64,
+    place: Out<'_, Sent>,
+) -> Outcome {
+    attempt(|| {
+        let session = session.ok_or_else(|| Failure::null("the session"))?;
+        // SAFETY: the header says that so many texts are there.
+        let paths = unsafe { ffi::slice(paths, count) };
+        let paths = paths.ok_or_else(|| Failure::null("the array of paths"))?;
+        let paths = paths.iter().map(|&path| text(path, "a path"));
+        let paths: Vec<&str> = paths.collect::<Result<_, _>>()?;
+        let files = paths
+            .into_iter()
+            .fold(FileSet::builder(), FileSetBuilder::path);
+        let expectation = Expectation::default().receivers(receivers);
+        let mut sender = FileSender::open(&session.builder(), files.read()?, &expectation)?;
+        let mut deadline = Deadline::new(sender.now(), time(timeout_ms));
+        while sender.turn()? {
+            while sender.pop_event().is_some() {}
+            match deadline.due(sender.now()) {
+                Due::Nothing => {}
+                Due::GiveUp => sender.cancel("the sending program's time is over"),
+                Due::Leave => break,
+            }
+            sender.wait(deadline.at);
+        }
+        let outcome = sender.outcome();
+        let sent = Sent {
+            is_proven: outcome.is_proven().into(),
+            receivers: outcome.receivers.len() as u32,
+            missing: outcome.missing,
+            unsent: outcome.unsent.len() as u32,
+            bytes: outcome.content_bytes,
+        };
+        give(place, sent);
+        if outcome.is_proven() {
+            return Ok(Outcome::Ok);
+        }
+        let text = match outcome.failure {
+            Some((_, text)) => text,
+            None => format!(
+                "{} receivers joined, {} did not",
+                sent.receivers, sent.missing
+            ),
+        };
+        Err(Failure::new(Outcome::NotProven, text))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_receive_files(
+    session: Option<&Session>,
+    directory: *const c_char,
+    timeout_ms: i64,
+) -> Outcome {
+    attempt(|| {
+        let session = session.ok_or_else(|| Failure::null("the session"))?;
+        let directory = PathBuf::from(text(directory, "the directory")?);
+        let target = Target::Directory {
+            path: directory,
+            existing: Existing::Refuse,
+        };
+        let builder = FileReceiver::builder(session.builder(), target);
+        let mut receiver = builder.allow(session.allowed().iter().copied()).open()?;
+        let mut deadline = Deadline::new(receiver.now(), time(timeout_ms));
+        let (mut is_delivered, mut has_begun) = (false, false);
+        while receiver.turn()? {
+            let seen = see(&mut receiver);
+            is_delivered |= seen.is_delivered;
+            has_begun |= seen.has_begun;
+            match deadline.due(receiver.now()) {
+                Due::Nothing => {}
+                Due::GiveUp if has_begun => {
+                    receiver.cancel("the receiving program's time is over");
+                }
+                Due::GiveUp | Due::Leave => break,
+            }
+            receiver.wait(deadline.at);
+        }
+        is_delivered |= see(&mut receiver).is_delivered;
+        match (is_delivered, deadline.is_over) {
+            (true, _) => Ok(Outcome::Ok),
+            (false, true) => Err(Failure::new(Outcome::TimedOut, "no transfer ended in time")),
+            (false, false) => {
+                let text = "the transfer was broken off, or failed";
+                Err(Failure::new(Outcome::NotProven, text))
+            }
+        }
+    })
+}
+
+/// What a receiver's events say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    has_begun: bool,
+    is_delivered: bool,
+}
+
+fn see(receiver: &mut FileReceiver) -> Seen {
+    let mut seen = Seen::default();
+    while let Some(event) = receiver.pop_event() {
+        match event {
+            ObjectReceiverEvent::Accepted { .. } => seen.has_begun = true,
+            ObjectReceiverEvent::Transfer {
+                event: TransferReceiverEvent::Delivered { .. },
+                ..
+            } => seen.is_delivered = true,
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// How long the other end is told that a transfer was given up.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);

@@ -1,0 +1,58 @@
+//! The network interfaces of this machine.
+
+use std::{ffi::c_char, mem::MaybeUninit};
+
+use towline::Interfaces;
+
+use crate::{
+    ffi::{self, Out, give},
+    outcome::{Failure, Outcome, attempt},
+};
+
+/// `towline_interface`: one for each address of an interface.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Interface {
+    index: u32,
+    mtu: u32,
+    name: [c_char; 16],
+    address: [c_char; 48],
+}
+
+const _: () =
+    assert!(size_of::<Interface>() == 72 && std::mem::offset_of!(Interface, address) == 24);
+
+fn text<const N: usize>(text: &str) -> [c_char; N] {
+    let mut room = [MaybeUninit::new(0); N];
+    ffi::print(text, &mut room);
+    // SAFETY: every element was initialised above.
+    room.map(|byte| unsafe { byte.assume_init() })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_interfaces(
+    array: *mut Interface,
+    capacity: usize,
+    count: Out<'_, usize>,
+) -> Outcome {
+    attempt(|| {
+        let count = count.ok_or_else(|| Failure::null("the place of the count"))?;
+        // SAFETY: the header says that there is so much room.
+        let room = unsafe { ffi::room(array, capacity) }.unwrap_or_default();
+        let all = Interfaces::read().map_err(towline::Error::Interface)?;
+        let each = all.list().iter().flat_map(|one| {
+            one.addresses.iter().map(|address| Interface {
+                index: one.index,
+                mtu: one.mtu,
+                name: text(&one.name),
+                address: text(&address.ip.to_string()),
+            })
+        });
+        let each: Vec<Interface> = each.collect();
+        for (place, one) in room.iter_mut().zip(&each) {
+            place.write(*one);
+        }
+        give(Some(count), each.len());
+        Ok(Outcome::Ok)
+    })
+}

@@ -1,0 +1,29 @@
+//! `libtowline`: the library for programs in C. `include/towline.h` describes every function; the
+//! tests compare it with what this crate exports.
+//!
+//! A handle is a Rust object behind a pointer that C does not look into. Every function takes its
+//! handle first and gives its results last; it returns an [`outcome::Outcome`], and keeps the
+//! error's text for the calling thread. No panic leaves a function, and null is refused.
+//!
+//! | module | what |
+//! |---|---|
+//! | `outcome` | results, and the text of the last error |
+//! | `session` | where a session is, and its settings by name |
+//! | `publisher`, `subscriber` | messages |
+//! | `files` | a transfer of files, sent or received |
+//! | `interfaces`, `counters` | what there is to use, and what happened |
+#![cfg(target_os = "linux")]
+#![allow(
+    unsafe_code,
+    reason = "this crate is a C interface: it takes pointers, and exports names"
+)]
+
+mod counters;
+#[path = "../../libpgm/src/ffi.rs"]
+mod ffi;
+mod files;
+mod interfaces;
+mod outcome;
+mod publisher;
+mod session;
+mod subscriber;

@@ -1,0 +1,178 @@
+//! Messages in: a subscriber with a thread of its own.
+
+use std::{
+    ffi::{c_char, c_void},
+    ptr::null,
+};
+
+use towline::{Received, SessionEvent, Snapshot, SubscriberThread};
+
+use crate::{
+    counters::{self, Visit},
+    ffi::{self, Out, give},
+    outcome::{Failure, Outcome, attempt, time},
+    session::Session,
+};
+
+/// `towline_subscriber`.
+#[derive(Debug)]
+pub(crate) struct Subscriber(SubscriberThread);
+
+/// `towline_kind`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) enum Kind {
+    Message = 1,
+    Found = 2,
+    Lost = 3,
+    Ended = 4,
+    Expired = 5,
+    BrokenOff = 6,
+    Refused = 7,
+}
+
+/// `towline_received`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Incoming {
+    kind: Kind,
+    session: u32,
+    position: u64,
+    data: *const c_void,
+    len: usize,
+    lost: u64,
+}
+
+const _: () = assert!(size_of::<Incoming>() == 40 && std::mem::offset_of!(Incoming, data) == 16);
+
+impl Incoming {
+    fn new(received: &Received<'_>) -> Self {
+        let event = |kind, session| Self {
+            kind,
+            session,
+            position: 0,
+            data: null(),
+            len: 0,
+            lost: 0,
+        };
+        match *received {
+            Received::Message {
+                session,
+                position,
+                data,
+            } => Self {
+                position,
+                data: data.as_ptr().cast(),
+                len: data.len(),
+                ..event(Kind::Message, session)
+            },
+            Received::Event(SessionEvent::Found { session, .. }) => event(Kind::Found, session),
+            Received::Event(SessionEvent::Lost {
+                session,
+                first,
+                count,
+            }) => Self {
+                position: first,
+                lost: count,
+                ..event(Kind::Lost, session)
+            },
+            Received::Event(SessionEvent::Ended { session }) => event(Kind::Ended, session),
+            Received::Event(SessionEvent::Expired { session }) => event(Kind::Expired, session),
+            Received::Event(
+                SessionEvent::Reset { session } | SessionEvent::Dropped { session, .. },
+            ) => event(Kind::BrokenOff, session),
+            Received::Event(
+                SessionEvent::NameTaken { session } | SessionEvent::Refused { session, .. },
+            ) => event(Kind::Refused, session),
+            Received::Event(_) => event(Kind::Refused, 0),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_subscriber_open(
+    session: Option<&Session>,
+    place: Out<'_, *mut Subscriber>,
+) -> Outcome {
+    attempt(|| {
+        let session = session.ok_or_else(|| Failure::null("the session"))?;
+        let place = place.ok_or_else(|| Failure::null("the place of the subscriber"))?;
+        let mut subscriber = towline::Subscriber::open(&session.builder())?;
+        subscriber.take_only(session.allowed().iter().copied());
+        let subscriber = Subscriber(SubscriberThread::spawn(subscriber)?);
+        give(Some(place), Box::into_raw(Box::new(subscriber)));
+        Ok(Outcome::Ok)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_subscriber_recv(
+    subscriber: Option<&mut Subscriber>,
+    timeout_ms: i64,
+    place: Out<'_, Incoming>,
+) -> Outcome {
+    attempt(|| {
+        let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+        let place = place.ok_or_else(|| Failure::null("the place of the message"))?;
+        let received = subscriber.0.recv(time(timeout_ms))?;
+        let Some(received) = received else {
+            return Ok(Outcome::Again);
+        };
+        give(Some(place), Incoming::new(&received));
+        Ok(Outcome::Ok)
+    })
+}
+
+/// Writes the address of a session's sender as text.
+#[unsafe(no_mangle)]
+extern "C" fn towline_subscriber_sender(
+    subscriber: Option<&Subscriber>,
+    session: u32,
+    buffer: *mut c_char,
+    len: usize,
+) -> Outcome {
+    attempt(|| {
+        let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+        // SAFETY: the header says that there is so much room.
+        let room = unsafe { ffi::room(buffer, len) };
+        let room = room.ok_or_else(|| Failure::null("the buffer"))?;
+        let gone = || Failure::new(Outcome::NotFound, "that sender is not there any more");
+        let info = subscriber.0.session(session).ok_or_else(gone)?;
+        ffi::print(&info.source.to_string(), room);
+        Ok(Outcome::Ok)
+    })
+}
+
+fn snapshot(subscriber: Option<&Subscriber>) -> Result<Snapshot, Failure> {
+    let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+    let mut snapshot = Snapshot::default();
+    subscriber.0.snapshot(&mut snapshot);
+    Ok(snapshot)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_subscriber_counter(
+    subscriber: Option<&Subscriber>,
+    name: *const c_char,
+    value: Out<'_, u64>,
+) -> Outcome {
+    counters::one(snapshot(subscriber), name, value)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_subscriber_counters(
+    subscriber: Option<&Subscriber>,
+    visit: Option<Visit>,
+    closure: *mut c_void,
+) -> Outcome {
+    counters::all(snapshot(subscriber), visit, closure)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_subscriber_close(subscriber: Option<Box<Subscriber>>) -> Outcome {
+    attempt(|| {
+        let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
+        subscriber.0.close()?;
+        Ok(Outcome::Ok)
+    })
+}

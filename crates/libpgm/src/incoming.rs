@@ -1,0 +1,440 @@
+//! Messages on their way from the groups' threads to the program.
+//!
+//! ```text
+//!   thread: Subscriber --items of one turn--> queue --all of it--> Inbox --one call's--> program
+//!                      <--emptied buffers---- spare <---------------------- lent before
+//! ```
+//!
+//! The descriptor `recv` is readable while queue or inbox hold something, `pending` while a receive
+//! call has left something. When the queue is full, packets stay in the kernel's buffer.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, SystemTime},
+};
+
+use towline::{MessageSink, SessionEvent, Subscriber, Waker};
+
+use crate::{
+    abi::{APDU_BYTES_MAX, Tsi},
+    event::Event,
+    log,
+    packet::{About, Packet},
+    socket::spawn,
+};
+
+/// What a program receives.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Message(Packet),
+    /// So many packets of a session are lost for good.
+    Lost {
+        tsi: Tsi,
+        count: u64,
+    },
+}
+
+/// The threads of a socket's groups, and what they have received.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<(Waker, JoinHandle<()>)>>,
+}
+
+/// What the program's side and the threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    queue: Mutex<Queue>,
+    /// Signals that the queue holds something, or that no more will come.
+    arrived: Condvar,
+    /// Signals that the queue was emptied, or that the threads are to end.
+    room: Condvar,
+    queued_bytes: AtomicUsize,
+    limit_bytes: usize,
+    /// How many senders are known.
+    peers: AtomicU32,
+    is_stopped: AtomicBool,
+    recv: Event,
+    pending: Event,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    spare: Vec<Packet>,
+    /// `recv` is readable.
+    is_raised: bool,
+    /// Why no more will come.
+    failure: Option<String>,
+}
+
+/// The program's side: what it was lent, and what it gets next. One receive call at a time has it.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    items: VecDeque<Item>,
+    lent: Vec<Packet>,
+    /// `pending` is readable.
+    is_pending: bool,
+    /// The loss after which the program wants nothing more.
+    pub(crate) reset: Option<(Tsi, u64)>,
+}
+
+impl Inbox {
+    /// Takes back what was lent by the call before this one.
+    pub(crate) fn reclaim(&mut self) -> Vec<Packet> {
+        let mut lent = std::mem::take(&mut self.lent);
+        // What the program keeps is the program's to free.
+        lent.retain(Packet::is_ours);
+        lent
+    }
+
+    /// Lends the program a buffer until the next call.
+    pub(crate) fn lend(&mut self, packet: Packet) {
+        self.lent.push(packet);
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(limit_bytes: usize) -> io::Result<Self> {
+        let shared = Shared {
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            room: Condvar::new(),
+            queued_bytes: AtomicUsize::new(0),
+            limit_bytes,
+            peers: AtomicU32::new(0),
+            is_stopped: AtomicBool::new(false),
+            recv: Event::new()?,
+            pending: Event::new()?,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            threads: Mutex::default(),
+        })
+    }
+
+    /// Moves a group's subscriber to a thread of its own. `port` is the data-destination port, and
+    /// `mtu` the size of packets.
+    pub(crate) fn add(
+        &self,
+        mut subscriber: Subscriber,
+        port: u16,
+        mtu: usize,
+    ) -> Result<(), towline::Error> {
+        let waker = subscriber.waker()?;
+        for warning in subscriber.take_warnings() {
+            log::warn(&warning);
+        }
+        let sink = Sink {
+            shared: Arc::clone(&self.shared),
+            port,
+            mtu,
+            sessions: BTreeMap::new(),
+            last: None,
+            micros: 0,
+            items: VecDeque::new(),
+            spare: Vec::new(),
+        };
+        let thread = spawn("libpgm recv", move || serve(subscriber, sink))?;
+        self.threads().push((waker, thread));
+        Ok(())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<(Waker, JoinHandle<()>)>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn recv(&self) -> &Event {
+        &self.shared.recv
+    }
+
+    pub(crate) fn pending(&self) -> &Event {
+        &self.shared.pending
+    }
+
+    pub(crate) fn has_peers(&self) -> bool {
+        self.shared.peers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives the program the next item; `None` when there is none.
+    ///
+    /// # Errors
+    /// Why none will come any more.
+    pub(crate) fn next(&self, inbox: &mut Inbox) -> Result<Option<Item>, String> {
+        if inbox.items.is_empty() {
+            self.refill(inbox)?;
+        }
+        Ok(inbox.items.pop_front())
+    }
+
+    /// Waits until there is an item, or none will come any more.
+    pub(crate) fn wait(&self) {
+        let is_idle = |queue: &mut Queue| queue.items.is_empty() && queue.failure.is_none();
+        let queue = self.shared.arrived.wait_while(self.shared.queue(), is_idle);
+        drop(queue.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Returns true when the next item is there and is a message.
+    pub(crate) fn has_message(&self, inbox: &mut Inbox) -> bool {
+        if inbox.items.is_empty() && self.refill(inbox).is_err() {
+            return false;
+        }
+        matches!(inbox.items.front(), Some(Item::Message(_)))
+    }
+
+    /// Returns emptied buffers, and shows by the descriptors whether something is left.
+    pub(crate) fn settle(&self, inbox: &mut Inbox, emptied: Vec<Packet>) {
+        if !emptied.is_empty() || inbox.items.is_empty() {
+            let mut queue = self.shared.queue();
+            let places = SPARE_MAX.saturating_sub(queue.spare.len());
+            queue.spare.extend(emptied.into_iter().take(places));
+            if inbox.items.is_empty() && queue.items.is_empty() && queue.is_raised {
+                queue.is_raised = false;
+                self.shared.recv.clear();
+            }
+            inbox.is_pending = set(&self.shared.pending, inbox.is_pending, queue.is_raised);
+        } else {
+            inbox.is_pending = set(&self.shared.pending, inbox.is_pending, true);
+        }
+    }
+
+    fn refill(&self, inbox: &mut Inbox) -> Result<(), String> {
+        let mut queue = self.shared.queue();
+        std::mem::swap(&mut queue.items, &mut inbox.items);
+        if inbox.items.is_empty() {
+            return queue.failure.clone().map_or(Ok(()), Err);
+        }
+        let was_full = self.shared.is_full();
+        self.shared.queued_bytes.store(0, Ordering::Relaxed);
+        drop(queue);
+        if was_full {
+            self.shared.room.notify_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        // Under the lock, so that no thread is between looking and waiting.
+        drop(self.shared.queue());
+        self.shared.room.notify_all();
+        let threads = std::mem::take(&mut *self.threads());
+        for (waker, _) in &threads {
+            waker.wake();
+        }
+        for (_, thread) in threads {
+            // A thread that panicked has ended, too.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self) -> bool {
+        self.queued_bytes.load(Ordering::Relaxed) >= self.limit_bytes
+    }
+
+    /// Appends what a turn brought, and takes emptied buffers for the next ones.
+    fn push(&self, items: &mut VecDeque<Item>, spare: &mut Vec<Packet>) {
+        if items.is_empty() {
+            return;
+        }
+        let bytes: usize = items.iter().map(Item::bytes).sum();
+        let mut queue = self.queue();
+        self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        for item in items.drain(..) {
+            queue.append(item);
+        }
+        spare.append(&mut queue.spare);
+        if !queue.is_raised {
+            queue.is_raised = true;
+            self.recv.raise();
+        }
+        drop(queue);
+        self.arrived.notify_all();
+    }
+
+    fn fail(&self, reason: String) {
+        let mut queue = self.queue();
+        queue.failure.get_or_insert(reason);
+        queue.is_raised = true;
+        self.recv.raise();
+        drop(queue);
+        self.arrived.notify_all();
+    }
+
+    /// Waits until the program has taken something, at most `time`.
+    fn wait_for_room(&self, time: Duration) {
+        let is_full = |_: &mut Queue| self.is_full() && !self.is_stopped.load(Ordering::Acquire);
+        let waited = self.room.wait_timeout_while(self.queue(), time, is_full);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Queue {
+    fn append(&mut self, item: Item) {
+        if let (
+            Some(Item::Lost { tsi, count }),
+            Item::Lost {
+                tsi: of,
+                count: more,
+            },
+        ) = (self.items.back_mut(), &item)
+            && *tsi == *of
+        {
+            *count += more;
+            return;
+        }
+        self.items.push_back(item);
+    }
+}
+
+impl Item {
+    /// Returns what it counts in a full queue.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Message(packet) => packet.message().len() + ITEM_BYTES,
+            Self::Lost { .. } => ITEM_BYTES,
+        }
+    }
+}
+
+/// Sets a descriptor that is raised or not, and returns how it is then.
+fn set(event: &Event, is_raised: bool, wanted: bool) -> bool {
+    match (is_raised, wanted) {
+        (false, true) => event.raise(),
+        (true, false) => event.clear(),
+        _ => {}
+    }
+    wanted
+}
+
+/// The body of a group's thread.
+fn serve(mut subscriber: Subscriber, mut sink: Sink) {
+    while !sink.shared.is_stopped.load(Ordering::Acquire) {
+        sink.micros = 0;
+        let turn = match subscriber.turn(&mut sink) {
+            Ok(turn) => turn,
+            Err(error) => return sink.shared.fail(error.to_string()),
+        };
+        let shared = Arc::clone(&sink.shared);
+        shared.push(&mut sink.items, &mut sink.spare);
+        if shared.is_full() {
+            // The socket stays readable here, so the thread waits for the program, not for it.
+            let now = subscriber.now();
+            let due = subscriber.next_timeout().map(|due| due.since(now));
+            shared.wait_for_room(due.unwrap_or(FULL_WAIT).min(FULL_WAIT));
+        } else if turn.is_idle() {
+            subscriber.wait(None);
+        }
+    }
+}
+
+/// Puts what one turn brings into buffers.
+struct Sink {
+    shared: Arc<Shared>,
+    port: u16,
+    mtu: usize,
+    sessions: BTreeMap<u32, Tsi>,
+    /// The session of the last message: mostly that of the next, too.
+    last: Option<(u32, Tsi)>,
+    /// The time of this turn in microseconds since 1970; 0 until the first message needs it.
+    micros: u64,
+    items: VecDeque<Item>,
+    spare: Vec<Packet>,
+}
+
+impl Sink {
+    fn tsi(&mut self, session: u32) -> Tsi {
+        if let Some((last, tsi)) = self.last
+            && last == session
+        {
+            return tsi;
+        }
+        let tsi = self.sessions.get(&session).copied().unwrap_or_default();
+        self.last = Some((session, tsi));
+        tsi
+    }
+
+    fn forget(&mut self, session: u32) {
+        self.last = None;
+        if self.sessions.remove(&session).is_some() {
+            self.shared.peers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl MessageSink for Sink {
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
+        // By its length, an empty message is nothing: programs take it for a broken promise.
+        if data.is_empty() || data.len() > APDU_BYTES_MAX {
+            return;
+        }
+        if self.micros == 0 {
+            self.micros = micros();
+        }
+        let about = About {
+            tsi: self.tsi(session),
+            port: self.port,
+            sequence: position as u32,
+            micros: self.micros,
+        };
+        let mut packet = match self.spare.pop() {
+            Some(packet) if packet.has_room(data.len()) => packet,
+            _ => Packet::new(data.len().max(self.mtu)),
+        };
+        packet.fill(&about, data);
+        self.items.push_back(Item::Message(packet));
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Found { session, tsi, .. } => {
+                self.last = None;
+                if self.sessions.insert(session, Tsi::of(tsi)).is_none() {
+                    self.shared.peers.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            SessionEvent::Lost { session, count, .. } => {
+                let tsi = self.tsi(session);
+                self.items.push_back(Item::Lost { tsi, count });
+            }
+            SessionEvent::Ended { session }
+            | SessionEvent::Expired { session }
+            | SessionEvent::Reset { session }
+            | SessionEvent::Dropped { session, .. } => self.forget(session),
+            _ => {}
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.shared.is_full()
+    }
+}
+
+/// Reads the time in microseconds since 1970.
+pub(crate) fn micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(1, |since| {
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    })
+}
+
+/// The most emptied buffers that are kept.
+const SPARE_MAX: usize = 4096;
+/// What an item counts beside its message.
+const ITEM_BYTES: usize = 256;
+/// The longest sleep of a thread whose program takes nothing.
+const FULL_WAIT: Duration = Duration::from_millis(5);

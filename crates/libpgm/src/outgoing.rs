@@ -1,0 +1,197 @@
+//! Messages on their way out: a publisher under a lock. The program's send calls write into it; a
+//! thread turns it when NAKs arrive or a timer is due, so that repairs wait for no call.
+//!
+//! The descriptor `room` is writable unless a send call found no room. The descriptor `repair`,
+//! which OpenPGM raises when the program must call for repairs to go on, never is.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use towline::{Error, Publisher, SendStatus, Waker};
+
+use crate::{event::Event, log, socket::spawn};
+
+/// A socket's publisher, and the thread that turns it.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    shared: Arc<Shared>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    packet_limit: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    publisher: Mutex<Publisher>,
+    events: Arc<Events>,
+    /// When the rate allows the next message.
+    retry_at: Mutex<Option<Instant>>,
+    is_ended: AtomicBool,
+}
+
+/// The descriptors of a sending socket, which are there before it is connected.
+#[derive(Debug)]
+pub(crate) struct Events {
+    pub(crate) room: Event,
+    pub(crate) repair: Event,
+    is_full: AtomicBool,
+}
+
+impl Events {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            room: Event::new()?,
+            repair: Event::new()?,
+            is_full: AtomicBool::new(false),
+        })
+    }
+
+    fn set_full(&self, is_full: bool) {
+        if self.is_full.swap(is_full, Ordering::AcqRel) != is_full {
+            if is_full {
+                self.room.fill();
+            } else {
+                self.room.clear();
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    pub(crate) fn start(mut publisher: Publisher, events: Arc<Events>) -> Result<Self, Error> {
+        for warning in publisher.take_warnings() {
+            log::warn(&warning);
+        }
+        let waker = publisher.waker()?;
+        let packet_limit = publisher.packet_limit();
+        let descriptor = publisher.as_fd().try_clone_to_owned();
+        let descriptor = descriptor.map_err(|error| {
+            net::SystemError::system("copy", "the descriptor of a session", &error)
+        })?;
+        let shared = Arc::new(Shared {
+            publisher: Mutex::new(publisher),
+            events,
+            retry_at: Mutex::new(None),
+            is_ended: AtomicBool::new(false),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = spawn("libpgm send", move || of_thread.serve(&descriptor))?;
+        Ok(Self {
+            shared,
+            waker,
+            thread: Some(thread),
+            packet_limit,
+        })
+    }
+
+    /// Offers a message that lies in `parts`, of `len` bytes in all.
+    pub(crate) fn offer(&self, parts: &[&[u8]], len: usize) -> Result<SendStatus, Error> {
+        if self.shared.is_ended.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let mut publisher = self.shared.publisher();
+        let status = match parts {
+            _ if len <= self.packet_limit => publisher.try_send_with(len, |room| {
+                let mut rest = room;
+                for part in parts {
+                    let (place, behind) = rest.split_at_mut(part.len());
+                    place.copy_from_slice(part);
+                    rest = behind;
+                }
+            }),
+            [whole] => publisher.try_send(whole),
+            parts => publisher.try_send(&parts.concat()),
+        }?;
+        publisher.arm();
+        let wait = match status {
+            SendStatus::RateLimited { until } => Some(until.since(publisher.now())),
+            _ => None,
+        };
+        self.shared
+            .events
+            .set_full(matches!(status, SendStatus::WouldBlock));
+        drop(publisher);
+        if wait.is_some() {
+            let until = wait.map(|wait| Instant::now() + wait);
+            *self.shared.retry_at() = until;
+        }
+        Ok(status)
+    }
+
+    /// Returns how long it is until the rate allows a message.
+    pub(crate) fn rate_remains(&self) -> Duration {
+        let at = *self.shared.retry_at();
+        at.map_or(Duration::ZERO, |at| {
+            at.saturating_duration_since(Instant::now())
+        })
+    }
+
+    /// Waits a moment for room or for the rate.
+    pub(crate) fn wait(&self) {
+        thread::sleep(self.rate_remains().clamp(WAIT_MIN, WAIT_MAX));
+    }
+}
+
+impl Drop for Outgoing {
+    /// Sends what was taken, announces the end, and answers NAKs meanwhile.
+    fn drop(&mut self) {
+        self.shared.publisher().begin_close(CLOSE_MAX);
+        self.shared.is_ended.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has ended, too.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Shared {
+    fn publisher(&self) -> MutexGuard<'_, Publisher> {
+        self.publisher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn retry_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.retry_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, descriptor: &OwnedFd) {
+        loop {
+            let mut publisher = self.publisher();
+            let turn = match publisher.turn() {
+                Ok(turn) => turn,
+                Err(error) => {
+                    drop(publisher);
+                    log::warn(&format!("the session cannot go on: {error}"));
+                    return self.is_ended.store(true, Ordering::Release);
+                }
+            };
+            if publisher.is_closed() {
+                return;
+            }
+            publisher.arm();
+            drop(publisher);
+            self.events.set_full(false);
+            if turn.is_idle() {
+                // Whatever ends the wait, the next turn sees.
+                let _ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], None);
+            }
+        }
+    }
+}
+
+/// How long a send call that may wait sleeps at a time.
+const WAIT_MIN: Duration = Duration::from_micros(50);
+const WAIT_MAX: Duration = Duration::from_millis(10);
+/// How long the end may take.
+const CLOSE_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,397 @@
+//! The life of a socket: made, set up, bound, connected, closed.
+
+use std::{
+    ffi::c_int,
+    io,
+    mem::MaybeUninit,
+    net::SocketAddr,
+    os::fd::RawFd,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicUsize},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use towline::{Group, Interfaces, Publisher, Selector, SessionBuilder, Subscriber};
+
+use crate::{
+    abi::{IPPROTO_PGM, InterfaceReq, SockAddr, Tsi},
+    error::{self, Code, Domain, Fault, Slot},
+    ffi::{Out, give, guard},
+    incoming::{Inbox, Incoming},
+    option::Number,
+    outgoing::{Events, Outgoing},
+    settings::{GroupSetting, Settings},
+};
+
+/// A `pgm_sock_t`.
+#[derive(Debug)]
+pub(crate) struct Sock {
+    life: Mutex<Life>,
+    /// Set when connected, so that sending and receiving take no lock of the socket.
+    pub(crate) open: OnceLock<Open>,
+}
+
+/// How far a socket has come.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    pub(crate) settings: Settings,
+    bound: Option<Bound>,
+    is_connected: bool,
+    rate: Option<Arc<Outgoing>>,
+}
+
+/// What a bind decides.
+#[derive(Debug)]
+struct Bound {
+    port: u16,
+    tsi: towline::Tsi,
+    recv_interface: Option<Selector>,
+    send_interface: Option<Selector>,
+    incoming: Arc<Incoming>,
+    events: Arc<Events>,
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) incoming: Arc<Incoming>,
+    pub(crate) inbox: Mutex<Inbox>,
+    pub(crate) outgoing: Option<Arc<Outgoing>>,
+    pub(crate) port: u16,
+    pub(crate) may_wait: bool,
+    pub(crate) aborts_on_reset: bool,
+    pub(crate) apdu_limit: usize,
+    /// Where a row of messages that was taken in part goes on.
+    pub(crate) parts_sent: AtomicUsize,
+}
+
+impl Life {
+    pub(crate) const fn is_bound(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    pub(crate) const fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    pub(crate) fn rate_remains(&self) -> Duration {
+        let outgoing = self.rate.as_ref();
+        outgoing.map_or(Duration::ZERO, |outgoing| outgoing.rate_remains())
+    }
+
+    /// Returns the number of a descriptor of a bound socket.
+    pub(crate) fn descriptor(&self, which: Number) -> Option<RawFd> {
+        let bound = self.bound.as_ref()?;
+        let event = match which {
+            Number::RecvSock => bound.incoming.recv(),
+            Number::PendingSock => bound.incoming.pending(),
+            Number::RepairSock => &bound.events.repair,
+            _ => &bound.events.room,
+        };
+        Some(event.number())
+    }
+}
+
+impl Sock {
+    pub(crate) fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pgm_socket(
+    place: Out<'_, *mut Sock>,
+    family: u16,
+    kind: c_int,
+    protocol: c_int,
+    slot: Slot<'_>,
+) -> bool {
+    guard(false, || {
+        let is_known = matches!(family.into(), libc::AF_INET | libc::AF_INET6)
+            && kind == libc::SOCK_SEQPACKET
+            && matches!(protocol, libc::IPPROTO_UDP | IPPROTO_PGM);
+        let Some(place) = place.filter(|_| is_known) else {
+            return false;
+        };
+        if protocol == IPPROTO_PGM {
+            let text = "this library speaks PGM in UDP only: use IPPROTO_UDP (ZeroMQ: epgm://)";
+            error::put(slot, &Fault::new(Domain::Socket, Code::NoProtoOpt, text));
+            return false;
+        }
+        let mut life = Life::default();
+        life.settings.is_v6 = c_int::from(family) == libc::AF_INET6;
+        let sock = Sock {
+            life: Mutex::new(life),
+            open: OnceLock::new(),
+        };
+        place.write(Box::into_raw(Box::new(sock)));
+        true
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pgm_bind(
+    sock: Option<&Sock>,
+    at: Option<&SockAddr>,
+    len: u32,
+    slot: Slot<'_>,
+) -> bool {
+    bind(sock, at, len, [None; 2], slot)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pgm_bind3(
+    sock: Option<&Sock>,
+    at: Option<&SockAddr>,
+    len: u32,
+    send: Option<&InterfaceReq>,
+    send_len: u32,
+    recv: Option<&InterfaceReq>,
+    recv_len: u32,
+    slot: Slot<'_>,
+) -> bool {
+    let is_whole = |len: u32| len as usize >= size_of::<InterfaceReq>();
+    if !is_whole(send_len) || !is_whole(recv_len) {
+        return false;
+    }
+    bind(sock, at, len, [send, recv], slot)
+}
+
+fn bind(
+    sock: Option<&Sock>,
+    at: Option<&SockAddr>,
+    len: u32,
+    [send, recv]: [Option<&InterfaceReq>; 2],
+    slot: Slot<'_>,
+) -> bool {
+    guard(false, || {
+        let is_whole = len as usize == size_of::<SockAddr>();
+        let (Some(sock), Some(at), true) = (sock, at, is_whole) else {
+            return false;
+        };
+        let mut life = sock.life();
+        if life.bound.is_some() {
+            return false;
+        }
+        match Bound::new(&life.settings, at, send, recv) {
+            Ok(bound) => life.bound = Some(bound),
+            Err(fault) => error::put(slot, &fault),
+        }
+        life.bound.is_some()
+    })
+}
+
+impl Bound {
+    fn new(
+        settings: &Settings,
+        at: &SockAddr,
+        send: Option<&InterfaceReq>,
+        recv: Option<&InterfaceReq>,
+    ) -> Result<Self, Fault> {
+        if let Some(option) = settings.missing() {
+            let text = format!("the socket option {option} is not set");
+            return Err(Fault::new(Domain::Socket, Code::Failed, text));
+        }
+        let descriptors = |error: io::Error| {
+            error::system(Domain::Socket, "make the socket's descriptors", &error)
+        };
+        let sport = match at.tsi.sport {
+            0 => random_port(at.port),
+            port => port,
+        };
+        Ok(Self {
+            port: at.port,
+            tsi: towline::Tsi {
+                gsi: towline::Gsi(at.tsi.gsi.0),
+                port: sport,
+            },
+            send_interface: interface(send)?,
+            recv_interface: interface(recv)?,
+            incoming: Arc::new(
+                Incoming::new(settings.receive_window_bytes()).map_err(descriptors)?,
+            ),
+            events: Arc::new(Events::new().map_err(descriptors)?),
+        })
+    }
+}
+
+/// Returns the interface that a program names by its address or its index.
+fn interface(request: Option<&InterfaceReq>) -> Result<Option<Selector>, Fault> {
+    let Some(request) = request else {
+        return Ok(None);
+    };
+    let address = request.address.get().map(|address| address.ip());
+    match address.filter(|ip| !ip.is_unspecified()) {
+        Some(ip) => Ok(Some(Selector::Address(ip))),
+        None => by_index(request.index),
+    }
+}
+
+fn by_index(index: u32) -> Result<Option<Selector>, Fault> {
+    if index == 0 {
+        return Ok(None);
+    }
+    let fault = |text: String| Fault::new(Domain::Socket, Code::NoDev, text);
+    let all = Interfaces::read().map_err(|error| fault(error.to_string()))?;
+    let found = all.with_index(index);
+    let found = found.ok_or_else(|| fault(format!("there is no interface number {index}")))?;
+    Ok(Some(Selector::Name(found.name.clone())))
+}
+
+/// Draws a data-source port other than the destination's.
+fn random_port(other: u16) -> u16 {
+    let mut bytes = [0; 2];
+    // A system without random numbers gives 0 here; the session then draws its own.
+    let _read = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    match u16::from_ne_bytes(bytes) {
+        port if port == other || port == 0 => other ^ 1,
+        port => port,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pgm_connect(sock: Option<&Sock>, slot: Slot<'_>) -> bool {
+    guard(false, || {
+        let Some(sock) = sock else {
+            return false;
+        };
+        let mut life = sock.life();
+        let Some(bound) = life.bound.as_ref().filter(|_| !life.is_connected) else {
+            return false;
+        };
+        match open(&life.settings, bound) {
+            Ok(open) => {
+                life.rate.clone_from(&open.outgoing);
+                life.is_connected = sock.open.set(open).is_ok();
+            }
+            Err(fault) => error::put(slot, &fault),
+        }
+        life.is_connected
+    })
+}
+
+/// Opens the sessions of a socket that is bound.
+fn open(settings: &Settings, bound: &Bound) -> Result<Open, Fault> {
+    let fault =
+        |error: towline::Error| Fault::new(Domain::Socket, Code::of(&error), error.to_string());
+    let outgoing = match settings.send_group.filter(|_| settings.can_send()) {
+        Some(group) => {
+            let session = session(settings, bound, &group, bound.send_interface.as_ref())?
+                .config(settings.sender())
+                .tsi(bound.tsi);
+            let publisher = Publisher::builder(session).open().map_err(fault)?;
+            let events = Arc::clone(&bound.events);
+            Some(Arc::new(Outgoing::start(publisher, events).map_err(fault)?))
+        }
+        None => None,
+    };
+    for group in settings.groups.iter().filter(|_| settings.can_receive()) {
+        let session = session(settings, bound, group, bound.recv_interface.as_ref())?
+            .config(settings.receiver());
+        let subscriber = Subscriber::open(&session).map_err(fault)?;
+        let incoming = &bound.incoming;
+        incoming
+            .add(subscriber, bound.port, settings.mtu())
+            .map_err(fault)?;
+    }
+    Ok(Open {
+        incoming: Arc::clone(&bound.incoming),
+        inbox: Mutex::default(),
+        outgoing,
+        port: bound.port,
+        may_wait: !settings.is_set(Number::Noblock),
+        aborts_on_reset: settings.is_set(Number::AbortOnReset),
+        apdu_limit: settings.apdu_limit(),
+        parts_sent: AtomicUsize::new(0),
+    })
+}
+
+/// Describes the session of a group. No receiver of another PGM reports, so nobody does.
+fn session(
+    settings: &Settings,
+    bound: &Bound,
+    group: &GroupSetting,
+    interface: Option<&Selector>,
+) -> Result<SessionBuilder, Fault> {
+    let fault =
+        |error: net::SystemError| Fault::new(Domain::Socket, Code::Inval, error.to_string());
+    // Both ports of the encapsulation are one here, as OpenPGM needs it to receive NAKs.
+    let port = settings.get(Number::UdpEncapMcastPort) as u16;
+    let address = SocketAddr::new(group.group, port);
+    let named = match group.source {
+        Some(source) => format!("{source}@{address}").parse::<Group>(),
+        None => Group::new(address),
+    };
+    let own = by_index(group.interface)?;
+    Ok(SessionBuilder::new(named.map_err(fault)?)
+        .interface(interface.cloned().or(own))
+        .pgm_port(bound.port)
+        .reports(false)
+        .sockets(settings.sockets()))
+}
+
+/// Closes a socket, and frees it. What was sent before leaves; without `flush` as with it, NAKs are
+/// answered for a moment more.
+#[unsafe(no_mangle)]
+extern "C" fn pgm_close(sock: Option<Box<Sock>>, _flush: bool) -> bool {
+    guard(false, || {
+        let is_there = sock.is_some();
+        drop(sock);
+        is_there
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pgm_getsockname(
+    sock: Option<&Sock>,
+    place: Out<'_, SockAddr>,
+    len: Option<&mut u32>,
+) -> bool {
+    guard(false, || {
+        let (Some(sock), Some(len)) = (sock, len) else {
+            return false;
+        };
+        let life = sock.life();
+        let (Some(bound), true) = (&life.bound, *len as usize >= size_of::<SockAddr>()) else {
+            return false;
+        };
+        *len = size_of::<SockAddr>() as u32;
+        let is_there = place.is_some();
+        give(
+            place,
+            SockAddr {
+                port: bound.port.to_be(),
+                tsi: Tsi::of(bound.tsi),
+            },
+        );
+        is_there
+    })
+}
+
+/// Starts a thread that gets none of the process's signals: those are the program's.
+pub(crate) fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, towline::Error> {
+    let before = block_signals();
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    if let Some(before) = before {
+        // SAFETY: the mask is one that the system gave.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
+        };
+    }
+    thread.map_err(|error| net::SystemError::system("start", "a thread", &error).into())
+}
+
+/// Blocks all signals of this thread, and returns which were blocked before.
+fn block_signals() -> Option<libc::sigset_t> {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the place is large enough for a mask.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the first mask was filled, and the other's place is large enough.
+    let result =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    // SAFETY: the call has written it.
+    (result == 0).then(|| unsafe { before.assume_init() })
+}

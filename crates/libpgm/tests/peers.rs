@@ -1,0 +1,420 @@
+//! The stand-in beside OpenPGM's own library: programs that were compiled against its headers, and
+//! Debian's ZeroMQ, run on either and must not see a difference, except where the other one fails.
+//!
+//! Skipped, with the reason printed, where Debian's libpgm-dev, a C compiler or python3-zmq is
+//! missing.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+
+use std::{
+    fs,
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{Mutex, OnceLock, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use lab::{Host, Lab, LabSpec, isolated};
+
+/// Runs a test that keeps a processor busy: one at a time, or libpgm's timers come too late.
+fn alone<F: FnOnce() + Send>(body: F) {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    isolated(body);
+}
+
+/// Which library a program runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Library {
+    OpenPgm,
+    Ours,
+}
+use Library::{OpenPgm, Ours};
+
+/// Every pair of a sender's and a receiver's library.
+const PAIRS: [(Library, Library); 4] = [
+    (OpenPgm, OpenPgm),
+    (Ours, OpenPgm),
+    (OpenPgm, Ours),
+    (Ours, Ours),
+];
+
+/// A directory in which our library has the name that programs ask for.
+fn directory() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let deps = std::env::current_exe().unwrap();
+        let deps = deps.parent().unwrap();
+        let places = [deps, deps.parent().unwrap()].map(|at| at.join("libtowline_libpgm.so"));
+        let built = places.into_iter().filter(|path| path.exists());
+        let newest = built.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
+        let library = newest.expect("Cargo builds the shared library for this test");
+        let directory = std::env::temp_dir().join(format!("libpgm-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let name = directory.join("libpgm-5.3.so.0");
+        std::os::unix::fs::symlink(library, name).unwrap();
+        directory
+    })
+}
+
+/// A program of `tests/c`, compiled against libpgm's headers; `None`, with the reason printed,
+/// where it cannot be.
+fn compiled(name: &str) -> Option<PathBuf> {
+    let flags = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "openpgm-5.3"])
+        .output();
+    let Some(flags) = flags.ok().filter(|output| output.status.success()) else {
+        println!("skipped: libpgm is not installed (Debian: libpgm-dev, pkg-config)");
+        return None;
+    };
+    if Command::new("cc").arg("--version").output().is_err() {
+        println!("skipped: there is no C compiler (Debian: gcc)");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let program = directory().join(name);
+    // Tests run side by side in one process.
+    static COMPILER: Mutex<()> = Mutex::new(());
+    let _turn = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
+    if !program.exists() {
+        let flags = String::from_utf8(flags.stdout).unwrap();
+        let output = Command::new("cc")
+            .args(["-O1", "-g", "-w", "-o"])
+            .arg(&program)
+            .arg(source)
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}");
+    }
+    Some(program)
+}
+
+/// Returns true where python3-zmq and libzmq have PGM; otherwise prints the reason.
+fn has_zmq() -> bool {
+    let check = "import sys, zmq; sys.exit(not zmq.has('pgm'))";
+    let output = Command::new(PYTHON).args(["-c", check]).output();
+    let has = output.is_ok_and(|output| output.status.success());
+    if !has {
+        println!("skipped: no ZeroMQ with PGM for Python (Debian: python3-zmq, libzmq5)");
+    }
+    has
+}
+
+fn on(host: &Host, library: Library, program: impl AsRef<Path>, words: &str) -> Command {
+    // Whatever goes wrong, no program stays.
+    let mut command = host.command("timeout");
+    command
+        .args(["--signal=KILL", "90"])
+        .arg(program.as_ref())
+        .args(words.split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if library == Ours {
+        command.env("LD_LIBRARY_PATH", directory());
+    }
+    command
+}
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{out}{err}")
+}
+
+fn finish(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let text = text(&output);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    text
+}
+
+/// Runs a sender on host 0 and a receiver on host 1, and returns what both print.
+fn session(lab: &Lab, pair: (Library, Library), [send, recv]: [(&Path, String); 2]) -> String {
+    let receiver = on(lab.host(1), pair.1, recv.0, &recv.1).spawn().unwrap();
+    thread::sleep(START_TIME);
+    let sender = on(lab.host(0), pair.0, send.0, &send.1).spawn().unwrap();
+    let sent = finish(sender);
+    sent + &finish(receiver)
+}
+
+fn talk(lab: &Lab, pair: (Library, Library), program: &Path, kind: &str, how: &str) -> String {
+    let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
+    let send = format!("send {from} {MESSAGES} 1400000 {kind}");
+    let recv = format!("recv {to} {MESSAGES} {kind} {how}");
+    session(lab, pair, [(program, send), (program, recv)])
+}
+
+fn lab(loss_percent: u32) -> Lab {
+    let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+    if loss_percent > 0 {
+        lab.host(1).set_loss(loss_percent, 100).unwrap();
+    }
+    lab
+}
+
+#[test]
+fn every_function_answers_as_libpgms_does() {
+    alone(|| {
+        let Some(program) = compiled("api") else {
+            return;
+        };
+        let lab = lab(0);
+        let address = lab.host(0).ipv4().to_string();
+        let [theirs, ours] = [OpenPgm, Ours].map(|library| {
+            let child = on(lab.host(0), library, &program, &address)
+                .spawn()
+                .unwrap();
+            finish(child)
+        });
+        for (theirs, ours) in theirs.lines().zip(ours.lines()) {
+            assert_eq!(theirs, ours);
+        }
+        assert!(theirs.lines().count() > 900, "{theirs}");
+        assert_eq!(theirs.lines().count(), ours.lines().count());
+    });
+}
+
+/// The same program prints the same with each pair of libraries.
+fn assert_same_talk(loss_percent: u32, how: &str) {
+    let Some(program) = compiled("talk") else {
+        return;
+    };
+    let lab = lab(loss_percent);
+    let all = PAIRS.map(|pair| talk(&lab, pair, &program, "short", how));
+    for (pair, text) in PAIRS.iter().zip(&all) {
+        assert_eq!(*text, all[0], "{pair:?}, {how}, {loss_percent} % lost");
+    }
+    assert!(
+        all[0].contains(&format!("received {MESSAGES} messages")),
+        "{}",
+        all[0]
+    );
+    assert_eq!(lab.host(1).lost_packets().unwrap() > 0, loss_percent > 0);
+}
+
+#[test]
+fn messages_come_as_by_libpgm() {
+    alone(|| assert_same_talk(0, "recvmsgv poll"));
+}
+
+#[test]
+fn lost_packets_come_as_by_libpgm() {
+    alone(|| {
+        assert_same_talk(2, "recvmsg epoll");
+        assert_same_talk(2, "recvfrom poll");
+    });
+}
+
+#[test]
+fn messages_of_several_packets_come_in_each_way() {
+    alone(|| {
+        let Some(program) = compiled("talk") else {
+            return;
+        };
+        let lab = lab(2);
+        for (library, how) in [
+            (OpenPgm, "recvmsgv poll"),
+            (Ours, "recvmsgv select"),
+            (Ours, "recv epoll"),
+        ] {
+            let text = talk(&lab, (Ours, library), &program, "long", how);
+            let all = format!("received {MESSAGES} messages, 1786640 bytes\nwrong 0\n");
+            assert!(text.contains(&all), "{library:?} {how}: {text}");
+        }
+    });
+}
+
+#[test]
+fn a_loss_is_told_with_its_number() {
+    alone(|| {
+        let Some(program) = compiled("talk") else {
+            return;
+        };
+        let lab = lab(0);
+        let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
+        let count = 60_000;
+        let recv = format!("recv {to} {count} short recvmsgv poll");
+        let receiver = on(lab.host(1), Ours, &program, &recv).spawn().unwrap();
+        thread::sleep(START_TIME);
+        let send = format!("send {from} {count} 20000000 short");
+        let sender = on(lab.host(0), Ours, &program, &send).spawn().unwrap();
+        // The sender begins after 0.3 s and sends for 2 s; its window holds a third of a second.
+        thread::sleep(Duration::from_millis(800));
+        lab.unplug(1).unwrap();
+        thread::sleep(Duration::from_millis(800));
+        lab.plug(1).unwrap();
+        finish(sender);
+        let text = finish(receiver);
+        let own = format!("reset of {}", text.split_whitespace().nth(1).unwrap());
+        assert!(
+            text.contains("loss told: 1") && text.contains("wrong 0"),
+            "{text}"
+        );
+        assert!(
+            text.contains("accounted 1") && text.contains(&own),
+            "{text}"
+        );
+    });
+}
+
+/// What a sentence of the ZeroMQ program says behind `word`.
+fn figure(text: &str, word: &str) -> f64 {
+    let mut words = text.split_whitespace().skip_while(|&it| it != word).skip(1);
+    let number = words.next().and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("no {word} in {text}"))
+}
+
+/// Unchanged ZeroMQ, with our library at one end or both.
+fn zmq(loss_percent: u32, rate_kbit: u32) {
+    let Some(_) = has_zmq().then_some(()) else {
+        return;
+    };
+    let lab = lab(loss_percent);
+    let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
+    let script = script.display();
+    for pair in PAIRS {
+        let send = format!("{script} pub {from} {MESSAGES} 1000 {rate_kbit}");
+        let recv = format!("{script} sub {to} {MESSAGES} {rate_kbit}");
+        let ends = [(Path::new(PYTHON), send), (Path::new(PYTHON), recv)];
+        let text = session(&lab, pair, ends);
+        println!("{pair:?} {loss_percent} % lost: {text}");
+        if pair != (OpenPgm, OpenPgm) {
+            assert_eq!(
+                figure(&text, "received"),
+                f64::from(MESSAGES),
+                "{pair:?}: {text}"
+            );
+            assert_eq!(figure(&text, "gaps"), 0.0, "{pair:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn zeromq_runs_on_it_unchanged() {
+    alone(|| zmq(0, 20_000));
+}
+
+#[test]
+fn zeromq_misses_nothing_when_packets_are_lost() {
+    alone(|| zmq(2, 20_000));
+}
+
+#[test]
+fn it_outlives_the_datagrams_that_end_libpgm() {
+    alone(|| {
+        let Some(program) = compiled("talk") else {
+            return;
+        };
+        let lab = lab(0);
+        let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
+        let recv = format!("recv {to} {MESSAGES} short recvmsgv poll");
+        let receiver = on(lab.host(1), Ours, &program, &recv).spawn().unwrap();
+        thread::sleep(START_TIME);
+        let send = format!("send {from} {MESSAGES} 1400000 short");
+        let sender = on(lab.host(0), Ours, &program, &send).spawn().unwrap();
+        let attack = || {
+            let socket = UdpSocket::bind((lab.host(0).ipv4(), 0)).unwrap();
+            for (to, datagrams) in [(GROUP, hostile()), (&*from.to_string(), hostile())] {
+                for datagram in datagrams {
+                    socket.send_to(&datagram, (to, PORT)).unwrap();
+                }
+            }
+        };
+        thread::sleep(START_TIME);
+        lab.host(0).enter(attack).unwrap();
+        finish(sender);
+        let text = finish(receiver);
+        let all = format!("received {MESSAGES} messages, 1411400 bytes\nwrong 0\n");
+        assert!(text.contains(&all), "{text}");
+    });
+}
+
+/// Datagrams each of which ends a program on libpgm 5.3, or keeps it busy for ever.
+fn hostile() -> Vec<Vec<u8>> {
+    let [spm, odata, nak, ncf] = [0, 4, 8, 10];
+    let nla = [0, 1, 0, 0, 10, 77, 0, 1];
+    let window = |trail: u32, lead: u32| [1, trail, lead].map(u32::to_be_bytes).concat();
+    let no_length = [0, 4, 0, 8, 0x81, 0, 0, 0];
+    let wrong_first = [0x81, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let data = |number: u32| [number, 0].map(u32::to_be_bytes).concat();
+    let mut all = vec![
+        Vec::new(),
+        vec![0],
+        packet(1, odata, 0, &[]),
+        packet(2, odata, 1, &[&data(0)[..], &wrong_first].concat()),
+        packet(3, odata, 1, &[&data(0)[..], &no_length].concat()),
+        packet(4, spm, 1, &[&window(0, 9)[..], &nla, &no_length].concat()),
+        packet(5, spm, 0, &[&window(0, 0x7000_0000)[..], &nla].concat()),
+        packet(5, odata, 0, &data(0x6fff_ffff)),
+        packet(
+            6,
+            ncf,
+            1,
+            &[&[0, 0, 0, 1], &nla[..], &nla, &no_length].concat(),
+        ),
+        packet(
+            7,
+            nak,
+            1,
+            &[&[0, 0, 0, 1], &nla[..], &nla, &no_length].concat(),
+        ),
+        packet(8, nak, 0, &[]),
+    ];
+    for session in 0..2000 {
+        all.push(packet(100 + session, odata, 0, &data(7)));
+    }
+    all
+}
+
+/// A packet of a session of its own, with a checksum that is right.
+fn packet(session: u16, kind: u8, options: u8, body: &[u8]) -> Vec<u8> {
+    let [high, low] = session.to_be_bytes();
+    let mut packet = vec![
+        high, low, 0x1d, 0x4c, kind, options, 0, 0, 9, 9, 9, 9, high, low, 0, 0,
+    ];
+    packet.extend_from_slice(body);
+    let words = packet.chunks(2).map(|pair| {
+        let low = pair.get(1).copied().unwrap_or(0);
+        u32::from(u16::from_be_bytes([pair[0], low]))
+    });
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = ((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[6..8].copy_from_slice(&(!sum).to_be_bytes());
+    packet
+}
+
+#[test]
+fn it_exports_what_the_list_says() {
+    let library = directory().join("libpgm-5.3.so.0");
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library)
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no nm (Debian: binutils)");
+        return;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .collect();
+    let expected: Vec<&str> = include_str!("symbols.txt").lines().collect();
+    assert_eq!(
+        names, expected,
+        "add a function to tests/symbols.txt; never take one away"
+    );
+}
+
+const PYTHON: &str = "/usr/bin/python3";
+const GROUP: &str = "239.192.7.1";
+const PORT: u16 = 3056;
+const MESSAGES: u32 = 2_000;
+/// Time for a program to join.
+const START_TIME: Duration = Duration::from_millis(600);

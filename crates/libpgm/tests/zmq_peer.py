@@ -1,0 +1,77 @@
+"""One end of a ZeroMQ pub/sub session over PGM: Debian's python3-zmq, unchanged.
+
+zmq_peer.py pub ADDRESS COUNT SIZE RATE_KBIT   |   zmq_peer.py sub ADDRESS COUNT RATE_KBIT
+"""
+import sys
+import time
+
+import zmq
+
+END = b"end"
+GROUP = "239.192.7.1:5555"
+
+
+def publish(socket, count, size, rate_kbit):
+    """Sends numbered messages, then their end again and again, as no one answers."""
+    time.sleep(1.0)
+    filling = bytes(size - 8)
+    start = time.monotonic()
+    for number in range(count):
+        socket.send(number.to_bytes(8, "little") + filling)
+    for _ in range(20):
+        socket.send(END)
+        time.sleep(0.1)
+    took = time.monotonic() - start - 2.0
+    print(f"sent {count} in {took:.3f} s")
+
+
+def subscribe(socket, count):
+    """Receives until the end, or 15 s of silence."""
+    socket.setsockopt(zmq.SUBSCRIBE, b"")
+    socket.setsockopt(zmq.RCVTIMEO, 15_000)
+    received, gaps, following, size = 0, 0, 0, 0
+    start = last = time.monotonic()
+    while following < count:
+        try:
+            message = socket.recv()
+        except zmq.Again:
+            break
+        if message == END:
+            if received:
+                break
+            continue
+        number = int.from_bytes(message[:8], "little")
+        if not received:
+            start = time.monotonic()
+        gaps += number != following
+        following = number + 1
+        received += 1
+        size = len(message)
+        last = time.monotonic()
+    rate = received * size * 8 / max(last - start, 1e-9) / 1e6
+    print(f"received {received} gaps {gaps} rate {rate:.1f} Mbit/s")
+
+
+def main():
+    role, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    context = zmq.Context()
+    socket = context.socket(zmq.PUB if role == "pub" else zmq.SUB)
+    socket.setsockopt(zmq.RATE, int(sys.argv[-1]))
+    socket.setsockopt(zmq.RECOVERY_IVL, 2_000)
+    socket.setsockopt(zmq.SNDHWM, 1_000)
+    socket.setsockopt(zmq.RCVHWM, 0)
+    socket.setsockopt(zmq.LINGER, 2_000)
+    endpoint = f"epgm://{address};{GROUP}"
+    if role == "pub":
+        # A publisher that waits for room instead of dropping.
+        socket.setsockopt(zmq.XPUB_NODROP, 1)
+        socket.connect(endpoint)
+        publish(socket, count, int(sys.argv[4]), int(sys.argv[5]))
+    else:
+        socket.connect(endpoint)
+        subscribe(socket, count)
+    socket.close()
+    context.term()
+
+
+main()
