@@ -1,7 +1,7 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
 .PHONY: demo test interrupted presence besieged sim bench bench-page readme-maps screenshots
-.PHONY: soak lint fuzz build install uninstall help
+.PHONY: soak lint fuzz build install install-libraries uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -76,8 +76,14 @@ install: ## program, manual pages, completions, systemd unit beneath PREFIX, or 
 	@contrib/install.sh "$(or $(TOWLINE),$(or $(CARGO_TARGET_DIR),target)/release/towline)" \
 	  "$(PREFIX)" "$(DESTDIR)"
 
-uninstall: ## what make install has put there away again
+install-libraries: ## libtowline with its header, and the stand-in for libpgm, beneath PREFIX
+	@scripts/setup.sh rust
+	cargo build --release --locked --package towline-capi --package towline-libpgm
+	@contrib/install-libraries.sh "$(or $(CARGO_TARGET_DIR),target)/release" "$(PREFIX)" "$(DESTDIR)"
+
+uninstall: ## what make install and make install-libraries have put there away again
 	@contrib/install.sh --remove "$(PREFIX)" "$(DESTDIR)"
+	@contrib/install-libraries.sh --remove "$(PREFIX)" "$(DESTDIR)"
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null || \

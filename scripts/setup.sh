@@ -103,7 +103,7 @@ is_there() {
 setup_tests() {
   setup_packages \
     tshark:tshark tcpdump:tcpdump :libpcap0.8 \
-    gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev \
+    gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev nm:binutils :python3-zmq :libzmq5 \
     b3sum:b3sum diff:diffutils \
     ip:iproute2 ss:iproute2 tc:iproute2 nft:nftables ethtool:ethtool \
     setpriv:util-linux mount:mount script:bsdutils zsh:zsh fish:fish curl:curl \
