@@ -77,8 +77,9 @@ pub use reporter::{Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
 
 mod sender;
 pub use sender::{
-    BlockPlan, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy, TransferOutcome,
-    TransferSender, TransferSenderConfig, TransferSenderCounters, TransferSenderEvent, Unsent,
+    BlockPlan, Carriage, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy,
+    TransferOutcome, TransferSender, TransferSenderConfig, TransferSenderCounters,
+    TransferSenderEvent, Unsent,
 };
 
 mod steering;

@@ -21,6 +21,9 @@ base::parameters! {
     REDIAL_DOUBLINGS: u32 = 5, "times", Receiver,
         "judgement: the longest wait is 1.65 s, well below the patience of both ends",
         "how often the longest random time doubles while a sender cannot be reached";
+    INVITE_LATER: Duration = s(1), "time", Source,
+        "judgement: a person starts a receiver, or another transfer ends, within seconds",
+        "how long a sender that dials waits before it dials a receiver again that is busy";
     HOST_DIALS_AT_ONCE: u32 = 16, "dials", Receiver,
         "judgement: as many senders as one host mostly has, restarted together",
         "how often a receiver dials one host at once that has not answered; half of it for senders \

@@ -563,7 +563,7 @@ impl Hosts for Audience {
     fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
         if let Err(reason) = self.make_room(now, peer.ip(), hello) {
             self.listener.refuse(link, reason);
-            return self.refused(peer, reason);
+            return self.refused(now, link, peer, reason);
         }
         let slot = self.slot_of(hello.name);
         let receiver_count = self.config.expected.max(self.receiver_count() + 1);
@@ -619,7 +619,7 @@ impl Hosts for Audience {
         self.schedule(now);
     }
 
-    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
+    fn refused(&mut self, _now: Instant, _link: LinkId, peer: SocketAddr, reason: Refusal) {
         self.counters.refused += 1;
         self.event(AudienceEvent::Refused { peer, reason });
     }

@@ -12,7 +12,7 @@ use wire::{
 };
 
 use super::{
-    link::Links,
+    link::{Link, Links},
     protect::{LinkProtection, Nonce, Role, nonce},
 };
 use crate::parameters::{
@@ -46,8 +46,9 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
-    /// The sender's session, as its mark says.
+    /// The sender's session, as its mark says, or its invitation.
     pub(crate) session_id: u64,
+    opener: Opener,
     /// The owner's number for this call, by which it recognises the connection.
     id: u32,
     state: State,
@@ -63,10 +64,19 @@ pub(crate) struct Call {
     taken_since: Option<Instant>,
 }
 
+/// The end that opens connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opener {
+    Receiver,
+    Sender,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The sender is dialled at this time.
     Waiting { until: Instant },
+    /// The sender is expected to dial.
+    Expecting,
     /// The back end was asked for a connection.
     Dialling,
     /// The connection has a number and is not open yet.
@@ -139,6 +149,7 @@ impl Caller {
         Call {
             peer,
             session_id,
+            opener: Opener::Receiver,
             id,
             state: State::Waiting { until },
             attempts: 0,
@@ -147,6 +158,45 @@ impl Caller {
             is_put_off: false,
             taken_since: None,
         }
+    }
+
+    /// Makes a call to a peer and session whose sender opens the connections.
+    pub(crate) fn expect(now: Instant, to: (SocketAddr, u64), id: u32) -> Call {
+        let (peer, session_id) = to;
+        Call {
+            peer,
+            session_id,
+            opener: Opener::Sender,
+            id,
+            state: State::Expecting,
+            attempts: 0,
+            dialled_at: now,
+            is_known: false,
+            is_put_off: false,
+            taken_since: None,
+        }
+    }
+
+    /// Greets the sender on a connection that it has opened for `call`. A connection that the call
+    /// has already is dead, or the sender would not open another. Returns true when the sender had
+    /// admitted this receiver on that one.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        call: &mut Call,
+        link: LinkId,
+        entry: Link,
+    ) -> bool {
+        let was_open = call.link().is_some();
+        if let Some(old) = call.any_link() {
+            self.links.abort(old);
+        }
+        self.links.adopt(link, entry);
+        self.links.greeted(link);
+        call.dialled_at = now;
+        call.state = State::Connecting { link };
+        self.hello(now, call, link);
+        was_open
     }
 
     /// Asks for a connection if it is time; returns true when it was.
@@ -278,13 +328,16 @@ impl Caller {
         Answer::Handshake
     }
 
-    /// Handles a connection that broke: dials again after a while. Returns true when the sender had
+    /// Handles a connection that broke: dials again after a while, or expects the sender to. Returns true when the sender had
     /// admitted this receiver on that connection.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let ceiling = REDIAL_MIN * 2_u32.pow(call.attempts.min(REDIAL_DOUBLINGS));
         let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
         let was_open = call.link().is_some();
-        call.state = State::Waiting { until };
+        call.state = match call.opener {
+            Opener::Receiver => State::Waiting { until },
+            Opener::Sender => State::Expecting,
+        };
         was_open
     }
 
@@ -306,6 +359,11 @@ impl Caller {
 }
 
 impl Call {
+    /// Returns true when the sender opens the connections.
+    pub(crate) fn is_dialled_by_sender(&self) -> bool {
+        self.opener == Opener::Sender
+    }
+
     /// Returns the connection on which the sender has admitted this receiver.
     pub(crate) const fn link(&self) -> Option<LinkId> {
         match self.state {

@@ -68,8 +68,9 @@ pub(crate) struct Links {
     turn: u32,
 }
 
+/// One connection, with what has arrived on it and what waits to leave.
 #[derive(Debug)]
-struct Link {
+pub(crate) struct Link {
     decoder: Option<Decoder>,
     /// When set, every further message is protected.
     protection: Option<LinkProtection>,
@@ -108,6 +109,23 @@ impl Links {
             is_closing: false,
         };
         self.links.insert(link, fresh);
+    }
+
+    /// Takes a connection out, with what has arrived on it; `None` when it is gone or closing.
+    pub(crate) fn take(&mut self, link: LinkId) -> Option<Link> {
+        let entry = self.links.get(&link)?;
+        if entry.is_closing || entry.queued() > 0 {
+            return None;
+        }
+        let entry = self.links.remove(&link);
+        self.sendable.remove(&link);
+        self.pauses.remove(&link);
+        entry
+    }
+
+    /// Takes in a connection that others have given away.
+    pub(crate) fn adopt(&mut self, link: LinkId, entry: Link) {
+        self.links.insert(link, entry);
     }
 
     /// Accepts longer messages, because the peer has said who it is.

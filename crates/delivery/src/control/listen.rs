@@ -1,5 +1,5 @@
 //! The listening end: accepts connections, waits for their greetings, and hands on the messages of
-//! admitted receivers.
+//! admitted receivers. A receiver that senders dial listens, too: it waits for their invitations.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 6.
 
@@ -8,10 +8,13 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkId};
 use protection::Key;
-use wire::object::{Challenge, Decoder, ErrorCode, Hello, Message, Refusal, StreamError, VERSION};
+use wire::object::{
+    Challenge, Decoder, ErrorCode, Hello, Invite, Message, Refusal, StreamError, VERSION,
+};
 
 use super::{
-    link::Links,
+    dial::features,
+    link::{Link, Links},
     protect::{LinkProtection, Role, nonce},
 };
 
@@ -37,6 +40,8 @@ struct Greeting {
     deadline: Instant,
     /// The peer was asked to greet again, to show that it has the key.
     is_challenged: bool,
+    /// This end has dialled, and told the peer of its session.
+    is_invited: bool,
 }
 
 /// What a message means to the end that listens.
@@ -50,6 +55,8 @@ pub(crate) enum Word<'d> {
     Hello { peer: SocketAddr, hello: Hello<'d> },
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
+    /// The peer, which this end has invited, refuses. The link is closed.
+    Declined { reason: Refusal, text: &'d str },
     /// A message of an admitted receiver.
     Said(Message<'d>),
     /// The link's messages cannot be read any further.
@@ -98,6 +105,7 @@ impl Listener {
                     peer,
                     deadline: now + self.greeting_timeout,
                     is_challenged: false,
+                    is_invited: false,
                 };
                 self.greeting.insert(link, fresh);
                 return Ok(());
@@ -105,6 +113,46 @@ impl Listener {
         };
         self.refuse(link, reason);
         Err(reason)
+    }
+
+    /// Tells the peer of a connection that this end dialled of the session, and waits for its
+    /// greeting.
+    pub(crate) fn invite(&mut self, now: Instant, link: LinkId, peer: SocketAddr, count: u32) {
+        let invite = Message::Invite(Invite {
+            session_id: self.session_id,
+            required: features(self.key.as_ref()),
+            receiver_count: count,
+        });
+        let is_queued = self.links.queue(link, &invite);
+        debug_assert!(is_queued, "a fresh link has room for an invitation");
+        let fresh = Greeting {
+            peer,
+            deadline: now + self.greeting_timeout,
+            is_challenged: false,
+            is_invited: true,
+        };
+        self.greeting.insert(link, fresh);
+    }
+
+    /// Takes the first message of a connection, which must be a sender's invitation; `None` while
+    /// it is not complete.
+    pub(crate) fn next_invitation(
+        &mut self,
+        link: LinkId,
+        decoder: &mut Decoder,
+    ) -> Option<Result<(SocketAddr, Invite), Refusal>> {
+        let peer = self.greeting.get(&link)?.peer;
+        match self.links.next_message(link, decoder) {
+            Ok(None) => None,
+            Ok(Some(Message::Invite(invite))) => Some(Ok((peer, invite))),
+            Ok(Some(_)) | Err(_) => Some(Err(Refusal::Protocol)),
+        }
+    }
+
+    /// Gives a connection away, with what has arrived on it.
+    pub(crate) fn hand_over(&mut self, link: LinkId) -> Option<Link> {
+        self.greeting.remove(&link);
+        self.links.take(link)
     }
 
     /// Closes a connection that has not greeted, for a new one of `peer`: the oldest of the same
@@ -149,6 +197,11 @@ impl Listener {
         };
         let peer = greeting.peer;
         let reason = match message {
+            Message::Refused { reason, text } if greeting.is_invited => {
+                self.greeting.remove(&link);
+                self.links.close(link);
+                return Word::Declined { reason, text };
+            }
             Message::Hello(hello) => match self.check(now, link, greeting, &hello) {
                 Ok(true) => return Word::Hello { peer, hello },
                 Ok(false) => return Word::Challenged,

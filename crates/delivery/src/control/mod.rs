@@ -3,6 +3,8 @@
 //!
 //! This module does not know packets, files, or what is said once a receiver was admitted: sessions
 //! of messages and transfers of files both stand on it. The receiver dials, and the sender listens.
+//! Where there is no packet stream by which receivers would hear of the sender, the sender dials,
+//! and says first what its marks would say: INVITE. All that follows is the same.
 //!
 //! ```text
 //!   Caller, one Call a sender                          Listener
@@ -31,9 +33,12 @@ pub(crate) use dials::{Dials, Seat, seat};
 mod dial;
 pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken, features};
 
+mod invite;
+pub(crate) use invite::Invitations;
+
 mod link;
 pub use link::LinkCommand;
-pub(crate) use link::Links;
+pub(crate) use link::{Link, Links};
 
 mod listen;
 pub(crate) use listen::{Listener, Word};
@@ -72,8 +77,14 @@ pub(crate) trait Hosts: Talks {
     /// Admits or refuses a peer that says who it is.
     fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>);
 
-    /// Notes that a peer was refused.
-    fn refused(&mut self, peer: SocketAddr, reason: Refusal);
+    /// Notes that the peer on this connection was refused.
+    fn refused(&mut self, now: Instant, link: LinkId, peer: SocketAddr, reason: Refusal);
+
+    /// Notes that a connection is open that this end dialled.
+    fn opened(&mut self, _now: Instant, _link: LinkId) {}
+
+    /// Notes that a receiver that was invited refuses.
+    fn declined(&mut self, _now: Instant, _link: LinkId, _reason: Refusal, _text: &str) {}
 
     /// Handles a message of an admitted peer.
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>);
@@ -98,7 +109,7 @@ pub(crate) trait Hosts: Talks {
             LinkEvent::Accepted { peer } => {
                 let is_over = self.is_over();
                 if let Err(reason) = self.listener().accept(now, link, peer, is_over) {
-                    self.refused(peer, reason);
+                    self.refused(now, link, peer, reason);
                 }
             }
             LinkEvent::Data => self.read(now, link, data),
@@ -107,7 +118,7 @@ pub(crate) trait Hosts: Talks {
                 self.listener().forget(link);
                 self.lost(now, link);
             }
-            LinkEvent::Opened => {}
+            LinkEvent::Opened => self.opened(now, link),
         }
     }
 }
@@ -122,7 +133,8 @@ impl<T: Hosts> Talks for T {
             Word::Nothing => return false,
             Word::Challenged => self.challenged(),
             Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
-            Word::Refused { peer, reason } => self.refused(peer, reason),
+            Word::Refused { peer, reason } => self.refused(now, link, peer, reason),
+            Word::Declined { reason, text } => self.declined(now, link, reason, text),
             Word::Said(message) => self.message(now, link, &message),
             Word::Violation(text) => self.violation(now, link, &text),
             Word::Forged => {

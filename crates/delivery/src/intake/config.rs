@@ -16,6 +16,8 @@ base::counters! {
         senders_heard: Events, "senders of objects heard for the first time";
         senders_refused: Events, "senders not dialled, as the owner does not admit them";
         senders_full: Events, "senders not dialled, as all places for transfers are taken";
+        callers_refused: Events, "senders refused that dialled this receiver";
+        callers_late: Events, "connections closed because no sender said in time who it is";
         senders_put_off: Events, "dials put off: too many senders that have not answered";
         streams_kept: Events, "attempts to end a transfer's stream by a mark of another session";
         senders_forgotten: Events, "senders turned away that were too many to remember";

@@ -9,6 +9,9 @@
 //!        Intake::admit --> dial --> WELCOME names the manifest --> Intake::accept --> Store
 //! ```
 //!
+//! Where there are no packets, senders dial this receiver and say first what a mark would say
+//! (`door`). Nobody is dialled then.
+//!
 //! The owner handles the packets. It passes in the payloads and marks of its numbered packet
 //! streams, and once a turn the state of each stream. [`Transfers::pop_verdict`] tells which
 //! streams it need not follow.
@@ -39,12 +42,14 @@ use crate::{
     TransferReceiverCounters, TransferReceiverEvent,
 };
 use crate::{
-    control::{Dials, features},
+    control::{Dials, Listener, features},
     events::Events,
 };
 
 mod admission;
 use admission::{Decision, Place, TurnedAway};
+
+mod door;
 
 mod config;
 pub use config::{
@@ -61,6 +66,8 @@ pub struct Transfers<I: Intake> {
     all: Vec<Transfer<I::Store>>,
     /// Connections that belong to no transfer.
     strays: VecDeque<LinkId>,
+    /// Where senders knock that dial this receiver; `None` where marks tell of them.
+    door: Option<Listener>,
     next_number: u32,
     /// The transfer whose control connections are served next.
     turn: usize,
@@ -132,6 +139,7 @@ impl<I: Intake> Transfers<I> {
             config,
             all: Vec::new(),
             strays: VecDeque::new(),
+            door: None,
             next_number: 0,
             turn: 0,
             turned_away: TurnedAway::default(),
@@ -190,7 +198,9 @@ impl<I: Intake> Transfers<I> {
     /// Returns true when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.strays.is_empty() && self.all.iter().all(|t| t.receiver.is_idle())
+        let has_told = |door: &Listener| door.links.is_idle();
+        let is_quiet = self.strays.is_empty() && self.door.as_ref().is_none_or(has_told);
+        is_quiet && self.all.iter().all(|t| t.receiver.is_idle())
     }
 
     /// Returns every transfer that is under way, with its number and its sender.
@@ -355,26 +365,38 @@ impl<I: Intake> Transfers<I> {
             self.counters.senders_put_off += 1;
             return;
         }
+        let asked = self.prospect(now, sender, Some(stream), late);
+        asked.dial(now, sender.address, sender.session_id, receiver_count);
+    }
+
+    /// Makes a transfer for a sender that is admitted, in place of the one with the index `late`.
+    fn prospect(
+        &mut self,
+        now: Instant,
+        sender: Sender,
+        stream: Option<u32>,
+        late: Option<usize>,
+    ) -> &mut TransferReceiver<I::Store> {
         if let Some(late) = late {
             self.all[late].receiver.withdraw(now);
             self.rest(now, late);
         }
-        self.counters.senders_heard += u64::from(is_first);
+        self.counters.senders_heard += u64::from(!self.turned_away.is_known(&sender));
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
         let mut config = self.config.receiver.clone();
         config.number = number;
         config.seed = config.seed.wrapping_add(number.into());
-        let mut receiver = TransferReceiver::prospect(config, now);
-        receiver.dial(now, sender.address, sender.session_id, receiver_count);
         self.all.push(Transfer {
             number,
             sender,
-            stream: Some(stream),
+            stream,
             state: State::Asking,
             host_drops_before: None,
-            receiver,
+            receiver: TransferReceiver::prospect(config, now),
         });
+        let made = self.all.last_mut().expect("it was just pushed");
+        &mut made.receiver
     }
 
     // Transfers.
@@ -592,6 +614,8 @@ impl<I: Intake> Transfers<I> {
             let receiver = &mut self.all[index].receiver;
             receiver.handle_link(now, link, event, data);
             self.settle(now, index);
+        } else if self.door.is_some() {
+            self.knock(now, link, event, data);
         } else if matches!(event, LinkEvent::Accepted { .. }) {
             self.strays.push_back(link);
         }
@@ -601,6 +625,10 @@ impl<I: Intake> Transfers<I> {
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         if let Some(link) = self.strays.pop_front() {
             return Some(LinkCommand::Close { link });
+        }
+        let has_word = |door: &Listener| door.links.has_command();
+        if self.door.as_ref().is_some_and(has_word) {
+            return self.door.as_mut()?.links.poll();
         }
         let count = self.all.len();
         let mut order = (0..count).map(|n| (self.turn + n) % count);
@@ -613,6 +641,8 @@ impl<I: Intake> Transfers<I> {
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         if let Some(transfer) = self.all.iter_mut().find(|t| t.receiver.has_link(link)) {
             transfer.receiver.link_sent(link, taken);
+        } else if let Some(door) = &mut self.door {
+            door.links.sent(link, taken);
         }
     }
 
@@ -629,6 +659,9 @@ impl<I: Intake> Transfers<I> {
         for transfer in &mut self.all {
             transfer.receiver.handle_timeout(now);
         }
+        if let Some(door) = &mut self.door {
+            self.counters.callers_late += door.expire(now);
+        }
         self.settle_all(now);
     }
 
@@ -638,6 +671,7 @@ impl<I: Intake> Transfers<I> {
         self.all
             .iter()
             .filter_map(|t| t.receiver.next_timeout())
+            .chain(self.door.as_ref().and_then(Listener::next_deadline))
             .min()
     }
 }

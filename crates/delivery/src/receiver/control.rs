@@ -16,7 +16,7 @@ use super::{
 use crate::parameters::{DUPLICATE_PATIENCE, READING_RESTS_MAX};
 use crate::{
     ManifestId, Store,
-    control::{Answer, Call, Links, NameTaken, Talks},
+    control::{Answer, Call, Caller, Link, Links, NameTaken, Talks},
 };
 
 /// The sender that this receiver was told to dial.
@@ -65,6 +65,31 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
+    /// Greets a sender on a connection that it has dialled, with what has arrived on it. The first
+    /// one says which sender this receiver has; the caller sees to it that others are of the same
+    /// sender and session.
+    pub(crate) fn answer_call(
+        &mut self,
+        now: Instant,
+        sender: (SocketAddr, u64),
+        link: LinkId,
+        entry: Link,
+    ) {
+        let number = self.config.number;
+        let sender = self.sender.get_or_insert_with(|| Sender {
+            call: Caller::expect(now, sender, number),
+            lost_at: now,
+            asked_at: Some(now),
+            given_up: None,
+        });
+        if self.caller.answer(now, &mut sender.call, link, entry) {
+            sender.lost_at = now;
+            self.counters.connections_lost += 1;
+        }
+        self.answers.forget();
+        self.feedback.disconnected();
+    }
+
     fn sender_at(&mut self, now: Instant, peer: SocketAddr, session_id: u64, count: u32) -> Sender {
         let number = self.config.number;
         Sender {
@@ -84,7 +109,12 @@ impl<S: Store> TransferReceiver<S> {
         }
         self.hang_up();
         self.counters.redirected += 1;
-        self.sender = Some(self.sender_at(now, peer, session_id, 0));
+        let is_dialled = |sender: &Sender| sender.call.is_dialled_by_sender();
+        let mut next = self.sender_at(now, peer, session_id, 0);
+        if self.sender.as_ref().is_some_and(is_dialled) {
+            next.call = Caller::expect(now, (peer, session_id), self.config.number);
+        }
+        self.sender = Some(next);
         self.forget_stream(now);
     }
 

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use wire::{
     object::{
-        Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId,
-        PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, StreamPhase,
-        Welcome, Window, protect_frame,
+        Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Invite, Message,
+        ObjectId, PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals,
+        StreamPhase, Welcome, Window, protect_frame,
     },
     pgm::{Mark, Profile},
 };
@@ -200,6 +200,11 @@ fn the_table_of_messages_has_every_kind() {
         Message::Have(list(&mut scratch, ObjectId::CONTENT, 1)),
         Message::Ask,
         Message::Name { name: "ticks" },
+        Message::Invite(Invite {
+            session_id: 42,
+            required: 0,
+            receiver_count: 1,
+        }),
         Message::Window(Window {
             trail: 1,
             end: 2,
@@ -217,7 +222,7 @@ fn the_table_of_messages_has_every_kind() {
     rows.dedup();
     assert_eq!(
         rows.iter().map(|row| row.0).collect::<Vec<_>>(),
-        (1..=19).collect::<Vec<_>>()
+        (1..=20).collect::<Vec<_>>()
     );
     for (kind, name) in rows {
         assert!(
@@ -226,7 +231,7 @@ fn the_table_of_messages_has_every_kind() {
         );
     }
     // One more would have no row.
-    let next = Message::parse(20, 0, &[]);
+    let next = Message::parse(21, 0, &[]);
     assert!(matches!(next, Ok(Message::Unknown { .. })));
 }
 

@@ -32,6 +32,18 @@ base::counters! {
     }
 }
 
+/// How content goes to the receivers of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Carriage {
+    /// In a packet stream to all; connections carry what single receivers lack beside it.
+    /// Receivers hear of the sender in the stream, and dial it.
+    #[default]
+    Packets,
+    /// Over connections alone, to each receiver at its own pace. The sender dials these addresses,
+    /// and again when a connection is lost.
+    Links(Vec<SocketAddr>),
+}
+
 /// All settings of a transfer sender, with their defaults.
 #[derive(Clone, Debug)]
 pub struct TransferSenderConfig {
@@ -39,6 +51,8 @@ pub struct TransferSenderConfig {
     pub session_id: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
+    /// How content goes to the receivers. Default: in a packet stream.
+    pub carriage: Carriage,
     /// How many receivers are expected. 0: all that have joined by the join deadline; see also
     /// [`TransferSenderConfig::settle`].
     pub expected: u32,
@@ -95,6 +109,7 @@ impl TransferSenderConfig {
         Self {
             session_id,
             key: None,
+            carriage: Carriage::Packets,
             expected,
             settle: None,
             expected_names: Vec::new(),
@@ -233,6 +248,14 @@ pub enum TransferSenderEvent {
         /// Why the sender refused it.
         reason: Refusal,
     },
+    /// A host that the sender dials has no receiver that takes the transfer, for another reason
+    /// than before. It is dialled again, unless the reason is for good.
+    NotReached {
+        /// The address that was dialled.
+        peer: SocketAddr,
+        /// The reason, for a person.
+        text: String,
+    },
     /// A pass starts.
     PassStarted {
         /// The pass's number: 0 for the manifest, 1 for the first pass over the content.
@@ -366,6 +389,9 @@ pub struct TransferOutcome {
     pub missing: u32,
     /// The names of the missing receivers, when receivers are expected by name.
     pub missing_names: Vec<String>,
+    /// The addresses that were dialled and at which no receiver joined, with the last reason for a
+    /// person.
+    pub unreached: Vec<(SocketAddr, String)>,
     /// Bytes of content sent in the packet stream.
     pub multicast_bytes: u64,
     /// Bytes of content sent to single receivers over their connections.

@@ -13,7 +13,7 @@ use wire::object::{
 use super::{
     Stage, TransferSender,
     config::TransferSenderEvent,
-    member::{Member, State},
+    member::{Member, State, Way},
     pass::Place,
 };
 use crate::parameters::SILENCE_MAX;
@@ -53,7 +53,7 @@ impl<C: Content> TransferSender<C> {
         match member.link {
             Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
             Some(old) => {
-                // The receiver has opened a new connection, so its old one is dead.
+                // There is a new connection to the receiver, so its old one is dead.
                 self.by_link.remove(&old);
                 self.listener.close(old);
                 member.disconnect(now);
@@ -62,21 +62,24 @@ impl<C: Content> TransferSender<C> {
         }
         if !is_same {
             let is_expected = member.is_expected;
-            let fresh = Member::new(
-                now,
-                hello.name,
-                hello.instance,
-                peer,
-                self.config.ranges_max,
-            );
-            *member = fresh;
-            member.is_expected = is_expected;
+            let mut fresh = self.new_member(now, peer, hello);
+            fresh.is_expected = is_expected;
+            self.members[slot] = fresh;
             self.counters.successors += 1;
         }
         self.filling.remove(&slot);
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
         self.event(TransferSenderEvent::Reconnected { slot: slot_number });
         Ok(slot)
+    }
+
+    fn new_member(&self, now: Instant, peer: SocketAddr, hello: &Hello<'_>) -> Member {
+        let max = self.config.ranges_max;
+        let mut member = Member::new(now, hello.name, hello.instance, peer, max);
+        if self.is_by_links() {
+            member.way = Way::Connection;
+        }
+        member
     }
 
     fn enrol(
@@ -94,13 +97,7 @@ impl<C: Content> TransferSender<C> {
             .iter()
             .filter(|member| member.is_expected)
             .count();
-        let mut member = Member::new(
-            now,
-            hello.name,
-            hello.instance,
-            peer,
-            self.config.ranges_max,
-        );
+        let mut member = self.new_member(now, peer, hello);
         let names = &self.config.expected_names;
         member.is_expected = match self.config.expected {
             _ if !names.is_empty() => names.iter().any(|name| name == hello.name),
@@ -146,6 +143,9 @@ impl<C: Content> TransferSender<C> {
         member.fills.bytes = 0;
         let number = self.pass.number;
         match self.stage {
+            _ if matches!(member.way, Way::Connection) && number > 0 => {
+                self.push_content(now, slot);
+            }
             Stage::Sending | Stage::Hashing | Stage::Draining if number > 0 => {
                 member.part.is_awaited = true;
                 member.part.is_in_pass = true;
@@ -266,6 +266,7 @@ impl<C: Content> TransferSender<C> {
 
     fn bye(&mut self, now: Instant, slot: usize, link: LinkId) {
         self.by_link.remove(&link);
+        self.invitations.end(slot);
         self.listener.links.close(link);
         self.members[slot].disconnect(now);
         self.filling.remove(&slot);
@@ -297,6 +298,7 @@ impl<C: Content> TransferSender<C> {
         };
         if !self.listener.links.queue(link, message) {
             self.listener.close(link);
+            self.not_reached(now, link);
             self.by_link.remove(&link);
             self.members[slot].disconnect(now);
             self.filling.remove(&slot);
@@ -333,7 +335,7 @@ impl<C: Content> Hosts for TransferSender<C> {
             Ok(slot) => slot,
             Err(reason) => {
                 self.listener.refuse(link, reason);
-                return self.refused(peer, reason);
+                return self.refused(now, link, peer, reason);
             }
         };
         let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
@@ -347,9 +349,11 @@ impl<C: Content> Hosts for TransferSender<C> {
             report_interval_us: interval_us(receiver_count, self.config.report_interval),
             report_sqns: self.config.report_sqns,
             manifest_bytes: self.manifest.bytes().len() as u64,
-            is_late: self.stage != Stage::Joining,
+            // Without a packet stream the manifest follows by itself.
+            is_late: self.stage != Stage::Joining && !self.is_by_links(),
         });
         self.listener.admit(link);
+        self.invitations.admitted(link, slot);
         let hosts_max = self.config.receivers_max as usize;
         if self.hosts.len() < hosts_max {
             self.hosts.insert(peer.ip().to_canonical());
@@ -359,14 +363,27 @@ impl<C: Content> Hosts for TransferSender<C> {
         member.link = Some(link);
         member.peer = peer;
         member.told.progress_at = now;
+        let is_new = member.state == State::Joining;
         self.tell(now, slot, &welcome);
+        if is_new && self.is_by_links() {
+            self.push_manifest(slot);
+        }
         self.check_paused();
         self.all_joined(now);
     }
 
-    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
+    fn refused(&mut self, now: Instant, link: LinkId, peer: SocketAddr, reason: Refusal) {
         self.counters.refused += 1;
         self.event(TransferSenderEvent::Refused { peer, reason });
+        self.not_taken(now, link, reason, &reason.to_string());
+    }
+
+    fn opened(&mut self, now: Instant, link: LinkId) {
+        self.invite(now, link);
+    }
+
+    fn declined(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
+        self.not_taken(now, link, reason, text);
     }
 
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
@@ -422,6 +439,7 @@ impl<C: Content> Hosts for TransferSender<C> {
     }
 
     fn lost(&mut self, now: Instant, link: LinkId) {
+        self.not_reached(now, link);
         if let Some(slot) = self.by_link.remove(&link) {
             self.gone(now, slot);
         }

@@ -80,6 +80,7 @@ impl<C: Content> TransferSender<C> {
             text: text.clone(),
         };
         self.filling.remove(&slot);
+        self.invitations.end(slot);
         if let Some(link) = member.link {
             self.listener.links.close(link);
             self.by_link.remove(&link);
@@ -111,7 +112,8 @@ impl<C: Content> TransferSender<C> {
             return;
         }
         let mut expected = self.members.iter().filter(|member| member.is_expected);
-        let nobody_misses = self.has_expected() || now >= self.clock.join_deadline;
+        let is_settled = self.is_by_links() && self.invitations.are_settled();
+        let nobody_misses = self.has_expected() || is_settled || now >= self.clock.join_deadline;
         if nobody_misses && expected.all(Member::is_final) {
             if self.serves_guests(now) {
                 self.check_paused();
@@ -153,6 +155,7 @@ impl<C: Content> TransferSender<C> {
                 self.listener.links.close(link);
             }
         }
+        self.invitations.end_all();
         self.listener.close_greeting();
         self.filling.clear();
         self.event(TransferSenderEvent::Finished);

@@ -57,7 +57,10 @@ impl<C: Content> TransferSender<C> {
         let now = self.clock.now;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(usize::try_from(len).expect("a block is short"), 0);
-        let read = self.window.copy_apart(object, offset, &mut scratch);
+        let read = match self.is_by_links() {
+            true => self.window.copy_hashing(object, offset, &mut scratch),
+            false => self.window.copy_apart(object, offset, &mut scratch),
+        };
         let is_read = match read {
             Ok(()) if self.is_withdrawn(object, offset) => self.filling.contains(&slot),
             Ok(()) => {

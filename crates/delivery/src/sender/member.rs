@@ -27,8 +27,7 @@ pub(super) struct Member {
     pub(super) lists: Lists,
     pub(super) fills: Fills,
     pub(super) part: Part,
-    /// Set when the receiver gets everything over its connection.
-    pub(super) demoted: Option<Demotion>,
+    pub(super) way: Way,
     /// A proof that came before the sender had read all content itself.
     pub(super) early: Option<Box<Done>>,
     /// When the receiver was last heard.
@@ -39,6 +38,17 @@ pub(super) struct Member {
     pub(super) stream_at_join: u64,
     pub(super) told: Told,
     pub(super) stream: Standing,
+}
+
+/// The way by which content goes to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The packet stream, and its connection for what it lacks beside others.
+    Packets,
+    /// Its connection, for this reason.
+    Demoted(Demotion),
+    /// Its connection: there is no packet stream.
+    Connection,
 }
 
 /// What the receiver said that it holds and lacks.
@@ -149,7 +159,7 @@ impl Member {
                 bytes: 0,
             },
             part: Part::default(),
-            demoted: None,
+            way: Way::Packets,
             early: None,
             heard_at: now,
             joined_at: now,
@@ -180,7 +190,7 @@ impl Member {
     }
 
     pub(super) const fn is_alone(&self) -> bool {
-        self.demoted.is_some()
+        !matches!(self.way, Way::Packets)
     }
 
     /// Returns the time to the receiver's proof, from `began_at` or, if that was later, from its
@@ -295,7 +305,10 @@ impl Member {
             name: self.name.clone(),
             peer: self.peer,
             is_expected: self.is_expected,
-            demoted: self.demoted,
+            demoted: match self.way {
+                Way::Demoted(reason) => Some(reason),
+                Way::Packets | Way::Connection => None,
+            },
             limited_by: self.limited_by(),
             held_at_join: self.lists.have.bytes(),
             sent_since_join: stream_bytes - self.stream_at_join + self.fills.bytes,

@@ -40,13 +40,14 @@ use wire::{
 use crate::parameters::{DISK_PATIENCE, HOLD_PATIENCE, SENDER_TICK};
 use crate::{
     Content, Hash, LinkCommand, Manifest, RateControl, RateLimit, SourceState, Steering,
-    control::Listener, events::Events,
+    control::{Invitations, Listener},
+    events::Events,
 };
 
 mod config;
 pub use config::{
-    BlockPlan, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy, TransferOutcome,
-    TransferSenderConfig, TransferSenderCounters, TransferSenderEvent, Unsent,
+    BlockPlan, Carriage, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy,
+    TransferOutcome, TransferSenderConfig, TransferSenderCounters, TransferSenderEvent, Unsent,
 };
 
 mod control;
@@ -54,6 +55,8 @@ mod control;
 mod end;
 
 mod fill;
+
+mod links;
 
 mod member;
 use member::Member;
@@ -78,6 +81,8 @@ pub struct TransferSender<C> {
     manifest: Arc<Manifest>,
     window: Window<C>,
     listener: Listener,
+    /// The hosts that are dialled; none where a packet stream lets receivers dial.
+    invitations: Invitations,
     /// The receivers by slot.
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
@@ -184,7 +189,12 @@ impl<C: Content> TransferSender<C> {
             last_position: None,
             has_seals: false,
         };
+        let invitations = match &config.carriage {
+            Carriage::Packets => Invitations::default(),
+            Carriage::Links(peers) => Invitations::new(now, peers),
+        };
         let mut sender = Self {
+            invitations,
             window: Window::new(Arc::clone(&manifest), content, config.withdraws),
             manifest,
             listener: Listener::new(
@@ -371,7 +381,8 @@ impl<C: Content> TransferSender<C> {
             .stage_deadline()
             .is_some_and(|at| at <= now && at > self.clock.now);
         self.clock.now = now;
-        if self.stage == Stage::Hashing {
+        self.dial(now);
+        if self.stage == Stage::Hashing && !self.hashes_on_the_way() {
             self.hash(now);
         }
         if now < self.clock.tick_at && !is_deadline {
@@ -382,6 +393,8 @@ impl<C: Content> TransferSender<C> {
         self.round_trip = active.filter_map(|m| m.stream.round_trip.least()).max();
         self.forget_unfollowed();
         self.counters.greetings_late += self.listener.expire(now);
+        let links = &self.listener.links;
+        self.invitations.check(now, |link| links.contains(link));
         match self.stage {
             Stage::Joining => self.all_joined(now),
             Stage::Answering { deadline } if now >= deadline => self.stop_waiting(now),
@@ -451,10 +464,12 @@ impl<C: Content> TransferSender<C> {
         self.listener.links.sent(link, taken);
     }
 
-    /// Drops the connection, because a sender dials nobody.
-    pub fn link_opened(&mut self, _key: u32, link: LinkId) {
+    /// Notes the number that the back end gave to the connection that was opened with `key`.
+    pub fn link_opened(&mut self, key: u32, link: LinkId) {
         self.listener.links.insert(link);
-        self.listener.links.abort(link);
+        if !self.invitations.link_opened(key as usize, link) {
+            self.listener.links.abort(link);
+        }
     }
 
     /// Returns the next event.
@@ -467,12 +482,13 @@ impl<C: Content> TransferSender<C> {
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.stage {
             Stage::Closed => None,
-            Stage::Hashing => Some(Instant::ZERO),
+            Stage::Hashing if !self.hashes_on_the_way() => Some(Instant::ZERO),
             // A deadline that passed without effect counts again at the next tick.
-            _ => earliest(
-                Some(self.clock.tick_at),
-                self.stage_deadline().filter(|&at| at > self.clock.now),
-            ),
+            _ => {
+                let deadline = self.stage_deadline().filter(|&at| at > self.clock.now);
+                let own = earliest(Some(self.clock.tick_at), deadline);
+                earliest(own, self.invitations.due())
+            }
         }
     }
 
@@ -518,6 +534,9 @@ impl<C: Content> TransferSender<C> {
             unsent: self.unsent.clone(),
             receivers: reports.collect(),
             missing_names: missing_names.cloned().collect(),
+            unreached: (self.invitations.unreached())
+                .map(|it| (it.peer, it.text.clone()))
+                .collect(),
             multicast_bytes: self.counters.content_block_bytes,
             unicast_bytes: self.counters.content_fill_bytes,
             slowest: self.slowest(),

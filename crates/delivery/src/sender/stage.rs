@@ -9,7 +9,7 @@ use wire::object::{Message, ObjectId, PassEnd, Seals};
 
 use super::{
     Demotion, Stage, TransferSender, TransferSenderEvent,
-    member::{Member, State},
+    member::{Member, State, Way},
     pass::{Place, split},
 };
 use crate::{Content, RangeSet};
@@ -25,7 +25,13 @@ impl<C: Content> TransferSender<C> {
         let awaited = active.filter(|member| member.is_expected).count();
         let is_due = now >= self.joining_until();
         let expected = self.config.expected_count() as usize;
-        let is_full = expected > 0 && awaited >= expected;
+        let is_full = match self.is_by_links() {
+            true => joined > 0,
+            false => expected > 0 && awaited >= expected,
+        };
+        if joined == 0 && self.is_by_links() && self.invitations.are_settled() {
+            return self.finish(now);
+        }
         if !is_due && !is_full {
             return;
         }
@@ -35,6 +41,11 @@ impl<C: Content> TransferSender<C> {
                 self.finish(now);
             }
             return;
+        }
+        if self.is_by_links() {
+            // Each receiver gets the manifest when it joins.
+            self.clock.began_at = now;
+            return self.start_pass(now, 0);
         }
         let whole = RangeSet::whole(self.manifest.bytes().len() as u64, self.config.ranges_max);
         self.pass.needs.set(ObjectId::MANIFEST, whole);
@@ -199,13 +210,22 @@ impl<C: Content> TransferSender<C> {
         let is_joining = |member: &Member| member.is_expected && member.state == State::Joining;
         let has_all = self.has_expected() && !self.members.iter().any(is_joining);
         let has_one = self.members.iter().any(Member::is_ready);
-        if has_one && (has_all || now >= self.clock.join_deadline) {
+        if has_one && (has_all || self.is_by_links() || now >= self.clock.join_deadline) {
             self.start_content(now);
         }
     }
 
     /// Starts the first pass over the content: it sends everybody what anybody lacks.
     pub(super) fn start_content(&mut self, now: Instant) {
+        if self.is_by_links() {
+            self.pass.number = 1;
+            let ready = |slot: &usize| self.members[*slot].is_ready();
+            let ready: Vec<usize> = (0..self.members.len()).filter(ready).collect();
+            for slot in ready {
+                self.push_content(now, slot);
+            }
+            return self.start_pass(now, 0);
+        }
         let len = self.manifest.content_bytes();
         let max = self.config.ranges_max;
         // Guests get what all are sent, and the rest over their connections.
@@ -298,7 +318,7 @@ impl<C: Content> TransferSender<C> {
     }
 
     pub(super) fn demote_one(&mut self, slot: usize, reason: Demotion) {
-        self.members[slot].demoted = Some(reason);
+        self.members[slot].way = Way::Demoted(reason);
         self.counters.demoted += 1;
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         self.event(TransferSenderEvent::Demoted { slot, reason });

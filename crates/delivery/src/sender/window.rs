@@ -91,7 +91,7 @@ impl<C: Content> Window<C> {
         Ok(())
     }
 
-    /// Copies bytes as [`Window::copy`] does, without moving the window: for what one receiver
+    /// Copies bytes as [`Window::copy`] does, without moving the window, for what one receiver
     /// lacks beside a pass.
     pub(super) fn copy_apart(
         &mut self,
@@ -100,11 +100,32 @@ impl<C: Content> Window<C> {
         out: &mut [u8],
     ) -> Result<(), ContentError> {
         let window = self.start..self.start + self.buffer.len() as u64;
-        let is_near = window.contains(&offset) && offset + out.len() as u64 <= window.end;
+        let end = offset + out.len() as u64;
+        let is_near = window.contains(&offset) && end <= window.end;
         if object != ObjectId::CONTENT || is_near {
             return self.copy(object, offset, out);
         }
         self.read(offset, out)
+    }
+
+    /// Copies bytes as [`Window::copy_apart`] does, and moves the window over the place where hashing
+    /// stands: so content is read once where no packet stream carries it.
+    pub(super) fn copy_hashing(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
+        let range = offset..offset + out.len() as u64;
+        if object == ObjectId::CONTENT && range.contains(&self.cursor) {
+            return self.copy(object, offset, out);
+        }
+        self.copy_apart(object, offset, out)
+    }
+
+    /// Returns the position before which all content is hashed.
+    pub(super) const fn cursor(&self) -> u64 {
+        self.cursor
     }
 
     /// Takes the files withdrawn since the last call, with the reasons.

@@ -33,8 +33,8 @@ pub use manifest::{
 
 mod message;
 pub use message::{
-    Block, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, PassEnd, Phase, Pos, Progress,
-    Progressed, RangeList, Ranges, Refusal, Seals, StreamPhase, Welcome, Window,
+    Block, Challenge, Done, DoneNumbers, ErrorCode, Hello, Invite, Message, PassEnd, Phase, Pos,
+    Progress, Progressed, RangeList, Ranges, Refusal, Seals, StreamPhase, Welcome, Window,
 };
 
 mod owners;

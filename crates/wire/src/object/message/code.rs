@@ -60,7 +60,7 @@ codes! {
 }
 
 codes! {
-    /// The reason why a sender refuses a receiver.
+    /// The reason why a sender refuses a receiver, or a receiver the sender that dials it.
     Refusal: u16 {
         Version = 1, "no common protocol version";
         DuplicateName = 2, "another live receiver has this name";
@@ -71,6 +71,8 @@ codes! {
         KeyRequired = 7, "the sender requires a key";
         NoKey = 8, "the sender has no key";
         WrongKey = 9, "the keys of the two ends differ";
+        NotAdmitted = 10, "this receiver takes no files from that host";
+        Busy = 11, "this receiver has no place for another transfer now";
     }
 }
 

@@ -12,6 +12,7 @@
 //!
 //! ```text
 //!   receiver                                   sender
+//!                       (where the sender dials) INVITE
 //!   HELLO ------------------------------------> (with a key: CHALLENGE, tagged)
 //!   (with a key: HELLO again, tagged) --------> WELCOME or REFUSED
 //!   (NEED manifest) HAVE ---------------------> BLOCK...  PASS_END
@@ -39,7 +40,10 @@ pub use ranges::{RangeList, Ranges};
 /// One message, borrowed from the bytes it was read from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'a> {
-    /// A receiver says who it is; the first message on a connection.
+    /// The sender says what session it has; the first message on a connection that the sender
+    /// dialled. The receiver answers by its greeting, or refuses.
+    Invite(Invite),
+    /// A receiver says who it is; its first message on a connection.
     Hello(Hello<'a>),
     /// The sender shows that it has the key, and asks the receiver to show the key, too, by a
     /// tagged greeting.
@@ -104,6 +108,17 @@ pub enum Message<'a> {
         /// True when a reader must not skip the message.
         is_critical: bool,
     },
+}
+
+/// What a mark says of a session, told on a connection that the sender dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invite {
+    /// The session's number.
+    pub session_id: u64,
+    /// Features that a receiver must know, as in the mark.
+    pub required: u16,
+    /// Number of receivers that the sender counts or expects.
+    pub receiver_count: u32,
 }
 
 /// A receiver's greeting.
@@ -308,6 +323,11 @@ impl<'a> Message<'a> {
         let mut reader = Reader::new(body, LIMIT);
         let r = &mut reader;
         Ok(match kind {
+            INVITE => Self::Invite(Invite {
+                session_id: r.u64("session")?,
+                required: r.u16("required features")?,
+                receiver_count: r.u32("receiver count")?,
+            }),
             HELLO => Self::Hello(Hello::read(r)?),
             WELCOME => Self::Welcome(Welcome::read(r)?),
             REFUSED => Self::Refused {
@@ -385,6 +405,11 @@ impl<'a> Message<'a> {
 
     fn emit_body(&self, out: &mut Vec<u8>) {
         match self {
+            Self::Invite(invite) => {
+                out.extend_from_slice(&invite.session_id.to_be_bytes());
+                out.extend_from_slice(&invite.required.to_be_bytes());
+                out.extend_from_slice(&invite.receiver_count.to_be_bytes());
+            }
             Self::Hello(hello) => hello.emit(out),
             Self::Challenge(challenge) => out.extend_from_slice(&challenge.nonce),
             Self::Welcome(welcome) => welcome.emit(out),
@@ -425,6 +450,7 @@ impl<'a> Message<'a> {
 
     const fn kind(&self) -> u16 {
         match self {
+            Self::Invite(_) => INVITE,
             Self::Hello(_) => HELLO,
             Self::Challenge(_) => CHALLENGE,
             Self::Welcome(_) => WELCOME,
@@ -452,6 +478,7 @@ impl<'a> Message<'a> {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::Invite(_) => "INVITE",
             Self::Hello(_) => "HELLO",
             Self::Challenge(_) => "CHALLENGE",
             Self::Welcome(_) => "WELCOME",
@@ -615,6 +642,7 @@ const CHALLENGE: u16 = 16;
 const ASK: u16 = 17;
 const WINDOW: u16 = 18;
 const NAME: u16 = 19;
+const INVITE: u16 = 20;
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,11 @@ fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
     };
     vec![
         Message::Challenge(Challenge { nonce: [7; 16] }),
+        Message::Invite(Invite {
+            session_id: 1,
+            required: 2,
+            receiver_count: 3,
+        }),
         Message::Hello(Hello {
             version_min: 1,
             version_max: 2,

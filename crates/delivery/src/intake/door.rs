@@ -1,0 +1,131 @@
+//! The door of a receiver that senders dial: who knocks, who comes in, and what the others are told.
+//!
+//! ```text
+//!   accepted --> waits --INVITE--> sender known?  --> its transfer goes on with this connection
+//!                  |                  | admitted? --> a new transfer asks what it offers
+//!                  '--too late        '-- else REFUSED, with the reason
+//! ```
+//!
+//! A sender that dials is known by its host and its session; the port that it dials from changes.
+//! All bounds are those of senders that are heard by their marks: the same places, the same admission.
+
+use std::net::SocketAddr;
+
+use base::{Instant, LinkEvent, LinkId};
+use wire::{
+    object::{Invite, Refusal},
+    pgm::Mark,
+};
+
+use super::{Intake, Sender, State, Transfers, admission::Place};
+use crate::{
+    control::{Listener, features},
+    parameters::{GREETING_TIMEOUT, TRANSFERS_MAX},
+};
+
+impl<I: Intake> Transfers<I> {
+    /// Lets senders dial this receiver, which then dials nobody.
+    #[must_use]
+    pub fn with_door(mut self) -> Self {
+        // A door serves no session of its own, so the session's number means nothing.
+        self.door = Some(Listener::new(0, TRANSFERS_MAX, GREETING_TIMEOUT));
+        self
+    }
+
+    /// Handles what happened on a connection that belongs to no transfer yet.
+    pub(super) fn knock(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        let is_over = self.is_over() || self.is_cancelled;
+        let Some(door) = &mut self.door else {
+            return;
+        };
+        match event {
+            LinkEvent::Accepted { peer } => {
+                let accepted = door.accept(now, link, peer, is_over);
+                self.counters.callers_refused += u64::from(accepted.is_err());
+            }
+            LinkEvent::Data => {
+                let Some(mut decoder) = door.links.take_decoder(link) else {
+                    return;
+                };
+                decoder.push(data);
+                let word = door.next_invitation(link, &mut decoder);
+                door.links.put_decoder(link, decoder);
+                match word {
+                    None => {}
+                    Some(Ok((peer, invite))) => self.invited(now, link, peer, &invite),
+                    Some(Err(reason)) => self.refuse(link, reason),
+                }
+            }
+            LinkEvent::Writable => door.links.writable(link),
+            LinkEvent::Closed => door.forget(link),
+            LinkEvent::Opened => {}
+        }
+    }
+
+    fn refuse(&mut self, link: LinkId, reason: Refusal) {
+        self.counters.callers_refused += 1;
+        if let Some(door) = &mut self.door {
+            door.refuse(link, reason);
+        }
+    }
+
+    /// Takes in a sender that says what session it has, or refuses it.
+    fn invited(&mut self, now: Instant, link: LinkId, peer: SocketAddr, invite: &Invite) {
+        let sender = Sender {
+            address: SocketAddr::new(peer.ip().to_canonical(), 0),
+            session_id: invite.session_id,
+        };
+        let known = self.all.iter().position(|t| t.sender == sender);
+        let known = known.filter(|&index| self.all[index].state != State::Leaving);
+        let index = match known {
+            Some(index) if self.all[index].receiver.is_over() => Err(Refusal::Over),
+            Some(index) => Ok(index),
+            None => self.let_in(now, sender, invite),
+        };
+        let index = match index {
+            Ok(index) => index,
+            Err(refused) => return self.refuse(link, refused),
+        };
+        let entry = self.door.as_mut().and_then(|door| door.hand_over(link));
+        if let Some(entry) = entry {
+            let called = (sender.address, sender.session_id);
+            let receiver = &mut self.all[index].receiver;
+            receiver.answer_call(now, called, link, entry);
+            self.settle(now, index);
+        }
+    }
+
+    /// Makes a transfer for a new sender; returns its index.
+    fn let_in(&mut self, now: Instant, sender: Sender, invite: &Invite) -> Result<usize, Refusal> {
+        if self.turned_away.is_barred(&sender) {
+            return Err(Refusal::Over);
+        }
+        let missing = invite.required & !features(self.config.receiver.key.as_ref());
+        if missing != 0 {
+            let is_key = missing == Mark::PROTECTED;
+            return Err(if is_key {
+                Refusal::KeyRequired
+            } else {
+                Refusal::Version
+            });
+        }
+        if let Err(text) = self.intake.admit(&sender) {
+            self.counters.senders_refused += 1;
+            // The sender does not learn who is admitted.
+            if self.turned_away.note(sender, false, &mut self.counters) {
+                self.refused(sender, text);
+            }
+            return Err(Refusal::NotAdmitted);
+        }
+        let late = match self.place_for(now, &sender) {
+            Place::Free => None,
+            Place::InsteadOf(late) => Some(late),
+            Place::Later | Place::Full | Place::HostFull | Place::Never => {
+                self.counters.senders_full += 1;
+                return Err(Refusal::Busy);
+            }
+        };
+        self.prospect(now, sender, None, late);
+        Ok(self.all.len() - 1)
+    }
+}

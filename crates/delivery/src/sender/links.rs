@@ -1,0 +1,103 @@
+//! A transfer over connections alone: the sender dials its receivers, and each gets everything over
+//! its own connection, at its own pace.
+//!
+//! The passes are those of any transfer, with nothing in them for a packet stream. Nobody waits for
+//! anybody: a receiver gets the manifest as soon as it has joined, and its content as soon as it has
+//! said what it holds. Content is hashed as the first of them is sent it; the seals follow.
+
+use base::{Instant, LinkId};
+use wire::object::{ObjectId, PassEnd, Refusal};
+
+use super::{Carriage, TransferSender, TransferSenderEvent, pass::Place};
+use crate::{Content, RangeSet};
+
+impl<C: Content> TransferSender<C> {
+    /// Returns true when there is no packet stream.
+    pub(super) const fn is_by_links(&self) -> bool {
+        matches!(self.config.carriage, Carriage::Links(_))
+    }
+
+    /// Dials the hosts that are due.
+    pub(super) fn dial(&mut self, now: Instant) {
+        if self.is_finished() {
+            return;
+        }
+        while let Some((place, peer)) = self.invitations.dial(now) {
+            let key = u32::try_from(place).expect("as many hosts as a person names");
+            self.listener.links.open(peer, key);
+        }
+    }
+
+    /// Tells the peer on a connection that is open now of the session.
+    pub(super) fn invite(&mut self, now: Instant, link: LinkId) {
+        let count = self.announced_count();
+        if let Some(peer) = self.invitations.opened(link) {
+            self.listener.invite(now, link, peer, count);
+        }
+    }
+
+    /// Notes that a connection of a host that is dialled is lost, or could not be opened.
+    pub(super) fn not_reached(&mut self, now: Instant, link: LinkId) {
+        if let Some((peer, text)) = self.invitations.lost(now, link) {
+            let text = text.to_owned();
+            self.event(TransferSenderEvent::NotReached { peer, text });
+        }
+    }
+
+    /// Notes that a host that is dialled and this sender do not take each other.
+    pub(super) fn not_taken(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
+        if let Some((peer, text)) = self.invitations.refused(now, link, reason, text) {
+            let text = text.to_owned();
+            self.event(TransferSenderEvent::NotReached { peer, text });
+        }
+        if self.is_by_links() {
+            self.all_joined(now);
+            self.check_finished(now);
+        }
+    }
+
+    /// Sends the manifest to a receiver that has just joined.
+    pub(super) fn push_manifest(&mut self, slot: usize) {
+        let whole = RangeSet::whole(self.manifest.bytes().len() as u64, self.config.ranges_max);
+        self.fill_alone(slot, ObjectId::MANIFEST, whole, 0);
+    }
+
+    /// Sends all content that a receiver lacks, as it said when it had the manifest.
+    pub(super) fn push_content(&mut self, now: Instant, slot: usize) {
+        let (len, max) = (self.manifest.content_bytes(), self.config.ranges_max);
+        let member = &mut self.members[slot];
+        let lacks = RangeSet::covering(member.lists.have.missing(len), len, max);
+        member.part.is_awaited = false;
+        member.lists.need_before = lacks.bytes();
+        member.told.progress_at = now;
+        self.fill_alone(slot, ObjectId::CONTENT, lacks, self.pass.number);
+    }
+
+    fn fill_alone(&mut self, slot: usize, object: ObjectId, ranges: RangeSet, pass: u32) {
+        let fills = &mut self.members[slot].fills;
+        fills.needs.clear();
+        fills.needs.set(object, ranges);
+        fills.at = Place::START;
+        fills.after = Some(PassEnd {
+            pass,
+            position: None,
+        });
+        self.filling.insert(slot);
+    }
+
+    /// Returns true when what is being sent to a receiver will be hashed as it is read, so that
+    /// nothing need be read for the hash alone.
+    pub(super) fn hashes_on_the_way(&self) -> bool {
+        let cursor = self.window.cursor();
+        self.filling.iter().any(|&slot| {
+            let fills = &self.members[slot].fills;
+            let content = fills.needs.of(ObjectId::CONTENT);
+            let is_ahead = fills.at.object < ObjectId::CONTENT
+                || (fills.at.object == ObjectId::CONTENT && fills.at.offset <= cursor);
+            is_ahead
+                && content
+                    .first_from(cursor)
+                    .is_some_and(|next| next.start == cursor)
+        })
+    }
+}
