@@ -328,8 +328,8 @@ impl Caller {
         Answer::Handshake
     }
 
-    /// Handles a connection that broke: dials again after a while, or expects the sender to. Returns true when the sender had
-    /// admitted this receiver on that connection.
+    /// Handles a connection that broke: dials again after a while, or expects the sender to.
+    /// Returns true when the sender had admitted this receiver on that connection.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let ceiling = REDIAL_MIN * 2_u32.pow(call.attempts.min(REDIAL_DOUBLINGS));
         let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);

@@ -1,4 +1,4 @@
-//! The door of a receiver that senders dial: who knocks, who comes in, and what the others are told.
+//! The door of a receiver that senders dial: who knocks, who comes in, and what others are told.
 //!
 //! ```text
 //!   accepted --> waits --INVITE--> sender known?  --> its transfer goes on with this connection
@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A sender that dials is known by its host and its session; the port that it dials from changes.
-//! All bounds are those of senders that are heard by their marks: the same places, the same admission.
+//! All bounds are those of senders that are heard by their marks: the same places, the same
+//! admission.
 
 use std::net::SocketAddr;
 

@@ -2,8 +2,8 @@
 //! its own connection, at its own pace.
 //!
 //! The passes are those of any transfer, with nothing in them for a packet stream. Nobody waits for
-//! anybody: a receiver gets the manifest as soon as it has joined, and its content as soon as it has
-//! said what it holds. Content is hashed as the first of them is sent it; the seals follow.
+//! anybody: a receiver gets the manifest as soon as it has joined, and its content as soon as it
+//! has said what it holds. Content is hashed as the first of them is sent it; the seals follow.
 
 use base::{Instant, LinkId};
 use wire::object::{ObjectId, PassEnd, Refusal};

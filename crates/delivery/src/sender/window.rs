@@ -108,8 +108,8 @@ impl<C: Content> Window<C> {
         self.read(offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_apart`] does, and moves the window over the place where hashing
-    /// stands: so content is read once where no packet stream carries it.
+    /// Copies bytes as [`Window::copy_apart`] does, and moves the window over the place where
+    /// hashing stands: so content is read once where no packet stream carries it.
     pub(super) fn copy_hashing(
         &mut self,
         object: ObjectId,
