@@ -1,4 +1,5 @@
-//! The sending end of an object session: a PGM source fed by a manifest.
+//! The sending end of an object session: a PGM source fed by a manifest, or a manifest alone, which
+//! goes over connections.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 3 and 6.
 
@@ -19,7 +20,8 @@ use crate::{Endpoint, Handle, Sending, opening, steering};
 /// source's flow window; the source does repairs and keeps the window.
 #[derive(Debug)]
 pub struct ObjectSender<C> {
-    source: Source,
+    /// `None` where everything goes over connections.
+    source: Option<Source>,
     transfer: TransferSender<C>,
     is_closing: bool,
 }
@@ -41,15 +43,31 @@ impl<C: Content> ObjectSender<C> {
         };
         opening::settle_transfer(&mut config, &sending.config);
         Self {
-            source: sending.source(Profile::Objects, config.key.is_some(), now),
+            source: Some(sending.source(Profile::Objects, config.key.is_some(), now)),
             transfer: TransferSender::new(config, manifest, content, now),
             is_closing: false,
         }
     }
 
-    /// Returns the PGM source.
-    pub const fn source(&self) -> &Source {
-        &self.source
+    /// Opens a session that sends `manifest` over connections alone, to the hosts that
+    /// [`TransferSenderConfig::carriage`] names.
+    #[must_use]
+    pub fn dial(
+        config: TransferSenderConfig,
+        manifest: Arc<Manifest>,
+        content: C,
+        now: Instant,
+    ) -> Self {
+        Self {
+            source: None,
+            transfer: TransferSender::new(config, manifest, content, now),
+            is_closing: false,
+        }
+    }
+
+    /// Returns the PGM source; `None` where everything goes over connections.
+    pub const fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
     }
 
     /// Returns the manifest and its receivers.
@@ -62,9 +80,9 @@ impl<C: Content> ObjectSender<C> {
         &mut self.transfer
     }
 
-    /// Returns the counts of packets thrown away, by reason.
-    pub const fn drops(&self) -> &DropCounters {
-        self.source.drops()
+    /// Returns the counts of packets thrown away, by reason; `None` where there are no packets.
+    pub fn drops(&self) -> Option<&DropCounters> {
+        self.source.as_ref().map(Source::drops)
     }
 
     /// Returns true when the outcome is final and every receiver has been told.
@@ -75,15 +93,18 @@ impl<C: Content> ObjectSender<C> {
     /// Moves blocks from the manifest into the source's window while fewer than
     /// [`FILES_BACKLOG_BYTES`] bytes wait there.
     fn feed(&mut self, now: Instant) {
-        while self.source.backlog_bytes() < FILES_BACKLOG_BYTES {
-            let Some(block) = self.transfer.next_block(self.source.max_tsdu()) else {
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        while source.backlog_bytes() < FILES_BACKLOG_BYTES {
+            let Some(block) = self.transfer.next_block(source.max_tsdu()) else {
                 return;
             };
             let count = block
                 .count
                 .min((FILES_BURST_BYTES / block.len).max(1))
-                .min(self.source.burst_count_max(block.len));
-            let mut burst = match self.source.reserve_burst(block.len, count) {
+                .min(source.burst_count_max(block.len));
+            let mut burst = match source.reserve_burst(block.len, count) {
                 Ok(burst) => burst,
                 Err(Full::Window | Full::TooLong { .. } | Full::Closed) => return,
             };
@@ -101,26 +122,34 @@ impl<C: Content> ObjectSender<C> {
     }
 
     fn follow_receivers(&mut self, now: Instant) {
-        let state = steering::state_of(&self.source, now);
-        let wanted = self.transfer.observe(now, &state);
-        steering::follow(&mut self.source, &wanted);
+        if let Some(source) = &mut self.source {
+            let state = steering::state_of(source, now);
+            let wanted = self.transfer.observe(now, &state);
+            steering::follow(source, &wanted);
+        }
         self.feed(now);
-        if self.transfer.is_draining() && self.source.is_drained() {
+        let is_drained = self.source.as_ref().is_none_or(Source::is_drained);
+        if self.transfer.is_draining() && is_drained {
             self.transfer.pass_drained(now);
         }
         if self.transfer.is_finished() && !self.is_closing {
             self.is_closing = true;
-            self.source.close(now);
+            if let Some(source) = &mut self.source {
+                source.close(now);
+            }
         }
     }
 }
 
 impl<C: Content> Handle<()> for ObjectSender<C> {
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], (): &mut ()) {
+        let Some(source) = &mut self.source else {
+            return;
+        };
         let verdict = if self.transfer.has_host(arrival.source.ip()) {
-            self.source.handle_reporter(now, arrival, tpdu)
+            source.handle_reporter(now, arrival, tpdu)
         } else {
-            self.source.handle(now, arrival, tpdu)
+            source.handle(now, arrival, tpdu)
         };
         debug_assert!(!matches!(verdict, Verdict::Payload { .. } | Verdict::Held));
     }
@@ -132,7 +161,9 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
         // The order does not matter here: only the transfer ends this source (`follow_receivers`).
         // A `Publisher`'s source may end by itself, so there it comes last.
-        self.source.handle_timeout(now);
+        if let Some(source) = &mut self.source {
+            source.handle_timeout(now);
+        }
         self.transfer.handle_timeout(now);
     }
 }
@@ -155,14 +186,17 @@ impl<C: Content> Endpoint for ObjectSender<C> {
     }
 
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
-        self.source.poll_run(now, budget)
+        self.source.as_mut()?.poll_run(now, budget)
     }
 
     fn run_done(&mut self, now: Instant, outcome: Outcome) {
-        self.source.run_done(now, outcome);
+        if let Some(source) = &mut self.source {
+            source.run_done(now, outcome);
+        }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        base::earliest(self.source.next_timeout(), self.transfer.next_timeout())
+        let source = self.source.as_ref().and_then(Source::next_timeout);
+        base::earliest(source, self.transfer.next_timeout())
     }
 }

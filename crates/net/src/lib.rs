@@ -26,6 +26,6 @@ pub use remedy::{Missing, Remedy};
 
 pub mod socket;
 pub use socket::{
-    Faults, Group, Intercept, Interface, InterfaceError, Interfaces, Role, SocketOptions,
+    Faults, Group, Intercept, Interface, InterfaceError, Interfaces, LinkIo, Role, SocketOptions,
     UdpCounters, UdpIo, UdpSetup, WaitStrategy, Waker, intercept, interface, resolve,
 };

@@ -231,6 +231,8 @@ pub struct ObjectsPlan {
     pub seals_wrong: u64,
     /// A file that changes while the sender reads, and is withdrawn.
     pub change: Option<FileChange>,
+    /// The sender dials the receivers, and everything goes over these connections.
+    pub by_links: bool,
 }
 
 /// A file that changes during the transfer.
@@ -254,6 +256,7 @@ impl Default for ObjectsPlan {
             store_full_every: 0,
             seals_wrong: 0,
             change: None,
+            by_links: false,
         }
     }
 }

@@ -443,7 +443,10 @@ impl Maker {
         };
         let ledger = self.ledger.clone();
         if let (Some(objects), Some(tree)) = (self.plan.objects, self.tree.clone()) {
-            let node = SenderNode::new(io, &plan, &objects, tree, ledger);
+            let receivers = self.plan.senders.len()..index_count(&self.plan);
+            let dialled = receivers.filter(|_| objects.by_links);
+            let peers = dialled.map(|index| SocketAddr::new(address(&self.plan, index), PORT));
+            let node = SenderNode::new(io, &plan, &objects, (tree, peers.collect()), ledger);
             return SimNode::Sender(Box::new(node));
         }
         SimNode::Publisher(Box::new(PublisherNode::new(io, &plan, ledger)))
@@ -479,7 +482,7 @@ impl Maker {
             }
             let store = DiskStore::new(disk.clone(), &objects);
             let (ledger, totals) = (self.ledger.clone(), self.totals.clone());
-            let node = TakerNode::new(io, &plan, store, tree, ledger, totals);
+            let node = TakerNode::new(io, &plan, (store, objects.by_links), tree, ledger, totals);
             return SimNode::Taker(Box::new(node));
         }
         let node = ReceiverNode::new(io, &plan, &self.ledger, self.totals.clone());
@@ -533,6 +536,11 @@ fn group(plan: &Plan) -> SocketAddr {
     SocketAddr::from(([239, 192, 0, 1], PORT))
 }
 
+/// How many hosts send or receive.
+const fn index_count(plan: &Plan) -> usize {
+    plan.senders.len() + plan.receivers.len()
+}
+
 fn endpoint(
     plan: &Plan,
     end: &EndPlan,
@@ -544,7 +552,10 @@ fn endpoint(
     let joins = !(plan.session.unicast && is_sender);
     EndpointSetup {
         upstream_port: if is_sender { PORT } else { 0 },
-        control_port: is_sender.then_some(CONTROL_PORT),
+        control_port: match plan.objects {
+            Some(objects) if objects.by_links => (!is_sender).then_some(PORT),
+            _ => is_sender.then_some(CONTROL_PORT),
+        },
         receive_buffer_bytes: end.receive_buffer_bytes,
         mtu: config.mtu() - if plan.session.ipv6 { 48 } else { 28 },
         run_limit: RunLimit {

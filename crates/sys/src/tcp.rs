@@ -41,7 +41,8 @@ pub fn connect(
 }
 
 /// Listens on `address` (port 0: any free one) with room for `backlog` connections that are not
-/// accepted yet. Accepted streams block until they are set otherwise.
+/// accepted yet. Accepted streams block until they are set otherwise. The unspecified IPv6 address
+/// takes connections by IPv4, too.
 ///
 /// # Errors
 /// `AddrInUse`, `AddrNotAvailable`, or `PermissionDenied` for ports below 1024.
@@ -49,7 +50,7 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     let fd = Family::of(&address).socket(SocketType::STREAM)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&fd, true)?;
+        sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
     }
     bind(&fd, &address)?;
     rustix::net::listen(&fd, backlog.into())?;

@@ -56,6 +56,8 @@
 mod aio;
 pub use aio::{AsyncPublisher, AsyncSubscriber, Incoming, Message};
 
+mod backend;
+
 mod batch;
 pub use batch::{Batch, Received};
 
@@ -80,6 +82,9 @@ pub use hook::{Completed, Hook, HookError, HookFailure};
 mod key;
 #[cfg(feature = "keys")]
 pub use key::{Key, read_key};
+
+mod place;
+pub use place::Place;
 
 mod publisher;
 pub use publisher::{Closed, Publisher, PublisherBuilder, RateSetter, ReceiverStatus, SendStatus};

@@ -563,8 +563,8 @@ impl Publisher {
 face!(Publisher);
 
 impl Count for driver::Publisher {
-    fn drops(&self) -> &base::DropCounters {
-        self.drops()
+    fn drops(&self) -> Option<&base::DropCounters> {
+        Some(self.drops())
     }
 
     fn count(&self, snapshot: &mut Snapshot) {

@@ -1,10 +1,10 @@
-//! What all sessions have in common: a group, an interface, socket options, protocol parameters.
+//! What all sessions have in common: a place, an interface, socket options, protocol parameters.
 
 use std::{
     collections::BTreeSet,
     fmt,
-    net::{IpAddr, SocketAddr},
-    os::fd::{AsFd as _, BorrowedFd},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::BorrowedFd,
     sync::{Mutex, PoisonError},
 };
 
@@ -12,19 +12,20 @@ use base::{DropCounters, Instant, Io as _};
 use delivery::Key;
 use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
-    Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
+    Faults, Group, Interfaces, LinkIo, SocketOptions, SystemError, UdpIo, UdpSetup,
+    interface::Selector,
 };
 use pgm::{Config, ConfigBuilder, ConfigError};
 use protection::PacketProtection;
 use wire::pgm::Tsi;
 
-use crate::{Error, Snapshot, trace::Open};
+use crate::{Error, Place, Snapshot, backend::Backend, trace::Open};
 
 /// The settings that all kinds of session have. Build them with chained setters; opening a session
 /// checks them together.
 #[derive(Clone)]
 pub struct SessionBuilder {
-    pub(crate) group: Group,
+    pub(crate) place: Place,
     pub(crate) interface: Option<Selector>,
     pub(crate) sockets: SocketOptions,
     pub(crate) config: ConfigBuilder,
@@ -40,7 +41,7 @@ pub struct SessionBuilder {
 impl fmt::Debug for SessionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionBuilder")
-            .field("group", &self.group)
+            .field("place", &self.place)
             .field("interface", &self.interface)
             .field("name", &self.name)
             .field("reports", &self.reports)
@@ -52,8 +53,16 @@ impl SessionBuilder {
     /// Makes a session on `group` with the defaults.
     #[must_use]
     pub fn new(group: Group) -> Self {
+        Self::at(group)
+    }
+
+    /// Makes a session at `place` with the defaults. Sessions over TCP alone are for files: a
+    /// [`crate::FileSender`] dials [`Place::Hosts`], a [`crate::FileReceiver`] listens at
+    /// [`Place::Listen`].
+    #[must_use]
+    pub fn at(place: impl Into<Place>) -> Self {
         Self {
-            group,
+            place: place.into(),
             interface: None,
             sockets: SocketOptions::default(),
             config: Config::builder(),
@@ -168,8 +177,9 @@ impl SessionBuilder {
                 .into());
         }
         self.sockets.check()?;
-        let destination = self.group.resolve()?;
-        let written = self.group.interface().map(str::parse).transpose()?;
+        let group = self.place.group().ok_or_else(|| self.place.no_packets())?;
+        let destination = group.resolve()?;
+        let written = group.interface().map(str::parse).transpose()?;
         let wanted = self.interface.clone().or(written);
         let choice = Interfaces::read()?.choose(wanted.as_ref(), destination.ip())?;
         let mut sockets = self.sockets.clone();
@@ -178,23 +188,45 @@ impl SessionBuilder {
         }
         sockets.faults = self.faults;
         let setup = UdpSetup::new(role, destination, choice.interface.index, choice.local)
-            .source(self.group.source())
+            .source(group.source())
             .shares_port(!config.strict_pgm())
             .options(sockets);
         let mut io = UdpIo::open(setup)?;
         let mut warnings = choice.notes;
-        warnings.extend(self.group.caution().map(str::to_owned));
+        warnings.extend(group.caution().map(str::to_owned));
         warnings.extend(std::iter::from_fn(|| io.take_warning()));
         Ok(Opened {
             batch: io.batch(),
-            io: net::Intercept::new(io, self.faults),
+            io: Backend::Packets(Box::new(net::Intercept::new(io, self.faults))),
             config,
             destination,
             local: choice.local,
             interface: choice.interface.name.clone(),
             #[cfg(feature = "files")]
-            adapter: choice.interface,
+            adapter: Some(choice.interface),
             warnings,
+        })
+    }
+
+    /// Opens a session over connections alone, of which `address` is the own address or a peer's.
+    #[cfg(feature = "files")]
+    pub(crate) fn open_links(&self, address: SocketAddr) -> Result<Opened, Error> {
+        self.sockets.check()?;
+        let mut io = LinkIo::open(&self.sockets)?;
+        let (mut destination, mut local) = (address, IpAddr::from(Ipv4Addr::UNSPECIFIED));
+        if let Place::Listen(_) = self.place {
+            destination = io.listen(address)?;
+            local = destination.ip();
+        }
+        Ok(Opened {
+            batch: io.batch(),
+            io: Backend::Links(Box::new(io)),
+            config: self.config.build()?,
+            destination,
+            local,
+            interface: String::new(),
+            adapter: None,
+            warnings: Vec::new(),
         })
     }
 }
@@ -205,12 +237,12 @@ impl SessionBuilder {
         let mut opened = self.open(net::Role::Source)?;
         let control_port = if self.reports && !opened.config.strict_pgm() {
             let address = SocketAddr::new(opened.local, self.control_port);
-            Some(opened.io.inner_mut().listen(address)?.port())
+            Some(opened.packets()?.listen(address)?.port())
         } else {
             None
         };
         let destination_port = self.pgm_port.unwrap_or(opened.destination.port());
-        let upstream_port = match opened.io.inner().upstream_port() {
+        let upstream_port = match opened.packets()?.upstream_port() {
             port if port == opened.destination.port() => 0,
             port => port,
         };
@@ -262,11 +294,19 @@ pub(crate) struct Opened {
     pub(crate) local: IpAddr,
     pub(crate) interface: String,
     #[cfg(feature = "files")]
-    pub(crate) adapter: net::Interface,
+    pub(crate) adapter: Option<net::Interface>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl Opened {
+    /// Returns the sockets of packets.
+    pub(crate) fn packets(&mut self) -> Result<&mut UdpIo, Error> {
+        match &mut self.io {
+            Backend::Packets(intercept) => Ok(intercept.inner_mut()),
+            Backend::Links(_) => Err(Error::Closed),
+        }
+    }
+
     /// Puts `endpoint` on these sockets.
     pub(crate) fn end<E: Endpoint>(
         self,
@@ -295,8 +335,9 @@ pub(crate) struct End<E> {
 
 /// The counters that only some kinds of endpoint have.
 pub(crate) trait Count {
-    /// Returns the counts of packets that the endpoint has thrown away.
-    fn drops(&self) -> &DropCounters;
+    /// Returns the counts of packets that the endpoint has thrown away; `None` where there are no
+    /// packets.
+    fn drops(&self) -> Option<&DropCounters>;
 
     fn count(&self, snapshot: &mut Snapshot);
 }
@@ -324,16 +365,16 @@ impl<E: Endpoint> End<E> {
     /// Accepts no more control connections.
     #[cfg(feature = "files")]
     pub(crate) fn stop_listening(&mut self) {
-        self.driver.io.inner_mut().stop_listening();
+        self.driver.io.stop_listening();
     }
 
     /// Returns true when every control connection has sent its queue, or is gone.
     pub(crate) fn is_told(&self) -> bool {
-        self.driver.io.inner().links_unfinished() == 0
+        self.driver.io.links_unfinished() == 0
     }
 
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
-        let late = std::iter::from_fn(|| self.driver.io.inner_mut().take_warning());
+        let late = std::iter::from_fn(|| self.driver.io.take_warning());
         self.warnings.extend(late);
         let protection = self.driver.protection_mut();
         let notices = protection
@@ -345,7 +386,7 @@ impl<E: Endpoint> End<E> {
     }
 
     pub(crate) fn send_error(&self) -> Option<SystemError> {
-        self.driver.io.inner().send_error()
+        self.driver.io.send_error()
     }
 
     /// Writes a session's name for `Debug`, without the megabytes of its windows.
@@ -362,31 +403,30 @@ impl<E: Endpoint> End<E> {
     }
 
     pub(crate) fn waker(&self) -> Result<net::Waker, Error> {
-        Ok(self.driver.io.inner().waker()?)
+        Ok(self.driver.io.waker()?)
     }
 
     pub(crate) fn arm(&mut self, until: Option<Instant>) {
         let due = base::earliest(self.driver.next_timeout(), until);
-        self.driver.io.inner_mut().arm(due);
+        self.driver.io.arm(due);
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.driver.io.inner().as_fd()
+        self.driver.io.descriptor()
     }
 }
 
 impl<E: Endpoint + Count> End<E> {
     pub(crate) fn snapshot(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.driver.counters());
-        let mut drops = *self.driver.endpoint.drops();
+        let mut drops = self.driver.endpoint.drops().copied().unwrap_or_default();
         if let Some(protection) = self.driver.protection() {
             snapshot.add(protection.counters());
             drops += protection.drops();
         }
         snapshot.add(&drops);
         self.driver.endpoint.count(snapshot);
-        snapshot.add(self.driver.io.inner().counters());
-        snapshot.add(self.driver.io.counters());
+        self.driver.io.count(snapshot);
     }
 }
 
@@ -453,9 +493,6 @@ macro_rules! face {
     };
 }
 pub(crate) use face;
-
-/// The back end of every session of the library: real sockets, behind the interceptor.
-pub(crate) type Backend = net::Intercept<UdpIo>;
 
 /// Draws 64 bits from the system's generator, because hosts off the packets' path must not be able
 /// to guess identifiers.

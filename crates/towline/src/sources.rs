@@ -6,7 +6,7 @@
 //! them; a group with a source names the sender already. On loopback addresses, which only this
 //! machine can reach, a receiver needs neither. Link-local addresses are reached by all neighbours.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use net::{Group, Interface, Remedy, SystemError};
 
@@ -41,14 +41,33 @@ impl Sources {
             // Unicast packets may arrive through any interface.
             Some(local).filter(|ip| is_reached(*ip))
         };
-        if let (Some(ip), true, false) = (reached, allowed.is_empty(), has_key) {
-            let target = format!("files by {} ({ip})", interface.name);
+        let target = reached.map(|ip| format!("files by {} ({ip})", interface.name));
+        Self::checked(allowed, has_key, target)
+    }
+
+    /// Makes the rule for a receiver that senders dial at `address`.
+    pub(crate) fn listening(
+        allowed: &[Allowed],
+        has_key: bool,
+        address: SocketAddr,
+    ) -> Result<Self, Error> {
+        let target = is_reached(address.ip()).then(|| format!("files at {address}"));
+        Self::checked(allowed.to_vec(), has_key, target)
+    }
+
+    /// Makes the rule, if it is enough: `target` says where others reach this host, if they do.
+    fn checked(
+        allowed: Vec<Allowed>,
+        has_key: bool,
+        target: Option<String>,
+    ) -> Result<Self, Error> {
+        let is_reached = target.is_some();
+        if let (Some(target), true, false) = (target, allowed.is_empty(), has_key) {
             let cause = "other hosts can reach it, and no sender is named to take files from";
             return Err(SystemError::refused("receive", target, cause)
                 .advise(Remedy::NameSenders)
                 .into());
         }
-        let is_reached = reached.is_some();
         Ok(Self {
             allowed,
             has_key,

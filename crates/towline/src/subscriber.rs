@@ -269,7 +269,7 @@ fn turn<S: MessageSink + ?Sized>(
     end: &mut End<driver::Subscriber>,
     sink: &mut S,
 ) -> Result<Turn, Error> {
-    let drops = end.driver.io.inner().counters().kernel_drops;
+    let drops = end.driver.io.counters().kernel_drops;
     end.driver.endpoint.set_host_drops(drops);
     end.turn(&mut Traced(sink))
 }
@@ -277,8 +277,8 @@ fn turn<S: MessageSink + ?Sized>(
 face!(Subscriber);
 
 impl Count for driver::Subscriber {
-    fn drops(&self) -> &base::DropCounters {
-        self.drops()
+    fn drops(&self) -> Option<&base::DropCounters> {
+        Some(self.drops())
     }
 
     fn count(&self, snapshot: &mut Snapshot) {

@@ -1,5 +1,5 @@
 //! The receiving end of object sessions: one PGM receiver in arrival order, and the transfers that
-//! its packets are for.
+//! its packets are for; or the transfers alone, whose senders dial this end.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 3 and 7.
 
@@ -18,7 +18,8 @@ use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 /// manifest only.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
-    receiver: Receiver,
+    /// `None` where senders dial, and everything comes over their connections.
+    receiver: Option<Receiver>,
     transfers: Transfers<I>,
     /// Packets that the kernel has dropped since the process began.
     host_drops: u64,
@@ -54,8 +55,19 @@ impl<I: Intake> ObjectReceiver<I> {
         // A sender that is not taken may be anybody.
         receiver.ask_known_only();
         Self {
-            receiver,
+            receiver: Some(receiver),
             transfers: Transfers::new(config, intake),
+            host_drops: 0,
+            seen_packets: 0,
+        }
+    }
+
+    /// Opens a session that receives what `intake` wants from senders that dial this end.
+    #[must_use]
+    pub fn listen(config: ObjectReceiverConfig, intake: I) -> Self {
+        Self {
+            receiver: None,
+            transfers: Transfers::new(config, intake).with_door(),
             host_drops: 0,
             seen_packets: 0,
         }
@@ -67,9 +79,9 @@ impl<I: Intake> ObjectReceiver<I> {
         self.host_drops = packets;
     }
 
-    /// Returns the PGM receiver.
-    pub const fn receiver(&self) -> &Receiver {
-        &self.receiver
+    /// Returns the PGM receiver; `None` where senders dial.
+    pub const fn receiver(&self) -> Option<&Receiver> {
+        self.receiver.as_ref()
     }
 
     /// Returns the transfers that are being received.
@@ -82,13 +94,15 @@ impl<I: Intake> ObjectReceiver<I> {
         &mut self.transfers
     }
 
-    /// Returns the counts of packets thrown away, by reason.
-    pub const fn drops(&self) -> &DropCounters {
-        self.receiver.drops()
+    /// Returns the counts of packets thrown away, by reason; `None` where there are no packets.
+    pub fn drops(&self) -> Option<&DropCounters> {
+        self.receiver.as_ref().map(Receiver::drops)
     }
 
     fn pop_ready(&mut self, now: Instant) {
-        while let Some(ready) = self.receiver.pop_ready() {
+        while let Some(receiver) = &mut self.receiver
+            && let Some(ready) = receiver.pop_ready()
+        {
             match ready {
                 // This data arrived before the receiver knew its session; its payload is whole all
                 // the same.
@@ -100,7 +114,7 @@ impl<I: Intake> ObjectReceiver<I> {
                     mark,
                     source,
                 } => {
-                    let path_nla = self.receiver.position(session).and_then(|at| at.path_nla);
+                    let path_nla = receiver.position(session).and_then(|at| at.path_nla);
                     let heard = Heard {
                         stream: session,
                         mark: &mark,
@@ -113,7 +127,7 @@ impl<I: Intake> ObjectReceiver<I> {
                 Ready::Ended { session }
                 | Ready::Expired { session }
                 | Ready::Reset { session } => {
-                    let last = self.receiver.position(session);
+                    let last = receiver.position(session);
                     let last = last.map(|at| stream_of(&at, self.host_drops, false));
                     self.transfers.session_over(now, session, last);
                 }
@@ -126,9 +140,12 @@ impl<I: Intake> ObjectReceiver<I> {
 
     fn follow_verdicts(&mut self) {
         while let Some(verdict) = self.transfers.pop_verdict() {
+            let Some(receiver) = &mut self.receiver else {
+                continue;
+            };
             match verdict {
-                StreamVerdict::Genuine(session) => self.receiver.vouch(session),
-                StreamVerdict::Unwanted(session) => self.receiver.forget(session),
+                StreamVerdict::Genuine(session) => receiver.vouch(session),
+                StreamVerdict::Unwanted(session) => receiver.forget(session),
             }
         }
     }
@@ -137,28 +154,33 @@ impl<I: Intake> ObjectReceiver<I> {
 impl<I: Intake> Handle<()> for ObjectReceiver<I> {
     #[inline]
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], (): &mut ()) {
-        if let Verdict::Payload { session, range, .. } = self.receiver.handle(now, arrival, tpdu) {
+        let Some(receiver) = &mut self.receiver else {
+            return;
+        };
+        if let Verdict::Payload { session, range, .. } = receiver.handle(now, arrival, tpdu) {
             self.transfers.handle_block(now, session, &tpdu[range]);
         }
-        if self.receiver.has_ready() {
+        if receiver.has_ready() {
             self.pop_ready(now);
         }
     }
 
     fn drain(&mut self, now: Instant, (): &mut ()) {
         self.pop_ready(now);
-        let seen = self.receiver.counters().seen_packets;
-        let is_caught_up = std::mem::replace(&mut self.seen_packets, seen) == seen;
         let (receiver, host_drops) = (&self.receiver, self.host_drops);
+        let seen = receiver.as_ref().map_or(0, |it| it.counters().seen_packets);
+        let is_caught_up = std::mem::replace(&mut self.seen_packets, seen) == seen;
         self.transfers.observe(now, |session| {
-            let at = receiver.position(session)?;
+            let at = receiver.as_ref()?.position(session)?;
             Some(stream_of(&at, host_drops, is_caught_up))
         });
         self.follow_verdicts();
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
-        self.receiver.handle_timeout(now);
+        if let Some(receiver) = &mut self.receiver {
+            receiver.handle_timeout(now);
+        }
         self.transfers.handle_timeout(now);
         self.follow_verdicts();
     }
@@ -183,15 +205,18 @@ impl<I: Intake> Endpoint for ObjectReceiver<I> {
     }
 
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
-        self.receiver.poll_run(now, budget)
+        self.receiver.as_mut()?.poll_run(now, budget)
     }
 
     fn run_done(&mut self, now: Instant, outcome: Outcome) {
-        self.receiver.run_done(now, outcome);
+        if let Some(receiver) = &mut self.receiver {
+            receiver.run_done(now, outcome);
+        }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        base::earliest(self.receiver.next_timeout(), self.transfers.next_timeout())
+        let receiver = self.receiver.as_ref().and_then(Receiver::next_timeout);
+        base::earliest(receiver, self.transfers.next_timeout())
     }
 }
 

@@ -15,6 +15,9 @@ pub use interface::{Interface, InterfaceError, Interfaces};
 
 mod link;
 
+mod links;
+pub use links::LinkIo;
+
 mod options;
 pub use options::{SocketOptions, WaitStrategy};
 

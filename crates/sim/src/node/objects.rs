@@ -1,14 +1,15 @@
 //! Processes that send and receive a tree: the shipped object endpoints over content in memory.
 
-use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, fmt::Write as _, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use base::{Instant, Io as _, Rng, earliest};
 use delivery::{
-    Entry, ObjectReceiverEvent, ReceiverReport, ReceiverState, TakeFirst, TransferReceiver,
-    TransferReceiverConfig, TransferReceiverEvent, TransferSenderConfig, Unsent,
-    memory::MemoryContent,
+    Carriage, Entry, ObjectReceiverConfig, ObjectReceiverEvent, ReceiverReport, ReceiverState,
+    TakeFirst, TransferReceiver, TransferReceiverConfig, TransferReceiverEvent,
+    TransferSenderConfig, Unsent, memory::MemoryContent,
 };
 use driver::{Driver, ObjectReceiver, ObjectSender};
+use pgm::{Receiver, Source};
 use wire::object::ErrorCode;
 
 use super::{DiskStore, Progress, PublisherPlan, ReceiverPlan, batch, identity_fault};
@@ -90,12 +91,12 @@ pub struct SenderNode {
 }
 
 impl SenderNode {
-    /// Starts a sender on `io`.
+    /// Starts a sender of a tree on `io`; it dials `peers`, or sends packets if there are none.
     pub fn new(
         mut io: SimIo,
         plan: &PublisherPlan,
         objects: &ObjectsPlan,
-        tree: Tree,
+        (tree, peers): (Tree, Vec<SocketAddr>),
         ledger: SharedLedger,
     ) -> Self {
         let now = io.now();
@@ -114,9 +115,15 @@ impl SenderNode {
                 .to_vec()
         };
         let changing = tree.changing.map(path);
-        let endpoint = ObjectSender::open(&sending, config, tree.manifest, tree.content, now);
-        let driver = Driver::new(io, endpoint, batch())
-            .with_protection(sending.protection(plan.key.clone()));
+        let (manifest, content) = (tree.manifest, tree.content);
+        let driver = if peers.is_empty() {
+            let endpoint = ObjectSender::open(&sending, config, manifest, content, now);
+            Driver::new(io, endpoint, batch()).with_protection(sending.protection(plan.key.clone()))
+        } else {
+            config.carriage = Carriage::Links(peers);
+            let endpoint = ObjectSender::dial(config, manifest, content, now);
+            Driver::new(io, endpoint, batch())
+        };
         Self {
             driver,
             changing,
@@ -170,18 +177,19 @@ impl SenderNode {
     /// Says what the process is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
-        let (source, transfer) = (
-            self.driver.endpoint.source(),
-            self.driver.endpoint.transfer(),
-        );
+        let source = self.driver.endpoint.source().map(|source| {
+            format!(
+                "trail {} hold {} unsent {} lead {} over {}",
+                source.trail(),
+                source.hold(),
+                source.unsent(),
+                source.lead(),
+                source.is_over(),
+            )
+        });
         format!(
-            "sender trail {} hold {} unsent {} lead {} over {}, closed {}, {}, due {:?} at {:?}",
-            source.trail(),
-            source.hold(),
-            source.unsent(),
-            source.lead(),
-            source.is_over(),
-            transfer.is_closed(),
+            "sender {source:?}, closed {}, {}, due {:?} at {:?}",
+            self.driver.endpoint.transfer().is_closed(),
             self.outcome_text(),
             self.driver.next_timeout(),
             self.driver.now(),
@@ -220,14 +228,17 @@ impl SenderNode {
     /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self) {
         let source = self.driver.endpoint.source();
-        let counters = source.counters();
+        let counters = source.map(Source::counters);
         let world = self.driver.io.world();
         world
             .borrow_mut()
             .note(|| format!("END {:?} {counters:?}", self.driver.counters()));
-        let kept = [("handled", counters.upstream_handled)];
-        if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
-            self.fail(&fault);
+        if let Some(source) = source {
+            let counters = source.counters();
+            let kept = [("handled", counters.upstream_handled)];
+            if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
+                self.fail(&fault);
+            }
         }
         let outcome = self.driver.endpoint.transfer().outcome();
         let is_failed =
@@ -277,11 +288,11 @@ pub struct TakerNode {
 }
 
 impl TakerNode {
-    /// Starts a receiver on `io`.
+    /// Starts a receiver into `store` on `io`; the sender dials it, if `by_links`.
     pub fn new(
         io: SimIo,
         plan: &ReceiverPlan,
-        store: DiskStore,
+        (store, by_links): (DiskStore, bool),
         tree: &Tree,
         ledger: SharedLedger,
         totals: Rc<RefCell<Vec<Totals>>>,
@@ -296,10 +307,17 @@ impl TakerNode {
         config.ranges_max = RANGES_MAX;
         let bound_bytes = [plan.config.rx_total_bytes(), config.memory_bytes_max()];
         let receiving = plan.receiving();
-        let protection = receiving.protection(plan.key.clone());
-        let endpoint = ObjectReceiver::single(&receiving, config, store, now);
+        let driver = if by_links {
+            let config = ObjectReceiverConfig::single(config);
+            let endpoint = ObjectReceiver::listen(config, TakeFirst::new(store));
+            Driver::new(io, endpoint, batch())
+        } else {
+            let endpoint = ObjectReceiver::single(&receiving, config, store, now);
+            let protection = receiving.protection(plan.key.clone());
+            Driver::new(io, endpoint, batch()).with_protection(protection)
+        };
         Self {
-            driver: Driver::new(io, endpoint, batch()).with_protection(protection),
+            driver,
             ledger,
             name: plan.name.clone(),
             wanted: tree.clone(),
@@ -343,7 +361,8 @@ impl TakerNode {
             .transfers()
             .first()
             .map_or(0, TransferReceiver::held_memory_bytes);
-        let held = [end.receiver().held_memory_bytes(), of_plan];
+        let of_packets = end.receiver().map_or(0, Receiver::held_memory_bytes);
+        let held = [of_packets, of_plan];
         for (most, held) in self.held_bytes_max.iter_mut().zip(held) {
             *most = held.max(*most);
         }
@@ -372,9 +391,15 @@ impl TakerNode {
     /// True when the program has ended, or has heard no sender and would wait for one for ever.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let never_joined = self.driver.endpoint.receiver().sessions().next().is_none()
+        let never_joined = self.sessions().is_empty()
             && self.driver.endpoint.transfers().progress().content_bytes == 0;
         self.has_exited || never_joined
+    }
+
+    /// The packet streams that were found.
+    fn sessions(&self) -> Vec<u32> {
+        let receiver = self.driver.endpoint.receiver();
+        receiver.map_or_else(Vec::new, |receiver| receiver.sessions().collect())
     }
 
     /// True when the whole tree is in place.
@@ -397,11 +422,7 @@ impl TakerNode {
             "taker {:?} {:?} sessions {:?}, due {:?} at {:?}",
             end.transfers().progress(),
             end.transfers().transfer_counters(),
-            self.driver
-                .endpoint
-                .receiver()
-                .sessions()
-                .collect::<Vec<_>>(),
+            self.sessions(),
             self.driver.next_timeout(),
             self.driver.now(),
         )
@@ -410,7 +431,7 @@ impl TakerNode {
     /// Checks what must hold when the process ends, by a crash or otherwise.
     pub fn judge(&self, is_crashed: bool) {
         let receiver = self.driver.endpoint.receiver();
-        let counters = receiver.counters();
+        let counters = receiver.map(Receiver::counters);
         let world = self.driver.io.world();
         world.borrow_mut().note(|| {
             format!(
@@ -419,13 +440,16 @@ impl TakerNode {
                 self.driver.endpoint.transfers().transfer_counters()
             )
         });
-        let kept = [
-            ("payload", counters.payload_packets),
-            ("held", counters.held_packets),
-            ("control", counters.control_packets),
-        ];
-        if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
-            self.fail(&fault);
+        if let Some(receiver) = receiver {
+            let counters = receiver.counters();
+            let kept = [
+                ("payload", counters.payload_packets),
+                ("held", counters.held_packets),
+                ("control", counters.control_packets),
+            ];
+            if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
+                self.fail(&fault);
+            }
         }
         let what = ["packets", "the manifest"].iter().zip(self.held_bytes_max);
         for ((what, held), bound) in what.zip(self.bound_bytes) {

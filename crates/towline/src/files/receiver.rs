@@ -14,13 +14,13 @@ use delivery::{
     ObjectReceiverConfig, ObjectReceiverEvent, ReceiverProgress, TransferReceiver,
     TransferReceiverConfig, parameters::GIVE_UP_AFTER,
 };
-use driver::ObjectReceiver;
+use driver::{ObjectReceiver, Receiving};
 use net::{Delete, Existing, KeepFree, Modes, Owners, Room, RoomLimits, SystemError};
 
 use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
 use crate::{
-    Allowed, Error, Snapshot,
-    session::{Count, End, OwnName, SessionBuilder, default_name, face, random_u64},
+    Allowed, Error, Place, Snapshot,
+    session::{Count, End, Opened, OwnName, SessionBuilder, default_name, face, random_u64},
     sources::Sources,
     trace,
     transfer::transfer,
@@ -156,15 +156,7 @@ impl FileReceiverBuilder {
         if let Target::Directory { path, .. } = &self.target {
             check_directory(path)?;
         }
-        let (mut opened, receiving) = self.session.open_receiving()?;
-        opened.io.inner_mut().coalesce(COALESCE_MAX);
-        let sources = Sources::new(
-            &self.allowed,
-            self.session.key.is_some(),
-            &self.session.group,
-            &opened.adapter,
-            opened.local,
-        )?;
+        let (mut opened, receiving, sources) = self.open_session()?;
         let is_discreet = !sources.are_known();
         let mut own_name = None;
         let own = match &self.target {
@@ -187,11 +179,11 @@ impl FileReceiverBuilder {
             modes: self.modes,
             takes_dot_names: self.takes_dot_names,
             room: Room::new(self.room),
-            waker: Arc::new(opened.io.inner().waker()?),
+            waker: Arc::new(opened.io.waker()?),
         };
         let mut transfer = TransferReceiverConfig::new(name, random_u64()?);
-        let protection = receiving.protection(self.session.key.clone());
-        transfer.key = self.session.key;
+        let key = self.session.key;
+        transfer.key.clone_from(&key);
         transfer.give_up_after = self.patience;
         transfer.is_discreet = is_discreet;
         let limits = &mut transfer.limits;
@@ -202,12 +194,38 @@ impl FileReceiverBuilder {
             ObjectReceiverConfig::single(transfer)
         };
         let now = opened.io.now();
-        let endpoint = ObjectReceiver::open(&receiving, config, intake, now);
+        let end = match &receiving {
+            Some(receiving) => {
+                let endpoint = ObjectReceiver::open(receiving, config, intake, now);
+                opened.end(endpoint, receiving.protection(key))
+            }
+            None => opened.end(ObjectReceiver::listen(config, intake), None),
+        };
         Ok(FileReceiver {
-            end: opened.end(endpoint, protection),
+            end,
             is_idle: false,
             own_name,
         })
+    }
+}
+
+impl FileReceiverBuilder {
+    /// Opens the sockets, of packets or of connections alone, and makes the rule of whom to take
+    /// files from.
+    fn open_session(&self) -> Result<(Opened, Option<Receiving>, Sources), Error> {
+        let (session, has_key) = (&self.session, self.session.key.is_some());
+        if let Place::Listen(address) = session.place {
+            let sources = Sources::listening(&self.allowed, has_key, address)?;
+            return Ok((session.open_links(address)?, None, sources));
+        }
+        let (mut opened, receiving) = session.open_receiving()?;
+        opened.packets()?.coalesce(COALESCE_MAX);
+        let (group, adapter) = (session.place.group(), &opened.adapter);
+        let (Some(group), Some(adapter)) = (group, adapter) else {
+            return Err(session.place.no_packets().into());
+        };
+        let sources = Sources::new(&self.allowed, has_key, group, adapter, opened.local)?;
+        Ok((opened, Some(receiving), sources))
     }
 }
 
@@ -301,7 +319,7 @@ impl FileReceiver {
     /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
-        let drops = self.end.driver.io.inner().counters().kernel_drops;
+        let drops = self.end.driver.io.counters().kernel_drops;
         self.end.driver.endpoint.set_host_drops(drops);
         let endpoint = &self.end.driver.endpoint;
         let transfers = endpoint.transfers();
@@ -389,12 +407,14 @@ transfer!(
 );
 
 impl Count for ObjectReceiver<FileIntake> {
-    fn drops(&self) -> &base::DropCounters {
+    fn drops(&self) -> Option<&base::DropCounters> {
         self.drops()
     }
 
     fn count(&self, snapshot: &mut Snapshot) {
-        snapshot.add(self.receiver().counters());
+        if let Some(receiver) = self.receiver() {
+            snapshot.add(receiver.counters());
+        }
         snapshot.add(self.transfers().counters());
         snapshot.add(&self.transfers().transfer_counters());
     }

@@ -1,10 +1,11 @@
 //! The sender of files: it waits for every receiver's proof.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use base::{Instant, Io as _};
 use delivery::{
-    TransferOutcome, TransferSenderConfig, TransferSenderEvent, Unsent, parameters::TRANSFER_LINGER,
+    Carriage, Manifest, TransferOutcome, TransferSenderConfig, TransferSenderEvent, Unsent,
+    parameters::TRANSFER_LINGER,
 };
 use driver::ObjectSender;
 use net::{FileContent, SystemError, Tree};
@@ -13,13 +14,14 @@ use wire::object::ErrorCode;
 
 use super::{Expectation, FileSet, FileSums};
 use crate::{
-    Error, Snapshot,
-    session::{Count, End, SessionBuilder, face},
+    Error, Place, Snapshot,
+    session::{Count, End, SessionBuilder, face, random_u64},
     trace,
     transfer::transfer,
 };
 
-/// A sender of files and trees to all receivers of a group.
+/// A sender of files and trees: to all receivers of a group, or over TCP to the receivers at the
+/// hosts that it names ([`Place::Hosts`]).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), towline::Error> {
@@ -72,14 +74,7 @@ impl FileSender {
             let announced: BTreeSet<_> = entries.collect();
             unsent.retain(|it| !announced.contains(&it.path[..]));
         }
-        let (mut opened, sending) = session.open_sending()?;
-        if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
-            let text = "tx_window_bytes is for messages and has no effect on files: set \
-                        object_window_bytes, the transmit window of files";
-            opened.warnings.push(text.to_owned());
-        }
-        let mut config =
-            TransferSenderConfig::new(sending.identity.session_id, expectation.receivers);
+        let mut config = TransferSenderConfig::new(random_u64()?, expectation.receivers);
         config.join_timeout = expectation.join_timeout;
         config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;
@@ -87,8 +82,7 @@ impl FileSender {
         config.withdraws = may_skip;
         config.key.clone_from(&session.key);
         config.expected_names.clone_from(&expectation.names);
-        let endpoint = ObjectSender::open(&sending, config, manifest, content, opened.io.now());
-        let mut end = opened.end(endpoint, sending.protection(session.key.clone()));
+        let mut end = open(session, config, manifest, content)?;
         end.warnings.extend(notes);
         Ok(Self {
             end,
@@ -160,20 +154,55 @@ impl FileSender {
     }
 }
 
+/// Opens the session: over packets, or over connections to the hosts that it names.
+fn open(
+    session: &SessionBuilder,
+    mut config: TransferSenderConfig,
+    manifest: Arc<Manifest>,
+    content: FileContent,
+) -> Result<End<ObjectSender<FileContent>>, Error> {
+    if let Place::Hosts(hosts) = &session.place {
+        let peers = Place::peers(hosts)?;
+        let first = peers.first().copied();
+        let first = first.ok_or_else(|| {
+            SystemError::refused("send to", "no host", "at least one must be named")
+        })?;
+        if config.expected_count() == 0 {
+            config.expected = u32::try_from(peers.len()).unwrap_or(u32::MAX);
+        }
+        config.carriage = Carriage::Links(peers);
+        let mut opened = session.open_links(first)?;
+        let endpoint = ObjectSender::dial(config, manifest, content, opened.io.now());
+        return Ok(opened.end(endpoint, None));
+    }
+    let (mut opened, sending) = session.open_sending()?;
+    if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
+        let text = "tx_window_bytes is for messages and has no effect on files: set \
+                    object_window_bytes, the transmit window of files";
+        opened.warnings.push(text.to_owned());
+    }
+    config.session_id = sending.identity.session_id;
+    let endpoint = ObjectSender::open(&sending, config, manifest, content, opened.io.now());
+    Ok(opened.end(endpoint, sending.protection(session.key.clone())))
+}
+
 face!(FileSender);
 
 transfer!(FileSender, TransferSenderEvent, TransferOutcome, outcome);
 
 impl Count for ObjectSender<FileContent> {
-    fn drops(&self) -> &base::DropCounters {
+    fn drops(&self) -> Option<&base::DropCounters> {
         self.drops()
     }
 
     fn count(&self, snapshot: &mut Snapshot) {
-        snapshot.add(self.source().counters());
         snapshot.add(self.transfer().counters());
         snapshot.set_receivers(self.transfer().receiver_count());
-        let unsent = self.source().unsent();
+        let Some(source) = self.source() else {
+            return;
+        };
+        snapshot.add(source.counters());
+        let unsent = source.unsent();
         if let Some(hold) = self.transfer().hold(unsent - 1) {
             snapshot.set_behind(unsent.saturating_sub(hold));
         }

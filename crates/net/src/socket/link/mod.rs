@@ -134,7 +134,8 @@ impl Links {
         id
     }
 
-    /// Queues the bytes that there is room for; returns their number.
+    /// Sends what the kernel takes, straight from the caller's memory, and queues as much more as
+    /// there is room for; returns the number of bytes taken.
     pub(super) fn send(
         &mut self,
         id: LinkId,
@@ -148,19 +149,15 @@ impl Links {
         if !matches!(link.state, State::Connecting | State::Open) {
             return 0;
         }
-        let mut taken = 0;
-        loop {
-            let room = self.queue_bytes - link.queue.len();
-            let next = &bytes[taken..(taken + room).min(bytes.len())];
-            let was_empty = link.queue.is_empty();
-            link.queue.extend(next);
-            taken += next.len();
-            // A failure shows again when the connection is read; the kernel reports it as readable.
-            let may_flush = was_empty && link.state == State::Open && !next.is_empty();
-            if !may_flush || link.flush(tally).is_err() {
-                break;
-            }
-        }
+        // A failure shows again when the connection is read; the kernel reports it as readable.
+        let mut taken = match link.state {
+            State::Open if link.queue.is_empty() => link.write(bytes, tally).unwrap_or(0),
+            _ => 0,
+        };
+        let room = self.queue_bytes - link.queue.len();
+        let next = &bytes[taken..(taken + room).min(bytes.len())];
+        link.queue.extend(next);
+        taken += next.len();
         if taken < bytes.len() {
             link.owes_writable = true;
             tally.counters.link_queue_full += 1;
@@ -381,7 +378,8 @@ impl Links {
         if ready.writable && link.flush(tally).is_err() {
             return self.fail(id, tally);
         }
-        if link.owes_writable && link.queue.len() <= self.queue_bytes / 2 {
+        let has_room = ready.writable && link.queue.len() <= self.queue_bytes / 2;
+        if link.owes_writable && has_room {
             link.owes_writable = false;
             if link.state == State::Open {
                 self.events.push_back((LinkId(id), LinkEvent::Writable));
@@ -496,15 +494,15 @@ impl Link {
     /// Writes what the kernel takes; once a closed connection's queue is empty, announces its end.
     fn flush(&mut self, tally: &mut Tally) -> io::Result<()> {
         while !self.queue.is_empty() {
-            let (front, _) = self.queue.as_slices();
-            match self.stream.write(front) {
-                Ok(written) => {
-                    self.queue.drain(..written);
-                    tally.counters.link_sent_bytes += written as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+            let mut queue = std::mem::take(&mut self.queue);
+            let (front, _) = queue.as_slices();
+            let (len, written) = (front.len(), self.write(front, tally));
+            if let Ok(written) = written {
+                queue.drain(..written);
+            }
+            self.queue = queue;
+            if written? < len {
+                return Ok(());
             }
         }
         if self.state == State::Flushing {
@@ -512,6 +510,24 @@ impl Link {
             self.state = State::Lingering;
         }
         Ok(())
+    }
+
+    /// Writes as much as the kernel takes; returns the number of bytes.
+    fn write(&mut self, bytes: &[u8], tally: &mut Tally) -> io::Result<usize> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.stream.write(&bytes[written..]) {
+                Ok(count) => {
+                    written += count;
+                    tally.counters.link_sent_bytes += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if written == 0 => return Err(error),
+                Err(_told_by_the_next_call) => break,
+            }
+        }
+        Ok(written)
     }
 
     fn read(&mut self, data: &mut Vec<u8>) -> Arrived {
@@ -529,7 +545,7 @@ impl Link {
     fn follow(&mut self, id: LinkId, readiness: &Readiness) {
         let interest = Interest {
             readable: !self.is_paused || self.state != State::Open,
-            writable: self.is_connecting() || !self.queue.is_empty(),
+            writable: self.is_connecting() || !self.queue.is_empty() || self.owes_writable,
         };
         if interest != self.interest {
             self.interest = interest;

@@ -1,0 +1,174 @@
+//! The run loop's world without packets: control connections over TCP alone, and one epoll
+//! descriptor to wait for them.
+//!
+//! What [`UdpIo`](super::UdpIo) does for connections beside its packets, [`LinkIo`] does with
+//! nothing beside them: same connections, same counters, same ways to wait.
+
+use std::{
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+};
+
+use base::{Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Run, RunLimit};
+use sys::clock;
+
+use super::{
+    counters::UdpCounters,
+    link::Links,
+    options::SocketOptions,
+    readiness::{Readiness, Signal, Waker},
+    tally::Tally,
+};
+use crate::SystemError;
+
+/// The connections of a session without packets, and the loop's way to wait for them.
+#[derive(Debug)]
+pub struct LinkIo {
+    links: Links,
+    readiness: Readiness,
+    tally: Tally,
+}
+
+impl LinkIo {
+    /// Makes a back end without any connection yet. Its connections have no queues: what the kernel
+    /// does not take waits where it was made.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn open(options: &SocketOptions) -> Result<Self, SystemError> {
+        Ok(Self {
+            links: Links::new(&options.clone().link_queue_bytes(0)),
+            readiness: Readiness::new(options.wait)?,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Accepts connections on `address` (port 0: any free one). Returns the address bound. The
+    /// unspecified IPv6 address takes connections by IPv4, too.
+    ///
+    /// # Errors
+    /// When the address or port is not to be had.
+    pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, SystemError> {
+        self.links.listen(address, &self.readiness)
+    }
+
+    /// Accepts no more connections; those that are open stay.
+    pub fn stop_listening(&mut self) {
+        self.links.stop_listening();
+    }
+
+    /// Makes receive buffers, of which none is ever filled.
+    #[must_use]
+    pub fn batch(&self) -> RecvBatch {
+        RecvBatch::new(0, 1)
+    }
+
+    /// Makes a handle by which another thread ends a wait.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn waker(&self) -> Result<Waker, SystemError> {
+        self.readiness.waker()
+    }
+
+    /// Makes the descriptor readable at `deadline` too, for owners that wait by themselves instead
+    /// of calling [`Io::wait`].
+    pub fn arm(&mut self, deadline: Option<Instant>) {
+        self.readiness
+            .arm(base::earliest(deadline, self.links.due()));
+    }
+
+    /// Takes the next warning: something works, but not as asked.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.tally.take_warning()
+    }
+
+    /// Returns the counters so far.
+    #[must_use]
+    pub const fn counters(&self) -> &UdpCounters {
+        &self.tally.counters
+    }
+
+    /// Returns the number of connections that still have bytes to send, or wait for their peer to
+    /// see the end.
+    #[must_use]
+    pub fn links_unfinished(&self) -> usize {
+        self.links.unfinished()
+    }
+
+    fn poll(&mut self, deadline: Option<Instant>) {
+        self.links.begin_poll(&self.readiness);
+        let links = &mut self.links;
+        self.readiness
+            .wait(deadline, &mut self.tally, |Signal(token), ready| {
+                links.note_ready(token, ready);
+            });
+        self.links.dial_again(&self.readiness, &mut self.tally);
+    }
+}
+
+impl Io for LinkIo {
+    fn now(&mut self) -> Instant {
+        clock::monotonic()
+    }
+
+    fn recv(&mut self, _batch: &mut RecvBatch) -> Result<usize, IoFault> {
+        Ok(0)
+    }
+
+    fn send(&mut self, _run: &Run<'_>) -> Outcome {
+        Outcome::Failed
+    }
+
+    fn run_limit(&self) -> RunLimit {
+        RunLimit {
+            bytes: RunLimit::BYTES_MAX,
+            datagrams: 1,
+        }
+    }
+
+    fn link_open(&mut self, peer: SocketAddr) -> LinkId {
+        self.links.open(peer, &self.readiness, &mut self.tally)
+    }
+
+    fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
+        if !self.links.has_work() {
+            self.poll(Some(Instant::ZERO));
+        }
+        self.links.event(data, &self.readiness, &mut self.tally)
+    }
+
+    fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize {
+        self.links
+            .send(link, bytes, &self.readiness, &mut self.tally)
+    }
+
+    fn link_pause(&mut self, link: LinkId, is_paused: bool) {
+        self.links.pause(link, is_paused, &self.readiness);
+    }
+
+    fn link_close(&mut self, link: LinkId) {
+        self.links.close(link, &self.readiness, &mut self.tally);
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        self.tally.counters.waits += 1;
+        if !self.links.has_work() {
+            self.poll(base::earliest(until, self.links.due()));
+        }
+    }
+}
+
+impl AsFd for LinkIo {
+    /// Returns the descriptor that is readable when the owner should take a turn.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readiness.as_fd()
+    }
+}
+
+impl AsRawFd for LinkIo {
+    /// Returns the descriptor that is readable when the owner should take a turn.
+    fn as_raw_fd(&self) -> RawFd {
+        self.readiness.as_fd().as_raw_fd()
+    }
+}

@@ -1,0 +1,67 @@
+//! Where a session is: a group, or TCP connections between hosts.
+
+use std::{fmt, net::SocketAddr};
+
+use net::{Group, SystemError};
+
+/// Where a session is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// A multicast group, or one host, to which packets go.
+    Group(Group),
+    /// The receivers at these hosts, `HOST[:PORT]` each, which a sender of files dials. Everything
+    /// goes over the connections; there are no packets. The port is 7500 when none is written.
+    Hosts(Vec<String>),
+    /// TCP connections that senders of files open to this address.
+    Listen(SocketAddr),
+}
+
+impl Place {
+    /// Returns the group; `None` where there are no packets.
+    #[must_use]
+    pub const fn group(&self) -> Option<&Group> {
+        match self {
+            Self::Group(group) => Some(group),
+            Self::Hosts(_) | Self::Listen(_) => None,
+        }
+    }
+
+    /// Returns the addresses of the hosts to dial. Looks names up, which may take seconds.
+    #[cfg(feature = "files")]
+    pub(crate) fn peers(hosts: &[String]) -> Result<Vec<SocketAddr>, SystemError> {
+        let mut peers: Vec<SocketAddr> = Vec::with_capacity(hosts.len());
+        for host in hosts {
+            let peer = net::resolve(host, Group::PORT)?;
+            if peers.contains(&peer) {
+                let cause = "it is named twice, and a sender dials each receiver once";
+                return Err(SystemError::refused("send to", host, cause));
+            }
+            peers.push(peer);
+        }
+        Ok(peers)
+    }
+
+    /// Says that what needs packets cannot be had here.
+    pub(crate) fn no_packets(&self) -> SystemError {
+        let cause = "this needs packets, and the session has TCP connections alone";
+        SystemError::refused("use", self, cause).advise("name a group")
+    }
+}
+
+impl From<Group> for Place {
+    fn from(group: Group) -> Self {
+        Self::Group(group)
+    }
+}
+
+/// Writes the group, the hosts separated by commas, or the address.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group(group) => group.fmt(f),
+            Self::Hosts(hosts) => f.write_str(&hosts.join(", ")),
+            Self::Listen(address) => address.fmt(f),
+        }
+    }
+}
