@@ -277,7 +277,10 @@ mod tests {
             panic!("not sub");
         };
         let plan = SessionPlan::new(args.session.given()).unwrap();
-        assert_eq!((plan.hops, plan.group.port(), plan.dscp), (7, 80, 0));
+        assert_eq!(
+            (plan.hops, plan.place.group().unwrap().port(), plan.dscp),
+            (7, 80, 0)
+        );
         let (mtu, rate) = (plan.config.mtu(), plan.config.rate().pace());
         assert_eq!((mtu, rate.bytes_per_s()), (1400, Some(1_000_000)));
         let text = parsed("towline sub", "group = '239.1.1.1'\nhops = 'many'").unwrap_err();

@@ -1,12 +1,13 @@
 //! `send`, `recv` and `demo`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use towline::{Allowed, Delete, Existing, KeepFree, Modes, Owners, SlowPolicy};
+use towline::{Allowed, Delete, Existing, Group, KeepFree, Modes, Owners, SlowPolicy};
 
 use super::{
     Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror, receiver_count,
+    rtt::listen_with,
 };
 
 /// Send files or trees; done when every receiver has confirmed them.
@@ -17,6 +18,11 @@ pub(crate) struct SendArgs {
     /// is first kept in a temporary file
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
+    /// Send over TCP to the receivers at these hosts (recv --listen), separated by commas, instead
+    /// of a group; port 7500 unless given
+    #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',',
+          conflicts_with_all = ["group", "receivers", "expect", "join_for", "slow"])]
+    pub(crate) to: Vec<String>,
     /// Directory in which standard input is kept while it is sent [default: $TMPDIR, or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
@@ -157,6 +163,11 @@ pub(crate) struct RecvArgs {
     /// Directory to receive into; created if missing
     #[arg(value_name = "DIR", conflicts_with = "to_stdout")]
     pub(crate) directory: Option<PathBuf>,
+    /// Receive over TCP from senders that name this host (send --to), instead of a group; with a
+    /// port alone, on all IPv4 addresses
+    #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "group",
+          value_parser = |text: &str| listen_with(text, Group::PORT))]
+    pub(crate) listen: Option<SocketAddr>,
     /// Print the received file instead of storing it, once all of it is verified; a tree is refused
     #[arg(long, conflicts_with_all = ["serve", "existing", "overwrite"])]
     pub(crate) to_stdout: bool,
@@ -390,7 +401,8 @@ Examples:
   towline send release --group 239.192.0.1:7500 --receivers 12
   towline send src -g 239.192.0.1:7500 --exclude '*.o' --exclude .git/ --expect rack1,rack2
   tar c . | towline send - --stdin-name site.tar -g 239.192.0.1:7500 --join-for 10s
-  towline send image.iso -g 10.0.0.7:7500";
+  towline send image.iso -g 10.0.0.7:7500
+  towline send image.iso --to 10.0.0.7,10.0.0.8:7600";
 
 const RECV_NOTES: &str = "\
 Files appear under their final names once the whole transfer is verified. An interrupted transfer
@@ -428,6 +440,7 @@ Examples:
   towline recv incoming/ --group 239.192.0.1:7500 --from 10.0.0.0/8
   towline recv incoming/ -g 10.0.0.1@232.1.1.1:7500 --serve --exec '/usr/local/bin/publish --now'
   towline recv --to-stdout -g 239.192.0.1:7500 --from any | tar x
+  towline recv incoming/ --listen 7500 --from 10.0.0.0/8 --serve
   towline recv --config /etc/towline/recv.toml --serve";
 
 const DEMO_HELP: &str = "\

@@ -321,7 +321,7 @@ impl<'a> Incoming<'a> {
     }
 
     fn report_of(&self, transfer: &Transfer) -> RecvReport {
-        let group = self.plan.session.group.to_string();
+        let group = self.plan.session.place.to_string();
         let time = transfer.time.unwrap_or_else(|| transfer.began.elapsed());
         let mut report = RecvReport::new(group, transfer.progress.as_ref(), time);
         report.is_complete = transfer.root.is_some() && transfer.error.is_none();

@@ -36,7 +36,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     let mut quiet = Quiet::new(plan.timeout);
     let mut stretch = Stretch::default();
     let mut patience = Patience::new();
-    let group = plan.session.group.to_string();
+    let group = plan.session.place.to_string();
     let of = group.clone();
     let mut intervals = Intervals::new(output, plan.every, of, Counted::MessagesReceived);
     while !interrupt.is_requested() && !is_over(plan, &sink, &stretch) {
@@ -116,7 +116,7 @@ fn report(
 ) -> LoadRecvReport {
     let counters = counters(|snapshot| subscriber.snapshot(snapshot));
     let mut report = LoadRecvReport {
-        group: plan.session.group.to_string(),
+        group: plan.session.place.to_string(),
         interface: subscriber.interface().0.to_owned(),
         seed: plan.seed,
         messages: 0,

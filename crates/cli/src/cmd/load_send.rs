@@ -38,9 +38,9 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let meter = UsageMeter::start();
     let progress = output.progress();
-    let bar = progress.messages(&plan.session.group.to_string(), plan.count);
+    let bar = progress.messages(&plan.session.place.to_string(), plan.count);
     let mut sender = LoadSender::new(spec(plan));
-    let group = plan.session.group.to_string();
+    let group = plan.session.place.to_string();
     let mut intervals = Intervals::new(output, plan.every, group, Counted::MessagesSent);
     let started = Instant::now();
     while is_ready && !interrupt.is_requested() && !sender.is_over(&mut publisher) {
@@ -62,7 +62,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     watch.finish(&mut publisher);
     let counters = counters(|snapshot| publisher.snapshot(snapshot));
     let report = LoadSendReport {
-        group: plan.session.group.to_string(),
+        group: plan.session.place.to_string(),
         interface: publisher.interface().0.to_owned(),
         size_bytes: plan.size_bytes,
         seed: plan.seed,

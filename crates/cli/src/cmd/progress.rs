@@ -67,6 +67,9 @@ impl<'a> SendProgress<'a> {
                     output.note(&text);
                 }
             }
+            TransferSenderEvent::NotReached { peer, text } => {
+                output.note(&format!("{peer}: {text}"));
+            }
             TransferSenderEvent::PassStarted {
                 pass,
                 bytes,

@@ -165,7 +165,7 @@ pub(super) fn open(
     let (interface, address) = publisher.interface();
     output.detail(&format!(
         "sending to {} by {interface} ({address})",
-        session.group
+        session.place
     ));
     Ok(publisher)
 }
@@ -377,7 +377,7 @@ impl Job<'_> {
         self.watch.finish(&mut self.publisher);
         let counters = counters(|snapshot| self.publisher.snapshot(snapshot));
         PublishReport {
-            group: self.plan.session.group.to_string(),
+            group: self.plan.session.place.to_string(),
             messages: self.messages,
             bytes: self.bytes,
             discarded: self.discarded,

@@ -171,7 +171,7 @@ impl Service<'_> {
     fn report(&mut self, receiver: &FileReceiver, time: Duration) -> Result<Verdict, Failure> {
         let is_interrupted = self.interrupt.is_requested();
         if self.plan.is_serving {
-            let mut report = ServeReport::new(self.plan.session.group.to_string(), time);
+            let mut report = ServeReport::new(self.plan.session.place.to_string(), time);
             self.incoming.finish_all(receiver)?;
             self.incoming.sum(&mut report);
             report.is_interrupted = is_interrupted;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use towline::{
-    Snapshot,
+    Place, Snapshot,
     counters::{CounterServer, CounterSlot, MetricsServer},
 };
 
@@ -34,7 +34,7 @@ impl Station {
             Ok(server) => {
                 let metrics = plan.metrics.map(|address| serve(&server, address, output));
                 let metrics = metrics.transpose()?;
-                let slot = server.slot(role, &plan.group.to_string());
+                let slot = server.slot(role, &plan.place.to_string());
                 Some((server, slot, metrics))
             }
             Err(error) if plan.metrics.is_some() => {
@@ -107,7 +107,10 @@ impl Patience {
 
 /// Says what a receiving command waits for at first.
 pub(crate) fn a_sender(plan: &SessionPlan, (interface, address): (&str, IpAddr)) -> String {
-    format!("a sender on {} by {interface} ({address})", plan.group)
+    match &plan.place {
+        Place::Listen(address) => format!("a sender that sends to this host, TCP at {address}"),
+        place => format!("a sender on {place} by {interface} ({address})"),
+    }
 }
 
 /// Makes the counters for a closing report.

@@ -42,7 +42,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     }
     let counters = counters(|snapshot| subscriber.snapshot(snapshot));
     let mut report = SubscribeReport {
-        group: plan.session.group.to_string(),
+        group: plan.session.place.to_string(),
         messages: sink.messages,
         bytes: sink.bytes,
         lost_packets: sink.senders.lost_packets,
@@ -96,7 +96,7 @@ pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber,
     let (interface, address) = subscriber.interface();
     output.detail(&format!(
         "listening to {} on {interface} ({address})",
-        session.group
+        session.place
     ));
     Ok(subscriber)
 }

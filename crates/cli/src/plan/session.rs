@@ -5,22 +5,24 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Dura
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
-    Config, Faults, Group, Key, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy,
+    Config, Faults, Group, Key, PARAMETERS, Place, Selector, SessionBuilder, SocketOptions,
+    WaitStrategy,
 };
 
 use super::{Settings, place::interface};
 use crate::{
-    args::{Given, check_name, dscp, metrics_address},
+    args::{Given, SESSION_OPTIONS, check_name, dscp, metrics_address},
     failure::Failure,
 };
 
 /// One end of a session, ready to be opened.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SessionPlan {
-    /// The group that the session uses.
-    #[serde(serialize_with = "text")]
+    /// The group that the session uses; over TCP, the hosts to send to, or the address to listen
+    /// at.
+    #[serde(rename = "group", serialize_with = "text")]
     #[schemars(with = "String")]
-    pub(crate) group: Group,
+    pub(crate) place: Place,
     /// The interface that the user asked for; `None` leaves the choice to the group's text and the
     /// routes.
     #[serde(serialize_with = "optional_text")]
@@ -61,13 +63,35 @@ pub(crate) struct SessionPlan {
 impl SessionPlan {
     /// Combines flags and defaults.
     pub(crate) fn new(given: &Given) -> Result<Self, Failure> {
-        let settings = Settings::new(given);
-        let group: Group = settings
+        let group: Group = Settings::new(given)
             .parse("group", str::parse)?
             .ok_or_else(|| Failure::usage("name the group, as in --group 239.192.0.1:7500"))?;
+        let plan = Self::at(group.clone().into(), given)?;
+        // The group and the flag may both name an interface, but they must agree.
+        interface(&group, plan.interface.as_ref())?;
+        Ok(plan)
+    }
+
+    /// Combines flags and defaults for a session over TCP alone. Flags for packets are refused.
+    pub(crate) fn over_tcp(place: Place, flag: &str, given: &Given) -> Result<Self, Failure> {
+        let is_for_packets =
+            |name: &&str| !OVER_TCP.contains(name) && given.values.contains_key(*name);
+        let options = SESSION_OPTIONS.iter().map(|option| option.name);
+        let mut names = options.chain(PARAMETERS.iter().map(|parameter| parameter.name));
+        if let Some(name) = names.find(is_for_packets) {
+            let name = crate::args::flag(name);
+            return Err(Failure::usage(format!(
+                "--{name} is about packets, and with {flag} there are none: leave one of them out"
+            )));
+        }
+        Self::at(place, given)
+    }
+
+    fn at(place: Place, given: &Given) -> Result<Self, Failure> {
+        let settings = Settings::new(given);
         let defaults = SocketOptions::default();
         let key_file: Option<PathBuf> = settings.parse("key_file", str::parse)?;
-        let plan = Self {
+        Ok(Self {
             interface: settings.parse("iface", str::parse)?,
             pgm_port: settings.parse("pgm_port", str::parse)?,
             hops: settings.parse("hops", str::parse)?.unwrap_or(defaults.hops),
@@ -83,11 +107,8 @@ impl SessionPlan {
             metrics: settings.parse("metrics", metrics_address)?,
             faults: settings.parse("faults", str::parse)?.unwrap_or_default(),
             config: settings.config()?,
-            group,
-        };
-        // The group and the flag may both name an interface, but they must agree.
-        interface(&plan.group, plan.interface.as_ref())?;
-        Ok(plan)
+            place,
+        })
     }
 
     /// Makes the session's settings for the library.
@@ -97,7 +118,7 @@ impl SessionPlan {
             .dscp(self.dscp)
             .multicast_loop(self.is_looped)
             .wait(self.wait);
-        let session = SessionBuilder::new(self.group.clone())
+        let session = SessionBuilder::at(self.place.clone())
             .interface(self.interface.clone())
             .sockets(sockets)
             .config(self.config.to_builder())
@@ -111,6 +132,9 @@ impl SessionPlan {
         }
     }
 }
+
+/// The options that have a meaning over TCP alone.
+const OVER_TCP: [&str; 4] = ["wait", "name", "key_file", "metrics"];
 
 pub(super) fn text<T: fmt::Display, S: Serializer>(
     value: &T,

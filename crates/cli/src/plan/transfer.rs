@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use towline::{Allowed, KeepFree, SETTLE_TIME, Selection};
+use towline::{Allowed, KeepFree, Place, SETTLE_TIME, Selection};
 
 use super::{
     Plan, SessionPlan,
@@ -61,8 +61,14 @@ pub(crate) struct SendPlan {
 impl SendPlan {
     pub(crate) fn new(args: &SendArgs, is_dry_run: bool) -> Result<Self, Failure> {
         let given = args.session.given();
-        let needs_none = is_dry_run && !given.values.contains_key("group");
-        let session = (!needs_none).then(|| SessionPlan::new(given)).transpose()?;
+        let session = match (args.to.is_empty(), given.values.contains_key("group")) {
+            (false, _) => {
+                let place = Place::Hosts(args.to.clone());
+                Some(SessionPlan::over_tcp(place, "--to", given)?)
+            }
+            (true, false) if is_dry_run => None,
+            (true, _) => Some(SessionPlan::new(given)?),
+        };
         if session
             .as_ref()
             .is_some_and(|session| session.config.strict_pgm())
@@ -112,12 +118,13 @@ impl SendPlan {
             has_xattrs: args.xattrs,
             is_hashing: args.hash,
             receivers: match (args.join_for, names.len()) {
+                _ if !args.to.is_empty() => u32::try_from(args.to.len()).unwrap_or(u32::MAX),
                 (Some(_), _) => 0,
                 (None, 0) => args.receivers.unwrap_or(0),
                 (None, named) => u32::try_from(named).unwrap_or(u32::MAX),
             },
-            settle: (args.receivers, args.join_for, names.len())
-                .eq(&(None, None, 0))
+            settle: (args.receivers, args.join_for, names.len(), args.to.len())
+                .eq(&(None, None, 0, 0))
                 .then_some(SETTLE_TIME),
             names,
             join_timeout: args.join_for.unwrap_or(args.join_timeout),
@@ -238,7 +245,13 @@ impl RecvPlan {
             patience: args.timeout.unwrap_or_default(),
             // A place of a service is not held for ever by a sender that sends nothing.
             timeout: args.timeout.or(args.serve.then_some(SERVE_TIMEOUT)),
-            session: SessionPlan::new(args.session.given())?,
+            session: match args.listen {
+                Some(address) => {
+                    let place = Place::Listen(address);
+                    SessionPlan::over_tcp(place, "--listen", args.session.given())?
+                }
+                None => SessionPlan::new(args.session.given())?,
+            },
         })
     }
 }

@@ -160,6 +160,8 @@ pub(crate) struct SendReport {
     pub(crate) missing: u32,
     /// With expected names: the names of those that never came.
     pub(crate) missing_names: Vec<String>,
+    /// With `--to`: the hosts of which no receiver joined.
+    pub(crate) unreached: Vec<UnreachedRow>,
     /// The name of the expected receiver that finished last, or is furthest behind.
     pub(crate) slowest: Option<String>,
     /// Bytes of content sent to all receivers, and to single receivers in addition, without
@@ -181,6 +183,13 @@ pub(crate) struct SendReport {
     /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
+}
+
+/// A host that was dialled and has no receiver that joined.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct UnreachedRow {
+    pub(crate) address: String,
+    pub(crate) why: String,
 }
 
 /// One receiver of a transfer.
@@ -229,8 +238,12 @@ impl SendReport {
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         let mut receivers = outcome.receivers.iter();
         let slowest = receivers.find(|receiver| Some(receiver.slot) == outcome.slowest);
+        let unreached = outcome.unreached.iter().map(|(address, why)| UnreachedRow {
+            address: address.to_string(),
+            why: why.clone(),
+        });
         Self {
-            group: plan.session().group.to_string(),
+            group: plan.session().place.to_string(),
             is_proven: outcome.is_proven(),
             manifest: hex(&outcome.manifest.0),
             root: outcome.root.map(|root| hex(&root)),
@@ -241,6 +254,7 @@ impl SendReport {
             receivers: rows,
             missing: outcome.missing,
             missing_names: outcome.missing_names.clone(),
+            unreached: unreached.collect(),
             slowest: slowest.map(|receiver| receiver.name.clone()),
             multicast_bytes: outcome.multicast_bytes,
             unicast_bytes: outcome.unicast_bytes,
@@ -379,7 +393,13 @@ impl Document for SendReport {
             text += &format!("{missing} never joined{names}\n");
         }
         let is_failure = self.failure.is_some() && !self.is_interrupted;
-        let is_nobody = self.missing > 0 && self.receivers.is_empty() && !is_failure;
+        for row in &self.unreached {
+            text += &format!("no receiver at {}: {}\n", row.address, row.why);
+        }
+        let is_nobody = self.missing > 0
+            && self.receivers.is_empty()
+            && self.unreached.is_empty()
+            && !is_failure;
         if let (true, Some(refusal)) = (is_nobody, &self.refusal) {
             text += &format!("no receiver was admitted; the last was refused: {refusal}\n");
         } else if is_nobody {

@@ -25,5 +25,6 @@ mod schema_kit;
 mod secrecy;
 mod siege;
 mod signals;
+mod tcp;
 mod trees;
 mod tshark;

@@ -1,0 +1,562 @@
+//! Files over TCP alone, through what goes wrong with TCP: every outcome is a proof, or a true
+//! statement of how far it got; and a second run resumes.
+//!
+//! Beside each fault of the path, a naive pair of programs sends bytes through the same fault: one
+//! writes all, closes, and takes that for success; the other reads to the end and takes that for
+//! all.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{Access, Disk, Host, Lab, LabSpec, isolated};
+use serde_json::Value;
+
+use crate::ends::{End, towline};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const PORT: u16 = 7500;
+/// What the naive sender sends: less than its socket and its peer's hold.
+const NAIVE_BYTES: usize = 100_000;
+/// Bytes of the tree.
+const BYTES: usize = 20_000_000;
+
+/// Something that goes wrong once on the way from the sender to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Nothing.
+    None,
+    /// The near end closes with bytes unread, so that its kernel answers with a reset.
+    ClosesUnread,
+    /// The stream ends in good order, too early.
+    Truncates,
+    /// The far end sees the end of the stream; the near end goes on sending.
+    HalfCloses,
+    /// A bit of the payload turns, and no checksum notices.
+    Corrupts,
+    /// Nothing is read for so many seconds: the window is zero.
+    StandsStill(u64),
+}
+
+/// A host on the way: it passes on what it gets, with a fault at byte `at` of the first connection.
+struct Relay<'a> {
+    host: &'a Host,
+    target: SocketAddr,
+    fault: Fault,
+    at: usize,
+}
+
+impl Relay<'_> {
+    /// Serves connections until it is told to stop.
+    fn serve(&self, listener: &TcpListener, stop: &AtomicBool) {
+        listener.set_nonblocking(true).unwrap();
+        thread::scope(|scope| {
+            let mut fault = self.fault;
+            while !stop.load(Ordering::Relaxed) {
+                let Ok((near, _)) = listener.accept() else {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                };
+                let target = self.target;
+                let far = self.host.enter(|| TcpStream::connect(target)).unwrap();
+                let Ok(far) = far else { continue };
+                let now = std::mem::replace(&mut fault, Fault::None);
+                let (from, to) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+                scope.spawn(move || pass(&from, &to));
+                let at = self.at;
+                scope.spawn(move || pass_with(&near, &far, now, at));
+            }
+        });
+    }
+}
+
+/// Passes everything on, and the end.
+fn pass(mut from: &TcpStream, mut to: &TcpStream) {
+    let mut piece = [0; 16_384];
+    while let Ok(count @ 1..) = from.read(&mut piece) {
+        if to.write_all(&piece[..count]).is_err() {
+            break;
+        }
+    }
+    drop(to.shutdown(Shutdown::Write));
+}
+
+/// Passes on what `near` sends until byte `at`; then the fault happens.
+fn pass_with(mut from: &TcpStream, mut to: &TcpStream, fault: Fault, at: usize) {
+    let mut piece = vec![0; 16_384];
+    let mut passed = 0;
+    while fault != Fault::None && passed < at {
+        let most = piece.len().min(at - passed);
+        let count = from.read(&mut piece[..most]).unwrap_or(0);
+        if count == 0 || to.write_all(&piece[..count]).is_err() {
+            break;
+        }
+        passed += count;
+    }
+    match fault {
+        Fault::None => {}
+        Fault::ClosesUnread => {
+            // Until more has arrived than is read.
+            thread::sleep(Duration::from_millis(300));
+            drop(to.shutdown(Shutdown::Both));
+            drop(from.shutdown(Shutdown::Both));
+            return;
+        }
+        Fault::Truncates => {
+            drop(to.shutdown(Shutdown::Both));
+            drop(from.shutdown(Shutdown::Write));
+            while let Ok(1..) = from.read(&mut piece) {}
+            return;
+        }
+        Fault::HalfCloses => {
+            drop(to.shutdown(Shutdown::Write));
+            while let Ok(1..) = from.read(&mut piece) {}
+            return;
+        }
+        Fault::Corrupts => {
+            let count = from.read(&mut piece).unwrap_or(0);
+            piece[count / 2] ^= 4;
+            drop(to.write_all(&piece[..count]));
+        }
+        Fault::StandsStill(seconds) => thread::sleep(Duration::from_secs(seconds)),
+    }
+    pass(from, to);
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("towline-tcp-{name}-{}", std::process::id()));
+    drop(fs::remove_dir_all(&path));
+    fs::create_dir_all(path.join("tree/deep")).unwrap();
+    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut content = |bytes: usize| {
+        let mut out = Vec::with_capacity(bytes + 8);
+        while out.len() < bytes {
+            word ^= word << 13;
+            word ^= word >> 7;
+            word ^= word << 17;
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.truncate(bytes);
+        out
+    };
+    fs::write(path.join("tree/deep/large"), content(BYTES)).unwrap();
+    for n in 0..20 {
+        fs::write(path.join(format!("tree/small{n}")), content(n * 300)).unwrap();
+    }
+    path
+}
+
+fn is_equal(one: &Path, other: &Path) -> bool {
+    let mut diff = std::process::Command::new("diff");
+    diff.args(["--recursive", "--brief"]).arg(one).arg(other);
+    diff.status().unwrap().success()
+}
+
+fn receiver(host: &Host, root: &Path, more: &str) -> End {
+    let words = format!(
+        "recv {} --listen {PORT} --from 10.77.0.0/24 --json --name r {more}",
+        root.join("in").display()
+    );
+    let end = End::start(towline(host, &words));
+    end.await_session();
+    end
+}
+
+fn sender(host: &Host, root: &Path, to: &str, more: &str) -> End {
+    let tree = root.join("tree");
+    let words = format!("send {} --to {to} --json {more}", tree.display());
+    End::start(towline(host, &words))
+}
+
+fn address(host: &Host) -> SocketAddr {
+    SocketAddr::new(host.ipv4().into(), PORT)
+}
+
+/// What a run that must be proven says at both ends.
+fn assert_proven(root: &Path, sent: &Value, received: &Value) {
+    assert_eq!(sent["is_proven"], true, "{sent:#}");
+    assert_eq!(received["is_complete"], true, "{received:#}");
+    assert_eq!(sent["root"], received["root"]);
+    assert!(is_equal(&root.join("tree"), &root.join("in/tree")));
+    assert!(!root.join("in/.towline").exists());
+}
+
+/// How far a sender says that its only receiver came, which did not prove anything.
+fn assert_says_how_far(status: Option<i32>, sent: &Value) -> u64 {
+    assert_eq!(status, Some(1), "{sent:#}");
+    assert_eq!(sent["is_proven"], false, "{sent:#}");
+    let row = &sent["receivers"][0];
+    assert_eq!(row["state"], "failed", "{sent:#}");
+    assert!(!row["error"].as_str().unwrap().is_empty(), "{row:#}");
+    let held = row["bytes"].as_u64().unwrap();
+    assert!(held < sent["bytes"].as_u64().unwrap(), "{row:#}");
+    held
+}
+
+/// A second run of both ends: it resumes, and is proven.
+fn resume(lab: &Lab, root: &Path) -> u64 {
+    let taker = receiver(lab.host(1), root, "");
+    let to = address(lab.host(1)).to_string();
+    let sent = sender(lab.host(0), root, &to, "").report(LIMIT);
+    assert_proven(root, &sent, &taker.report(LIMIT));
+    sent["receivers"][0]["bytes_resumed"].as_u64().unwrap()
+}
+
+/// Sends bytes by the naive pair through a fault. Returns what its sender and receiver think: how
+/// many bytes were sent with success, how many came; and whether they are the same bytes.
+fn naive(lab: &Lab, fault: Fault) -> (Option<usize>, usize, bool) {
+    let sent: Vec<u8> = (0..NAIVE_BYTES).map(|n| (n * 7 + n / 251) as u8).collect();
+    let at = |host: &Host| SocketAddr::new(host.ipv4().into(), 9);
+    let listen = |host: &Host| {
+        let address = at(host);
+        host.enter(|| TcpListener::bind(address)).unwrap().unwrap()
+    };
+    let (end, middle) = (listen(lab.host(1)), listen(lab.host(2)));
+    let relay = Relay {
+        host: lab.host(2),
+        target: at(lab.host(1)),
+        fault,
+        at: 40_000,
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| relay.serve(&middle, &stop));
+        let taker = scope.spawn(|| {
+            let (mut stream, _) = end.accept().unwrap();
+            let mut got = Vec::new();
+            let _end_or_reset = stream.read_to_end(&mut got);
+            got
+        });
+        let to = at(lab.host(2));
+        let stream = lab.host(0).enter(|| TcpStream::connect(to)).unwrap();
+        let mut stream = stream.unwrap();
+        let is_success = stream.write_all(&sent).is_ok();
+        drop(stream);
+        let got = taker.join().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        (is_success.then_some(sent.len()), got.len(), got == sent)
+    })
+}
+
+/// A transfer through a fault of the path, proven all the same; and the naive pair through it.
+fn is_survived(fault: Fault) -> Value {
+    let lab = Lab::new(&LabSpec::new(3)).unwrap();
+    let root = scratch(&format!("{fault:?}"));
+    let taker = receiver(lab.host(1), &root, "");
+    let middle = address(lab.host(2));
+    let listener = lab.host(2).enter(|| TcpListener::bind(middle)).unwrap();
+    let (listener, stop) = (listener.unwrap(), AtomicBool::new(false));
+    let relay = Relay {
+        host: lab.host(2),
+        target: address(lab.host(1)),
+        fault,
+        at: BYTES / 3,
+    };
+    let received = thread::scope(|scope| {
+        scope.spawn(|| relay.serve(&listener, &stop));
+        let sent = sender(lab.host(0), &root, &middle.to_string(), "").report(LIMIT);
+        let received = taker.report(LIMIT);
+        stop.store(true, Ordering::Relaxed);
+        assert_proven(&root, &sent, &received);
+        received
+    });
+    let (sent, got, is_same) = naive(&lab, fault);
+    let said = sent.map_or("failure".to_owned(), |bytes| {
+        format!("success, {bytes} bytes")
+    });
+    println!("{fault:?}: towline: proven; naive sender: {said}; arrived {got}, same {is_same}");
+    if !matches!(fault, Fault::StandsStill(_)) {
+        assert_eq!((sent, is_same), (Some(NAIVE_BYTES), false));
+    }
+    fs::remove_dir_all(&root).unwrap();
+    received
+}
+
+fn counter(report: &Value, name: &str) -> u64 {
+    report["counters"][name].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_peer_that_closes_with_unread_bytes_loses_nothing() {
+    isolated(|| {
+        let received = is_survived(Fault::ClosesUnread);
+        let lost = counter(&received, "transfer_receiver.connections_lost");
+        assert!(lost > 0, "{received:#}");
+    });
+}
+
+#[test]
+fn a_stream_that_ends_too_early_is_not_taken_for_all() {
+    isolated(|| {
+        let received = is_survived(Fault::Truncates);
+        let lost = counter(&received, "transfer_receiver.connections_lost");
+        assert!(lost > 0, "{received:#}");
+    });
+}
+
+#[test]
+fn half_a_close_is_not_taken_for_the_end() {
+    isolated(|| {
+        let received = is_survived(Fault::HalfCloses);
+        let lost = counter(&received, "transfer_receiver.connections_lost");
+        assert!(lost > 0, "{received:#}");
+    });
+}
+
+#[test]
+fn a_bit_that_turns_below_the_checksum_is_noticed_and_sent_again() {
+    isolated(|| {
+        let received = is_survived(Fault::Corrupts);
+        let names = ["slabs_bad", "violations", "connections_lost"];
+        let noticed = names.map(|name| counter(&received, &format!("transfer_receiver.{name}")));
+        assert!(noticed.iter().any(|&count| count > 0), "{received:#}");
+    });
+}
+
+#[test]
+fn a_window_of_zero_for_ten_seconds_only_takes_time() {
+    isolated(|| {
+        let received = is_survived(Fault::StandsStill(10));
+        let lost = counter(&received, "transfer_receiver.connections_lost");
+        assert_eq!(lost, 0, "{received:#}");
+    });
+}
+
+/// Two hosts, the second behind a line on which the tree takes five seconds.
+fn slow_line(name: &str) -> (Lab, PathBuf) {
+    let lab = Lab::new(&LabSpec::new(3)).unwrap();
+    lab.set_bottleneck(1, 4_000_000, 100_000).unwrap();
+    (lab, scratch(name))
+}
+
+/// Starts both ends, and waits until a quarter has arrived.
+fn begin(lab: &Lab, root: &Path, more: &str) -> (End, End) {
+    let taker = receiver(lab.host(1), root, more);
+    let to = address(lab.host(1)).to_string();
+    let end = sender(lab.host(0), root, &to, more);
+    taker.await_counter("transfer_receiver.fill_bytes", BYTES as u64 / 4);
+    (end, taker)
+}
+
+#[test]
+fn a_sender_that_is_killed_leaves_what_came_and_its_next_run_resumes() {
+    isolated(|| {
+        let (lab, root) = slow_line("sender-killed");
+        let (end, taker) = begin(&lab, &root, "--timeout 3s");
+        end.signal("-KILL");
+        let (status, text) = taker.finish(LIMIT);
+        let received: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status.code(), Some(1), "{received:#}");
+        assert_eq!(received["is_complete"], false, "{received:#}");
+        assert!(!received["error"].as_str().unwrap().is_empty());
+        assert!(!root.join("in/tree").exists());
+        let resumed = resume(&lab, &root);
+        println!(
+            "sender killed: not proven, {}; resumed {resumed}",
+            received["error"]
+        );
+        assert!(resumed > BYTES as u64 / 8, "{resumed}");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_receiver_that_is_killed_is_named_with_how_far_it_came_and_resumes() {
+    isolated(|| {
+        let (lab, root) = slow_line("receiver-killed");
+        let (end, taker) = begin(&lab, &root, "--timeout 3s");
+        taker.signal("-KILL");
+        let (status, text) = end.finish(LIMIT);
+        let sent: Value = serde_json::from_str(&text).unwrap();
+        let held = assert_says_how_far(status.code(), &sent);
+        let resumed = resume(&lab, &root);
+        println!("receiver killed: not proven, {held} bytes there; resumed {resumed}");
+        assert!(held > 0 && resumed > BYTES as u64 / 8, "{resumed}");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_receiver_that_is_killed_and_started_again_in_time_is_served_on() {
+    isolated(|| {
+        let (lab, root) = slow_line("receiver-back");
+        let (end, taker) = begin(&lab, &root, "");
+        taker.signal("-KILL");
+        thread::sleep(Duration::from_millis(500));
+        let taker = receiver(lab.host(1), &root, "");
+        let sent = end.report(LIMIT);
+        assert_proven(&root, &sent, &taker.report(LIMIT));
+        let resumed = sent["receivers"][0]["bytes_resumed"].as_u64().unwrap();
+        println!("receiver killed and started again: proven, resumed {resumed}");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_cable_that_is_pulled_for_ten_seconds_only_takes_time() {
+    isolated(|| {
+        let (lab, root) = slow_line("cable");
+        let (end, taker) = begin(&lab, &root, "");
+        lab.unplug(1).unwrap();
+        thread::sleep(Duration::from_secs(10));
+        lab.plug(1).unwrap();
+        let sent = end.report(LIMIT);
+        assert_proven(&root, &sent, &taker.report(LIMIT));
+        println!("cable pulled for 10 s: proven");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_cable_that_is_pulled_for_good_is_told_at_both_ends_and_a_second_run_resumes() {
+    isolated(|| {
+        let (lab, root) = slow_line("cut");
+        let (end, taker) = begin(&lab, &root, "--timeout 4s");
+        lab.unplug(1).unwrap();
+        let (status, text) = end.finish(LIMIT);
+        let sent: Value = serde_json::from_str(&text).unwrap();
+        let held = assert_says_how_far(status.code(), &sent);
+        let (status, text) = taker.finish(LIMIT);
+        let received: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status.code(), Some(1), "{received:#}");
+        assert_eq!(received["is_complete"], false, "{received:#}");
+        lab.plug(1).unwrap();
+        let resumed = resume(&lab, &root);
+        println!("cable pulled for good: not proven, {held} bytes there; resumed {resumed}");
+        assert!(resumed > BYTES as u64 / 8, "{resumed}");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_full_disk_is_named_at_both_ends_and_with_room_a_second_run_is_proven() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("disk");
+        fs::create_dir_all(root.join("in")).unwrap();
+        let disk = Disk::new(&root.join("in"), BYTES as u64 / 2, Access::ReadWrite).unwrap();
+        let words = format!(
+            "recv {} --listen {PORT} --from 10.77.0.0/24 --json --name r",
+            root.join("in").display()
+        );
+        let mut command = towline(lab.host(1), &words);
+        disk.give_to(&mut command);
+        let taker = End::start(command);
+        taker.await_session();
+        let to = address(lab.host(1)).to_string();
+        let (status, text) = sender(lab.host(0), &root, &to, "").finish(LIMIT);
+        let sent: Value = serde_json::from_str(&text).unwrap();
+        assert_says_how_far(status.code(), &sent);
+        let error = &sent["receivers"][0]["error"];
+        assert!(error.as_str().unwrap().contains("make room"), "{error}");
+        assert_eq!(taker.finish(LIMIT).0.code(), Some(1));
+        println!("disk full: not proven, {error}");
+        resume(&lab, &root);
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn several_hosts_are_served_at_once_and_one_that_is_not_there_is_named() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(4)).unwrap();
+        let root = scratch("several");
+        let takers: Vec<End> = (1..3)
+            .map(|n| {
+                let directory = root.join(n.to_string());
+                let words = format!(
+                    "recv {} --listen {PORT} --from 10.77.0.1 --json --name r{n}",
+                    directory.display()
+                );
+                let end = End::start(towline(lab.host(n), &words));
+                end.await_session();
+                end
+            })
+            .collect();
+        let to = "10.77.0.2,10.77.0.3,10.77.0.4";
+        let (status, text) = sender(lab.host(0), &root, to, "--join-timeout 3s").finish(LIMIT);
+        let sent: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status.code(), Some(1), "{sent:#}");
+        assert_eq!(
+            (&sent["is_proven"], &sent["missing"]),
+            (&false.into(), &1.into())
+        );
+        assert_eq!(
+            sent["unreached"][0]["address"], "10.77.0.4:7500",
+            "{sent:#}"
+        );
+        for row in sent["receivers"].as_array().unwrap() {
+            assert_eq!(row["state"], "proven", "{sent:#}");
+        }
+        for (n, taker) in (1..3).zip(takers) {
+            assert_eq!(taker.report(LIMIT)["is_complete"], true);
+            assert!(is_equal(
+                &root.join("tree"),
+                &root.join(format!("{n}/tree"))
+            ));
+        }
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_sender_that_is_not_admitted_or_has_another_key_is_told_and_gets_nothing_through() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("refused");
+        for (name, first) in [("one.key", 3_u8), ("other.key", 5)] {
+            let path = root.join(name);
+            let bytes: Vec<u8> = (0..32).map(|n| first.wrapping_mul(n * 7 + 3) ^ n).collect();
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let key = |name: &str| format!("--key-file {}", root.join(name).display());
+        let (one, other) = (key("one.key"), key("other.key"));
+        let to = address(lab.host(1)).to_string();
+        // (the receiver's flags, the sender's, what the sender is told)
+        let cases = [
+            ("--from 10.77.0.9", "", "takes no files from that host"),
+            (&one, "", "key"),
+            (&one, &other, "key"),
+            ("--from any", &one, "key"),
+        ];
+        for (ours, theirs, why) in cases {
+            let words = format!(
+                "recv {} --listen {PORT} {ours} --json",
+                root.join("in").display()
+            );
+            let taker = End::start(towline(lab.host(1), &words));
+            taker.await_session();
+            let began = Instant::now();
+            let (status, text) = sender(lab.host(0), &root, &to, theirs).finish(LIMIT);
+            let sent: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(status.code(), Some(1), "{sent:#}");
+            let told = sent["unreached"][0]["why"].as_str().unwrap();
+            assert!(told.contains(why), "{ours} {theirs}: {told}");
+            // It does not wait for the join timeout: the answer will not change.
+            assert!(
+                began.elapsed() < Duration::from_secs(9),
+                "{ours} {theirs}: {told}"
+            );
+            taker.signal("-INT");
+            assert_ne!(taker.finish(LIMIT).0.code(), Some(0));
+            assert!(!root.join("in/tree").exists());
+        }
+        let words = format!(
+            "recv {} --listen {PORT} {one} --json",
+            root.join("in").display()
+        );
+        let taker = End::start(towline(lab.host(1), &words));
+        taker.await_session();
+        let sent = sender(lab.host(0), &root, &to, &one).report(LIMIT);
+        assert_proven(&root, &sent, &taker.report(LIMIT));
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
