@@ -60,15 +60,7 @@ pub(crate) struct SendPlan {
 
 impl SendPlan {
     pub(crate) fn new(args: &SendArgs, is_dry_run: bool) -> Result<Self, Failure> {
-        let given = args.session.given();
-        let session = match (args.to.is_empty(), given.values.contains_key("group")) {
-            (false, _) => {
-                let place = Place::Hosts(args.to.clone());
-                Some(SessionPlan::over_tcp(place, "--to", given)?)
-            }
-            (true, false) if is_dry_run => None,
-            (true, _) => Some(SessionPlan::new(given)?),
-        };
+        let session = Self::session_of(args, is_dry_run)?;
         if session
             .as_ref()
             .is_some_and(|session| session.config.strict_pgm())
@@ -132,6 +124,17 @@ impl SendPlan {
             slow: args.slow,
             session,
         })
+    }
+
+    /// Returns where to send: to hosts or a group; `None` for a dry run that names neither.
+    fn session_of(args: &SendArgs, is_dry_run: bool) -> Result<Option<SessionPlan>, Failure> {
+        let given = args.session.given();
+        if !args.to.is_empty() {
+            let place = Place::Hosts(args.to.clone());
+            return SessionPlan::over_tcp(place, "--to", given).map(Some);
+        }
+        let needs_none = is_dry_run && !given.values.contains_key("group");
+        (!needs_none).then(|| SessionPlan::new(given)).transpose()
     }
 
     /// Returns the session to send in.

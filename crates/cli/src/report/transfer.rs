@@ -778,6 +778,7 @@ mod tests {
             receivers: vec![row],
             missing: 0,
             missing_names: Vec::new(),
+            unreached: Vec::new(),
             slowest: None,
             multicast_bytes: 104_512_345,
             unicast_bytes: 0,

@@ -321,8 +321,11 @@ impl FileReceiver {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
         let drops = self.end.driver.io.counters().kernel_drops;
         self.end.driver.endpoint.set_host_drops(drops);
-        let endpoint = &self.end.driver.endpoint;
-        let transfers = endpoint.transfers();
+        if self.end.driver.endpoint.transfers().is_over() {
+            // Whoever connects again and again would keep this end waiting.
+            self.end.stop_listening();
+        }
+        let transfers = self.end.driver.endpoint.transfers();
         Ok(!(transfers.is_over() && transfers.is_idle() && self.end.is_told()))
     }
 
