@@ -371,9 +371,9 @@ fn a_session_that_is_found_again_is_followed_again() {
     begin(&mut receiver, at(0), 1, "a");
     // Only the packets fall silent: the connection is not what is tested.
     let mut now = at(0);
-    while receiver.receiver.sessions().next().is_some() && now < at(100_000) {
+    while receiver.receiver().unwrap().sessions().next().is_some() && now < at(100_000) {
         now += Duration::from_secs(1);
-        receiver.receiver.handle_timeout(now);
+        receiver.receiver.as_mut().unwrap().handle_timeout(now);
         receiver.pop_ready(now);
     }
     assert!(now < at(100_000));
