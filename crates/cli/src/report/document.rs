@@ -457,3 +457,10 @@ impl From<ProcessCounters> for ProcessFields {
         }
     }
 }
+
+/// A host that was dialled and has no receiver that joined.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct UnreachedRow {
+    pub(crate) address: String,
+    pub(crate) why: String,
+}

@@ -9,7 +9,7 @@ use towline::{
     ReceiverState, Surplus, TransferOutcome, Unsent, Unset,
 };
 
-use super::{Counters, Document, count, name::shown, quantity, text::wrap};
+use super::{Counters, Document, count, document::UnreachedRow, name::shown, quantity, text::wrap};
 use crate::plan::SendPlan;
 
 /// `send --dry-run`.
@@ -183,13 +183,6 @@ pub(crate) struct SendReport {
     /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
-}
-
-/// A host that was dialled and has no receiver that joined.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct UnreachedRow {
-    pub(crate) address: String,
-    pub(crate) why: String,
 }
 
 /// One receiver of a transfer.

@@ -292,7 +292,9 @@ fn owners_are_those_of_the_entries_and_hard_links_have_none() {
     bytes[last] = 1;
     let error = Manifest::from_bytes(bytes, &limits).unwrap_err();
     assert!(
-        error.to_string().contains("\"c\": a hard link must not have"),
+        error
+            .to_string()
+            .contains("\"c\": a hard link must not have"),
         "{error}"
     );
     // Only some.
