@@ -138,5 +138,5 @@ fn limits_that_a_flag_sets_name_one_that_exists_with_their_default() {
         }
         count += 1;
     }
-    assert_eq!(count, 4);
+    assert_eq!(count, 5);
 }
