@@ -257,7 +257,10 @@ impl Shared {
         for item in items.drain(..) {
             queue.append(item);
         }
-        spare.append(&mut queue.spare);
+        // Each group's thread takes what it can use and leaves the rest to the others.
+        let wanted = SPARE_MAX.saturating_sub(spare.len());
+        let from = queue.spare.len().saturating_sub(wanted);
+        spare.extend(queue.spare.drain(from..));
         if !queue.is_raised {
             queue.is_raised = true;
             self.recv.raise();
@@ -321,8 +324,21 @@ fn set(event: &Event, is_raised: bool, wanted: bool) -> bool {
     wanted
 }
 
+/// Tells a program that waits for messages, when it is dropped, that none will come.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.0.is_stopped.load(Ordering::Acquire) {
+            self.0.fail("the thread of a group has ended".to_owned());
+        }
+    }
+}
+
 /// The body of a group's thread.
 fn serve(mut subscriber: Subscriber, mut sink: Sink) {
+    // However the thread ends, also by a panic. What it says itself comes first and stays.
+    let _ending = Ending(Arc::clone(&sink.shared));
     while !sink.shared.is_stopped.load(Ordering::Acquire) {
         sink.micros = 0;
         let turn = match subscriber.turn(&mut sink) {

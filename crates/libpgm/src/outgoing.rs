@@ -55,7 +55,10 @@ impl Events {
         })
     }
 
-    fn set_full(&self, is_full: bool) {
+    /// Notes whether the window takes another message. Call it while the publisher is locked: two
+    /// callers at a time could leave a descriptor that does not agree with `is_full`, and a program
+    /// that waits for it would wait for ever.
+    fn set_full(&self, _publisher: &MutexGuard<'_, Publisher>, is_full: bool) {
         if self.is_full.swap(is_full, Ordering::AcqRel) != is_full {
             if is_full {
                 self.room.fill();
@@ -116,9 +119,8 @@ impl Outgoing {
             SendStatus::RateLimited { until } => Some(until.since(publisher.now())),
             _ => None,
         };
-        self.shared
-            .events
-            .set_full(matches!(status, SendStatus::WouldBlock));
+        let is_full = matches!(status, SendStatus::WouldBlock);
+        self.shared.events.set_full(&publisher, is_full);
         drop(publisher);
         if wait.is_some() {
             let until = wait.map(|wait| Instant::now() + wait);
@@ -166,27 +168,38 @@ impl Shared {
     }
 
     fn serve(&self, descriptor: &OwnedFd) {
+        // However the thread ends, also by a panic: a program learns it from its next call.
+        let _ending = Ending(self);
         loop {
             let mut publisher = self.publisher();
             let turn = match publisher.turn() {
                 Ok(turn) => turn,
                 Err(error) => {
                     drop(publisher);
-                    log::warn(&format!("the session cannot go on: {error}"));
-                    return self.is_ended.store(true, Ordering::Release);
+                    return log::warn(&format!("the session cannot go on: {error}"));
                 }
             };
             if publisher.is_closed() {
                 return;
             }
             publisher.arm();
+            self.events.set_full(&publisher, false);
             drop(publisher);
-            self.events.set_full(false);
             if turn.is_idle() {
                 // Whatever ends the wait, the next turn sees.
                 let _ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], None);
             }
         }
+    }
+}
+
+/// Tells a program that waits for room, when it is dropped, that none will come.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.is_ended.store(true, Ordering::Release);
+        self.0.events.set_full(&self.0.publisher(), false);
     }
 }
 
