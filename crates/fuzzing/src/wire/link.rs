@@ -1,7 +1,9 @@
 //! Frames: their headers, and what the kernel hands over before checksums are made or before it is
 //! cut.
 
-use wire::link::{Ipv4, Ipv6, Layers, SegmentKind, Stop, Tcp, Udp, fill_checksum, segment};
+use wire::link::{
+    Ethernet, Igmp, Ipv4, Ipv6, Layers, Mld, SegmentKind, Stop, Tcp, Udp, fill_checksum, segment,
+};
 
 /// Any bytes as a packet of each link type, and as each header.
 ///
@@ -25,10 +27,55 @@ pub fn headers(data: &[u8]) {
             assert_eq!(ip.version == 6, Ipv6::of(network).is_some());
         }
     }
+    ethernet(packet);
     ipv4(packet);
     ipv6(packet);
     tcp(packet);
     udp(packet);
+    igmp(packet);
+    mld(packet);
+}
+
+fn ethernet(packet: &[u8]) {
+    let mut written = packet.to_vec();
+    let Some(mut view) = Ethernet::of(&mut written[..]) else {
+        assert!(packet.len() < 18);
+        return;
+    };
+    let (header, len) = (view.header(), view.header_len());
+    assert_eq!(len, if header.tag.is_some() { 18 } else { 14 });
+    assert_eq!(view.is_to_group(), packet[0] & 1 == 1);
+    assert_eq!(view.to_string(), header.to_string());
+    let mut emitted = Vec::new();
+    header.emit(&mut emitted);
+    assert_eq!(emitted, &packet[..len]);
+    view.set_ether_type(0x0800);
+    assert_eq!(view.ether_type(), 0x0800);
+    assert_unchanged(packet, &written, len - 2..len);
+}
+
+fn igmp(packet: &[u8]) {
+    let Some(view) = Igmp::of(packet) else {
+        assert!(packet.len() < 8);
+        return;
+    };
+    // A group is not reported by anything but a report.
+    let is_report = matches!(view.kind(), 0x12 | 0x16 | 0x22);
+    assert!(is_report || !view.reports(view.group()));
+    let version = view.query_version(packet.len());
+    assert_eq!(version.is_some(), view.kind() == 0x11);
+    assert!(view.to_string().starts_with("IGMP"));
+}
+
+fn mld(packet: &[u8]) {
+    let Some(view) = Mld::of(packet) else {
+        assert!(packet.len() < 24 || !matches!(packet[0], 130..=132 | 143));
+        return;
+    };
+    assert_eq!(view.group().is_none(), packet[0] == 143);
+    let reports_its_group = view.group().is_some_and(|group| view.reports(group));
+    assert_eq!(reports_its_group, packet[0] == 131);
+    assert!(view.to_string().starts_with("MLD"));
 }
 
 fn ipv4(packet: &[u8]) {
