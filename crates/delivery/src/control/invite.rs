@@ -65,6 +65,9 @@ impl Invitations {
         let is_due = |it: &Invitation| it.due().is_some_and(|due| due <= now);
         let place = self.0.iter().position(is_due)?;
         let invitation = &mut self.0[place];
+        if invitation.attempts == 0 {
+            "it has not answered yet".clone_into(&mut invitation.text);
+        }
         invitation.state = State::Dialling;
         invitation.attempts = invitation.attempts.saturating_add(1);
         Some((place, invitation.peer))
@@ -155,6 +158,11 @@ impl Invitations {
         self.0.iter().filter(|it| it.slot.is_none())
     }
 
+    /// Returns true for a host that was dialled and of which no receiver was admitted yet.
+    pub(crate) fn awaits(&self, peer: SocketAddr) -> bool {
+        self.unreached().any(|it| it.peer == peer)
+    }
+
     /// Returns true when each host has a receiver that was admitted, or is not dialled again.
     pub(crate) fn are_settled(&self) -> bool {
         let is_settled = |it: &Invitation| it.slot.is_some() || it.state == State::Over;
@@ -193,5 +201,28 @@ impl Invitation {
             text.clone_into(&mut self.text);
         }
         is_news.then_some((self.peer, self.text.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_awaited_until_its_own_receiver_was_admitted() {
+        let now = Instant::from_nanos(1);
+        let peers = [7500, 7501].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+        let mut invitations = Invitations::new(now, &peers);
+        let (place, peer) = invitations.dial(now).unwrap();
+        assert_eq!((place, peer), (0, peers[0]));
+        assert!(invitations.link_opened(place, LinkId(3)));
+        assert_eq!(invitations.opened(LinkId(3)), Some(peer));
+        assert!(peers.iter().all(|&peer| invitations.awaits(peer)));
+        invitations.admitted(LinkId(3), 0);
+        // Its connection is lost: another receiver there is not one of the other host.
+        assert!(invitations.lost(now, LinkId(3)).is_none());
+        assert_eq!(peers.map(|peer| invitations.awaits(peer)), [false, true]);
+        let told: Vec<_> = invitations.unreached().map(|it| &*it.text).collect();
+        assert_eq!(told, ["it was not dialled yet"]);
     }
 }

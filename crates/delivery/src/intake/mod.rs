@@ -191,8 +191,9 @@ impl<I: Intake> Transfers<I> {
     #[must_use]
     pub fn is_over(&self) -> bool {
         let all_over = || self.all.iter().all(|t| t.receiver.is_over());
-        let has_been = self.config.is_single && self.first().is_some_and(TransferReceiver::is_over);
-        has_been || (self.is_cancelled && all_over())
+        // A sender whose offer was declined is over and does not count: another may come.
+        let taken_over = || self.taken().next().is_some_and(|t| t.receiver.is_over());
+        (self.config.is_single && taken_over()) || (self.is_cancelled && all_over())
     }
 
     /// Returns true when nothing is left to be sent on any connection.

@@ -406,8 +406,8 @@ pub struct TransferOutcome {
 }
 
 impl TransferOutcome {
-    /// Returns true when every expected receiver, and at least one, has proved delivery. Anything
-    /// else is "not proven".
+    /// Returns true when every expected receiver, and at least one, has proved delivery, and a
+    /// receiver was found at every host that was dialled. Anything else is "not proven".
     #[must_use]
     pub fn is_proven(&self) -> bool {
         let mut expected = self
@@ -420,6 +420,7 @@ impl TransferOutcome {
         self.is_final
             && someone
             && self.missing == 0
+            && self.unreached.is_empty()
             && self.failure.is_none()
             && expected.all(is_done)
     }

@@ -101,6 +101,8 @@ impl<C: Content> TransferSender<C> {
         let names = &self.config.expected_names;
         member.is_expected = match self.config.expected {
             _ if !names.is_empty() => names.iter().any(|name| name == hello.name),
+            // Nobody takes the place of a receiver at another host.
+            _ if self.is_by_links() => self.invitations.awaits(peer),
             0 => self.stage == Stage::Joining || self.settle_time().is_some(),
             wanted => expected < wanted as usize,
         };

@@ -8,7 +8,7 @@
 use base::{Instant, LinkId};
 use wire::object::{ObjectId, PassEnd, Refusal};
 
-use super::{Carriage, TransferSender, TransferSenderEvent, pass::Place};
+use super::{Carriage, TransferSender, TransferSenderEvent, member::Member, pass::Place};
 use crate::{Content, RangeSet};
 
 impl<C: Content> TransferSender<C> {
@@ -86,8 +86,13 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Returns true when what is being sent to a receiver will be hashed as it is read, so that
-    /// nothing need be read for the hash alone.
+    /// nothing need be read for the hash alone. Not while a receiver that has everything waits for
+    /// the seals: it would wait for the slowest of the others.
     pub(super) fn hashes_on_the_way(&self) -> bool {
+        let waits = |member: &Member| member.fills.waits_for_seals || member.early.is_some();
+        if self.members.iter().any(waits) {
+            return false;
+        }
         let cursor = self.window.cursor();
         self.filling.iter().any(|&slot| {
             let fills = &self.members[slot].fills;
