@@ -2,24 +2,22 @@
 
 use std::ffi::{c_char, c_void};
 
+use cabi::{Out, give};
 use towline::Snapshot;
 
-use crate::{
-    ffi::{Out, give},
-    outcome::{Failure, Outcome, attempt, text},
-};
+use crate::outcome::{Failure, Outcome, attempt, text};
 
 /// Takes a counter's name and value.
 pub(crate) type Visit = extern "C" fn(name: *const c_char, value: u64, closure: *mut c_void);
 
 /// Gives the value of one counter.
 pub(crate) fn one(
-    snapshot: Result<Snapshot, Failure>,
+    snapshot: impl FnOnce() -> Result<Snapshot, Failure>,
     name: *const c_char,
     place: Out<'_, u64>,
 ) -> Outcome {
     attempt(|| {
-        let snapshot = snapshot?;
+        let snapshot = snapshot()?;
         let name = text(name, "the counter's name")?;
         let place = place.ok_or_else(|| Failure::null("the place of the counter"))?;
         let found = name
@@ -36,12 +34,12 @@ pub(crate) fn one(
 
 /// Visits all counters.
 pub(crate) fn all(
-    snapshot: Result<Snapshot, Failure>,
+    snapshot: impl FnOnce() -> Result<Snapshot, Failure>,
     visit: Option<Visit>,
     closure: *mut c_void,
 ) -> Outcome {
     attempt(|| {
-        let snapshot = snapshot?;
+        let snapshot = snapshot()?;
         let visit = visit.ok_or_else(|| Failure::null("the function to call"))?;
         for (set, info, value) in snapshot.iter() {
             let name = format!("{set}.{}\0", info.name);

@@ -2,13 +2,13 @@
 
 use std::{ffi::c_char, path::PathBuf, time::Duration};
 
+use cabi::{Out, give};
 use towline::{
     Existing, Expectation, FileReceiver, FileSender, FileSet, FileSetBuilder, Instant,
     ObjectReceiverEvent, Target, TransferReceiverEvent,
 };
 
 use crate::{
-    ffi::{self, Out, give},
     outcome::{Failure, Outcome, attempt, text, time},
     session::Session,
 };
@@ -76,7 +76,7 @@ extern "C" fn towline_send_files(
     attempt(|| {
         let session = session.ok_or_else(|| Failure::null("the session"))?;
         // SAFETY: the header says that so many texts are there.
-        let paths = unsafe { ffi::slice(paths, count) };
+        let paths = unsafe { cabi::slice(paths, count) };
         let paths = paths.ok_or_else(|| Failure::null("the array of paths"))?;
         let paths = paths.iter().map(|&path| text(path, "a path"));
         let paths: Vec<&str> = paths.collect::<Result<_, _>>()?;

@@ -2,12 +2,10 @@
 
 use std::{ffi::c_char, mem::MaybeUninit};
 
+use cabi::{Out, give};
 use towline::Interfaces;
 
-use crate::{
-    ffi::{self, Out, give},
-    outcome::{Failure, Outcome, attempt},
-};
+use crate::outcome::{Failure, Outcome, attempt};
 
 /// `towline_interface`: one for each address of an interface.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +22,7 @@ const _: () =
 
 fn text<const N: usize>(text: &str) -> [c_char; N] {
     let mut room = [MaybeUninit::new(0); N];
-    ffi::print(text, &mut room);
+    cabi::print(text, &mut room);
     // SAFETY: every element was initialised above.
     room.map(|byte| unsafe { byte.assume_init() })
 }
@@ -38,7 +36,7 @@ extern "C" fn towline_interfaces(
     attempt(|| {
         let count = count.ok_or_else(|| Failure::null("the place of the count"))?;
         // SAFETY: the header says that there is so much room.
-        let room = unsafe { ffi::room(array, capacity) }.unwrap_or_default();
+        let room = unsafe { cabi::room(array, capacity) }.unwrap_or_default();
         let all = Interfaces::read().map_err(towline::Error::Interface)?;
         let each = all.list().iter().flat_map(|one| {
             one.addresses.iter().map(|address| Interface {

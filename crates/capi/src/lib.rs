@@ -19,8 +19,6 @@
 )]
 
 mod counters;
-#[path = "../../libpgm/src/ffi.rs"]
-mod ffi;
 mod files;
 mod interfaces;
 mod outcome;

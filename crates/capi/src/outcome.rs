@@ -8,7 +8,7 @@ use std::{
 
 use towline::{ErrorKind, SystemError};
 
-use crate::ffi::{self, guard};
+use cabi::guard;
 
 /// `towline_result`. The numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ pub(crate) fn attempt(body: impl FnOnce() -> Result<Outcome, Failure>) -> Outcom
     match guard(None, || Some(body())).unwrap_or_else(panicked) {
         Ok(outcome) => outcome,
         Err(failure) => {
-            LAST.set(failure.text);
+            // A thread that is ending keeps no text.
+            let _kept = LAST.try_with(|last| last.replace(failure.text));
             failure.outcome
         }
     }
@@ -94,7 +95,7 @@ pub(crate) fn attempt(body: impl FnOnce() -> Result<Outcome, Failure>) -> Outcom
 /// Reads a text of the program.
 pub(crate) fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
     // SAFETY: the header says that texts end with a zero byte and stay during the call.
-    let text = unsafe { ffi::text(text) }.ok_or_else(|| Failure::null(what))?;
+    let text = unsafe { cabi::text(text) }.ok_or_else(|| Failure::null(what))?;
     let wrong = |_| Failure::new(Outcome::Invalid, format!("{what} is not UTF-8"));
     CStr::to_str(text).map_err(wrong)
 }
@@ -108,8 +109,9 @@ pub(crate) fn time(millis: i64) -> Option<Duration> {
 extern "C" fn towline_error_text(buffer: *mut c_char, len: usize) -> usize {
     guard(0, || {
         // SAFETY: the header says that there is so much room.
-        let room = unsafe { ffi::room(buffer, len) };
-        LAST.with_borrow(|last| ffi::print(last, room.unwrap_or_default()))
+        let room = unsafe { cabi::room(buffer, len) };
+        let print = |last: &RefCell<String>| cabi::print(&last.borrow(), room.unwrap_or_default());
+        LAST.try_with(print).unwrap_or(0)
     })
 }
 
@@ -117,4 +119,71 @@ extern "C" fn towline_error_text(buffer: *mut c_char, len: usize) -> usize {
 extern "C" fn towline_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the numbers that the header gives to names, in its order.
+    fn numbers_of(header_enum: &str) -> Vec<(String, u32)> {
+        let header = include_str!("../include/towline.h");
+        let (before, _) = header.split_once(&format!("}} {header_enum};")).unwrap();
+        let (_, body) = before.rsplit_once("enum").unwrap();
+        let lines = body.lines().filter_map(|line| line.split_once('='));
+        let number = |text: &str| {
+            let digits = text.trim_start().split(|c: char| !c.is_ascii_digit());
+            digits.into_iter().next().unwrap().parse().unwrap()
+        };
+        lines
+            .map(|(name, rest)| (name.trim().to_owned(), number(rest)))
+            .collect()
+    }
+
+    #[test]
+    fn results_have_the_numbers_of_the_header() {
+        use Outcome::*;
+        let all = [
+            Ok,
+            Again,
+            TimedOut,
+            Invalid,
+            NoInterface,
+            AddressInUse,
+            PermissionDenied,
+            NotFound,
+            System,
+            TooLong,
+            Closed,
+            Interrupted,
+            NotProven,
+            Panicked,
+        ];
+        assert_eq!(
+            numbers_of("towline_result"),
+            all.map(|it| named(&it, it as u32))
+        );
+    }
+
+    #[test]
+    fn kinds_have_the_numbers_of_the_header() {
+        use crate::subscriber::Kind::*;
+        let all = [Message, Found, Lost, Ended, Expired, BrokenOff, Refused];
+        assert_eq!(
+            numbers_of("towline_kind"),
+            all.map(|it| named(&it, it as u32))
+        );
+    }
+
+    /// Returns what C calls a variant, with its number: `TimedOut` is `TOWLINE_TIMED_OUT`.
+    fn named(variant: &dyn std::fmt::Debug, number: u32) -> (String, u32) {
+        let mut name = "TOWLINE".to_owned();
+        for letter in format!("{variant:?}").chars() {
+            if letter.is_ascii_uppercase() {
+                name.push('_');
+            }
+            name.push(letter.to_ascii_uppercase());
+        }
+        (name, number)
+    }
 }

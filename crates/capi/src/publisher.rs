@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
+use cabi::{Out, give, guard};
 use towline::{PublisherThread, SendStatus, Snapshot};
 
 use crate::{
     counters::{self, Visit},
-    ffi::{self, Out, give},
     outcome::{Failure, Outcome, attempt, time},
     session::Session,
 };
@@ -60,7 +60,7 @@ extern "C" fn towline_publisher_send(
     attempt(|| {
         let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
         // SAFETY: the header says that so many bytes are there.
-        let message = unsafe { ffi::bytes(message, len) };
+        let message = unsafe { cabi::bytes(message, len) };
         let message = message.or((len == 0).then_some(&[]));
         let message = message.ok_or_else(|| Failure::null("the message"))?;
         let status = match time(timeout_ms) {
@@ -97,7 +97,7 @@ extern "C" fn towline_publisher_counter(
     name: *const c_char,
     value: Out<'_, u64>,
 ) -> Outcome {
-    counters::one(snapshot(publisher), name, value)
+    counters::one(|| snapshot(publisher), name, value)
 }
 
 #[unsafe(no_mangle)]
@@ -106,7 +106,7 @@ extern "C" fn towline_publisher_counters(
     visit: Option<Visit>,
     closure: *mut c_void,
 ) -> Outcome {
-    counters::all(snapshot(publisher), visit, closure)
+    counters::all(|| snapshot(publisher), visit, closure)
 }
 
 #[unsafe(no_mangle)]
@@ -133,7 +133,7 @@ extern "C" fn towline_publisher_close(
 
 #[unsafe(no_mangle)]
 extern "C" fn towline_publisher_free(publisher: Option<Box<Publisher>>) {
-    drop(publisher);
+    guard((), || drop(publisher));
 }
 
 /// How long closing may take at most.

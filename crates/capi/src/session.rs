@@ -2,12 +2,10 @@
 
 use std::ffi::c_char;
 
+use cabi::{Out, give, guard};
 use towline::{Allowed, Group, SessionBuilder, SocketOptions};
 
-use crate::{
-    ffi::{Out, give},
-    outcome::{Failure, Outcome, attempt, text},
-};
+use crate::outcome::{Failure, Outcome, attempt, text};
 
 /// `towline_session`.
 #[derive(Debug)]
@@ -94,5 +92,5 @@ extern "C" fn towline_session_set(
 
 #[unsafe(no_mangle)]
 extern "C" fn towline_session_free(session: Option<Box<Session>>) {
-    drop(session);
+    guard((), || drop(session));
 }

@@ -5,11 +5,11 @@ use std::{
     ptr::null,
 };
 
+use cabi::{Out, give};
 use towline::{Received, SessionEvent, Snapshot, SubscriberThread};
 
 use crate::{
     counters::{self, Visit},
-    ffi::{self, Out, give},
     outcome::{Failure, Outcome, attempt, time},
     session::Session,
 };
@@ -134,11 +134,11 @@ extern "C" fn towline_subscriber_sender(
     attempt(|| {
         let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
         // SAFETY: the header says that there is so much room.
-        let room = unsafe { ffi::room(buffer, len) };
+        let room = unsafe { cabi::room(buffer, len) };
         let room = room.ok_or_else(|| Failure::null("the buffer"))?;
         let gone = || Failure::new(Outcome::NotFound, "that sender is not there any more");
         let info = subscriber.0.session(session).ok_or_else(gone)?;
-        ffi::print(&info.source.to_string(), room);
+        cabi::print(&info.source.to_string(), room);
         Ok(Outcome::Ok)
     })
 }
@@ -156,7 +156,7 @@ extern "C" fn towline_subscriber_counter(
     name: *const c_char,
     value: Out<'_, u64>,
 ) -> Outcome {
-    counters::one(snapshot(subscriber), name, value)
+    counters::one(|| snapshot(subscriber), name, value)
 }
 
 #[unsafe(no_mangle)]
@@ -165,7 +165,7 @@ extern "C" fn towline_subscriber_counters(
     visit: Option<Visit>,
     closure: *mut c_void,
 ) -> Outcome {
-    counters::all(snapshot(subscriber), visit, closure)
+    counters::all(|| snapshot(subscriber), visit, closure)
 }
 
 #[unsafe(no_mangle)]

@@ -5,11 +5,9 @@ use std::{
     sync::{Mutex, PoisonError, atomic::AtomicI32},
 };
 
-use crate::{
-    error::Slot,
-    ffi::{Out, give},
-    log,
-};
+use cabi::{Out, give};
+
+use crate::{error::Slot, log};
 
 /// How many calls of `pgm_init` no `pgm_shutdown` has answered.
 static USERS: Mutex<u32> = Mutex::new(0);

@@ -8,9 +8,10 @@ use std::{
     io,
 };
 
+use cabi::guard;
+
 use crate::{
     abi::Error,
-    ffi::guard,
     memory::{self, pgm_free},
 };
 
@@ -145,7 +146,7 @@ pub(crate) fn prefix(slot: Slot<'_>, prefix: &str) {
     };
     let old = error.message;
     // SAFETY: the messages of errors are null or texts that this library made.
-    let behind = unsafe { crate::ffi::text(old) }.unwrap_or_default();
+    let behind = unsafe { cabi::text(old) }.unwrap_or_default();
     error.message = memory::text(&format!("{prefix}{}", behind.to_string_lossy()));
     pgm_free(old.cast());
 }

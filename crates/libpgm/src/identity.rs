@@ -6,10 +6,11 @@ use std::{
     net::{IpAddr, ToSocketAddrs as _},
 };
 
+use cabi::{Out, give, guard};
+
 use crate::{
     abi::{Gsi, Tsi},
     error::{self, Code, Domain, Fault, Slot},
-    ffi::{self, Out, give, guard},
     md5,
 };
 
@@ -76,7 +77,7 @@ extern "C" fn pgm_gsi_create_from_data(
 ) -> bool {
     guard(false, || {
         // SAFETY: the program says that so many bytes are there.
-        let data = unsafe { ffi::bytes(data, len) };
+        let data = unsafe { cabi::bytes(data, len) };
         data.is_some_and(|data| put_gsi(place, None, Ok(gsi_of(data))))
     })
 }
@@ -90,9 +91,9 @@ extern "C" fn pgm_gsi_create_from_string(
     guard(false, || {
         let data = match usize::try_from(len) {
             // SAFETY: the program says that so many bytes are there.
-            Ok(len) => unsafe { ffi::bytes(text.cast(), len) },
+            Ok(len) => unsafe { cabi::bytes(text.cast(), len) },
             // SAFETY: without a length, the program's text ends with a zero byte.
-            Err(_) => unsafe { ffi::text(text) }.map(CStr::to_bytes),
+            Err(_) => unsafe { cabi::text(text) }.map(CStr::to_bytes),
         };
         data.is_some_and(|data| put_gsi(place, None, Ok(gsi_of(data))))
     })
@@ -141,9 +142,9 @@ extern "C" fn pgm_tsi_print(tsi: Option<&Tsi>) -> *const c_char {
 fn print_to(text: Option<String>, room: *mut c_char, len: usize) -> c_int {
     guard(-1, || {
         // SAFETY: the program says that there is so much room.
-        let room = unsafe { ffi::room(room, len) };
+        let room = unsafe { cabi::room(room, len) };
         match (text, room) {
-            (Some(text), Some(room)) => ffi::print(&text, room) as c_int,
+            (Some(text), Some(room)) => cabi::print(&text, room) as c_int,
             _ => -1,
         }
     })

@@ -39,7 +39,6 @@ mod abi;
 mod engine;
 mod error;
 mod event;
-mod ffi;
 mod identity;
 mod incoming;
 mod log;

@@ -8,7 +8,9 @@ use std::{
     },
 };
 
-use crate::{ffi::guard, memory};
+use cabi::guard;
+
+use crate::memory;
 
 /// Takes a message of `level`.
 type Handler = extern "C" fn(level: c_int, message: *const c_char, closure: *mut c_void);

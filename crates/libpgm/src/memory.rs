@@ -8,7 +8,6 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use crate::ffi;
 
 /// Programs may set it; memory is never cleared before it is freed.
 #[unsafe(no_mangle)]
@@ -50,7 +49,7 @@ extern "C" fn pgm_malloc0_n(count: usize, bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 extern "C" fn pgm_memdup(from: *const c_void, bytes: usize) -> *mut c_void {
     // SAFETY: the program says that so many bytes are there.
-    let from = unsafe { ffi::bytes(from, bytes) };
+    let from = unsafe { cabi::bytes(from, bytes) };
     from.map_or(std::ptr::null_mut(), |from| duplicate(from).cast())
 }
 

@@ -17,12 +17,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _},
 };
 
+use cabi::{Out, guard};
 use towline::{Interface, Interfaces, Selector};
 
 use crate::{
     abi::{AddrInfo, Address, GroupReq},
     error::{self, Code, Domain, Fault, Slot},
-    ffi::{self, Out, guard},
     memory::{pgm_free, pgm_malloc0},
 };
 
@@ -189,7 +189,7 @@ extern "C" fn pgm_getaddrinfo(
 ) -> bool {
     guard(false, || {
         // SAFETY: the program's text ends with a zero byte.
-        let text = unsafe { ffi::text(network) }.map(CStr::to_string_lossy);
+        let text = unsafe { cabi::text(network) }.map(CStr::to_string_lossy);
         let (Some(text), Some(place)) = (text, place) else {
             return false;
         };

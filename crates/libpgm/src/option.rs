@@ -5,11 +5,12 @@ use std::{
     time::Duration,
 };
 
+use cabi::guard;
+
 use crate::{
     abi::{
         Address, FecInfo, GROUP_AT, GROUP_REQ_BYTES, GROUP_SOURCE_REQ_BYTES, IPPROTO_PGM, SOURCE_AT,
     },
-    ffi::{self, guard},
     log,
     settings::{GroupSetting, Settings},
     socket::{Life, Sock},
@@ -140,7 +141,7 @@ extern "C" fn pgm_setsockopt(
 ) -> bool {
     guard(false, || {
         // SAFETY: the program says that so many bytes are there.
-        let value = unsafe { ffi::bytes(value, len as usize) };
+        let value = unsafe { cabi::bytes(value, len as usize) };
         // An empty list has no place.
         let value = value.or_else(|| (len == 0).then_some(&[][..]));
         let (Some(sock), Some(value)) = (sock, value) else {
@@ -291,7 +292,7 @@ extern "C" fn pgm_getsockopt(
             return false;
         };
         // SAFETY: the program says that there is so much room.
-        let Some(room) = (unsafe { ffi::room::<u8>(place.cast(), *len as usize) }) else {
+        let Some(room) = (unsafe { cabi::room::<u8>(place.cast(), *len as usize) }) else {
             return false;
         };
         let Some(value) = Number::of(name).and_then(|name| get(&sock.life(), name)) else {

@@ -2,12 +2,10 @@
 
 use std::ffi::c_char;
 
+use cabi::guard;
 use towline::Interfaces;
 
-use crate::{
-    abi::{AddrInfo, Address, GroupReq},
-    ffi::{self, guard},
-};
+use crate::abi::{AddrInfo, Address, GroupReq};
 
 fn address_text(address: &Address) -> String {
     address
@@ -40,9 +38,9 @@ fn info_text(info: &AddrInfo) -> String {
         _ => "(unknown)",
     };
     // SAFETY: the structure says how many are there; it comes from `pgm_getaddrinfo`.
-    let recv = unsafe { ffi::slice(info.recv, info.recv_len as usize) };
+    let recv = unsafe { cabi::slice(info.recv, info.recv_len as usize) };
     // SAFETY: as above.
-    let send = unsafe { ffi::slice(info.send, info.send_len as usize) };
+    let send = unsafe { cabi::slice(info.send, info.send_len as usize) };
     format!(
         "ai_family = \"{family}\", ai_recv_addrs = {}, ai_send_addrs = {}",
         list_text(recv.unwrap_or_default()),
@@ -71,10 +69,10 @@ extern "C" fn pgm_addrinfo_to_string(
 fn print_to(text: Option<String>, place: *mut c_char, len: usize) -> *mut c_char {
     guard(std::ptr::null_mut(), || {
         // SAFETY: the program says that there is so much room.
-        let room = unsafe { ffi::room(place, len) };
+        let room = unsafe { cabi::room(place, len) };
         match (text, room) {
             (Some(text), Some(room)) => {
-                ffi::print(&text, room);
+                cabi::print(&text, room);
                 place
             }
             _ => std::ptr::null_mut(),

@@ -10,10 +10,11 @@ use std::{
     sync::PoisonError,
 };
 
+use cabi::{Out, give, guard};
+
 use crate::{
     abi::{FRAGMENTS_MAX, MsgV, SockAddr, Status, Tsi},
     error::{self, Code, Domain, Fault, Slot},
-    ffi::{self, Out, give, guard},
     identity::tsi_text,
     incoming::{Inbox, Item, micros},
     packet::Packet,
@@ -66,7 +67,7 @@ fn recv_from(
 ) -> c_int {
     guard(Status::Error, || {
         // SAFETY: the program says that there is so much room.
-        let room = unsafe { ffi::room::<u8>(buffer.cast(), len) };
+        let room = unsafe { cabi::room::<u8>(buffer.cast(), len) };
         with_inbox(sock, |open, inbox, emptied| {
             let packet = match next(open, inbox, flags) {
                 Came::Message(packet) => packet,
@@ -118,7 +119,7 @@ extern "C" fn pgm_recvmsgv(
 ) -> c_int {
     guard(Status::Error, || {
         // SAFETY: the program says that there are so many elements.
-        let Some(room) = (unsafe { ffi::room(messages, count) }) else {
+        let Some(room) = (unsafe { cabi::room(messages, count) }) else {
             return Status::Error;
         };
         with_inbox(sock, |open, inbox, _| {

@@ -7,11 +7,11 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use cabi::{Out, give, guard};
 use towline::SendStatus;
 
 use crate::{
     abi::{IoVec, Skb, Status},
-    ffi::{self, Out, give, guard},
     memory::pgm_free,
     outgoing::Outgoing,
     socket::{Open, Sock},
@@ -26,7 +26,7 @@ extern "C" fn pgm_send(
 ) -> c_int {
     guard(Status::Error, || {
         // SAFETY: the program says that so many bytes are there.
-        let message = unsafe { ffi::bytes(message, len) }.or((len == 0).then_some(&[]));
+        let message = unsafe { cabi::bytes(message, len) }.or((len == 0).then_some(&[]));
         let (Some(open), Some(message)) = (opened(sock), message) else {
             return Status::Error;
         };
@@ -53,10 +53,10 @@ extern "C" fn pgm_sendv(
             return Status::Error;
         };
         // SAFETY: the program says that so many elements are there.
-        let parts = unsafe { ffi::slice(parts, count as usize) };
+        let parts = unsafe { cabi::slice(parts, count as usize) };
         let parts = parts.unwrap_or_default().iter().map(|part| {
             // SAFETY: the program says that so many bytes are there.
-            unsafe { ffi::bytes(part.base, part.len) }.unwrap_or_default()
+            unsafe { cabi::bytes(part.base, part.len) }.unwrap_or_default()
         });
         let parts: Vec<&[u8]> = parts.collect();
         send_parts(open, &parts, is_one, written)
@@ -78,12 +78,12 @@ extern "C" fn pgm_send_skbv(
             return Status::Error;
         };
         // SAFETY: the program says that so many pointers are there.
-        let buffers = unsafe { ffi::slice(buffers, count as usize) }.unwrap_or_default();
+        let buffers = unsafe { cabi::slice(buffers, count as usize) }.unwrap_or_default();
         let parts = buffers.iter().map(|&skb| {
             // SAFETY: the program's buffers are null or there.
             let skb = unsafe { skb.as_ref() };
             // SAFETY: a buffer holds as many bytes as it says.
-            let data = skb.and_then(|skb| unsafe { ffi::bytes(skb.data.cast(), skb.len.into()) });
+            let data = skb.and_then(|skb| unsafe { cabi::bytes(skb.data.cast(), skb.len.into()) });
             data.unwrap_or_default()
         });
         let parts: Vec<&[u8]> = parts.collect();
@@ -133,6 +133,10 @@ fn send_each(open: &Open, parts: &[&[u8]]) -> Status {
             break;
         };
         let status = send(open, &[part], part.len());
+        if matches!(status, Status::Error) {
+            // The program gives these parts up: its next call begins with others.
+            open.parts_sent.store(0, Ordering::Relaxed);
+        }
         if status != Status::Normal {
             return status;
         }

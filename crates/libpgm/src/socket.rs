@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
+use cabi::{Out, give, guard};
 use towline::{Group, Interfaces, Publisher, Selector, SessionBuilder, Subscriber};
 
 use crate::{
     abi::{IPPROTO_PGM, InterfaceReq, SockAddr, Tsi},
     error::{self, Code, Domain, Fault, Slot},
-    ffi::{Out, give, guard},
     incoming::{Inbox, Incoming},
     option::Number,
     outgoing::{Events, Outgoing},
@@ -115,7 +115,8 @@ extern "C" fn pgm_socket(
         };
         if protocol == IPPROTO_PGM {
             let text = "this library speaks PGM in UDP only: use IPPROTO_UDP (ZeroMQ: epgm://)";
-            error::put(slot, &Fault::new(Domain::Socket, Code::NoProtoOpt, text));
+            // What a program without the privilege for raw sockets gets, and expects.
+            error::put(slot, &Fault::new(Domain::Socket, Code::Perm, text));
             return false;
         }
         let mut life = Life::default();

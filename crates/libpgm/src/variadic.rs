@@ -8,9 +8,10 @@ use std::{
     ptr::null_mut,
 };
 
+use cabi::guard;
+
 use crate::{
     error::{self, Slot},
-    ffi::guard,
     memory::pgm_free,
 };
 

@@ -2,8 +2,9 @@
 
 use std::{ffi::c_int, os::fd::RawFd};
 
+use cabi::guard;
+
 use crate::{
-    ffi::{self, guard},
     option::Number,
     socket::{Life, Sock},
 };
@@ -79,7 +80,7 @@ extern "C" fn pgm_poll_info(
             return fail(libc::EINVAL);
         };
         // SAFETY: the program says that there is so much room.
-        let room = unsafe { ffi::room(array, usize::try_from(*count).unwrap_or(0)) };
+        let room = unsafe { cabi::room(array, usize::try_from(*count).unwrap_or(0)) };
         let wanted = |descriptors: Vec<RawFd>, event: i16| {
             let is_wanted = events & event != 0;
             let all = descriptors.into_iter().filter(move |_| is_wanted);

@@ -3,6 +3,12 @@
 //!
 //! Arguments that C declares as pointers to one object are declared as `Option<&T>` or [`Out`]:
 //! null is `None`, and that the object is there is the duty of the caller in C.
+//!
+//! Both libraries for C stand on it: `libtowline` (`capi`) and the stand-in for libpgm (`libpgm`).
+#![allow(
+    unsafe_code,
+    reason = "pointers of a C program become references and slices here"
+)]
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -11,17 +17,17 @@ use std::{
 };
 
 /// A place for a result, which may hold nothing yet; `None` for a null pointer.
-pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+pub type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
 /// Writes a result to its place, if there is one.
-pub(crate) fn give<T>(place: Out<'_, T>, value: T) {
+pub fn give<T>(place: Out<'_, T>, value: T) {
     if let Some(place) = place {
         place.write(value);
     }
 }
 
 /// Runs the body of an exported function; gives `failed` when it panics.
-pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
+pub fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(failed)
 }
 
@@ -29,7 +35,7 @@ pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
 ///
 /// # Safety
 /// `data` is null, or is aligned and `len` elements can be read there while the result is in use.
-pub(crate) unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
+pub unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
     if data.is_null() || isize::try_from(len.saturating_mul(size_of::<T>())).is_err() {
         return None;
     }
@@ -42,7 +48,7 @@ pub(crate) unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]>
 ///
 /// # Safety
 /// `data` is null, or `len` bytes can be read there while the result is in use.
-pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u8]> {
+pub unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u8]> {
     // SAFETY: the caller vouches for it.
     unsafe { slice(data.cast(), len) }
 }
@@ -52,7 +58,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
 /// # Safety
 /// `data` is null, or is aligned and `len` elements can be written there while the result is in
 /// use.
-pub(crate) unsafe fn room<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [MaybeUninit<T>]> {
+pub unsafe fn room<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [MaybeUninit<T>]> {
     if data.is_null() || isize::try_from(len.saturating_mul(size_of::<T>())).is_err() {
         return None;
     }
@@ -65,7 +71,7 @@ pub(crate) unsafe fn room<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [Ma
 ///
 /// # Safety
 /// `text` is null, or ends with a zero byte and stays while the result is in use.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
+pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     if text.is_null() {
         return None;
     }
@@ -75,7 +81,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
 
 /// Writes `text` and a zero byte into `room`, as much of it as there is room for, and returns the
 /// length that the whole text has, as `snprintf` does.
-pub(crate) fn print(text: &str, room: &mut [MaybeUninit<c_char>]) -> usize {
+pub fn print(text: &str, room: &mut [MaybeUninit<c_char>]) -> usize {
     if let Some(last) = room.len().checked_sub(1) {
         let written = last.min(text.len());
         for (place, byte) in room.iter_mut().zip(&text.as_bytes()[..written]) {
