@@ -7,7 +7,7 @@ use delivery::{
 };
 use driver::DriverCounters;
 use net::{UdpCounters, intercept::InterceptCounters};
-use pgm::{ReceiverCounters, SourceCounters};
+use pgm::{ElementCounters, ReceiverCounters, SourceCounters};
 use protection::ProtectionCounters;
 
 /// Returns the sets that a process may show, by name, in the order of the reference.
@@ -19,6 +19,7 @@ pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
     vec![
         of::<SourceCounters>(),
         of::<ReceiverCounters>(),
+        of::<ElementCounters>(),
         of::<AudienceCounters>(),
         of::<ReporterCounters>(),
         of::<TransferSenderCounters>(),
