@@ -2,7 +2,7 @@
 //! tests compare it with what this crate exports.
 //!
 //! A handle is a Rust object behind a pointer that C does not look into. Every function takes its
-//! handle first and gives its results last; it returns an [`outcome::Outcome`], and keeps the
+//! handle first and gives its results last; it returns an `Outcome`, and keeps the
 //! error's text for the calling thread. No panic leaves a function, and null is refused.
 //!
 //! | module | what |

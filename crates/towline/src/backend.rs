@@ -13,6 +13,10 @@ pub(crate) enum Backend {
     /// Packets, behind the interceptor, and control connections.
     Packets(Box<Intercept<UdpIo>>),
     /// Connections alone.
+    #[cfg_attr(
+        not(feature = "files"),
+        expect(dead_code, reason = "messages travel in packets")
+    )]
     Links(Box<LinkIo>),
 }
 

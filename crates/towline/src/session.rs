@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     os::fd::BorrowedFd,
     sync::{Mutex, PoisonError},
 };
@@ -12,8 +12,7 @@ use base::{DropCounters, Instant, Io as _};
 use delivery::Key;
 use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
-    Faults, Group, Interfaces, LinkIo, SocketOptions, SystemError, UdpIo, UdpSetup,
-    interface::Selector,
+    Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
 };
 use pgm::{Config, ConfigBuilder, ConfigError};
 use protection::PacketProtection;
@@ -212,8 +211,8 @@ impl SessionBuilder {
     #[cfg(feature = "files")]
     pub(crate) fn open_links(&self, address: SocketAddr) -> Result<Opened, Error> {
         self.sockets.check()?;
-        let mut io = LinkIo::open(&self.sockets)?;
-        let (mut destination, mut local) = (address, IpAddr::from(Ipv4Addr::UNSPECIFIED));
+        let mut io = net::LinkIo::open(&self.sockets)?;
+        let (mut destination, mut local) = (address, IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
         if let Place::Listen(_) = self.place {
             destination = io.listen(address)?;
             local = destination.ip();
