@@ -512,7 +512,7 @@ fn no_hard_link(error: io::Error) -> io::Error {
         | io::ErrorKind::TooManyLinks
         | io::ErrorKind::Unsupported
         | io::ErrorKind::CrossesDevices => io::Error::other(format!(
-            "the filesystem refuses the hard link ({error}); let the sender leave out --hard-links"
+            "the filesystem refuses the hard link ({error}); let the sender send without hard links"
         )),
         _ => error,
     }
