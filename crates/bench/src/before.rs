@@ -15,34 +15,45 @@ use crate::{
     turns::{Figures, Run, Turns},
 };
 
-/// Compares with the program at `before`, `pairs` runs of each.
-pub(crate) fn run(pairs: usize, before: &Path) -> Result<String, String> {
+/// Compares with the program at `before`, `pairs` runs of each, by those of "messages", "rtt",
+/// "capture" and "files" that are `wanted`.
+pub(crate) fn run(
+    pairs: usize,
+    before: &Path,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<String, String> {
     if !before.is_file() {
         return Err(format!("{} is not a program", before.display()));
     }
     let mut text = HEADINGS.to_owned();
     let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
-    for size in [1400, 64] {
+    let sizes = [1400, 64].into_iter().filter(|_| wanted("messages"));
+    for size in sizes {
         let what = format!("messages of {size} B");
         text += &rows(&what, pairs, before, &|| {
             rates(&Towline::new(size)?.run(&lab)?)
         })?;
     }
-    for (load, measure) in round_trips::over_pgm_alone(&lab) {
+    let loads = round_trips::over_pgm_alone(&lab);
+    for (load, measure) in loads.into_iter().filter(|_| wanted("rtt")) {
         text += &rows(&format!("rtt over PGM, {load}"), pairs, before, &|| {
             Ok(measure()?.map(|us| 1e6 / us))
         })?;
     }
-    text += &rows("capture, counting", pairs, before, &|| {
-        let per_cpu_second = 1e9 / capture::counting_cost(&lab)?;
-        Ok([per_cpu_second; 2])
-    })?;
+    if wanted("capture") {
+        text += &rows("capture, counting", pairs, before, &|| {
+            let per_cpu_second = 1e9 / capture::counting_cost(&lab)?;
+            Ok([per_cpu_second; 2])
+        })?;
+    }
     drop(lab);
-    let lab = lossy_lab(3)?;
-    let load = files::Load::make("one", 1, 300_000_000)?;
-    text += &rows("one file of 300 MB", pairs, before, &|| {
-        rates(&files::Ours::files("towline", &load).run(&lab)?)
-    })?;
+    if wanted("files") {
+        let lab = lossy_lab(3)?;
+        let load = files::Load::make("one", 1, 300_000_000)?;
+        text += &rows("one file of 300 MB", pairs, before, &|| {
+            rates(&files::Ours::files("towline", &load).run(&lab)?)
+        })?;
+    }
     Ok(text)
 }
 

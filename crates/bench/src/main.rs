@@ -171,7 +171,10 @@ fn soak(seconds: u64) -> Result<String, String> {
 fn run(request: &Request) -> Result<(), String> {
     println!("{}", machine::describe());
     if let Some(program) = &request.before {
-        println!("{}", before::run(request.pairs, program)?);
+        println!(
+            "{}",
+            before::run(request.pairs, program, |group| request.wants(group))?
+        );
         return Ok(());
     }
     if request.wants("fec") {
@@ -361,7 +364,7 @@ const USAGE: &str = "\
 usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [rtt] [udp] \
              [rate] [capture] [--pairs N] [--size B] [--halt-poll]\"
        make bench ARGS=\"--before PROGRAM [--pairs N]\": nothing but ours beside an older program
-       of ours, by messages, files, round trips and captures
+       of ours, by messages, files, round trips and captures, or by those groups that are named
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
        udp-flood -rate -limit; --halt-poll: on a guest whose idle processors wake up slowly, with
        the kernel's own guest_halt_poll_ns, put back at the end
