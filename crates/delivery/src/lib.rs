@@ -48,11 +48,13 @@ pub mod memory;
 mod manifest;
 pub use manifest::{
     Attribute, Entry, File, HASH_LEN, HardLink, Hash, Manifest, ManifestError, ManifestId,
-    ManifestLimits, Owner, OwnerNames, PathFault, Slab, SlabGroups, SlabHasher, WITHDRAWN,
-    check_link, file_root, hash_bytes, path_order, write_sum_line,
+    ManifestLimits, Owner, OwnerNames, PathFault, Slab, SlabGroups, SlabHash, SlabHasher,
+    SlabHashes, WITHDRAWN, check_link, hash_bytes, path_order, write_sum_line,
 };
 
 pub mod parameters;
+
+mod proof;
 
 mod range;
 pub use range::{RangeSet, TooManyRanges};

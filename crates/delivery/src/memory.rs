@@ -8,8 +8,8 @@ use std::{
 use wire::object::ErrorCode;
 
 use crate::{
-    Content, ContentError, Entry, Manifest, ManifestError, ManifestLimits, RangeSet, Store,
-    StoreEvent,
+    Content, ContentError, Entry, Manifest, ManifestError, ManifestLimits, RangeSet, Slab,
+    SlabHash, SlabHashes, Store, StoreEvent,
 };
 
 /// A manifest's content, held in memory.
@@ -60,6 +60,16 @@ impl MemoryContent {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// Computes the hashes of all slabs of the manifest whose content this is.
+    #[must_use]
+    pub fn hashes(&self, manifest: &Manifest) -> SlabHashes {
+        let mut hashes = SlabHashes::unknown(manifest);
+        for slab in (0..manifest.slab_count()).map(|index| manifest.slab(index)) {
+            hashes.set(&slab, &hash_of(&slab, &self.bytes));
+        }
+        hashes
+    }
 }
 
 impl Content for MemoryContent {
@@ -97,6 +107,14 @@ impl Content for MemoryContent {
     fn withdraw(&mut self, file: usize) {
         self.withdrawn.insert(file);
     }
+}
+
+/// Hashes a slab of this content.
+fn hash_of(slab: &Slab, content: &[u8]) -> SlabHash {
+    let start = usize::try_from(slab.start).expect("it fits in memory");
+    let mut hasher = slab.hasher();
+    hasher.update(&content[start..start + slab.len as usize]);
+    hasher.finish()
 }
 
 /// A store in memory.
@@ -137,7 +155,7 @@ pub struct StoreFaults {
     /// While this is set, `commit` does not end, as on a disk that hangs.
     pub commit_hangs: bool,
     /// The hashes of this many more slabs are wrong, as if the disk had turned a bit.
-    pub seals_wrong: u64,
+    pub hashes_wrong: u64,
 }
 
 impl MemoryStore {
@@ -199,21 +217,17 @@ impl Store for MemoryStore {
         self.faults.is_behind || self.behind_polls > 0
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
+    fn hash_slab(&mut self, slab: u32) -> bool {
         let manifest = self
             .manifest
             .as_ref()
-            .expect("a store seals after it was prepared");
-        let place = manifest.slab(slab);
-        let start = usize::try_from(place.start).expect("it fits in memory");
-        let mut hasher = place.hasher();
-        hasher.update(&self.bytes[start..start + place.len as usize]);
-        let mut seal = hasher.finish();
-        if self.faults.seals_wrong > 0 {
-            self.faults.seals_wrong -= 1;
-            seal[0] ^= 1;
+            .expect("a store hashes after it was prepared");
+        let mut hash = hash_of(&manifest.slab(slab), &self.bytes);
+        if self.faults.hashes_wrong > 0 {
+            self.faults.hashes_wrong -= 1;
+            hash.witness[0] ^= 1;
         }
-        self.events.push_back(StoreEvent::Sealed { slab, seal });
+        self.events.push_back(StoreEvent::Hashed { slab, hash });
         true
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use wire::object::ErrorCode;
 
-use crate::{Hash, Manifest, RangeSet};
+use crate::{Manifest, RangeSet, SlabHash};
 
 /// A store of the content of one manifest: it stages it, hashes it, and puts it in place.
 ///
 /// Every call returns at once. An implementation may do the work in the call, or queue it for a
-/// thread and answer later; it serves requests in the order they were made, so a seal covers all
+/// thread and answer later; it serves requests in the order they were made, so a hash covers all
 /// writes before it. [`Store::poll_event`] gives the outcomes.
 pub trait Store {
     /// Takes charge of a manifest: makes room for all of it before any byte arrives.
@@ -27,9 +27,9 @@ pub trait Store {
         false
     }
 
-    /// Hashes a slab that was written whole; [`StoreEvent::Sealed`] follows. Returns false when the
+    /// Hashes a slab that was written whole; [`StoreEvent::Hashed`] follows. Returns false when the
     /// queue is full: ask again later.
-    fn seal(&mut self, slab: u32) -> bool;
+    fn hash_slab(&mut self, slab: u32) -> bool;
 
     /// Puts everything in place, which is written and verified: syncs it, creates directories and
     /// links, and gives the final names. [`StoreEvent::Committed`] follows.
@@ -96,11 +96,11 @@ pub enum StoreEvent {
         held: RangeSet,
     },
     /// A slab was hashed.
-    Sealed {
+    Hashed {
         /// The slab's number.
         slab: u32,
-        /// The hash of the slab's bytes.
-        seal: Hash,
+        /// The hashes of the slab's bytes.
+        hash: SlabHash,
     },
     /// What exists and the sender has not. This comes after everything was put in place and before
     /// [`StoreEvent::Committed`], at most once.

@@ -264,6 +264,7 @@ fn welcome(manifest: &Arc<Manifest>) -> Vec<u8> {
         report_sqns: 1,
         manifest_bytes: manifest.bytes().len() as u64,
         is_late: false,
+        nonce: [0; 16],
     })
     .emit(&mut bytes);
     bytes

@@ -55,7 +55,7 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
     wait(&mut store)?;
     let prepared = began.elapsed();
     let block = [7; 1400];
-    let (mut at, mut slab, mut refused, mut sealed) = (0, 0, 0_u64, 0);
+    let (mut at, mut slab, mut refused, mut hashed) = (0, 0, 0_u64, 0);
     let mut called = Duration::ZERO;
     while at < manifest.content_bytes() {
         let len = (manifest.content_bytes() - at).min(1400);
@@ -70,20 +70,20 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
         }
         while slab < manifest.slab_count()
             && manifest.slab(slab).range().end <= at
-            && store.seal(slab)
+            && store.hash_slab(slab)
         {
             slab += 1;
         }
         while let Some(event) = store.poll_event() {
-            sealed += u32::from(matches!(event, StoreEvent::Sealed { .. }));
+            hashed += u32::from(matches!(event, StoreEvent::Hashed { .. }));
         }
     }
-    while sealed < manifest.slab_count() {
-        if slab < manifest.slab_count() && store.seal(slab) {
+    while hashed < manifest.slab_count() {
+        if slab < manifest.slab_count() && store.hash_slab(slab) {
             slab += 1;
         }
         wait(&mut store)?;
-        sealed += 1;
+        hashed += 1;
     }
     let written = began.elapsed();
     store.commit(&[]);

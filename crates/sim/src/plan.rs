@@ -228,7 +228,7 @@ pub struct ObjectsPlan {
     /// At each receiver the store is full after every N writes; 0 for never.
     pub store_full_every: u64,
     /// At each receiver this many slabs do not match their hashes, as if the disk had turned a bit.
-    pub seals_wrong: u64,
+    pub hashes_wrong: u64,
     /// A file that changes while the sender reads, and is withdrawn.
     pub change: Option<FileChange>,
     /// The sender dials the receivers, and everything goes over these connections.
@@ -254,7 +254,7 @@ impl Default for ObjectsPlan {
             join_timeout: Span::millis(20_000),
             progress_timeout: Span::millis(30_000),
             store_full_every: 0,
-            seals_wrong: 0,
+            hashes_wrong: 0,
             change: None,
             by_links: false,
         }

@@ -268,7 +268,7 @@ fn objects(rng: &mut Rng, receivers: usize) -> ObjectsPlan {
         } else {
             0
         },
-        seals_wrong: rng.below(8) / 6,
+        hashes_wrong: rng.below(8) / 6,
         change: change(rng.clone()),
         ..ObjectsPlan::default()
     }

@@ -237,13 +237,13 @@ impl Store for Counting {
         true
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
+    fn hash_slab(&mut self, slab: u32) -> bool {
         let at = self.manifest.as_ref().unwrap().slab(slab);
         let start = usize::try_from(at.start).unwrap();
         let mut hasher = at.hasher();
         hasher.update(&self.content[start..start + at.len as usize]);
-        let seal = hasher.finish();
-        self.events.push_back(StoreEvent::Sealed { slab, seal });
+        let hash = hasher.finish();
+        self.events.push_back(StoreEvent::Hashed { slab, hash });
         true
     }
 

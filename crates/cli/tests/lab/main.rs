@@ -14,6 +14,7 @@ mod ends;
 mod files;
 mod hostile;
 mod left_out;
+mod liar;
 mod messages;
 mod mtu;
 mod openpgm;

@@ -577,6 +577,7 @@ impl Hosts for Audience {
             report_sqns: self.config.report_sqns,
             manifest_bytes: 0,
             is_late: false,
+            nonce: [0; 16],
         });
         self.listener.admit(link);
         let name = Message::Name {

@@ -7,7 +7,9 @@ use std::{net::SocketAddr, time::Duration};
 use base::{Instant, LinkId, Rng};
 use protection::Key;
 use wire::{
-    object::{Decoder, Hello, Message, Refusal, StreamError, VERSION, Welcome},
+    object::{
+        Decoder, Hello, Message, NAME_LEN_MAX, Refusal, StreamError, VERSION, Welcome, carried_text,
+    },
     pgm::Mark,
 };
 
@@ -130,9 +132,17 @@ impl Caller {
         Self {
             links: Links::default(),
             rng: Rng::new(identity.seed),
-            identity,
+            identity: Identity {
+                name: carried_text(&identity.name, NAME_LEN_MAX).collect(),
+                ..identity
+            },
             greetings: 0,
         }
+    }
+
+    /// Returns this receiver's name as its greetings tell it.
+    pub(crate) fn name(&self) -> &str {
+        &self.identity.name
     }
 
     /// Returns the features that a session may require of this end.

@@ -129,6 +129,7 @@ fn welcome(session_id: u64, manifest: &Manifest) -> Message<'static> {
         report_sqns: 0,
         manifest_bytes: manifest.bytes().len() as u64,
         is_late: false,
+        nonce: [0; 16],
     })
 }
 

@@ -7,9 +7,9 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{Hash, Slab, SlabHasher, hash};
+use super::{Hash, Slab, SlabHash, SlabHasher, hash};
 
-/// The hash of one slab, as far as it is known.
+/// The hashes of one slab, as far as they are known.
 ///
 /// **Cost**: 33 bytes for each group, and the bytes of one group: 16 KiB, or a thousandth of a slab
 /// above 16 MiB.
@@ -17,7 +17,10 @@ use super::{Hash, Slab, SlabHasher, hash};
 pub struct SlabGroups {
     slab: Slab,
     shift: u8,
+    /// The witness of each group.
     groups: Vec<Option<Hash>>,
+    /// The hash of a file of one group.
+    root: Option<Hash>,
     open: Open,
 }
 
@@ -43,6 +46,7 @@ impl SlabGroups {
             slab,
             shift,
             groups: vec![None; groups],
+            root: None,
             open: Open::default(),
         }
     }
@@ -81,15 +85,16 @@ impl SlabGroups {
         Some(start..end)
     }
 
-    /// Returns the slab's hash; `None` while something is missing.
+    /// Returns the slab's hashes; `None` while something is missing.
     #[must_use]
-    pub fn finish(&self) -> Option<Hash> {
-        let seals: Option<Vec<Hash>> = self.groups.iter().copied().collect();
-        let (seals, len) = (seals?.concat(), u64::from(self.slab.len));
-        Some(if self.slab.is_whole_file {
-            hash::file_root(&seals, len, self.shift)
-        } else {
-            hash::subtree(&seals, len, self.shift)
+    pub fn finish(&self) -> Option<SlabHash> {
+        let witnesses: Option<Vec<Hash>> = self.groups.iter().copied().collect();
+        let (witnesses, len) = (witnesses?.concat(), u64::from(self.slab.len));
+        let is_merged = self.slab.is_whole_file && self.groups.len() > 1;
+        let merged = is_merged.then(|| hash::merged_root(&witnesses, len, self.shift));
+        Some(SlabHash {
+            witness: hash::subtree(&witnesses, len, self.shift),
+            root: merged.or(self.root),
         })
     }
 
@@ -101,7 +106,7 @@ impl SlabGroups {
             self.open.group = group;
             self.open.bytes.clear();
             if piece.len() as u64 == len {
-                self.groups[group] = Some(self.hash(range, piece));
+                self.hash(group, range, piece);
                 return;
             }
             let len = usize::try_from(len).expect("a group is in memory");
@@ -116,17 +121,20 @@ impl SlabGroups {
             Ordering::Greater => {}
         }
         if self.open.bytes.len() as u64 == len {
-            self.groups[group] = Some(self.hash(range, &self.open.bytes));
-            self.open.bytes.clear();
+            let mut bytes = std::mem::take(&mut self.open.bytes);
+            self.hash(group, range, &bytes);
+            bytes.clear();
+            self.open.bytes = bytes;
         }
     }
 
-    fn hash(&self, range: &Range<u64>, bytes: &[u8]) -> Hash {
+    fn hash(&mut self, group: usize, range: &Range<u64>, bytes: &[u8]) {
         let file_offset = self.slab.file_offset + (range.start - self.slab.start);
         let is_whole_file = self.slab.is_whole_file && self.groups.len() == 1;
         let mut hasher = SlabHasher::new(file_offset, is_whole_file);
         hasher.update(bytes);
-        hasher.finish()
+        let SlabHash { witness, root } = hasher.finish();
+        (self.groups[group], self.root) = (Some(witness), root);
     }
 
     fn group_at(&self, at: u64) -> (usize, Range<u64>) {
@@ -187,7 +195,7 @@ mod tests {
         read
     }
 
-    fn seal(slab: &Slab, bytes: &[u8]) -> Option<Hash> {
+    fn hash_of(slab: &Slab, bytes: &[u8]) -> Option<SlabHash> {
         let mut hasher = slab.hasher();
         hasher.update(part(bytes, &slab.range()));
         Some(hasher.finish())
@@ -206,7 +214,7 @@ mod tests {
                     groups.update(at, part(&bytes, &(at..range.end.min(at + 1_400))));
                 }
                 assert_eq!(groups.missing(), None);
-                assert_eq!(groups.finish(), seal(&slab, &bytes), "{size} bytes");
+                assert_eq!(groups.finish(), hash_of(&slab, &bytes), "{size} bytes");
             }
         }
     }
@@ -229,7 +237,7 @@ mod tests {
         let mut groups = SlabGroups::new(long);
         groups.update(50_000, &bytes[50_000..90_000]);
         read_back(&mut groups, &bytes, 300_000);
-        assert_eq!(groups.finish(), seal(&long, &bytes));
+        assert_eq!(groups.finish(), hash_of(&long, &bytes));
     }
 
     #[test]
@@ -248,12 +256,12 @@ mod tests {
         let touched = border - GROUP_BYTES..border + GROUP_BYTES;
         assert_eq!(groups.missing(), Some(touched));
         assert_eq!(read_back(&mut groups, &bytes, 1 << 20), 2 * GROUP_BYTES);
-        assert_eq!(groups.finish(), seal(&slab, &bytes));
+        assert_eq!(groups.finish(), hash_of(&slab, &bytes));
     }
 
     proptest! {
         #[test]
-        fn whatever_is_taken_the_seal_is_of_what_is_stored_in_the_end(
+        fn whatever_is_taken_the_hashes_are_of_what_is_stored_in_the_end(
             size in 1_u64..300_000,
             step in 1_000_u64..100_000,
             // Where a piece begins, its length, whether its bytes are right.
@@ -279,7 +287,7 @@ mod tests {
             let read = read_back(&mut groups, &stored, step);
             // At most what was gathered is read a second time.
             prop_assert!(read <= size + GROUP_BYTES);
-            prop_assert_eq!(groups.finish(), seal(&slab, &stored));
+            prop_assert_eq!(groups.finish(), hash_of(&slab, &stored));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! BLAKE3 in pieces: seals of slabs that merge into the root of their file.
+//! BLAKE3 in pieces: witnesses of slabs, which merge into the root of their file.
 //!
 //! A slab begins at a multiple of its size, a power of two, so its subtree of the file's hash tree
-//! can be computed alone. Merging the seals of a file gives the same root as hashing the file from
-//! end to end.
+//! can be computed alone. Merging the witnesses of a file gives the same root as hashing the file
+//! from end to end.
 //!
-//! **Spec**: `docs/src/protocol.md` section 1 (seals, root).
+//! **Spec**: `docs/src/protocol.md` section 1 (witness, seal, root).
 
 use blake3::hazmat::{self, HasherExt, Mode};
 
@@ -14,9 +14,20 @@ pub type Hash = [u8; HASH_LEN];
 /// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
-/// The hash in place of a seal for a file that the sender withdrew, because it could not read it to
-/// its end. No known bytes have this hash.
+/// The value in place of seals and witnesses of a file that the sender withdrew, because it could
+/// not read it to its end. No known bytes have this hash.
 pub const WITHDRAWN: Hash = [0; HASH_LEN];
+
+/// The hashes of one slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlabHash {
+    /// The chaining value of the slab at its place in the file. Only who has hashed the slab's
+    /// bytes knows it: no message tells it, and it does not follow from a file's published hash,
+    /// not even where the slab is the whole file.
+    pub witness: Hash,
+    /// The file's hash, when the slab is the whole file.
+    pub root: Option<Hash>,
+}
 
 /// A hasher of one slab, or of a group of its chunks, in order.
 #[derive(Clone, Debug)]
@@ -43,13 +54,13 @@ impl SlabHasher {
         self.hasher.update(bytes);
     }
 
-    /// Returns the hash of the bytes taken, at least one.
+    /// Returns the hashes of the bytes taken, at least one.
     #[must_use]
-    pub fn finish(&self) -> Hash {
-        if self.is_whole_file {
-            *self.hasher.finalize().as_bytes()
-        } else {
-            self.hasher.finalize_non_root()
+    pub fn finish(&self) -> SlabHash {
+        let root = || *self.hasher.finalize().as_bytes();
+        SlabHash {
+            witness: self.hasher.finalize_non_root(),
+            root: self.is_whole_file.then(root),
         }
     }
 }
@@ -60,40 +71,41 @@ pub fn hash_bytes(bytes: &[u8]) -> Hash {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// Computes the root of a file of `size` bytes from the seals of its parts of `2^shift` bytes.
-#[must_use]
-pub fn file_root(seals: &[u8], size: u64, shift: u8) -> Hash {
-    match seals.len() / HASH_LEN {
-        0 => hash_bytes(&[]),
-        1 => seal(seals),
-        _ => {
-            let (left, right) = halves(seals, size, shift);
-            *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
-        }
+/// Computes the seal of a slab, which shows that a witness is right and does not tell it.
+pub(super) fn seal(witness: &Hash) -> Hash {
+    if *witness == WITHDRAWN {
+        return WITHDRAWN;
     }
+    blake3::derive_key(SEAL_CONTEXT, witness)
 }
 
-/// Computes the chaining value of a subtree of `size` bytes that is not the whole file.
-pub(super) fn subtree(seals: &[u8], size: u64, shift: u8) -> Hash {
-    if seals.len() == HASH_LEN {
-        return seal(seals);
+/// Computes the root of a file of `size` bytes from the witnesses of its parts of `2^shift` bytes,
+/// at least two.
+pub(super) fn merged_root(witnesses: &[u8], size: u64, shift: u8) -> Hash {
+    let (left, right) = halves(witnesses, size, shift);
+    *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
+}
+
+/// Computes the chaining value of a subtree of `size` bytes from the witnesses of its parts.
+pub(super) fn subtree(witnesses: &[u8], size: u64, shift: u8) -> Hash {
+    if let Ok(witness) = witnesses.try_into() {
+        return witness;
     }
-    let (left, right) = halves(seals, size, shift);
+    let (left, right) = halves(witnesses, size, shift);
     hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
 /// Computes the chaining values of a tree's two halves. **Cost**: recursion as deep as the tree is
 /// high: at most 44.
-fn halves(seals: &[u8], size: u64, shift: u8) -> (Hash, Hash) {
+fn halves(witnesses: &[u8], size: u64, shift: u8) -> (Hash, Hash) {
     let left_size = hazmat::left_subtree_len(size);
-    let left_seals = usize::try_from(left_size >> shift).expect("fewer parts than seals");
-    let (left, right) = seals.split_at(left_seals * HASH_LEN);
+    let left_parts = usize::try_from(left_size >> shift).expect("fewer parts than witnesses");
+    let (left, right) = witnesses.split_at(left_parts * HASH_LEN);
     (
         subtree(left, left_size, shift),
         subtree(right, size - left_size, shift),
     )
 }
 
-fn seal(bytes: &[u8]) -> Hash {
-    bytes.try_into().expect("one seal is 32 bytes")
-}
+/// The context that separates seals from all else that is derived from a witness.
+const SEAL_CONTEXT: &str = "towline 2026-11-24 seal of a slab";

@@ -37,7 +37,10 @@ mod groups;
 pub use groups::SlabGroups;
 
 mod hash;
-pub use hash::{HASH_LEN, Hash, SlabHasher, WITHDRAWN, file_root, hash_bytes};
+pub use hash::{HASH_LEN, Hash, SlabHash, SlabHasher, WITHDRAWN, hash_bytes};
+
+mod hashes;
+pub use hashes::SlabHashes;
 
 /// What one transfer delivers.
 #[derive(Debug)]
@@ -351,22 +354,21 @@ impl Manifest {
             })
     }
 
-    /// Computes the root of a file, which `b3sum` prints for it. `seals` are the bytes of object 2.
+    /// Computes the root of a file (its index among [`Manifest::files`]), which `b3sum` prints for
+    /// it.
     #[must_use]
-    pub fn root_of(&self, file: &File, seals: &[u8]) -> Hash {
-        let seals = &seals[self.seals_of(file)];
-        file_root(seals, file.size, self.header.slab_shift)
+    pub fn root_of(&self, file: usize, hashes: &SlabHashes) -> Hash {
+        hashes.root_of(self, file)
     }
 
     /// Returns where a file's seals lie in object 2.
-    #[must_use]
-    pub fn seals_of(&self, file: &File) -> Range<usize> {
+    pub(crate) fn seals_of(&self, file: &File) -> Range<usize> {
         let from = file.first_slab as usize * HASH_LEN;
         from..from + self.slabs_of(file) as usize * HASH_LEN
     }
 
     /// Returns the indices of the files that the sender has withdrawn. `seals` are the bytes of
-    /// object 2.
+    /// object 2, or in their place the witnesses.
     pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
         let files = self.files.iter().enumerate();
         files
@@ -384,18 +386,21 @@ impl Manifest {
 
     /// Returns the bytes of the content without withdrawn files.
     #[must_use]
-    pub fn delivered_bytes(&self, seals: &[u8]) -> u64 {
-        let withdrawn = self.withdrawn(seals);
+    pub fn delivered_bytes(&self, hashes: &SlabHashes) -> u64 {
+        let withdrawn = self.withdrawn(hashes.witnesses());
         self.content_bytes() - withdrawn.map(|index| self.files[index].size).sum::<u64>()
     }
 
     /// The root of each file under each of its paths, file by file in the manifest's order, without
     /// withdrawn files.
-    pub fn file_roots<'a>(&'a self, seals: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Hash)> {
+    pub fn file_roots<'a>(
+        &'a self,
+        hashes: &'a SlabHashes,
+    ) -> impl Iterator<Item = (&'a [u8], Hash)> {
         let files = self.files.iter().enumerate();
-        let sent = files.filter(|(_, file)| !self.is_withdrawn(file, seals));
-        sent.flat_map(|(index, file)| {
-            let root = self.root_of(file, seals);
+        let sent = files.filter(|(_, file)| !self.is_withdrawn(file, hashes.witnesses()));
+        sent.flat_map(|(index, _)| {
+            let root = self.root_of(index, hashes);
             self.paths_of(index).map(move |path| (path, root))
         })
     }
@@ -405,10 +410,10 @@ impl Manifest {
     /// files are left out. The hash covers contents and paths; the manifest's id also covers types
     /// and modes.
     #[must_use]
-    pub fn tree_root(&self, seals: &[u8]) -> Hash {
+    pub fn tree_root(&self, hashes: &SlabHashes) -> Hash {
         let mut hasher = blake3::Hasher::new();
         let mut line = Vec::new();
-        let mut files: Vec<(&[u8], Hash)> = self.file_roots(seals).collect();
+        let mut files: Vec<(&[u8], Hash)> = self.file_roots(hashes).collect();
         files.sort_unstable();
         for (path, root) in files {
             line.clear();

@@ -204,9 +204,12 @@ fn hard_links_are_further_names_of_a_file_and_have_its_sum() {
     assert_eq!(paths(0), [&b"d/one"[..], b"d/two", b"z"]);
     assert_eq!(paths(1), [b"e"]);
     assert_eq!((manifest.files().len(), manifest.content_bytes()), (2, 5));
-    let seals = hash_bytes(b"hello");
-    let roots: Vec<_> = manifest.file_roots(&seals).collect();
-    let (hello, empty) = (seals, hash_bytes(b""));
+    let mut hashes = SlabHashes::unknown(&manifest);
+    let mut hasher = manifest.slab(0).hasher();
+    hasher.update(b"hello");
+    hashes.set(&manifest.slab(0), &hasher.finish());
+    let roots: Vec<_> = manifest.file_roots(&hashes).collect();
+    let (hello, empty) = (hash_bytes(b"hello"), hash_bytes(b""));
     let expected = [
         (&b"d/one"[..], hello),
         (b"d/two", hello),
@@ -219,9 +222,10 @@ fn hard_links_are_further_names_of_a_file_and_have_its_sum() {
         let root = if path == "e" { &empty } else { &hello };
         write_sum_line(&mut lines, root, path.as_bytes());
     }
-    assert_eq!(manifest.tree_root(&seals), hash_bytes(&lines));
+    assert_eq!(manifest.tree_root(&hashes), hash_bytes(&lines));
     // A file that is withdrawn is so under all of its names.
-    let roots: Vec<_> = manifest.file_roots(&WITHDRAWN).collect();
+    hashes.withdraw(&manifest, 0);
+    let roots: Vec<_> = manifest.file_roots(&hashes).collect();
     assert_eq!(roots, [(&b"e"[..], empty)]);
 }
 
@@ -451,7 +455,7 @@ fn a_header_that_lies_about_the_content_is_refused() {
 }
 
 #[test]
-fn seals_merge_into_what_the_whole_file_hashes_to() {
+fn witnesses_merge_into_what_the_whole_file_hashes_to() {
     let mib = 1_usize << 20;
     for size in [
         0,
@@ -467,7 +471,7 @@ fn seals_merge_into_what_the_whole_file_hashes_to() {
     ] {
         let data: Vec<u8> = (0..size).map(|at| (at * 31 + at / 997) as u8).collect();
         let manifest = build(vec![Entry::file("pad", 7), Entry::file("x", size as u64)]).unwrap();
-        let mut seals = vec![0; 32];
+        let mut hashes = SlabHashes::unknown(&manifest);
         let first = manifest.files()[1].first_slab;
         for index in first..manifest.slab_count() {
             let slab = manifest.slab(index);
@@ -476,10 +480,10 @@ fn seals_merge_into_what_the_whole_file_hashes_to() {
             for piece in data[from..from + slab.len as usize].chunks(100_000) {
                 hasher.update(piece);
             }
-            seals.extend_from_slice(&hasher.finish());
+            hashes.set(&slab, &hasher.finish());
         }
         assert_eq!(
-            manifest.root_of(&manifest.files()[1], &seals),
+            manifest.root_of(1, &hashes),
             hash_bytes(&data),
             "{size} bytes"
         );

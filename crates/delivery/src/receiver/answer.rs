@@ -137,9 +137,7 @@ impl<S: Store> TransferReceiver<S> {
     /// receiver needs to know no more.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
-        if let Some(done) = self.done {
-            self.tell(now, &Message::Done(done));
-        }
+        self.tell_done(now);
     }
 
     /// Reports which content is held; this also tells the sender that the manifest is held.

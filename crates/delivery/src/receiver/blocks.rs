@@ -9,10 +9,13 @@ use base::Instant;
 use wire::object::{Done, DoneNumbers, ErrorCode, ManifestHeader, Message, ObjectId};
 
 use super::{
-    BlockVerdict, Step, TransferReceiver, TransferReceiverEvent,
+    BlockVerdict, Delivery, Step, TransferReceiver, TransferReceiverEvent,
     objects::{Compared, Contents},
 };
-use crate::{Manifest, ManifestError, ManifestId, RangeSet, Store};
+use crate::{
+    Manifest, ManifestError, ManifestId, RangeSet, Store,
+    proof::{Holding, Occasion},
+};
 
 /// The way by which a block came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +207,7 @@ impl<S: Store> TransferReceiver<S> {
             return;
         };
         while let Some(slab) = contents.next_unasked() {
-            if !store.seal(slab) {
+            if !store.hash_slab(slab) {
                 return;
             }
             contents.asked();
@@ -260,6 +263,9 @@ impl<S: Store> TransferReceiver<S> {
                 .collect();
             let paths_of = |&index: &usize| contents.manifest.paths_of(index).map(<[u8]>::to_vec);
             let paths: Vec<_> = withdrawn.iter().flat_map(paths_of).collect();
+            for &file in &withdrawn {
+                contents.hashes.withdraw(&contents.manifest, file);
+            }
             if let Some(store) = &mut self.store {
                 store.commit(&withdrawn);
             }
@@ -276,22 +282,21 @@ impl<S: Store> TransferReceiver<S> {
         let (Some(contents), Step::Committing) = (&self.contents, self.step) else {
             return;
         };
+        let holding = Holding::of(&contents.manifest, &contents.hashes);
         let streams = self.stream.totals();
         let time = now.since(self.content_at.unwrap_or(self.started_at));
         let numbers = DoneNumbers {
-            bytes: contents.manifest.delivered_bytes(contents.seals.bytes()),
+            bytes: holding.bytes,
             lost: streams.missed,
             repairs_asked: streams.repairs_asked,
             repairs_got: streams.repairs_got,
             time_ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
-        let root = contents.manifest.tree_root(contents.seals.bytes());
         self.step = Step::Delivered;
-        let done = Done { root, numbers };
-        self.done = Some(done);
+        self.delivery = Some(Delivery { holding, numbers });
         let sealer = self.sealer.expect("a sender has named the manifest");
         self.event(TransferReceiverEvent::Delivered {
-            root,
+            root: holding.root,
             numbers,
             sealer,
         });
@@ -303,7 +308,32 @@ impl<S: Store> TransferReceiver<S> {
         // A manifest without content is in place before pass 0 is answered: that answer carries the
         // proof.
         if self.answers.is_have_told {
+            self.tell_done(now);
+        }
+    }
+
+    /// Gives the sender the proof, if everything is in place.
+    pub(super) fn tell_done(&mut self, now: Instant) {
+        if let Some(done) = self.proof() {
             self.tell(now, &Message::Done(done));
         }
+    }
+
+    /// Returns the proof for the connection on which the sender last admitted this receiver, once
+    /// everything is in place.
+    #[must_use]
+    pub fn proof(&self) -> Option<Done> {
+        let (delivery, welcome) = (self.delivery.as_ref()?, self.welcome.as_ref()?);
+        let occasion = Occasion {
+            nonce: welcome.nonce,
+            session_id: welcome.session_id,
+            instance: self.config.instance,
+            name: self.caller.name(),
+        };
+        Some(Done {
+            root: delivery.holding.root,
+            proof: delivery.holding.prove(&occasion),
+            numbers: delivery.numbers,
+        })
     }
 }

@@ -110,11 +110,12 @@ impl TransferReceiverConfig {
         let objects = 3;
         let ranges = objects * self.ranges_max * size_of::<Range<u64>>();
         let slabs = self.limits.slabs_max as usize * SLAB_BYTES;
-        self.limits.manifest_bytes_max as usize + slabs + ranges
+        let files = self.limits.entries_max as usize * HASH_LEN;
+        self.limits.manifest_bytes_max as usize + slabs + files + ranges
     }
 }
 
-/// Bytes of memory for one slab: its state, its hash and its seal.
+/// Bytes of memory for one slab: its state, its witness and its seal.
 const SLAB_BYTES: usize = 8 + 2 * HASH_LEN;
 
 /// A manifest that a sender offers. The receiver has kept nothing for it yet.

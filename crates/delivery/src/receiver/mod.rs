@@ -24,7 +24,7 @@ use std::{net::SocketAddr, ops::Range, sync::Arc};
 
 use base::{Contract, Instant, LinkId, earliest};
 use wire::{
-    object::{BlockHeader, Done, ErrorCode, Message, Welcome},
+    object::{BlockHeader, DoneNumbers, ErrorCode, Message, Welcome},
     pgm::Mark,
 };
 
@@ -34,6 +34,7 @@ use crate::{
     control::{Caller, Identity},
     events::Events,
     feedback::{Feedback, Habit},
+    proof::Holding,
 };
 
 mod answer;
@@ -81,7 +82,7 @@ pub struct TransferReceiver<S> {
     started_at: Instant,
     /// The time when the first content came.
     content_at: Option<Instant>,
-    done: Option<Done>,
+    delivery: Option<Delivery>,
     /// The sender that the seals came from; before that, the first that named the manifest.
     sealer: Option<SocketAddr>,
     events: Events<TransferReceiverEvent>,
@@ -89,6 +90,13 @@ pub struct TransferReceiver<S> {
     contract: Contract,
     /// Memory in which ranges for a message are built.
     scratch: Vec<u8>,
+}
+
+/// What is in place, and the numbers of the transfer.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    holding: Holding,
+    numbers: DoneNumbers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +156,7 @@ impl<S: Store> TransferReceiver<S> {
             told: Told::nothing(now),
             started_at: now,
             content_at: None,
-            done: None,
+            delivery: None,
             sealer: None,
             events: Events::default(),
             counters: TransferReceiverCounters::default(),
@@ -214,8 +222,8 @@ impl<S: Store> TransferReceiver<S> {
         while let Some(event) = self.store.as_mut().and_then(Store::poll_event) {
             match event {
                 StoreEvent::Prepared { held } => self.prepared(now, &held),
-                StoreEvent::Sealed { slab, seal } => {
-                    let compared = self.contents.as_mut().map(|c| c.computed(slab, &seal));
+                StoreEvent::Hashed { slab, hash } => {
+                    let compared = self.contents.as_mut().map(|c| c.computed(slab, &hash));
                     self.compared(now, slab, compared.unwrap_or(Compared::Open));
                 }
                 StoreEvent::Surplus(found) => {
@@ -300,12 +308,6 @@ impl<S: Store> TransferReceiver<S> {
         self.caller.links.is_idle()
     }
 
-    /// Returns the proof that the sender was given, once everything is in place.
-    #[must_use]
-    pub const fn proof(&self) -> Option<&Done> {
-        self.done.as_ref()
-    }
-
     /// Returns the manifest, once it has arrived and is acceptable.
     #[must_use]
     pub fn manifest(&self) -> Option<&Arc<Manifest>> {
@@ -313,10 +315,10 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Returns the root of each file in the manifest's order, without withdrawn files, once all
-    /// content and its seals are here.
+    /// content is verified.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
-        let contents = self.contents.as_ref().filter(|it| it.is_whole())?;
-        Some(contents.manifest.file_roots(contents.seals.bytes()))
+        let contents = self.contents.as_ref().filter(|it| it.is_verified())?;
+        Some(contents.manifest.file_roots(&contents.hashes))
     }
 
     /// Returns how far this receiver is.

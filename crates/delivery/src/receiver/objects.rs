@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Invariants: `slabs[i].lacking` is the number of bytes of slab `i` that `held` does not have; a
-//! slab is `Good` only when the sender's seal equals the hash of what the store holds.
+//! slab is `Good` only when the sender's seal is that of the hash of what the store holds.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 7.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use crate::{HASH_LEN, Hash, Manifest, RangeSet, WITHDRAWN, hash_bytes};
+use crate::{HASH_LEN, Hash, Manifest, RangeSet, SlabHash, SlabHashes, WITHDRAWN, hash_bytes};
 
 /// Bytes of an object that is held in memory.
 #[derive(Debug)]
@@ -98,7 +98,8 @@ pub(super) struct Contents {
     pub(super) manifest: Arc<Manifest>,
     pub(super) held: RangeSet,
     slabs: Vec<SlabState>,
-    computed: Vec<u8>,
+    /// What the store computed.
+    pub(super) hashes: SlabHashes,
     pub(super) seals: Bytes,
     seals_hash: Option<Hash>,
     are_seals_good: bool,
@@ -150,7 +151,7 @@ impl Contents {
         Self {
             held: RangeSet::new(ranges_max),
             slabs: slabs.collect(),
-            computed: vec![0; seals_len],
+            hashes: SlabHashes::unknown(&manifest),
             seals: Bytes::new(seals_len, ranges_max),
             seals_hash: None,
             are_seals_good: seals_len == 0,
@@ -166,7 +167,7 @@ impl Contents {
 
     /// Returns the bytes of memory for slabs and ranges, without the store's.
     pub(super) fn memory_bytes(&self) -> usize {
-        let slabs = self.slabs.len() * size_of::<SlabState>() + self.computed.len();
+        let slabs = self.slabs.len() * size_of::<SlabState>() + self.hashes.memory_bytes();
         let manifest = self.manifest.bytes().len();
         manifest + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
@@ -221,8 +222,8 @@ impl Contents {
         }
     }
 
-    /// Takes the hash of a slab that the store computed.
-    pub(super) fn computed(&mut self, slab: u32, seal: &Hash) -> Compared {
+    /// Takes the hashes of a slab that the store computed.
+    pub(super) fn computed(&mut self, slab: u32, hash: &SlabHash) -> Compared {
         let Some(state) = self.slabs.get_mut(slab as usize) else {
             return Compared::Open;
         };
@@ -231,8 +232,7 @@ impl Contents {
         }
         self.asked -= 1;
         state.step = Step::Computed;
-        let at = slab as usize * HASH_LEN;
-        self.computed[at..at + HASH_LEN].copy_from_slice(seal);
+        self.hashes.set(&self.manifest.slab(slab), hash);
         self.compare(slab)
     }
 
@@ -248,7 +248,7 @@ impl Contents {
             return Compared::Open;
         }
         let slab_at = self.manifest.slab(slab);
-        if self.computed[place.clone()] == self.seals.bytes()[place] {
+        if self.hashes.seal(slab) == self.seals.bytes()[place] {
             state.step = Step::Good;
             self.good += 1;
             self.verified_bytes += u64::from(slab_at.len);
@@ -364,6 +364,25 @@ mod tests {
     use super::*;
     use crate::{Entry, memory::MemoryContent};
 
+    /// The hashes of a slab that has this witness.
+    fn hash(witness: u8) -> SlabHash {
+        SlabHash {
+            witness: [witness; 32],
+            root: None,
+        }
+    }
+
+    /// The seals of `slabs` slabs, each with this witness.
+    fn seals(slabs: usize, witness: u8) -> Vec<u8> {
+        let files = (0..slabs).map(|n| Entry::file(&format!("{n}"), 1));
+        let (manifest, _) = MemoryContent::generate(files.collect(), [0; 16], 1).unwrap();
+        let mut hashes = SlabHashes::unknown(&manifest);
+        (0..manifest.slab_count()).for_each(|n| hashes.set(&manifest.slab(n), &hash(witness)));
+        let mut seals = vec![0; 32 * slabs];
+        hashes.copy_seals(0, &mut seals);
+        seals
+    }
+
     #[test]
     fn a_block_over_many_small_files_completes_all_their_slabs() {
         let entries = (0..50)
@@ -389,18 +408,18 @@ mod tests {
         let mut contents = Contents::new(manifest, 10);
         assert!(contents.note(0..9));
         contents.asked();
-        assert_eq!(contents.computed(0, &[7; 32]), Compared::Open);
+        assert_eq!(contents.computed(0, &hash(7)), Compared::Open);
         assert!(!contents.expect_seals(31, &[0; 32]));
-        assert!(contents.expect_seals(32, &hash_bytes(&[8; 32])));
-        assert_eq!(contents.seals.put(0, &[9; 32]), Some(true));
+        assert!(contents.expect_seals(32, &hash_bytes(&seals(1, 8))));
+        assert_eq!(contents.seals.put(0, &seals(1, 9)), Some(true));
         assert_eq!(contents.check_seals(), Some(false));
-        assert_eq!(contents.seals.put(0, &[8; 32]), Some(true));
+        assert_eq!(contents.seals.put(0, &seals(1, 8)), Some(true));
         assert_eq!(contents.check_seals(), Some(true));
         assert_eq!(contents.compare(0), Compared::Bad(1));
         assert!(!contents.is_whole() && contents.held.is_empty());
         assert!(contents.note(0..9));
         contents.asked();
-        assert_eq!(contents.computed(0, &[8; 32]), Compared::Good);
+        assert_eq!(contents.computed(0, &hash(8)), Compared::Good);
         assert!(contents.is_verified() && contents.is_whole());
         assert_eq!(contents.verified_bytes, 9);
     }
@@ -410,7 +429,7 @@ mod tests {
         let entries = ["a", "b", "c"].map(|name| Entry::file(name, 9)).to_vec();
         let (manifest, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
         let mut contents = Contents::new(manifest, 1);
-        let seals = [8; 96];
+        let seals = seals(3, 8);
         assert!(contents.expect_seals(96, &hash_bytes(&seals)));
         assert_eq!(contents.seals.put(0, &seals), Some(true));
         assert_eq!(contents.check_seals(), Some(true));
@@ -418,12 +437,12 @@ mod tests {
         while contents.next_unasked().is_some() {
             contents.asked();
         }
-        assert_eq!(contents.computed(1, &[7; 32]), Compared::Bad(1));
+        assert_eq!(contents.computed(1, &hash(7)), Compared::Bad(1));
         assert!(contents.held.missing(27).eq(std::iter::once(9..18)));
         assert!(contents.note(9..18));
         assert_eq!(contents.next_unasked(), Some(1));
         contents.asked();
-        assert_eq!(contents.computed(1, &[8; 32]), Compared::Good);
+        assert_eq!(contents.computed(1, &hash(8)), Compared::Good);
     }
 
     #[test]

@@ -64,6 +64,7 @@ fn welcome(reporter: &mut Reporter, now: Instant, count: u32) {
         report_sqns: 100,
         manifest_bytes: 0,
         is_late: false,
+        nonce: [0; 16],
     };
     Message::Welcome(welcome).emit(&mut bytes);
     reporter.handle_link(now, LINK, LinkEvent::Data, &bytes);
@@ -287,6 +288,7 @@ fn a_name_taken_by_our_own_dead_connection_is_waited_for_after_dials_that_failed
         report_sqns: 100,
         manifest_bytes: 0,
         is_late: false,
+        nonce: [0; 16],
     };
     // The link is cut for two seconds; the sender lets go of the old connection five later.
     let (welcomed, _) = dialled(&mut reporter, |now| {
@@ -317,6 +319,7 @@ fn a_sender_that_shows_no_key_is_not_reported_to_by_one_that_has_one() {
         report_sqns: 100,
         manifest_bytes: 0,
         is_late: false,
+        nonce: [0; 16],
     };
     let (_, answers) = dialled(&mut reporter, |_| Some(Message::Welcome(welcome)));
     assert!(

@@ -70,6 +70,7 @@ fn offer(manifest: [u8; 16], session_id: u64, manifest_bytes: u64) -> Message<'s
         report_sqns: 0,
         manifest_bytes,
         is_late: false,
+        nonce: [0; 16],
     })
 }
 
@@ -218,6 +219,16 @@ fn words_at_the_end() -> Vec<(Vec<u8>, [u64; 2])> {
     ]
 }
 
+/// The seals of this content, and how a sender announces them.
+fn seals_of(manifest: &Manifest, content: &MemoryContent) -> (Vec<u8>, Vec<u8>) {
+    let hashes = content.hashes(manifest);
+    let bytes = manifest.seals_bytes();
+    let mut seals = vec![0; usize::try_from(bytes).unwrap()];
+    hashes.copy_seals(0, &mut seals);
+    let hash = hashes.seals_hash();
+    (seals, frame(&Message::Seals(Seals { bytes, hash })))
+}
+
 fn other_manifest() -> Arc<Manifest> {
     let files = vec![Entry::file("b", 8)];
     MemoryContent::generate(files, [0; 16], 2).unwrap().0
@@ -227,9 +238,7 @@ fn other_manifest() -> Arc<Manifest> {
 fn putting_in_place() -> TransferReceiver<MemoryStore> {
     let (manifest, content) =
         MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
-    let seal = hash_bytes(content.bytes());
-    let (bytes, hash) = (seal.len() as u64, hash_bytes(&seal));
-    let seals = frame(&Message::Seals(Seals { bytes, hash }));
+    let (seal, seals) = seals_of(&manifest, &content);
     let mut receiver = welcomed(manifest.bytes());
     receiver.store_mut().unwrap().faults.commit_hangs = true;
     receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, manifest.bytes()));
@@ -564,15 +573,11 @@ fn seals_that_contradict_the_plan_cost_the_sender_its_connection() {
 fn a_block_across_a_verified_slab_leaves_its_bytes_alone() {
     let entries = ["a", "b", "c"].map(|name| Entry::file(name, 10)).to_vec();
     let (manifest, content) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
-    let hashes: Vec<u8> = content.bytes().chunks(10).flat_map(hash_bytes).collect();
+    let (seal, seals) = seals_of(&manifest, &content);
     let mut receiver = welcomed(manifest.bytes());
     receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, manifest.bytes()));
-    let seals = frame(&Message::Seals(Seals {
-        bytes: hashes.len() as u64,
-        hash: hash_bytes(&hashes),
-    }));
     receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
-    receiver.handle_block(now(), &block(ObjectId::SEALS, 0, &hashes));
+    receiver.handle_block(now(), &block(ObjectId::SEALS, 0, &seal));
     let middle = &content.bytes()[10..20];
     receiver.handle_block(now(), &block(ObjectId::CONTENT, 10, middle));
     assert_eq!(receiver.progress().numbers.verified, 10);
@@ -654,6 +659,7 @@ fn receivers_that_lie_fail_alone() {
             "a proof of nothing",
             frame(&Message::Done(wire::object::Done {
                 root: [0; 32],
+                proof: [0; 32],
                 numbers: wire::object::DoneNumbers::default(),
             })),
         ),
@@ -724,15 +730,11 @@ fn a_receiver_given_up_while_its_disk_was_slow_ends_when_all_is_in_place() {
 fn content_that_is_forged_again_and_again_does_not_end_a_transfer() {
     let (manifest, content) =
         MemoryContent::generate(vec![Entry::file("a", 900_000)], [0; 16], 1).unwrap();
+    let (seals, told) = seals_of(&manifest, &content);
     let content = content.bytes();
     let forged = vec![0xEE; content.len()];
     for is_first_wrong in [ObjectId::CONTENT, ObjectId::SEALS, ObjectId::MANIFEST] {
         let mut receiver = welcomed(manifest.bytes());
-        let seals = hash_bytes(content);
-        let told = frame(&Message::Seals(Seals {
-            bytes: seals.len() as u64,
-            hash: hash_bytes(&seals),
-        }));
         let right = [
             (ObjectId::MANIFEST, manifest.bytes()),
             (ObjectId::SEALS, &seals[..]),

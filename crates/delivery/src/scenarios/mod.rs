@@ -19,6 +19,7 @@ mod commit;
 mod disk;
 mod hostile;
 mod keys;
+mod liar;
 mod presence;
 mod specification;
 mod transfers;

@@ -17,6 +17,7 @@ use crate::{
     Key, ManifestLimits,
     control::{LinkProtection, Role},
     hash_bytes,
+    proof::{Holding, Occasion},
 };
 
 const TEXT: &str = include_str!("../../../../docs/src/protocol.md");
@@ -55,7 +56,14 @@ fn hello(name: &str, nonce: Option<[u8; 16]>) -> Message<'_> {
 fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
     let bytes = manifest.bytes();
     let (mut have, mut need, mut seals_need) = (Vec::new(), Vec::new(), Vec::new());
-    let seal = hash_bytes(b"hello");
+    let hashes = MemoryContent::new(b"hello".to_vec()).hashes(manifest);
+    let seal = hashes.seal(0);
+    let occasion = Occasion {
+        nonce: NONCE_S,
+        session_id: 42,
+        instance: 7,
+        name: "r1",
+    };
     let len = bytes.len() as u64;
     let whole = |object, data| {
         let offset = 0;
@@ -74,7 +82,8 @@ fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
         time_ns: 1_000_000,
         ..DoneNumbers::default()
     };
-    let root = manifest.tree_root(&seal);
+    let holding = Holding::of(manifest, &hashes);
+    let (root, proof) = (holding.root, holding.prove(&occasion));
     take("receiver", &hello("r1", None));
     take(
         "sender",
@@ -88,6 +97,7 @@ fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
             report_sqns: 0,
             manifest_bytes: len,
             is_late: false,
+            nonce: NONCE_S,
         }),
     );
     take("sender", &end(0));
@@ -112,7 +122,14 @@ fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
     take("sender", &whole(ObjectId::SEALS, &seal));
     take("sender", &end(2));
     take("receiver", &Message::Complete { pass: 2 });
-    take("receiver", &Message::Done(Done { root, numbers }));
+    take(
+        "receiver",
+        &Message::Done(Done {
+            root,
+            proof,
+            numbers,
+        }),
+    );
     take("sender", &Message::Acknowledged);
     take("receiver", &Message::Bye);
 }

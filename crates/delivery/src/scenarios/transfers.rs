@@ -383,7 +383,7 @@ fn a_store_that_fails_is_reported_with_its_reason() {
         ),
         (
             StoreFaults {
-                seals_wrong: 1000,
+                hashes_wrong: 1000,
                 ..StoreFaults::default()
             },
             ErrorCode::HashMismatch,
@@ -405,7 +405,7 @@ fn a_store_that_fails_is_reported_with_its_reason() {
 fn a_store_that_is_often_full_and_sometimes_wrong_still_ends_whole() {
     let mut world = World::new(18, 3, tree());
     world.nodes[0].store_mut().faults.full_every = 3;
-    world.nodes[1].store_mut().faults.seals_wrong = 2;
+    world.nodes[1].store_mut().faults.hashes_wrong = 2;
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
     world.assert_whole();

@@ -49,6 +49,9 @@ pub enum Carriage {
 pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
+    /// The seed of the numbers that receivers answer by their proofs. It must be random, and a
+    /// secret, or a receiver can prove for a later time what it holds now. Default: 0.
+    pub seed: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
     /// How content goes to the receivers. Default: in a packet stream.
@@ -108,6 +111,7 @@ impl TransferSenderConfig {
     pub const fn new(session_id: u64, expected: u32) -> Self {
         Self {
             session_id,
+            seed: 0,
             key: None,
             carriage: Carriage::Packets,
             expected,

@@ -21,6 +21,7 @@ use crate::{
     Content,
     control::{Hosts, Listener},
     feedback::interval_us,
+    proof::nonce,
 };
 
 impl<C: Content> TransferSender<C> {
@@ -239,14 +240,13 @@ impl<C: Content> TransferSender<C> {
         if self.members[slot].state == State::Joining {
             return self.violate(now, slot, "DONE, but this receiver holds nothing yet");
         }
-        if self.proofs.is_empty() {
+        if self.holdings.is_empty() {
             // The receiver had everything before this sender restarted; the sender is still reading
             // the content.
             self.members[slot].early = Some(Box::new(*done));
             return;
         }
-        if !self.is_proof(done) {
-            let text = "its files are not those that were sent: its root hash differs";
+        if let Some(text) = self.fault_of(slot, done) {
             return self.fail(now, slot, ErrorCode::HashMismatch, text);
         }
         self.tell(now, slot, &Message::Acknowledged);
@@ -342,6 +342,7 @@ impl<C: Content> Hosts for TransferSender<C> {
         };
         let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         let receiver_count = self.config.expected_count().max(joined);
+        let nonce = nonce(self.config.seed, self.config.session_id, link, now);
         let welcome = Message::Welcome(Welcome {
             version: VERSION,
             slot: u32::try_from(slot).unwrap_or(u32::MAX),
@@ -353,6 +354,7 @@ impl<C: Content> Hosts for TransferSender<C> {
             manifest_bytes: self.manifest.bytes().len() as u64,
             // Without a packet stream the manifest follows by itself.
             is_late: self.stage != Stage::Joining && !self.is_by_links(),
+            nonce,
         });
         self.listener.admit(link);
         self.invitations.admitted(link, slot);
@@ -364,6 +366,8 @@ impl<C: Content> Hosts for TransferSender<C> {
         let member = &mut self.members[slot];
         member.link = Some(link);
         member.peer = peer;
+        // The receiver proves on each connection anew what it has.
+        (member.nonce, member.early) = (nonce, None);
         member.told.progress_at = now;
         let is_new = member.state == State::Joining;
         self.tell(now, slot, &welcome);

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkId};
-use wire::object::{Done, ErrorCode, PassEnd, Phase, Pos, Progress, Progressed};
+use wire::object::{Done, ErrorCode, NONCE_LEN, PassEnd, Phase, Pos, Progress, Progressed};
 
 use super::{
     config::{Demotion, Limit, ReceiverReport, ReceiverState},
@@ -19,6 +19,8 @@ use crate::{
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) instance: u64,
+    /// What the receiver's proof must answer: drawn for its present connection, or its last.
+    pub(super) nonce: [u8; NONCE_LEN],
     pub(super) peer: SocketAddr,
     pub(super) is_expected: bool,
     pub(super) link: Option<LinkId>,
@@ -28,7 +30,7 @@ pub(super) struct Member {
     pub(super) fills: Fills,
     pub(super) part: Part,
     pub(super) way: Way,
-    /// A proof that came before the sender had read all content itself.
+    /// A proof that came on this connection before the sender had read all content itself.
     pub(super) early: Option<Box<Done>>,
     /// When the receiver was last heard.
     pub(super) heard_at: Instant,
@@ -139,6 +141,7 @@ impl Member {
         Self {
             name: name.to_owned(),
             instance,
+            nonce: [0; NONCE_LEN],
             peer,
             is_expected: false,
             link: None,

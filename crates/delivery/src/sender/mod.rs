@@ -42,6 +42,7 @@ use crate::{
     Content, Hash, LinkCommand, Manifest, RateControl, RateLimit, SourceState, Steering,
     control::{Invitations, Listener},
     events::Events,
+    proof::Holding,
 };
 
 mod config;
@@ -69,7 +70,6 @@ mod slow;
 mod stage;
 
 mod withdraw;
-use withdraw::Proof;
 
 mod window;
 use window::Window;
@@ -93,9 +93,9 @@ pub struct TransferSender<C> {
     filling: BTreeSet<usize>,
     stage: Stage,
     pass: Pass,
-    /// What receivers may prove, oldest first: empty until all content is hashed; from then on,
-    /// each withdrawal adds one.
-    proofs: Vec<Proof>,
+    /// What receivers may prove to hold, oldest first: empty until all content is hashed; from then
+    /// on, each withdrawal adds one.
+    holdings: Vec<Holding>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
     /// No expected receiver is connected, so nothing is sent.
@@ -211,7 +211,7 @@ impl<C: Content> TransferSender<C> {
             stage: Stage::Joining,
             pass,
             clock,
-            proofs: Vec::new(),
+            holdings: Vec::new(),
             unsent: Vec::new(),
             failure: None,
             is_paused: false,
@@ -223,8 +223,8 @@ impl<C: Content> TransferSender<C> {
             config,
         };
         // Without content there is nothing to hash.
-        if sender.window.seals().is_some() {
-            sender.note_proof();
+        if sender.window.hashes().is_some() {
+            sender.note_holding();
         }
         sender
     }
@@ -529,7 +529,7 @@ impl<C: Content> TransferSender<C> {
         let missing_names = names.filter(|name| !self.by_name.contains_key(name.as_str()));
         TransferOutcome {
             manifest: self.manifest.id(),
-            root: self.proofs.last().map(|proof| proof.root),
+            root: self.holdings.last().map(|holding| holding.root),
             content_bytes: self.delivered_bytes(),
             unsent: self.unsent.clone(),
             receivers: reports.collect(),
@@ -559,8 +559,8 @@ impl<C: Content> TransferSender<C> {
     /// Returns the root of each file in the manifest's order, without withdrawn files, once all
     /// content was read.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
-        let seals = self.window.seals()?;
-        Some(self.manifest.file_roots(seals))
+        let hashes = self.window.hashes()?;
+        Some(self.manifest.file_roots(hashes))
     }
 
     /// Returns the files that were withdrawn so far.

@@ -126,8 +126,8 @@ impl<C: Content> TransferSender<C> {
             }
             Err(error) => return self.content_failed(now, error),
         }
-        if self.proofs.is_empty() {
-            self.note_proof();
+        if self.holdings.is_empty() {
+            self.note_holding();
         }
         let whole = RangeSet::whole(self.manifest.seals_bytes(), self.config.ranges_max);
         // Seals that are alone in the pass go to a single receiver over its connection.
@@ -170,8 +170,8 @@ impl<C: Content> TransferSender<C> {
     }
 
     pub(super) fn send_pass_end(&mut self, now: Instant, slot: usize, end: PassEnd) {
-        if let (Some(hash), Some(seals)) = (self.window.seals_hash(), self.window.seals()) {
-            let bytes = seals.len() as u64;
+        if let Some(hash) = self.window.seals_hash() {
+            let bytes = self.manifest.seals_bytes();
             self.tell(now, slot, &Message::Seals(Seals { bytes, hash }));
         }
         self.tell(now, slot, &Message::PassEnd(end));

@@ -18,9 +18,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use wire::object::{ErrorCode, ObjectId};
+use wire::object::ObjectId;
 
-use crate::{Content, ContentError, HASH_LEN, Hash, Manifest, SlabHasher, WITHDRAWN, hash_bytes};
+use crate::{Content, ContentError, HASH_LEN, Hash, Manifest, SlabHasher, SlabHashes};
 
 /// A reader and hasher of the objects of one manifest.
 #[derive(Debug)]
@@ -29,10 +29,11 @@ pub(super) struct Window<C> {
     content: C,
     buffer: Vec<u8>,
     start: u64,
-    /// All content before this position is hashed: in `seals`, or so far in `slab`.
+    /// All content before this position is hashed: in `hashes`, or so far in `slab`.
     cursor: u64,
     slab: Option<(u32, SlabHasher)>,
-    seals: Vec<u8>,
+    hashes: SlabHashes,
+    /// The hash of the seals object, once all content is hashed.
     seals_hash: Option<Hash>,
     /// A file that cannot be read is withdrawn, and does not end the transfer.
     may_withdraw: bool,
@@ -43,16 +44,16 @@ pub(super) struct Window<C> {
 
 impl<C: Content> Window<C> {
     pub(super) fn new(manifest: Arc<Manifest>, content: C, may_withdraw: bool) -> Self {
-        let seals_hash = (manifest.slab_count() == 0).then(|| hash_bytes(&[]));
+        let hashes = SlabHashes::unknown(&manifest);
         Self {
+            seals_hash: (manifest.slab_count() == 0).then(|| hashes.seals_hash()),
+            hashes,
             manifest,
             content,
             buffer: Vec::new(),
             start: 0,
             cursor: 0,
             slab: None,
-            seals: Vec::new(),
-            seals_hash,
             may_withdraw,
             withdrawn: BTreeSet::new(),
             news: Vec::new(),
@@ -73,9 +74,7 @@ impl<C: Content> Window<C> {
             ObjectId::MANIFEST => {
                 out.copy_from_slice(&self.manifest.bytes()[at(offset)..at(offset) + out.len()]);
             }
-            ObjectId::SEALS => {
-                out.copy_from_slice(&self.seals[at(offset)..at(offset) + out.len()]);
-            }
+            ObjectId::SEALS => self.hashes.copy_seals(at(offset), out),
             _ => {
                 let mut done = 0;
                 while done < out.len() {
@@ -152,9 +151,9 @@ impl<C: Content> Window<C> {
         self.seals_hash
     }
 
-    /// Returns the seals object, once all content is hashed.
-    pub(super) fn seals(&self) -> Option<&[u8]> {
-        self.seals_hash.is_some().then_some(&self.seals[..])
+    /// Returns the hashes of all slabs, once all content is hashed.
+    pub(super) fn hashes(&self) -> Option<&SlabHashes> {
+        self.seals_hash.is_some().then_some(&self.hashes)
     }
 
     pub(super) const fn content(&self) -> &C {
@@ -178,7 +177,8 @@ impl<C: Content> Window<C> {
         buffer.resize(usize::try_from(len).expect("a window fits in memory"), 0);
         self.read(start, &mut buffer)?;
         (self.start, self.buffer) = (start, buffer);
-        self.hash_window()
+        self.hash_window();
+        Ok(())
     }
 
     /// Reads content, and withdraws files that cannot be read, if that is allowed.
@@ -205,16 +205,13 @@ impl<C: Content> Window<C> {
     /// are.
     fn complete_seals(&mut self) {
         for &file in &self.withdrawn {
-            let place = self.manifest.seals_of(&self.manifest.files()[file]);
-            for seal in self.seals[place].chunks_exact_mut(HASH_LEN) {
-                seal.copy_from_slice(&WITHDRAWN);
-            }
+            self.hashes.withdraw(&self.manifest, file);
         }
-        self.seals_hash = Some(hash_bytes(&self.seals));
+        self.seals_hash = Some(self.hashes.seals_hash());
     }
 
     /// Hashes the content in the buffer from the cursor on.
-    fn hash_window(&mut self) -> Result<(), ContentError> {
+    fn hash_window(&mut self) {
         let end = self.start + self.buffer.len() as u64;
         while (self.start..end).contains(&self.cursor) {
             let slab = self.manifest.slab_at(self.cursor);
@@ -229,18 +226,13 @@ impl<C: Content> Window<C> {
             hasher.update(bytes);
             self.cursor = stop;
             if stop == slab.range().end {
-                self.seals.extend_from_slice(&hasher.finish());
+                self.hashes.set(&slab, &hasher.finish());
                 self.slab = None;
             }
         }
-        if self.seals.len() as u64 == self.manifest.seals_bytes() && self.seals_hash.is_none() {
-            if self.cursor != self.manifest.content_bytes() {
-                let text = "the content is not as long as the manifest says";
-                return Err(ContentError::new(ErrorCode::SourceChanged, text));
-            }
+        if self.cursor == self.manifest.content_bytes() && self.seals_hash.is_none() {
             self.complete_seals();
         }
-        Ok(())
     }
 }
 
@@ -252,7 +244,7 @@ const _: () = assert!(WINDOW_BYTES.is_multiple_of(HASH_LEN as u64));
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, memory::MemoryContent};
+    use crate::{Entry, hash_bytes, memory::MemoryContent};
 
     fn sample() -> (Arc<Manifest>, MemoryContent) {
         let entries = vec![
@@ -265,11 +257,11 @@ mod tests {
     }
 
     fn roots_are_right(window: &Window<MemoryContent>) {
-        let seals = window.seals().unwrap();
-        for file in window.manifest.files() {
+        let hashes = window.hashes().unwrap();
+        for (index, file) in window.manifest.files().iter().enumerate() {
             let range = usize::try_from(file.start).unwrap()..;
             let bytes = &window.content.bytes()[range][..usize::try_from(file.size).unwrap()];
-            assert_eq!(window.manifest.root_of(file, seals), hash_bytes(bytes));
+            assert_eq!(window.manifest.root_of(index, hashes), hash_bytes(bytes));
         }
     }
 
@@ -296,11 +288,12 @@ mod tests {
         let mut window = Window::new(manifest, content, false);
         let mut out = [0; 100];
         window.copy(ObjectId::CONTENT, 2_000_000, &mut out).unwrap();
-        assert!(window.seals().is_none());
+        assert!(window.hashes().is_none());
         while !window.hash_ahead().unwrap() {}
         roots_are_right(&window);
         window.copy(ObjectId::SEALS, 32, &mut out[..64]).unwrap();
-        assert_eq!(out[..64], window.seals().unwrap()[32..96]);
+        let hashes = window.hashes().unwrap();
+        assert_eq!(out[..64], [hashes.seal(1), hashes.seal(2)].concat());
     }
 
     #[test]
@@ -322,7 +315,9 @@ mod tests {
         let mut window = Window::new(Arc::clone(&manifest), content, true);
         while !window.hash_ahead().unwrap() {}
         let withdrawn = |window: &Window<MemoryContent>| -> Vec<usize> {
-            manifest.withdrawn(window.seals().unwrap()).collect()
+            manifest
+                .withdrawn(window.hashes().unwrap().witnesses())
+                .collect()
         };
         assert_eq!(withdrawn(&window), [1]);
         assert_eq!(window.take_news()[0].file, Some(1));
@@ -333,7 +328,6 @@ mod tests {
         window.copy_apart(ObjectId::CONTENT, at, &mut out).unwrap();
         assert_eq!((out, withdrawn(&window)), ([0; 100], vec![1, 2]));
         assert_ne!(window.seals_hash(), before);
-        let seals = window.seals().unwrap();
-        assert_eq!(manifest.delivered_bytes(seals), 10);
+        assert_eq!(manifest.delivered_bytes(window.hashes().unwrap()), 10);
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Receivers learn this only from the seals, which every receiver checks, even one that comes back
-//! or joins later. A proof over seals that were told earlier remains valid.
+//! or joins later. A proof of what seals that were told earlier name remains valid.
 //!
 //! **Spec**: `docs/src/protocol.md` section 6.
 
@@ -14,16 +14,10 @@ use base::Instant;
 use wire::object::{Done, ObjectId, PassEnd};
 
 use super::{TransferSender, TransferSenderEvent, Unsent};
-use crate::{Content, Hash};
-
-/// What a receiver that holds everything proves: by the present seals, or by those from before a
-/// withdrawal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Proof {
-    pub(super) root: Hash,
-    /// Bytes of content without the files that were withdrawn by then.
-    bytes: u64,
-}
+use crate::{
+    Content,
+    proof::{Holding, Occasion},
+};
 
 impl<C: Content> TransferSender<C> {
     /// Removes newly withdrawn content from everything that is still to be sent. Returns true when
@@ -53,19 +47,17 @@ impl<C: Content> TransferSender<C> {
                 self.event(TransferSenderEvent::Withdrawn(unsent));
             }
         }
-        if !self.proofs.is_empty() {
-            self.note_proof();
+        if !self.holdings.is_empty() {
+            self.note_holding();
         }
         true
     }
 
-    /// Notes what receivers prove from now on, because all content is hashed or its seals have
+    /// Notes what receivers hold from now on, because all content is hashed or its seals have
     /// changed.
-    pub(super) fn note_proof(&mut self) {
-        let seals = self.window.seals().expect("everything is hashed");
-        let root = self.manifest.tree_root(seals);
-        let bytes = self.delivered_bytes();
-        self.proofs.push(Proof { root, bytes });
+    pub(super) fn note_holding(&mut self) {
+        let hashes = self.window.hashes().expect("everything is hashed");
+        self.holdings.push(Holding::of(&self.manifest, hashes));
     }
 
     /// Tells a receiver the seals again when it needs nothing but withdrawn content, which it does
@@ -88,11 +80,25 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// Returns true when a receiver has what was sent, by the present seals or by those told
-    /// earlier.
-    pub(super) fn is_proof(&self, done: &Done) -> bool {
-        let (root, bytes) = (done.root, done.numbers.bytes);
-        self.proofs.contains(&Proof { root, bytes })
+    /// Returns what is wrong with a receiver's proof that it has what was sent, by the present
+    /// seals or by those told earlier.
+    pub(super) fn fault_of(&self, slot: usize, done: &Done) -> Option<&'static str> {
+        let member = &self.members[slot];
+        let occasion = Occasion {
+            nonce: member.nonce,
+            session_id: self.config.session_id,
+            instance: member.instance,
+            name: &member.name,
+        };
+        let is_same = |it: &&Holding| it.root == done.root && it.bytes == done.numbers.bytes;
+        let mut same = self.holdings.iter().filter(is_same).peekable();
+        if same.peek().is_none() {
+            return Some("its files are not those that were sent: its root hash differs");
+        }
+        let is_proven = same.any(|it| it.prove(&occasion) == done.proof);
+        (!is_proven).then_some(
+            "it claims what it cannot show: its proof that it has hashed every byte is wrong",
+        )
     }
 
     /// Returns the bytes of the content without withdrawn files.

@@ -1,7 +1,7 @@
 //! A receiving host's disk, which outlives the processes that write to it.
 //!
 //! ```text
-//!   process 1: write, write, seal slab 3 --> disk: slab 3      killed
+//!   process 1: write, write, hash slab 3 --> disk: slab 3      killed
 //!   process 2: prepare <-- held: slab 3, unless a power cut damaged it
 //! ```
 
@@ -45,7 +45,7 @@ impl DiskStore {
     pub fn new(disk: Disk, objects: &ObjectsPlan) -> Self {
         let mut store = MemoryStore::default();
         store.faults.full_every = objects.store_full_every;
-        store.faults.seals_wrong = objects.seals_wrong;
+        store.faults.hashes_wrong = objects.hashes_wrong;
         store.resumed = disk.0.borrow().clone();
         Self { store, disk }
     }
@@ -66,8 +66,8 @@ impl Store for DiskStore {
         self.store.write(offset, bytes)
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
-        let taken = self.store.seal(slab);
+    fn hash_slab(&mut self, slab: u32) -> bool {
+        let taken = self.store.hash_slab(slab);
         if taken && let Some(manifest) = self.store.manifest() {
             let place = manifest.slab(slab);
             let start = crate::frame::index(place.start);

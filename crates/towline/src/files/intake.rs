@@ -96,8 +96,8 @@ impl Store for ReceiverStore {
         }
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
-        self.store().seal(slab)
+    fn hash_slab(&mut self, slab: u32) -> bool {
+        self.store().hash_slab(slab)
     }
 
     fn commit(&mut self, withdrawn: &[usize]) {

@@ -125,7 +125,7 @@ impl Store for MemoryStore {
         true
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
+    fn hash_slab(&mut self, slab: u32) -> bool {
         let Some((manifest, content)) = &self.staged else {
             return false;
         };
@@ -133,8 +133,8 @@ impl Store for MemoryStore {
         let mut hasher = at.hasher();
         let start = usize::try_from(at.start).expect("the content fits into memory");
         hasher.update(&content[start..start + at.len as usize]);
-        let seal = hasher.finish();
-        self.events.push_back(StoreEvent::Sealed { slab, seal });
+        let hash = hasher.finish();
+        self.events.push_back(StoreEvent::Hashed { slab, hash });
         true
     }
 

@@ -75,6 +75,7 @@ impl FileSender {
             unsent.retain(|it| !announced.contains(&it.path[..]));
         }
         let mut config = TransferSenderConfig::new(random_u64()?, expectation.receivers);
+        config.seed = random_u64()?;
         config.join_timeout = expectation.join_timeout;
         config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Content as _, Hash, Unsent, WITHDRAWN};
+use delivery::{Content as _, Hash, SlabHashes, Unsent};
 use net::{SystemError, Tree, TreeOptions, TreeSource};
 use wire::object::{EntryKind, EntryRef};
 
@@ -216,7 +216,7 @@ impl FileSet {
     /// When a file cannot be read or has changed since it was found, unless such files are skipped.
     pub fn sums(&mut self) -> Result<FileSums, Error> {
         let manifest = Arc::clone(&self.tree.manifest);
-        let mut seals = Vec::new();
+        let mut hashes = SlabHashes::unknown(&manifest);
         let mut bytes = Vec::new();
         for index in 0..manifest.slab_count() {
             let slab = manifest.slab(index);
@@ -225,7 +225,7 @@ impl FileSet {
                 Ok(()) => {
                     let mut hasher = slab.hasher();
                     hasher.update(&bytes);
-                    seals.extend_from_slice(&hasher.finish());
+                    hashes.set(&slab, &hasher.finish());
                 }
                 Err(error) if self.may_skip && error.file.is_some() => {
                     let unsent = &mut self.tree.unsent;
@@ -234,7 +234,6 @@ impl FileSet {
                             unsent.push(Unsent::new(path, &error.text[..]));
                         }
                     }
-                    seals.extend_from_slice(&WITHDRAWN);
                 }
                 Err(error) => {
                     let target = "what is to be sent";
@@ -242,7 +241,7 @@ impl FileSet {
                 }
             }
         }
-        Ok(FileSums::new(manifest.file_roots(&seals)))
+        Ok(FileSums::new(manifest.file_roots(&hashes)))
     }
 
     /// Returns true when files that change are skipped.

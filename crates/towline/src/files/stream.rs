@@ -117,7 +117,7 @@ impl Store for StreamStore {
         }
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
+    fn hash_slab(&mut self, slab: u32) -> bool {
         let Some((manifest, file)) = &self.staged else {
             return false;
         };
@@ -127,8 +127,8 @@ impl Store for StreamStore {
             Ok(()) => {
                 let mut hasher = at.hasher();
                 hasher.update(&bytes);
-                let seal = hasher.finish();
-                self.events.push_back(StoreEvent::Sealed { slab, seal });
+                let hash = hasher.finish();
+                self.events.push_back(StoreEvent::Hashed { slab, hash });
             }
             Err(error) => self.fail("read the spooled file", &error),
         }

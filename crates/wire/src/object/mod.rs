@@ -41,6 +41,7 @@ mod owners;
 pub use owners::{Account, Accounts, OwnersRef, is_account_name};
 
 mod reader;
+pub use reader::carried_text;
 
 /// The version of the control protocol and of the block header that this code speaks.
 pub const VERSION: u8 = 1;

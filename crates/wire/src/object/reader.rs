@@ -125,19 +125,24 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a text as [`Reader::text`] reads it: cut to `max` bytes, with a question mark for each
-/// control and format character.
+/// Returns a text as messages carry it: cut to `max` bytes, with a question mark for each control
+/// and format character.
+pub fn carried_text(text: &str, max: usize) -> impl Iterator<Item = char> {
+    let plain = text.chars().map(|c| if is_plain(c) { c } else { '?' });
+    let mut left = max;
+    plain.map_while(move |c| {
+        left = left.checked_sub(c.len_utf8())?;
+        Some(c)
+    })
+}
+
+/// Appends a text as [`Reader::text`] reads it and [`carried_text`] makes it.
 pub(super) fn emit_text(out: &mut Vec<u8>, text: &str, max: usize) {
     let at = out.len();
     out.extend_from_slice(&[0, 0]);
     let mut buffer = [0; 4];
-    for c in text.chars() {
-        let c = if is_plain(c) { c } else { '?' };
-        let encoded = c.encode_utf8(&mut buffer);
-        if out.len() - at - 2 + encoded.len() > max {
-            break;
-        }
-        out.extend_from_slice(encoded.as_bytes());
+    for c in carried_text(text, max) {
+        out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
     }
     let len = u16::try_from(out.len() - at - 2).expect("a text is cut to fewer than 64 KiB");
     out[at..at + 2].copy_from_slice(&len.to_be_bytes());

@@ -155,6 +155,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         report_sqns: 1000,
         manifest_bytes: manifest.bytes().len() as u64,
         is_late: true,
+        nonce: [3; 16],
     };
     let block = Block {
         object: ObjectId::CONTENT,
@@ -222,6 +223,7 @@ fn window() -> Message<'static> {
 fn done() -> Message<'static> {
     Message::Done(Done {
         root: [1; 32],
+        proof: [4; 32],
         numbers: DoneNumbers::default(),
     })
 }

@@ -96,7 +96,7 @@ pub struct FileStore {
     /// The store takes content.
     is_open: bool,
     /// Slabs whose hashes were asked for and have not come.
-    seals_open: usize,
+    hashes_open: usize,
     /// Events of this side that were not polled yet.
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
@@ -184,7 +184,7 @@ impl FileStore {
             ending: None,
             extent: None,
             is_open: false,
-            seals_open: 0,
+            hashes_open: 0,
             events: VecDeque::new(),
             notes: Vec::new(),
         })
@@ -299,18 +299,18 @@ impl Store for FileStore {
         self.queue.as_ref().is_some_and(|queue| queue.is_behind())
     }
 
-    fn seal(&mut self, slab: u32) -> bool {
+    fn hash_slab(&mut self, slab: u32) -> bool {
         let Some(queue) = self.queue.as_ref().filter(|_| self.is_open) else {
             return false;
         };
-        if self.seals_open >= SEALS_MAX {
+        if self.hashes_open >= HASHES_MAX {
             return false;
         }
-        self.seals_open += 1;
+        self.hashes_open += 1;
         match &mut self.extent {
             // The extent may hold bytes of this slab, so the request goes with it.
-            Some(extent) if !extent.is_empty() => extent.seals.push(slab),
-            _ => queue.push(Request::Seal(slab)),
+            Some(extent) if !extent.is_empty() => extent.slabs.push(slab),
+            _ => queue.push(Request::Hash(slab)),
         }
         true
     }
@@ -340,7 +340,7 @@ impl Store for FileStore {
         let event = self.take_event();
         match &event {
             Some(StoreEvent::Prepared { .. }) => self.is_open = true,
-            Some(StoreEvent::Sealed { .. }) => self.seals_open -= 1,
+            Some(StoreEvent::Hashed { .. }) => self.hashes_open -= 1,
             Some(StoreEvent::Failed { .. }) => self.is_open = false,
             Some(StoreEvent::Surplus(_) | StoreEvent::Unset(_) | StoreEvent::Committed) | None => {}
         }
@@ -462,7 +462,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
 /// The directory of staged files, beneath the receive directory: manifests may not use its name.
 const STAGING: &str = ".towline";
 /// The most slabs whose hashes may be asked for at a time.
-const SEALS_MAX: usize = 16_384;
+const HASHES_MAX: usize = 16_384;
 /// How long closing a store waits for the disk's current request.
 const END_WAIT: Duration = Duration::from_secs(2);
 const EIO: i32 = 5;

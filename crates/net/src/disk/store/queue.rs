@@ -22,7 +22,7 @@ use delivery::{Manifest, StoreEvent};
 pub(super) enum Request {
     Prepare(Arc<Manifest>),
     Extent(Extent),
-    Seal(u32),
+    Hash(u32),
     /// Give all files their names, except those at these indices.
     Commit(Vec<usize>),
 }
@@ -35,7 +35,7 @@ pub(super) struct Extent {
     bytes: Vec<u8>,
     /// The range of the content that each piece has, and where the piece begins in `bytes`.
     pieces: Vec<(Range<u64>, usize)>,
-    pub(super) seals: Vec<u32>,
+    pub(super) slabs: Vec<u32>,
 }
 
 impl Extent {
@@ -66,7 +66,7 @@ impl Extent {
     /// Returns true when this extent is worth waking the disk's thread: the session waits for its
     /// hashes, or it is long enough. A wake-up costs as much as writing several packets.
     pub(super) const fn is_worth_a_wake_up(&self) -> bool {
-        !self.seals.is_empty() || self.bytes.len() >= EXTENT_BYTES / 4
+        !self.slabs.is_empty() || self.bytes.len() >= EXTENT_BYTES / 4
     }
 
     pub(super) fn pieces(&self) -> impl Iterator<Item = (Range<u64>, &[u8])> {
@@ -92,7 +92,7 @@ impl Extent {
     fn clear(&mut self) {
         self.bytes.clear();
         self.pieces.clear();
-        self.seals.clear();
+        self.slabs.clear();
     }
 }
 

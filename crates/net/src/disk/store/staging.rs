@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Hash, Manifest, RangeSet, SlabGroups};
+use delivery::{Manifest, RangeSet, SlabGroups, SlabHash};
 use sys::file::{Directory, FileTime, Kind, Status};
 use wire::object::{EntryKind, EntryRef};
 
@@ -114,7 +114,11 @@ impl Staging {
     }
 
     /// Hashes a slab whose bytes are all written, `extent` last.
-    pub(super) fn seal(&mut self, slab: u32, extent: Option<&Extent>) -> Result<Hash, Fault> {
+    pub(super) fn hash_slab(
+        &mut self,
+        slab: u32,
+        extent: Option<&Extent>,
+    ) -> Result<SlabHash, Fault> {
         let place = self.manifest.slab(slab);
         let known = self.works.take_hashing(slab);
         if let Some(bytes) = extent.and_then(|extent| extent.find(&place.range())) {
@@ -431,7 +435,7 @@ impl Staging {
     }
 
     /// Hashes the bytes of a slab while they are in memory. A slab that comes whole is small; it is
-    /// hashed from its extent when its seal is asked for.
+    /// hashed from its extent when its hash is asked for.
     fn hash_on_the_way(&mut self, part: &Range<u64>, bytes: &[u8]) {
         let mut at = part.start;
         while at < part.end {

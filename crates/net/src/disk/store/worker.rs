@@ -65,18 +65,18 @@ impl Worker {
             }
             (Request::Extent(extent), Some(staging)) => {
                 staging.write(&extent)?;
-                for &slab in &extent.seals {
-                    let seal = staging.seal(slab, Some(&extent))?;
-                    self.events.push(StoreEvent::Sealed { slab, seal });
+                for &slab in &extent.slabs {
+                    let hash = staging.hash_slab(slab, Some(&extent))?;
+                    self.events.push(StoreEvent::Hashed { slab, hash });
                 }
                 self.queue.give_back(extent);
                 staging.tell_journal(self.queue.is_empty())?;
                 let notes = staging.notes.drain(..);
                 notes.for_each(|note| self.queue.note(note));
             }
-            (Request::Seal(slab), Some(staging)) => {
-                let seal = staging.seal(slab, None)?;
-                self.events.push(StoreEvent::Sealed { slab, seal });
+            (Request::Hash(slab), Some(staging)) => {
+                let hash = staging.hash_slab(slab, None)?;
+                self.events.push(StoreEvent::Hashed { slab, hash });
                 staging.tell_journal(self.queue.is_empty())?;
             }
             (Request::Commit(withdrawn), Some(staging)) => {

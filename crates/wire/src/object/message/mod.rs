@@ -168,6 +168,9 @@ pub struct Welcome {
     /// True when content is on its way already, so the receiver must fetch the manifest over this
     /// connection.
     pub is_late: bool,
+    /// Random bytes of this connection, which [`Done::proof`] answers; all zero in a session of
+    /// messages.
+    pub nonce: [u8; NONCE_LEN],
 }
 
 /// How far the sender's packet stream is, in positions of which the low 32 bits are sequence
@@ -286,14 +289,17 @@ pub struct Progress {
 /// A receiver's proof of delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// One hash over the manifest and all file roots.
+    /// One hash over the roots and paths of all files.
     pub root: [u8; 32],
+    /// Shows that the receiver has computed the hash of every byte: the answer to
+    /// [`Welcome::nonce`].
+    pub proof: [u8; 32],
     /// The numbers of the finished transfer.
     pub numbers: DoneNumbers,
 }
 
 numbers! {
-    /// The fields of [`Done`] behind the root.
+    /// The fields of [`Done`] behind the proof.
     DoneNumbers {
         /// Bytes of content in place.
         bytes: u64,
@@ -352,6 +358,7 @@ impl<'a> Message<'a> {
             }),
             DONE => Self::Done(Done {
                 root: r.array("tree root")?,
+                proof: r.array("proof")?,
                 numbers: DoneNumbers::read(r)?,
             }),
             ACKNOWLEDGED => Self::Acknowledged,
@@ -432,6 +439,7 @@ impl<'a> Message<'a> {
             }
             Self::Done(done) => {
                 out.extend_from_slice(&done.root);
+                out.extend_from_slice(&done.proof);
                 done.numbers.emit(out);
             }
             Self::Error { code, text } => {
@@ -555,6 +563,7 @@ impl Welcome {
             report_sqns: r.u32("report distance")?,
             manifest_bytes: r.u64("manifest bytes")?,
             is_late: r.flag("late flag")?,
+            nonce: r.array("nonce")?,
         })
     }
 
@@ -568,6 +577,7 @@ impl Welcome {
         out.extend_from_slice(&self.report_sqns.to_be_bytes());
         out.extend_from_slice(&self.manifest_bytes.to_be_bytes());
         out.push(u8::from(self.is_late));
+        out.extend_from_slice(&self.nonce);
     }
 }
 

@@ -48,6 +48,7 @@ fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
             report_sqns: 7,
             manifest_bytes: 8,
             is_late: true,
+            nonce: [9; 16],
         }),
         Message::Refused {
             reason: Refusal::DuplicateName,
@@ -110,6 +111,7 @@ fn one_of_each_report() -> Vec<Message<'static>> {
         }),
         Message::Done(Done {
             root: [1; 32],
+            proof: [2; 32],
             numbers: DoneNumbers {
                 bytes: 1,
                 lost: 2,

@@ -40,7 +40,7 @@ fn what_comes_in_order_is_not_read_back() {
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("nothing is read to prepare");
     };
-    // Every seal is asked for after the last slab has come.
+    // Every hash is asked for after the last slab has come.
     assert_eq!(
         finish(store, &manifest, held, 60_000).0,
         StoreEvent::Committed

@@ -115,13 +115,13 @@ fn deliver(store: &mut FileStore, manifest: &Arc<Manifest>, step: usize) -> Stor
         assert!(store.write((number * step) as u64, block));
     }
     for slab in 0..manifest.slab_count() {
-        assert!(store.seal(slab));
+        assert!(store.hash_slab(slab));
         let place = manifest.slab(slab);
         let range = usize::try_from(place.start).unwrap()..;
         let mut hasher = place.hasher();
         hasher.update(&bytes[range][..place.len as usize]);
-        let seal = hasher.finish();
-        assert_eq!(outcome(store), StoreEvent::Sealed { slab, seal });
+        let hash = hasher.finish();
+        assert_eq!(outcome(store), StoreEvent::Hashed { slab, hash });
     }
     store.commit(&[]);
     outcome(store)
@@ -177,11 +177,11 @@ fn finish(
             }
             held.insert(gap, |_| {}).unwrap();
         }
-        while open.front().is_some_and(|&slab| store.seal(slab)) {
+        while open.front().is_some_and(|&slab| store.hash_slab(slab)) {
             open.pop_front();
         }
-        let StoreEvent::Sealed { slab, seal } = (match outcome(&mut store) {
-            sealed @ StoreEvent::Sealed { .. } => sealed,
+        let StoreEvent::Hashed { slab, hash } = (match outcome(&mut store) {
+            sealed @ StoreEvent::Hashed { .. } => sealed,
             other => return (other, sent),
         }) else {
             unreachable!("only that goes on");
@@ -189,7 +189,7 @@ fn finish(
         let place = manifest.slab(slab);
         let mut hasher = place.hasher();
         hasher.update(&bytes[usize::try_from(place.start).unwrap()..][..place.len as usize]);
-        if hasher.finish() == seal {
+        if hasher.finish() == hash {
             good += 1;
         } else {
             held.remove(place.range()).unwrap();

@@ -69,7 +69,7 @@ fn only_the_file_that_was_hashed_gets_the_name() {
         let (mut store, _) = prepared(&scratch.0, Existing::Refuse, &whole);
         write(&mut store, 0, &content(&whole));
         for slab in 0..whole.slab_count() {
-            assert!(store.seal(slab));
+            assert!(store.hash_slab(slab));
             outcome(&mut store);
         }
         let staged = staging_of(&scratch, &whole).join("tree/d/payload");

@@ -266,7 +266,7 @@ fn what_changes_while_it_is_compared_ends_the_transfer() {
     );
     let (mut store, held) = prepared(&scratch.0, Existing::SkipUnchanged, &manifest);
     assert_eq!(held.bytes(), 3000);
-    assert!(store.seal(0));
+    assert!(store.hash_slab(0));
     outcome(&mut store);
     fs::write(scratch.path("a"), "mine").unwrap();
     store.commit(&[]);
@@ -407,8 +407,8 @@ fn every_outcome_ends_the_wait_of_who_polls() {
     store.prepare(&manifest);
     assert!(matches!(wait(&mut store), StoreEvent::Prepared { .. }));
     assert!(store.write(0, &content(&manifest)));
-    assert!(store.seal(0));
-    assert!(matches!(wait(&mut store), StoreEvent::Sealed { .. }));
+    assert!(store.hash_slab(0));
+    assert!(matches!(wait(&mut store), StoreEvent::Hashed { .. }));
     store.commit(&[]);
     assert_eq!(wait(&mut store), StoreEvent::Committed);
 }
@@ -458,10 +458,10 @@ fn a_disk_with_nothing_to_do_is_woken_for_what_somebody_waits_for_or_for_a_good_
     for (nth, block) in bytes[EXTENT_BYTES / 4..slab].chunks(1_000).enumerate() {
         write(&mut store, (EXTENT_BYTES / 4 + nth * 1_000) as u64, block);
     }
-    assert!(store.seal(0));
+    assert!(store.hash_slab(0));
     let event = outcome(&mut store);
     assert!(
-        matches!(event, StoreEvent::Sealed { slab: 0, .. }),
+        matches!(event, StoreEvent::Hashed { slab: 0, .. }),
         "{event:?}"
     );
 }

@@ -69,9 +69,12 @@ fn what_is_taken_grows_with_what_has_come() {
     for at in 0..400_u64 {
         write(&mut store, 100 * MIB + at * MIB, &[1]);
     }
-    assert!(store.seal(0), "the last request, so all is written then");
+    assert!(
+        store.hash_slab(0),
+        "the last request, so all is written then"
+    );
     let event = outcome(&mut store);
-    assert!(matches!(event, StoreEvent::Sealed { .. }), "{event:?}");
+    assert!(matches!(event, StoreEvent::Hashed { .. }), "{event:?}");
     let taken = taken(&scratch.0);
     // Twice the 4 MiB, the first step, and a block of 4 KiB for each of the bytes.
     assert!(taken >= 4 * MIB, "{taken}");
@@ -117,7 +120,7 @@ fn transfers_at_a_time_share_the_quota() {
     ready(&mut one, &first);
     ready(&mut other, &second);
     write(&mut one, 0, &content(&first));
-    assert!(one.seal(0));
+    assert!(one.hash_slab(0));
     outcome(&mut one);
     let bytes = content(&second);
     let mut told = None;
@@ -137,7 +140,7 @@ fn transfers_at_a_time_share_the_quota() {
     assert!((3 * MIB..=5 * MIB + (64 << 10)).contains(&taken), "{taken}");
     // The other one goes on.
     for slab in 1..first.slab_count() {
-        assert!(one.seal(slab));
+        assert!(one.hash_slab(slab));
         outcome(&mut one);
     }
     one.commit(&[]);

@@ -27,7 +27,7 @@ fn receive(mut store: FileStore, manifest: &Arc<Manifest>, at: &[usize], step: u
     for (number, block) in bytes.chunks(step).enumerate() {
         write(&mut store, (number * step) as u64, block);
     }
-    seal(&mut store, manifest, &bytes);
+    hash_all(&mut store, manifest, &bytes);
     store.commit(&[]);
     assert_eq!(outcome(&mut store), StoreEvent::Committed);
 }
@@ -41,15 +41,15 @@ fn holey(manifest: &Manifest, at: &[usize]) -> Vec<u8> {
 }
 
 /// What the store has hashes to what it was given.
-fn seal(store: &mut FileStore, manifest: &Manifest, bytes: &[u8]) {
+fn hash_all(store: &mut FileStore, manifest: &Manifest, bytes: &[u8]) {
     for slab in 0..manifest.slab_count() {
         let place = manifest.slab(slab);
         let start = usize::try_from(place.start).unwrap();
         let mut hasher = place.hasher();
         hasher.update(&bytes[start..start + place.len as usize]);
-        assert!(store.seal(slab));
-        let seal = hasher.finish();
-        assert_eq!(outcome(store), StoreEvent::Sealed { slab, seal });
+        assert!(store.hash_slab(slab));
+        let hash = hasher.finish();
+        assert_eq!(outcome(store), StoreEvent::Hashed { slab, hash });
     }
 }
 
@@ -125,7 +125,7 @@ fn zeros_over_what_was_wrong_are_zeros() {
     write(&mut store, 0, &vec![9; 300_000]);
     write(&mut store, 0, &bytes[..200_000]);
     write(&mut store, 200_000, &bytes[200_000..]);
-    seal(&mut store, &manifest, &bytes);
+    hash_all(&mut store, &manifest, &bytes);
     store.commit(&[]);
     assert_eq!(outcome(&mut store), StoreEvent::Committed);
     assert!(fs::read(scratch.path("f")).unwrap() == bytes);
@@ -146,7 +146,7 @@ fn an_attempt_that_goes_on_and_a_file_that_is_put_right_keep_their_holes() {
     let (mut store, held) = prepared(&scratch.0, Existing::Refuse, &manifest);
     assert_eq!(held.bytes(), 5 << 20);
     write(&mut store, 5 << 20, &bytes[5 * mib..]);
-    seal(&mut store, &manifest, &bytes);
+    hash_all(&mut store, &manifest, &bytes);
     store.commit(&[]);
     assert_eq!(outcome(&mut store), StoreEvent::Committed);
     drop(store);
@@ -163,7 +163,7 @@ fn an_attempt_that_goes_on_and_a_file_that_is_put_right_keep_their_holes() {
     let (mut store, held) = prepared(&scratch.0, Existing::SkipUnchanged, &manifest);
     assert_eq!(held.bytes(), 8 << 20);
     write(&mut store, 3 << 20, &bytes[3 * mib..4 * mib]);
-    seal(&mut store, &manifest, &bytes);
+    hash_all(&mut store, &manifest, &bytes);
     store.commit(&[]);
     assert_eq!(outcome(&mut store), StoreEvent::Committed);
     assert!(fs::read(scratch.path("f")).unwrap() == bytes);
