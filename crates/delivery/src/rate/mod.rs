@@ -428,7 +428,7 @@ impl RateControl {
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery_bytes_per_s;
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
-            return arrived.max(self.config.bytes_per_s_min);
+            return arrived.max(self.least_of(slot));
         };
         let floor = match self.phase {
             Phase::Start => part(bytes_per_s, 20),
@@ -438,7 +438,8 @@ impl RateControl {
             _ => part(bytes_per_s, 70),
         };
         let most = (bytes_per_s as f64 * (1.0 - loss)) as u64;
-        arrived.max(floor).min(most)
+        // What a guest says is not believed below its floor: it would still count when it has left.
+        arrived.max(floor).min(most).max(self.least_of(slot))
     }
 
     /// Notes loss as chance: it is as high at a lower rate, so this source does not cause it.
@@ -579,9 +580,11 @@ impl RateControl {
     /// Stops competing, because the other sender is gone.
     fn leave(&mut self, now: Instant, share: &Share) {
         self.vain = 0;
-        self.carried_bytes_per_s = share.carried;
-        self.carried_bytes_per_s_max = share.carried;
-        self.cruise(now, part(share.carried, 97));
+        let least = self.limit.map_or(0, |limit| self.least_of(limit.slot));
+        let carried = share.carried.max(least);
+        self.carried_bytes_per_s = carried;
+        self.carried_bytes_per_s_max = carried;
+        self.cruise(now, part(carried, 97));
     }
 
     /// Returns true when every receiver has reported the effect of the last change of rate, or had
@@ -606,12 +609,16 @@ impl RateControl {
 
     /// Makes a limit of `bytes_per_s`, but not below the lowest.
     fn at_most(&self, bytes_per_s: u64) -> Pace {
-        let is_guest = |limit: RateLimit| limit.slot >= self.config.guests_from;
-        let mut least = self.config.bytes_per_s_min;
-        if self.receivers.len() > 1 && self.limit.is_some_and(is_guest) {
-            least = least.max(GUEST_BYTES_PER_S_MIN);
-        }
+        let own = self.config.bytes_per_s_min;
+        let least = self.limit.map_or(own, |limit| self.least_of(limit.slot));
         Pace::at_most(bytes_per_s.max(least))
+    }
+
+    /// Returns the lowest rate that a receiver may set, or be believed to get.
+    fn least_of(&self, slot: u32) -> u64 {
+        let is_guest = self.receivers.len() > 1 && slot >= self.config.guests_from;
+        let least = if is_guest { GUEST_BYTES_PER_S_MIN } else { 0 };
+        least.max(self.config.bytes_per_s_min)
     }
 
     fn set(&mut self, now: Instant, pace: Pace) {
