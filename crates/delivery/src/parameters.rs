@@ -126,6 +126,9 @@ base::parameters! {
     STALLED_AFTER: Duration = s(1), "time", Source,
         "KEEP_ALIVE",
         "time without movement after which a receiver that is behind is reported as stalled";
+    LOOK_INTERVAL: Duration = ms(250), "time", Source,
+        "a twentieth of GUEST_PATIENCE",
+        "how often a sender of messages looks who is slow, and who holds the others back";
     HISTORY_MAX: u32 = 2400, "looks", Source,
         "twice as many looks as STALL_TIMEOUT has",
         "looks at the newest position that are remembered, to tell how far behind a receiver is";

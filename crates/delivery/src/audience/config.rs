@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::parameters::{
-    DROP_AFTER, GREETING_TIMEOUT, HISTORY_MAX, MESSAGE_REPORT_INTERVAL, RECEIVERS_MAX,
-    STALL_TIMEOUT,
+    DROP_AFTER, GREETING_TIMEOUT, HISTORY_MAX, LOOK_INTERVAL, MESSAGE_REPORT_INTERVAL,
+    RECEIVERS_MAX, STALL_TIMEOUT,
 };
 use crate::{Key, RateConfig};
 
@@ -90,10 +90,10 @@ impl AudienceConfig {
         self.key.is_none().then_some(self.expected)
     }
 
-    /// Returns how often to look for slow receivers.
-    pub(super) fn check_interval(&self) -> Duration {
+    /// Returns how often the lead is remembered, so that a receiver can be told late by it.
+    pub(super) fn history_interval(&self) -> Duration {
         let fraction = self.stall_limit().unwrap_or_default() / (HISTORY_MAX / 2);
-        fraction.max(Duration::from_millis(250))
+        fraction.max(LOOK_INTERVAL)
     }
 
     pub(super) const fn stall_limit(&self) -> Option<Duration> {

@@ -30,7 +30,7 @@ use wire::{
     object::{ErrorCode, Hello, Message, Pos, Refusal, StreamPhase, VERSION, Welcome},
 };
 
-use crate::parameters::{HISTORY_MAX, STALLED_AFTER, STRANGERS_MAX};
+use crate::parameters::{HISTORY_MAX, LOOK_INTERVAL, STALLED_AFTER, STRANGERS_MAX};
 use crate::{
     LinkCommand, RateConfig, RateControl, RateLimit, SourceState, Steering,
     control::{Hosts, Listener},
@@ -225,15 +225,7 @@ impl Audience {
         }
         self.check_at = None;
         self.counters.greetings_late += self.listener.expire(now);
-        if let Some(lead) = self.lead {
-            if self.history.len() == HISTORY_MAX as usize {
-                let oldest = self.history.pop_front();
-                let first = self.order.first();
-                let is_missed = first.is_some_and(|first| oldest.is_some_and(|it| it.1 >= first.0));
-                self.counters.looks_forgotten += u64::from(is_missed);
-            }
-            self.history.push_back((now, lead));
-        }
+        self.remember_lead(now);
         let all = self.tracked.iter();
         let behind = all.map(|(&link, tracked)| (behind(self.lead, tracked), link));
         self.pressure.look(now, behind);
@@ -247,6 +239,22 @@ impl Audience {
         let round_trips = self.tracked.values().filter_map(|t| t.round_trip.least());
         self.round_trip = round_trips.max();
         self.schedule(now);
+    }
+
+    /// Remembers the lead, if it is time.
+    fn remember_lead(&mut self, now: Instant) {
+        let last = self.history.back();
+        let is_due = last.is_none_or(|&(at, _)| now.since(at) >= self.config.history_interval());
+        let Some(lead) = self.lead.filter(|_| is_due) else {
+            return;
+        };
+        if self.history.len() == HISTORY_MAX as usize {
+            let oldest = self.history.pop_front();
+            let first = self.order.first();
+            let is_missed = first.is_some_and(|first| oldest.is_some_and(|it| it.1 >= first.0));
+            self.counters.looks_forgotten += u64::from(is_missed);
+        }
+        self.history.push_back((now, lead));
     }
 
     /// Ends the session: tells every receiver and closes the connections.
@@ -532,7 +540,7 @@ impl Audience {
 
     fn schedule(&mut self, now: Instant) {
         let greeting = self.listener.next_deadline();
-        let check = (!self.tracked.is_empty()).then(|| now + self.config.check_interval());
+        let check = (!self.tracked.is_empty()).then(|| now + LOOK_INTERVAL);
         self.check_at = earliest(self.check_at, earliest(greeting, check));
     }
 
