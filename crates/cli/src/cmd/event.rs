@@ -60,16 +60,52 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
     Some(text)
 }
 
-/// How many lines about receivers are shown: anybody can come and go a thousand times a second.
+/// How many lines about receivers are shown: anybody can come and go a thousand times a second. What
+/// guests do hides nothing that is said of receivers that are expected or have the key.
 #[derive(Debug)]
 pub(super) struct Lines {
+    /// The number of the first receiver that is a guest.
+    guests_from: u32,
+    of_guests: Allowance,
+    of_others: Allowance,
+}
+
+impl Lines {
+    pub(super) const fn new(now: Instant, guests_from: u32) -> Self {
+        Self {
+            guests_from,
+            of_guests: Allowance::new(now),
+            of_others: Allowance::new(now),
+        }
+    }
+
+    /// Returns what is to be shown of `text` about an event at `now`, with how many lines like it
+    /// were not shown before.
+    pub(super) fn shown(
+        &mut self,
+        now: Instant,
+        event: &AudienceEvent,
+        text: String,
+    ) -> Option<String> {
+        let is_guest = event.slot().is_none_or(|slot| slot >= self.guests_from);
+        let allowance = match is_guest {
+            true => &mut self.of_guests,
+            false => &mut self.of_others,
+        };
+        allowance.shown(now, text)
+    }
+}
+
+/// So many lines at once, then some a second.
+#[derive(Debug)]
+struct Allowance {
     left: u32,
     since: Instant,
     hidden: u64,
 }
 
-impl Lines {
-    pub(super) const fn new(now: Instant) -> Self {
+impl Allowance {
+    const fn new(now: Instant) -> Self {
         Self {
             left: LINES_AT_ONCE,
             since: now,
@@ -77,8 +113,7 @@ impl Lines {
         }
     }
 
-    /// Returns what is to be shown of `text` at `now`, with how many lines were not shown before.
-    pub(super) fn shown(&mut self, now: Instant, text: String) -> Option<String> {
+    fn shown(&mut self, now: Instant, text: String) -> Option<String> {
         let earned = (now - self.since).as_secs();
         self.since += Duration::from_secs(earned);
         let earned = u32::try_from(earned).unwrap_or(u32::MAX);
@@ -226,15 +261,22 @@ mod tests {
     #[test]
     fn who_comes_and_goes_a_thousand_times_a_second_fills_no_terminal() {
         let now = Instant::now();
-        let mut lines = Lines::new(now);
-        let mut shown = |ms: u64| {
-            let text = lines.shown(now + Duration::from_millis(ms), "x left".to_owned());
-            text.map_or(0, |text| text.len())
+        let mut lines = Lines::new(now, 1);
+        let mut shown = |ms: u64, slot: u32| {
+            let event = AudienceEvent::Resumed {
+                slot,
+                name: "x".to_owned(),
+            };
+            let now = now + Duration::from_millis(ms);
+            lines.shown(now, &event, "x continues".to_owned())
         };
-        let bytes: usize = (0..60_000).map(&mut shown).sum();
+        let guests = (0..60_000).filter_map(|ms| shown(ms, 1 + ms as u32));
+        let bytes: usize = guests.map(|text| text.len()).sum();
         assert!((500..5_000).contains(&bytes), "{bytes} bytes in a minute");
-        let last = lines.shown(now + Duration::from_secs(70), "x left".to_owned());
-        let last = last.unwrap_or_default();
+        assert_eq!(shown(60_000, 9), None);
+        let expected = shown(60_000, 0).unwrap_or_default();
+        assert_eq!(expected, "x continues");
+        let last = shown(70_000, 9).unwrap_or_default();
         assert!(last.contains("before it not shown"), "{last}");
     }
 

@@ -34,7 +34,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         let error = towline::Error::TooLong { max, parameter };
         return Err(Failure::usage(format!("--size: {error}")));
     }
-    let mut watch = Watch::new(&plan.session, output, &interrupt)?;
+    let mut watch = Watch::new(&plan.session, plan.receivers, output, &interrupt)?;
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let meter = UsageMeter::start();
     let progress = output.progress();

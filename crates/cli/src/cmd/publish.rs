@@ -33,7 +33,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         plan.timeout,
         output,
     )?;
-    let mut watch = Watch::new(&plan.session, output, &interrupt)?;
+    let mut watch = Watch::new(&plan.session, plan.receivers, output, &interrupt)?;
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let started = Instant::now();
     let mut job = Job {
@@ -186,9 +186,14 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(
         session: &SessionPlan,
+        receivers: u32,
         output: &'a Output,
         interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
+        let guests_from = match session.key {
+            Some(_) => u32::MAX,
+            None => receivers,
+        };
         Ok(Self {
             station: Station::open("publisher", session, output)?,
             output,
@@ -196,7 +201,7 @@ impl<'a> Watch<'a> {
             joined: 0,
             departed: Departed::default(),
             refusals: Refusals::default(),
-            lines: Lines::new(Instant::now()),
+            lines: Lines::new(Instant::now(), guests_from),
             limited_by: None,
         })
     }
@@ -241,7 +246,7 @@ impl<'a> Watch<'a> {
             self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
             self.departed.note(&event);
             let text = event::receiver(&event, &mut self.refusals);
-            let text = text.and_then(|text| self.lines.shown(Instant::now(), text));
+            let text = text.and_then(|text| self.lines.shown(Instant::now(), &event, text));
             text.iter().for_each(|text| self.output.note(text));
         }
         publisher

@@ -115,6 +115,24 @@ pub enum AudienceEvent {
     },
 }
 
+impl AudienceEvent {
+    /// Returns the number of the receiver; `None` for one that was refused.
+    #[must_use]
+    pub const fn slot(&self) -> Option<u32> {
+        match *self {
+            Self::Joined { slot, .. }
+            | Self::Left { slot, .. }
+            | Self::Stalled { slot, .. }
+            | Self::Resumed { slot, .. }
+            | Self::Lost { slot, .. }
+            | Self::Astray { slot, .. }
+            | Self::Dropped { slot, .. }
+            | Self::PassedOver { slot, .. } => Some(slot),
+            Self::Refused { .. } => None,
+        }
+    }
+}
+
 /// Why a receiver is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
