@@ -109,6 +109,9 @@ pub use contract::Contract;
 mod counter;
 pub use counter::{CounterInfo, CounterSet, Unit};
 
+mod host;
+pub use host::{Share, network_of, share};
+
 mod io;
 pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};
 

@@ -2,7 +2,8 @@
 //!
 //! Anybody can be a guest, and under any number of names. So all guests of a host share one account
 //! of the time for which they held back the receivers of other hosts. A quarter of the time is
-//! given back to each host.
+//! given back to each host. All hosts of an IPv6 /64 together have one more account, into which two
+//! thirds of the time go: a host may have any number of its addresses.
 //!
 //! ```text
 //!            --the account has come to GUEST_PATIENCE-->
@@ -11,11 +12,11 @@
 //! ```
 //!
 //! Invariant: a host without an account has held nobody back for long. Accounts are few: the time
-//! that is entered in all of them together is at most the time that passes.
+//! that is entered in all of them together is at most twice the time that passes.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use base::Instant;
+use base::{Instant, network_of};
 use wire::object::StreamPhase;
 
 use super::{Audience, AudienceEvent};
@@ -24,7 +25,7 @@ use crate::{
     parameters::{GUEST_PATIENCE, GUEST_SHARE},
 };
 
-/// The accounts of all hosts with guests.
+/// The accounts of all hosts with guests, and of their networks.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     hosts: BTreeMap<IpAddr, Account>,
@@ -44,7 +45,11 @@ impl Patience {
     /// Notes whose guest holds the others back.
     pub(super) fn observe(&mut self, now: Instant, holder: Option<IpAddr>) {
         if let Some((at, host)) = self.seen {
-            self.hosts.entry(host).or_default().spent += now.since(at);
+            let (time, network) = (now.since(at), network_of(host));
+            self.hosts.entry(host).or_default().spent += time;
+            if network != host {
+                self.hosts.entry(network).or_default().spent += time * 2 / 3;
+            }
         }
         self.seen = holder.map(|host| (now, host));
     }
@@ -69,7 +74,8 @@ impl Patience {
 
     /// Returns true for a host whose guests are not waited for.
     pub(super) fn is_over(&self, host: IpAddr) -> bool {
-        self.hosts.get(&host).is_some_and(|account| account.is_over)
+        let is_over = |it| self.hosts.get(&it).is_some_and(|account| account.is_over);
+        is_over(host) || is_over(network_of(host))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use base::{Instant, LinkId};
+use base::{Instant, LinkId, Share, share};
 use wire::object::{Hello, Refusal};
 
 use super::{
@@ -91,8 +91,8 @@ impl Audience {
             return Ok(());
         }
         let places = self.config.receivers_max;
-        let of_host = self.hosts.get(&host.to_canonical());
-        let has_share = of_host.is_none_or(|&count| count < places.div_ceil(2));
+        let present = self.tracked.values().map(|tracked| tracked.peer.ip());
+        let has_share = share(places.div_ceil(2) as usize, present, host) == Share::Free;
         let is_served = has_share || !self.is_guest(self.slot_of(hello.name));
         if self.tracked.len() >= places as usize || !is_served {
             return Err(Refusal::Full);

@@ -6,7 +6,7 @@
 //! within the limits of its host and of all hosts, and only one of a bounded number of *seats*. It
 //! loses its seat when its port refuses, when `ANSWER_PATIENCE` is over, or to another sender
 //! when all seats are taken. No host has more than half of the seats, so that the others are left
-//! for another.
+//! for another, and no network more than three quarters ([`base::share`]).
 //!
 //! A sender that has admitted this receiver before is not limited here.
 //!
@@ -14,7 +14,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use base::{Instant, Rng};
+use base::{Instant, Rng, Share, network_of, share};
 
 use crate::parameters::{
     ANSWER_EXPECTED, DIAL_INTERVAL, DIALS_AT_ONCE, HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE,
@@ -24,7 +24,8 @@ use crate::parameters::{
 #[derive(Debug)]
 pub(crate) struct Dials {
     all: Meter,
-    /// Only hosts that have dials to make up for; those of all hosts together bound their number.
+    /// Only hosts and networks that have dials to make up for; those of all hosts together bound
+    /// their number.
     hosts: BTreeMap<IpAddr, Meter>,
 }
 
@@ -56,14 +57,26 @@ impl Dials {
         rng: &mut Rng,
     ) -> bool {
         self.hosts.retain(|_, meter| !meter.is_unused(now));
-        let fresh = Meter::new(HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE);
-        let mut own = self.hosts.get(&host).copied().unwrap_or(fresh);
-        if !own.has_room(now, is_first) || !self.all.has_room(now, is_first) {
+        let host = host.to_canonical();
+        let network = network_of(host);
+        let own = Meter::new(HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE);
+        let near = Meter::new(HOST_DIAL_INTERVAL * 2 / 3, HOST_DIALS_AT_ONCE * 3 / 2);
+        let mut meters = vec![(host, own)];
+        meters.extend((network != host).then_some((network, near)));
+        for (who, meter) in &mut meters {
+            *meter = self.hosts.get(who).copied().unwrap_or(*meter);
+            if !meter.has_room(now, is_first) {
+                return false;
+            }
+        }
+        if !self.all.has_room(now, is_first) {
             return false;
         }
-        own.count(now, rng);
+        for (who, mut meter) in meters {
+            meter.count(now, rng);
+            self.hosts.insert(who, meter);
+        }
         self.all.count(now, rng);
-        self.hosts.insert(host, own);
         true
     }
 }
@@ -77,24 +90,24 @@ pub(crate) fn seat<K: Copy>(
     asked: impl Iterator<Item = (K, IpAddr, Instant)>,
     rng: &mut Rng,
 ) -> Seat<K> {
-    let (mut count, mut of_host, mut late, mut chosen) = (0, 0, 0, Seat::None);
-    for (key, whose, since) in asked {
-        count += 1;
-        of_host += usize::from(whose == host);
-        if now.since(since) >= ANSWER_EXPECTED {
-            late += 1;
-            // Each of those that are late is chosen with the same probability.
-            if rng.below(late) == 0 {
-                chosen = Seat::InsteadOf(key);
-            }
-        }
+    let asked: Vec<_> = asked.collect();
+    let hosts = asked.iter().map(|&(_, whose, _)| whose);
+    let share = share(seats_max.div_ceil(2), hosts, host);
+    if share == Share::HostFull {
+        return Seat::None;
     }
-    if of_host >= (seats_max / 2).max(1) {
-        Seat::None
-    } else if count < seats_max {
-        Seat::Free
-    } else {
-        chosen
+    if share == Share::Free && asked.len() < seats_max {
+        return Seat::Free;
+    }
+    // A network that has its share makes room within it.
+    let may_go = |whose| share == Share::Free || network_of(whose) == network_of(host);
+    let is_late = |since| now.since(since) >= ANSWER_EXPECTED;
+    let late = asked.iter().filter(|it| may_go(it.1) && is_late(it.2));
+    let late: Vec<K> = late.map(|&(key, ..)| key).collect();
+    match late.len() as u64 {
+        0 => Seat::None,
+        // Each of those that are late is chosen with the same probability.
+        count => Seat::InsteadOf(late[rng.below(count) as usize]),
     }
 }
 
@@ -188,6 +201,38 @@ mod tests {
             "{later}, not sixteen a second"
         );
         assert!(dials.hosts.len() <= DIALS_AT_ONCE as usize);
+    }
+
+    #[test]
+    fn a_network_of_many_addresses_is_dialled_one_and_a_half_times_as_often() {
+        let address = |network: u8, host: u64| -> IpAddr {
+            let text = format!("fd00:0:0:{network:x}::{host:x}");
+            text.parse().unwrap()
+        };
+        let mut dials = Dials::new();
+        assert_eq!(taken(&mut dials, at(0), address(1, 1), 1000), 16);
+        let near: u32 = (2..1000)
+            .map(|n| taken(&mut dials, at(0), address(1, n), 1))
+            .sum();
+        assert_eq!(near, 8);
+        assert_eq!(taken(&mut dials, at(0), address(2, 1), 1), 1);
+        let later: u32 = (1..=10_000)
+            .map(|ms| taken(&mut dials, at(ms), address(1, ms), 1))
+            .sum();
+        assert!((59..=61).contains(&later), "{later}, not six a second");
+    }
+
+    #[test]
+    fn a_network_makes_room_within_three_quarters_of_the_seats() {
+        let address = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let rng = &mut Rng::new(1);
+        let near = ["fd00::1", "fd00::2", "fd00::3"].map(address);
+        let asked = near.map(|host| (host, host, at(0)));
+        let mut seat_of = |ms, text| seat(at(ms), address(text), 4, asked.into_iter(), rng);
+        assert_eq!(seat_of(0, "fd00:0:0:1::1"), Seat::Free);
+        assert_eq!(seat_of(0, "fd00::4"), Seat::None);
+        let chosen = seat_of(500, "fd00::4");
+        assert!(matches!(chosen, Seat::InsteadOf(_)), "{chosen:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::parameters::GREETINGS_MAX;
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use base::{Instant, LinkId};
+use base::{Instant, LinkId, network_of};
 use protection::Key;
 use wire::object::{
     Challenge, Decoder, ErrorCode, Hello, Invite, Message, Refusal, StreamError, VERSION,
@@ -156,14 +156,19 @@ impl Listener {
     }
 
     /// Closes a connection that has not greeted, for a new one of `peer`: the oldest of the same
-    /// host, or else the oldest of all. So one host that greets on none of its many connections
-    /// keeps nobody out, and cuts off nobody but itself.
+    /// host, or else of its network, or else of all. So one host that greets on none of its many
+    /// connections keeps nobody out, and cuts off nobody but itself, or hosts of its network if it
+    /// has many addresses.
     fn make_room_for(&mut self, peer: SocketAddr) {
-        let of_host = |greeting: &Greeting| greeting.peer.ip() == peer.ip();
+        let nearness = |greeting: &Greeting| {
+            let host = greeting.peer.ip();
+            let is_near = network_of(host) == network_of(peer.ip());
+            u8::from(host != peer.ip()) + u8::from(!is_near)
+        };
         let oldest = self
             .greeting
             .iter()
-            .min_by_key(|(_, greeting)| (!of_host(greeting), greeting.deadline));
+            .min_by_key(|(_, greeting)| (nearness(greeting), greeting.deadline));
         if let Some((&link, _)) = oldest {
             self.close(link);
         }
@@ -356,5 +361,22 @@ mod tests {
             assert!(listener.greeting.contains_key(&honest));
             assert_eq!(listener.links.len(), listener.links_max);
         });
+    }
+
+    #[test]
+    fn a_host_with_many_addresses_cuts_off_its_own_network_first() {
+        let mut listener = Listener::new(1, 4, Duration::from_secs(5));
+        let address = |network: u64, host: u32| -> SocketAddr {
+            let address = (0xfd00_u128 << 112) | (u128::from(network) << 64) | u128::from(host);
+            (std::net::Ipv6Addr::from_bits(address), 4000).into()
+        };
+        let honest = LinkId(0);
+        assert_eq!(listener.accept(at(0), honest, address(1, 1), false), Ok(()));
+        for number in 1..1_000 {
+            let peer = address(2, number);
+            let accepted = listener.accept(at(number.into()), LinkId(number), peer, false);
+            assert_eq!(accepted, Ok(()));
+        }
+        assert!(listener.greeting.contains_key(&honest));
     }
 }

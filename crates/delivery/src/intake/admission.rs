@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, net::IpAddr};
 
-use base::Instant;
+use base::{Instant, Share, share};
 use wire::object::{ErrorCode, Phase};
 
 use super::{Decline, Intake, ObjectReceiverCounters, Sender, State, Transfer, Transfers};
@@ -72,9 +72,7 @@ impl<I: Intake> Transfers<I> {
         {
             // A sender that continues a transfer takes no place of its own.
             return Place::Full;
-        } else if own().count() >= self.config.transfers_per_host_max
-            && own().all(|t| t.receiver.is_connected())
-        {
+        } else if !self.has_share(under_way(), host) && own().all(|t| t.receiver.is_connected()) {
             return Place::HostFull;
         }
         let asked = self.all.iter().enumerate().filter_map(|(index, transfer)| {
@@ -116,13 +114,25 @@ impl<I: Intake> Transfers<I> {
         self.config.receiver.key.is_some()
     }
 
+    /// Returns true when a sender at `host` may have one more transfer beside these.
+    fn has_share<'t>(
+        &self,
+        transfers: impl Iterator<Item = &'t Transfer<I::Store>>,
+        host: IpAddr,
+    ) -> bool
+    where
+        I::Store: 't,
+    {
+        let hosts = transfers.map(|transfer| transfer.sender.address.ip());
+        share(self.config.transfers_per_host_max, hosts, host) == Share::Free
+    }
+
     fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {
         let host = offer.peer.ip();
-        let (mut count, mut own, mut bytes) = (0, 0, offer.manifest_bytes);
+        let (mut count, mut bytes) = (0, offer.manifest_bytes);
         let stays = |t: &&Transfer<_>| t.is_under_way() && !self.gives_way(t, host);
         for transfer in self.all.iter().filter(stays) {
             count += 1;
-            own += usize::from(transfer.is_of(host));
             bytes = bytes.saturating_add(transfer.receiver.manifest_bytes());
         }
         let (transfers_max, bytes_max) =
@@ -133,7 +143,7 @@ impl<I: Intake> Transfers<I> {
             )));
         }
         let own_max = self.config.transfers_per_host_max;
-        if own >= own_max {
+        if !self.has_share(self.all.iter().filter(stays), host) {
             return Err(limit(format!(
                 "this receiver takes {own_max} transfers of one host at once"
             )));

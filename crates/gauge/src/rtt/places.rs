@@ -2,7 +2,7 @@
 //! neither listens nor answers.
 //!
 //! A thread answers each client, so that there are [`PLACES_MAX`] places. A host has at most
-//! [`PLACES_PER_HOST_MAX`] of them, and a client that sends no message for [`IDLE_MAX`] loses its
+//! [`PLACES_PER_HOST_MAX`] of them ([`share`]), and a client that sends no message for [`IDLE_MAX`] loses its
 //! place, so that no host keeps the others out.
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use base::Instant;
+use base::{Instant, Share, share};
 
 /// All places of a reflector.
 #[derive(Debug, Default)]
@@ -39,8 +39,9 @@ struct Taken {
 impl Places {
     /// Gives a place to a client at `host`; `None` when there is none for it.
     pub(super) fn take(&mut self, host: IpAddr, now: Instant) -> Option<Arc<TcpPlace>> {
-        let of_host = self.0.iter().filter(|it| it.place.host == host).count();
-        if self.0.len() >= PLACES_MAX || of_host >= PLACES_PER_HOST_MAX {
+        let hosts = self.0.iter().map(|it| it.place.host);
+        let has_share = share(PLACES_PER_HOST_MAX, hosts, host) == Share::Free;
+        if self.0.len() >= PLACES_MAX || !has_share {
             return None;
         }
         let place = Arc::new(TcpPlace {

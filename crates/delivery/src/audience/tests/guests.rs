@@ -189,14 +189,57 @@ fn names_that_come_and_go_keep_nobody_out() {
 }
 
 #[test]
-fn a_host_of_guests_takes_half_of_the_places() {
+fn a_host_of_guests_takes_half_of_the_places_and_a_network_three_quarters() {
     over_ipv4_and_ipv6(|| {
+        let is_network = Fabric::address(1).is_ipv6();
         let mut config = open(Policy::Wait);
         config.receivers_max = 8;
         let mut audience = Audience::new(config);
         let taken = (0..8).filter(|&n| join(&mut audience, n, 1, &format!("x{n}")));
         assert_eq!(taken.count(), 4);
-        let mut others = (2..6).map(|host| (host, format!("honest{host}")));
-        assert!(others.all(|(host, name)| join(&mut audience, 100 + host as u32, host, &name)));
+        // All hosts of the fabric are in one /64, if they have one.
+        let others = (2..6).map(|host| (host, format!("honest{host}")));
+        let taken = others.filter(|(host, name)| {
+            let link = 100 + u32::try_from(*host).unwrap();
+            join(&mut audience, link, *host, name)
+        });
+        assert_eq!(taken.count(), if is_network { 2 } else { 4 });
     });
+}
+
+#[test]
+fn a_host_that_changes_its_address_within_its_network_gains_little() {
+    over_ipv4_and_ipv6(|| {
+        const TIME: Duration = Duration::from_secs(120);
+        let is_network = Fabric::address(1).is_ipv6();
+        let mut siege = Siege::new(open(Policy::Wait), 20);
+        // The honest receiver is the first; of the others one after the other stands still.
+        siege.run(TIME.as_millis() as u64, |world, ms| {
+            let turn = (ms / 5_000) as usize % 19 + 1;
+            let lead = world.lead + 1;
+            for (index, position) in world.positions.iter_mut().enumerate().skip(1) {
+                if index != turn {
+                    *position = lead;
+                }
+            }
+        });
+        let held = Duration::from_millis(siege.held_ms);
+        let allowed = (GUEST_PATIENCE + TIME / GUEST_SHARE) * 3 / 2 + Duration::from_secs(2);
+        if is_network {
+            assert!(held <= allowed, "{held:?} of {TIME:?}");
+        } else {
+            assert!(held > allowed, "each address counts for itself: {held:?}");
+        }
+    });
+}
+
+#[test]
+fn how_long_a_guest_is_waited_for_does_not_depend_on_the_stall_limit() {
+    let mut config = open(Policy::Wait);
+    config.stall_timeout = Some(Duration::from_secs(36_000));
+    let mut siege = Siege::new(config, 2);
+    siege.run(20_000, |_, _| {});
+    let held = Duration::from_millis(siege.held_ms);
+    let allowed = GUEST_PATIENCE + Duration::from_secs(20) / GUEST_SHARE + Duration::from_secs(2);
+    assert!(held <= allowed, "{held:?}");
 }
