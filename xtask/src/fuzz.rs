@@ -32,7 +32,7 @@ pub(crate) fn run(args: &[String]) -> bool {
     }
 }
 
-/// Runs every fuzz target for `seconds`.
+/// Runs every fuzz target for `seconds`, also when one has found a fault.
 pub(crate) fn explore(seconds: u32) -> StepOutcome {
     let targets = targets(&root());
     if targets.is_empty() {
@@ -45,12 +45,13 @@ pub(crate) fn explore(seconds: u32) -> StepOutcome {
                 .into(),
         );
     }
-    for target in targets {
-        if let Err(text) = explore_one(&target, seconds) {
-            return StepOutcome::Failed(text);
-        }
+    let explored = targets.iter().map(|target| explore_one(target, seconds));
+    let faults: Vec<String> = explored.filter_map(Result::err).collect();
+    if faults.is_empty() {
+        StepOutcome::Passed
+    } else {
+        StepOutcome::Failed(faults.join("\n"))
     }
-    StepOutcome::Passed
 }
 
 /// Type-checks the fuzz targets, which are outside the workspace.

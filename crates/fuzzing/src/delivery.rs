@@ -228,8 +228,12 @@ pub fn reporter(data: &[u8]) {
             match event {
                 ReporterEvent::Joined { .. } => is_welcome = true,
                 // It asks again, until the former bearer of its name has gone.
-                ReporterEvent::NameTaken { .. } => {}
-                _ => is_sent_away = true,
+                ReporterEvent::NameTaken { .. }
+                | ReporterEvent::Named { .. }
+                | ReporterEvent::Window { .. } => {}
+                ReporterEvent::Refused { .. }
+                | ReporterEvent::Dropped { .. }
+                | ReporterEvent::Closed { .. } => is_sent_away = true,
             }
         }
         assert!(is_welcome || !reporter.is_reporting(session));
