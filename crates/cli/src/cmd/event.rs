@@ -60,8 +60,8 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
     Some(text)
 }
 
-/// How many lines about receivers are shown: anybody can come and go a thousand times a second. What
-/// guests do hides nothing that is said of receivers that are expected or have the key.
+/// How many lines about receivers are shown: anybody can come and go a thousand times a second.
+/// What guests do hides nothing that is said of receivers that are expected or have the key.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// The number of the first receiver that is a guest.
