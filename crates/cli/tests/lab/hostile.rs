@@ -9,8 +9,9 @@ use lab::{Lab, LabSpec};
 use serde_json::Value;
 
 use crate::{
+    addresses::groups,
     attacker::{Attacker, RUN, overhear},
-    ends::{End, alone, towline},
+    ends::{End, alone, assert_complete, towline},
 };
 
 const GROUP: &str = "239.192.0.1:7500";
@@ -110,6 +111,30 @@ fn hostile_packets_stop_nothing() {
             "sent in {} s, received in {} s",
             sent["seconds"], received["seconds"]
         );
+    });
+}
+
+#[test]
+fn forged_ends_cost_no_message_without_a_key_at_any_kind_of_address() {
+    alone(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        for (from, to) in groups(&lab) {
+            let words = format!("load recv -g {from} --json --count 5000 --timeout 60s");
+            let receiver = End::start(towline(lab.host(1), &words));
+            let words = format!(
+                "load send -g {to} --json --receivers 1 --count 5000 --size 1400 --rate 2MB/s \
+                 --timeout 60s"
+            );
+            let source = End::start(towline(lab.host(0), &words));
+            let session = overhear(lab.host(2), to.parse().unwrap(), true);
+            // In the sender's name: ends, resets, and trails far ahead.
+            let mut near = Attacker::new(lab.host(0), &session);
+            near.at(200, 400, |near, number| near.forged_end(number));
+            near.at(20, 20, |near, _| near.far_lead());
+            assert_complete(&receiver.report(LIMIT), 5_000);
+            let sent = source.report(LIMIT);
+            assert_eq!(sent["is_confirmed"], true, "{to}: {sent:#}");
+        }
     });
 }
 

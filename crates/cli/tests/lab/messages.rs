@@ -134,6 +134,34 @@ fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
 }
 
 #[test]
+fn a_guest_that_stops_does_not_hold_an_expected_receiver_back_for_long() {
+    alone(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let words = format!("load recv -g {GROUP} --json --count 150000 --timeout 120s");
+        let honest = End::start(towline(lab.host(1), &words));
+        let words = format!(
+            "load send -g {GROUP} --json --receivers 1 --policy wait --count 150000 \
+             --size 1000-9000"
+        );
+        let sender = End::start(towline(lab.host(0), &words));
+        sender.await_counter("source.odata_packets", 1_000);
+        let words = format!("load recv -g {GROUP} --json --timeout 120s");
+        let guest = End::start(towline(lab.host(2), &words));
+        guest.await_counter("reporter.reports", 1);
+        guest.signal("-STOP");
+        // It stays stopped, and its connection open: without a limit all would wait for 5 minutes.
+        let report = honest.report(Duration::from_secs(120));
+        assert_complete(&report, 150_000);
+        sender.await_said("is not waited for any longer");
+        guest.signal("-KILL");
+        drop(guest);
+        let sent = sender.report(LIMIT);
+        assert_eq!(sent["messages"], 150_000, "{sent:#}");
+        assert_eq!(sent["counters"]["audience.passed_over"], 1, "{sent:#}");
+    });
+}
+
+#[test]
 fn a_receiver_that_stops_is_dropped_and_the_others_go_on() {
     alone(|| {
         let lab = lossy_lab(1);
