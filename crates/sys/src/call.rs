@@ -71,3 +71,26 @@ pub(crate) fn int_options<const N: usize>(
 pub(crate) fn int_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     int_options::<1>(fd, level, name).map(|[value]| value)
 }
+
+/// Reads a socket option that is a structure of the kernel's length; returns how many bytes the
+/// kernel wrote.
+pub(crate) fn byte_option(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    out: &mut [u8],
+) -> io::Result<usize> {
+    let mut len = socklen_t::try_from(out.len()).expect("options are a few bytes");
+    // SAFETY: `out` and `len` are live and exclusively borrowed; the kernel writes at most the
+    // `len` bytes announced, which is the size of `out`, and keeps no pointer.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            out.as_mut_ptr().cast::<c_void>(),
+            &raw mut len,
+        )
+    })?;
+    Ok((len as usize).min(out.len()))
+}

@@ -83,6 +83,9 @@ pub mod stamp;
 
 pub mod tcp;
 
+mod tcp_info;
+pub use tcp_info::{TcpField, TcpInfo};
+
 mod udp;
 pub use udp::{Family, PathMtu, UdpSocket};
 

@@ -13,7 +13,7 @@ use std::{
 
 use libc::c_int;
 use rustix::{
-    io::Errno,
+    io::{Errno, retry_on_intr},
     net::{SocketType, bind, sockopt},
 };
 
@@ -57,6 +57,19 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from(fd))
 }
 
+/// Appends what has arrived, as much as fits into the memory that `into` has, which is at least
+/// `room` bytes more. Returns how many bytes came; 0 at the end of the stream.
+///
+/// # Errors
+/// `WouldBlock` when nothing has arrived, and what has ended the connection.
+///
+/// **Cost**: one system call; memory is taken once, and never filled with zeros first.
+pub fn read_into(stream: &TcpStream, into: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+    into.reserve_exact(room);
+    let read = || rustix::io::read(stream, rustix::buffer::spare_capacity(into));
+    Ok(retry_on_intr(read)?)
+}
+
 /// Makes the kernel give a connection up when the peer's host has been silent for about `limit`,
 /// whether or not data is on the way to it.
 ///
@@ -74,6 +87,24 @@ pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> 
         stream,
         seconds as u32 * 1_000,
     )?)
+}
+
+/// Holds back segments that are not full, for 200 ms at most, or sends what was held back.
+///
+/// # Errors
+/// Never in practice.
+pub fn set_cork(stream: &TcpStream, is_corked: bool) -> io::Result<()> {
+    Ok(sockopt::set_tcp_cork(stream, is_corked)?)
+}
+
+/// Asks for a send buffer with room for `bytes` bytes; returns how many the kernel granted, which
+/// includes its own bookkeeping. The kernel no longer sizes the buffer by itself then.
+///
+/// # Errors
+/// Never in practice.
+pub fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<usize> {
+    sockopt::set_socket_send_buffer_size(stream, bytes)?;
+    Ok(sockopt::socket_send_buffer_size(stream)?)
 }
 
 /// Bounds how long a lost segment goes unnoticed when no other follows it. The kernel sends the
@@ -138,6 +169,29 @@ mod tests {
         stream.set_nonblocking(false).unwrap();
         stream.read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn what_has_arrived_is_appended_by_one_call_up_to_the_room() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        stream.write_all(b"0123456789").unwrap();
+        let mut into = Vec::new();
+        while into.len() < 10 {
+            let before = into.len();
+            let room = if before == 0 { 4 } else { 64 };
+            let count = read_into(&peer, &mut into, room).unwrap();
+            assert_eq!(into.len(), before + count);
+        }
+        assert_eq!(into, b"0123456789");
+        peer.set_nonblocking(true).unwrap();
+        let nothing = read_into(&peer, &mut into, 64).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(stream);
+        peer.set_nonblocking(false).unwrap();
+        assert_eq!(read_into(&peer, &mut into, 64).unwrap(), 0);
+        assert_eq!(into, b"0123456789");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`. [`Ethtool`] switches
 //! device features. [`RandomLoss`] makes the network lose packets; [`TokenBucket`] slows it.
+//! [`TcpSocket`] lists what `ss` does.
 //! [`Request`] and [`Reply`] are the codec, pure and bounds-checked. Only [`NetlinkSocket`] makes
 //! system calls. The module holds no state: each call asks the kernel.
 //!
@@ -33,6 +34,9 @@ pub use rtnetlink::Rtnetlink;
 
 mod socket;
 pub use socket::{NetlinkError, NetlinkSocket, Protocol};
+
+mod sockets;
+pub use sockets::{SocketBuffers, TcpSocket};
 
 mod statistics;
 pub use statistics::LinkStatistics;

@@ -29,6 +29,8 @@ pub enum Protocol {
     Generic,
     /// Packet filtering (nftables).
     Netfilter,
+    /// Sockets (sock_diag).
+    Sockets,
 }
 
 /// A connected netlink socket.
@@ -50,6 +52,7 @@ impl NetlinkSocket {
             Protocol::Route => None,
             Protocol::Generic => Some(netlink::GENERIC),
             Protocol::Netfilter => Some(netlink::NETFILTER),
+            Protocol::Sockets => Some(netlink::SOCK_DIAG),
         };
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         let fd = socket_with(AddressFamily::NETLINK, kind, flags, number)
