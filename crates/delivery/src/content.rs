@@ -19,6 +19,22 @@ pub trait Content {
         out: &mut [u8],
     ) -> Result<(), ContentError>;
 
+    /// Puts `len` bytes of the content from position `offset` on into `out`, in place of what it
+    /// has. Whoever has them in memory already gives that memory away instead of copying.
+    ///
+    /// # Errors
+    /// As [`Content::read`].
+    fn read_into(
+        &mut self,
+        manifest: &Manifest,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ContentError> {
+        out.resize(len, 0);
+        self.read(manifest, offset, out)
+    }
+
     /// Stops sending a file that could not be read; `file` is its index among [`Manifest::files`].
     /// From here on its bytes read as zeros, and never as an error.
     fn withdraw(&mut self, file: usize);

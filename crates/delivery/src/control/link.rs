@@ -13,11 +13,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
     net::SocketAddr,
 };
 
 use base::LinkId;
-use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, protect_frame};
+use wire::object::{
+    BODY_LEN_MAX, Block, Decoder, HELLO_LEN_MAX, Message, ObjectId, StreamError, protect_frame,
+};
 
 use super::protect::LinkProtection;
 use crate::parameters::LINK_QUEUE_MAX;
@@ -202,15 +205,42 @@ impl Links {
     /// does not read, and the caller gives it up.
     #[must_use]
     pub(crate) fn queue(&mut self, link: LinkId, message: &Message<'_>) -> bool {
+        if let Some(entry) = self.links.get_mut(&link).filter(|it| it.queued() == 0) {
+            entry.out.shrink_to(SPARE_MAX);
+        }
+        let queued = self.queue_with::<Infallible>(link, |out| {
+            message.emit(out);
+            Ok(())
+        });
+        matches!(queued, Ok(true))
+    }
+
+    /// Queues a block of an object, whose `len` bytes `fill` writes straight into the queue.
+    /// Returns false as [`Links::queue`] does; when `fill` fails, nothing is queued.
+    pub(crate) fn queue_block<E>(
+        &mut self,
+        link: LinkId,
+        place: (ObjectId, u64),
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        self.queue_with(link, |out| Block::emit_filled(out, place, len, fill))
+    }
+
+    fn queue_with<E>(
+        &mut self,
+        link: LinkId,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<bool, E> {
         let Some(entry) = self.links.get_mut(&link) else {
-            return false;
+            return Ok(false);
         };
         if entry.is_closing || entry.queued() > LINK_QUEUE_MAX {
-            return false;
+            return Ok(false);
         }
         entry.compact();
         let start = entry.out.len();
-        message.emit(&mut entry.out);
+        write(&mut entry.out)?;
         if let Some(protection) = &mut entry.protection {
             protect_frame(&mut entry.out, start, |header, body| {
                 protection.seal(header, body)
@@ -219,7 +249,7 @@ impl Links {
         if !entry.is_blocked {
             self.sendable.insert(link);
         }
-        true
+        Ok(true)
     }
 
     /// Returns how many queued bytes the back end has not taken; `None` for a link that is gone.
@@ -370,12 +400,12 @@ impl Link {
         self.out.len() - self.head
     }
 
-    /// Frees the sent part when that is most of the buffer, so that copying stays rare.
+    /// Frees the sent part when that is most of the buffer, so that copying stays rare. The memory
+    /// stays for the next block; the next message that is alone gives it back.
     fn compact(&mut self) {
         if self.head == self.out.len() {
             self.out.clear();
             self.head = 0;
-            self.out.shrink_to(SPARE_MAX);
         } else if self.head > self.out.len() / 2 {
             self.out.drain(..self.head);
             self.head = 0;
@@ -466,8 +496,8 @@ mod tests {
         links.insert(A);
         let mut taken = 0;
         let bytes = [0; 960];
-        let block = wire::object::Block {
-            object: wire::object::ObjectId::CONTENT,
+        let block = Block {
+            object: ObjectId::CONTENT,
             offset: 0,
             data: &bytes,
         };

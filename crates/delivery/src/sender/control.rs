@@ -299,12 +299,17 @@ impl<C: Content> TransferSender<C> {
             return;
         };
         if !self.listener.links.queue(link, message) {
-            self.listener.close(link);
-            self.not_reached(now, link);
-            self.by_link.remove(&link);
-            self.members[slot].disconnect(now);
-            self.filling.remove(&slot);
+            self.unread(now, slot, link);
         }
+    }
+
+    /// Closes the connection of a receiver that does not read.
+    pub(super) fn unread(&mut self, now: Instant, slot: usize, link: LinkId) {
+        self.listener.close(link);
+        self.not_reached(now, link);
+        self.by_link.remove(&link);
+        self.members[slot].disconnect(now);
+        self.filling.remove(&slot);
     }
 
     /// Gives up an admitted receiver that broke the protocol.

@@ -2,10 +2,10 @@
 //!
 //! **Spec**: `docs/src/protocol.md` section 5 (BLOCK), section 6.
 
-use wire::object::{BLOCK_DATA_MAX, Block, Message, ObjectId};
+use wire::object::{BLOCK_DATA_MAX, ObjectId};
 
-use super::{TransferSender, pass::Place};
-use crate::Content;
+use super::{Carriage, TransferSender, pass::Place, window::Window};
+use crate::{Content, ContentError};
 
 impl<C: Content> TransferSender<C> {
     /// Queues blocks on connections that have room, and after the last block the end of the pass.
@@ -18,6 +18,8 @@ impl<C: Content> TransferSender<C> {
     }
 
     fn top_up_one(&mut self, slot: usize) {
+        let (low, high) = self.queue_marks();
+        let mut most = low;
         loop {
             let member = &self.members[slot];
             let Some(queued) = member
@@ -27,9 +29,10 @@ impl<C: Content> TransferSender<C> {
                 self.filling.remove(&slot);
                 return;
             };
-            if queued >= QUEUED_MAX {
+            if queued >= most {
                 return;
             }
+            most = high;
             let Some((object, range)) = member.fills.needs.next_after(member.fills.at) else {
                 break;
             };
@@ -52,28 +55,38 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
+    /// Returns the number of bytes below which a connection's queue gets blocks, and up to which:
+    /// few connections have long queues, so that the system is called seldom, and many have short
+    /// ones, which bounds the memory of all.
+    fn queue_marks(&self) -> (usize, usize) {
+        let share = QUEUED_ALL / self.filling.len().max(1);
+        let high = share.clamp(QUEUED_MIN, QUEUED_MAX);
+        (high / 2, high)
+    }
+
     /// Queues one block; returns false when that ended the receiver's part or the whole transfer.
     fn send_block(&mut self, slot: usize, object: ObjectId, offset: u64, len: u64) -> bool {
-        let now = self.clock.now;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(usize::try_from(len).expect("a block is short"), 0);
-        let read = match self.is_by_links() {
-            true => self.window.copy_hashing(object, offset, &mut scratch),
-            false => self.window.copy_apart(object, offset, &mut scratch),
+        let Some(link) = self.members[slot].link else {
+            return false;
         };
-        let is_read = match read {
-            Ok(()) if self.is_withdrawn(object, offset) => self.filling.contains(&slot),
-            Ok(()) => {
-                let data = &scratch[..];
-                self.tell(
-                    now,
-                    slot,
-                    &Message::Block(Block {
-                        object,
-                        offset,
-                        data,
-                    }),
-                );
+        let now = self.clock.now;
+        let bytes = usize::try_from(len).expect("a block is short");
+        let copy: Copying<C> = match self.config.carriage {
+            Carriage::Links(_) => Window::copy_hashing,
+            Carriage::Packets => Window::copy_apart,
+        };
+        let (window, links) = (&mut self.window, &mut self.listener.links);
+        let queued = links.queue_block(link, (object, offset), bytes, |data| {
+            copy(window, object, offset, data).map_err(Some)?;
+            // Nobody is sent what is left of a file that could not be read.
+            match window.is_withdrawn(object, offset) {
+                true => Err(None),
+                false => Ok(()),
+            }
+        });
+        let mut is_read = true;
+        match queued {
+            Ok(true) => {
                 self.counters.fill_bytes += len;
                 if object == ObjectId::CONTENT {
                     self.counters.content_fill_bytes += len;
@@ -83,14 +96,14 @@ impl<C: Content> TransferSender<C> {
                     object,
                     offset: offset + len,
                 };
-                self.filling.contains(&slot)
             }
-            Err(error) => {
+            Ok(false) => self.unread(now, slot, link),
+            Err(None) => {}
+            Err(Some(error)) => {
                 self.content_failed(now, error);
-                false
+                is_read = false;
             }
-        };
-        self.scratch = scratch;
+        }
         if self.note_withdrawn() {
             // Perhaps nothing else is left of the current pass.
             self.advance(now);
@@ -99,5 +112,12 @@ impl<C: Content> TransferSender<C> {
     }
 }
 
-/// The number of bytes queued on a connection from which on no blocks are added.
-const QUEUED_MAX: usize = 2 * BLOCK_DATA_MAX;
+/// A way of reading bytes of an object out of the window.
+type Copying<C> = fn(&mut Window<C>, ObjectId, u64, &mut [u8]) -> Result<(), ContentError>;
+
+/// The most bytes of blocks queued on one connection.
+const QUEUED_MAX: usize = 8 * BLOCK_DATA_MAX;
+/// The least, however many connections there are.
+const QUEUED_MIN: usize = 2 * BLOCK_DATA_MAX;
+/// Bytes of blocks queued on all connections together, as long as each has the least.
+const QUEUED_ALL: usize = 16 << 20;

@@ -104,8 +104,6 @@ pub struct TransferSender<C> {
     /// The longest of the receivers' round trips; every tick renews it.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
-    /// Memory in which a block for a connection is built.
-    scratch: Vec<u8>,
     events: Events<TransferSenderEvent>,
     counters: TransferSenderCounters,
 }
@@ -217,7 +215,6 @@ impl<C: Content> TransferSender<C> {
             is_paused: false,
             round_trip: None,
             rate: config.rate.map(|rate| RateControl::new(rate, now)),
-            scratch: Vec::new(),
             events: Events::default(),
             counters: TransferSenderCounters::default(),
             config,
@@ -466,6 +463,7 @@ impl<C: Content> TransferSender<C> {
 
     /// Notes the number that the back end gave to the connection that was opened with `key`.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.listener.links.opened();
         self.listener.links.insert(link);
         if !self.invitations.link_opened(key as usize, link) {
             self.listener.links.abort(link);

@@ -137,6 +137,13 @@ impl<C: Content> Window<C> {
         &self.withdrawn
     }
 
+    /// Returns true for content of a file that is not sent any more.
+    pub(super) fn is_withdrawn(&self, object: ObjectId, offset: u64) -> bool {
+        object == ObjectId::CONTENT
+            && !self.withdrawn.is_empty()
+            && self.withdrawn.contains(&self.manifest.file_at(offset))
+    }
+
     /// Hashes up to one window of content that no pass has sent; returns true when all content is
     /// hashed.
     pub(super) fn hash_ahead(&mut self) -> Result<bool, ContentError> {
@@ -173,9 +180,9 @@ impl<C: Content> Window<C> {
         }
         let start = position - position % WINDOW_BYTES;
         let len = WINDOW_BYTES.min(self.manifest.content_bytes() - start);
+        let len = usize::try_from(len).expect("a window fits in memory");
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(usize::try_from(len).expect("a window fits in memory"), 0);
-        self.read(start, &mut buffer)?;
+        self.reading(|content, manifest| content.read_into(manifest, start, len, &mut buffer))?;
         (self.start, self.buffer) = (start, buffer);
         self.hash_window();
         Ok(())
@@ -185,8 +192,15 @@ impl<C: Content> Window<C> {
     ///
     /// **Cost**: one more call for each withdrawn file.
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+        self.reading(|content, manifest| content.read(manifest, offset, out))
+    }
+
+    fn reading(
+        &mut self,
+        mut read: impl FnMut(&mut C, &Manifest) -> Result<(), ContentError>,
+    ) -> Result<(), ContentError> {
         loop {
-            let Err(error) = self.content.read(&self.manifest, offset, out) else {
+            let Err(error) = read(&mut self.content, &self.manifest) else {
                 return Ok(());
             };
             let file = error.file.filter(|_| self.may_withdraw);

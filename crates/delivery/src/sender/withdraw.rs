@@ -107,14 +107,6 @@ impl<C: Content> TransferSender<C> {
         self.manifest.content_bytes() - files.map(|file| file.size).sum::<u64>()
     }
 
-    /// Returns true for content of a withdrawn file, which nobody is sent.
-    pub(super) fn is_withdrawn(&self, object: ObjectId, offset: u64) -> bool {
-        let withdrawn = self.window.withdrawn();
-        object == ObjectId::CONTENT
-            && !withdrawn.is_empty()
-            && withdrawn.contains(&self.manifest.file_at(offset))
-    }
-
     fn unsent_files(&self) -> impl Iterator<Item = &crate::File> {
         let files = self.manifest.files();
         self.window.withdrawn().iter().map(|&index| &files[index])

@@ -2,7 +2,7 @@
 //!
 //! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or 64
 //! small files, which must be opened first. A thread reads the next pieces into a few buffers. As
-//! long as the session's thread needs them in order, it only copies them. It does short reads, for
+//! long as the session's thread needs them in order, it only takes them. It does short reads, for
 //! what one receiver lacks, itself.
 //!
 //! ```text
@@ -79,12 +79,23 @@ impl Content for FileContent {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), ContentError> {
+        self.files.read(manifest, offset, out)
+    }
+
+    fn read_into(
+        &mut self,
+        manifest: &Manifest,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ContentError> {
         let is_piece = offset.is_multiple_of(PIECE_BYTES)
-            && out.len() as u64 == piece_len(manifest, offset)
+            && len as u64 == piece_len(manifest, offset)
             && manifest.id() == self.manifest.id();
         if is_piece && let Some(ahead) = self.ahead() {
             return ahead.take(offset, out);
         }
+        out.resize(len, 0);
         self.files.read(manifest, offset, out)
     }
 
@@ -139,8 +150,8 @@ struct Piece {
 }
 
 impl Ahead {
-    /// Gives the piece at `offset`; waits for it if necessary.
-    fn take(&self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+    /// Gives the piece at `offset` in exchange for the memory of `out`; waits for it if necessary.
+    fn take(&self, offset: u64, out: &mut Vec<u8>) -> Result<(), ContentError> {
         let mut state = self.lock();
         let is_coming = (state.first()..=state.next).contains(&offset) && state.depth > 0;
         if is_coming {
@@ -156,17 +167,17 @@ impl Ahead {
         } else {
             state.jump_to(offset);
         }
-        self.wanted.notify_one();
         loop {
-            if let Some(piece) = state.pieces.front() {
+            if let Some(piece) = state.pieces.front_mut() {
                 let outcome = piece.outcome.clone();
                 if outcome.is_ok() {
-                    out.copy_from_slice(&piece.bytes);
+                    std::mem::swap(out, &mut piece.bytes);
                     state.recycle_first();
-                    self.wanted.notify_one();
                 }
+                self.wanted.notify_one();
                 return outcome;
             }
+            self.wanted.notify_one();
             if state.is_stopped {
                 let text = "cannot read the content: the thread that does it has died";
                 return Err(ContentError::new(ErrorCode::Io, text));

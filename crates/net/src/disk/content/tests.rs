@@ -74,7 +74,9 @@ fn pieces_in_order_by_jumps_and_in_between_are_the_files_bytes() {
             }
         };
         let mut out = vec![0; usize::try_from(len).unwrap()];
-        content.read(&manifest, start, &mut out).unwrap();
+        content
+            .read_into(&manifest, start, out.len(), &mut out)
+            .unwrap();
         let from = usize::try_from(start).unwrap();
         assert!(out == bytes[from..from + out.len()], "at {start}");
         let state = content
@@ -91,19 +93,23 @@ fn a_file_that_changed_is_told_when_its_piece_is_asked_for_and_again() {
     let (manifest, mut content, bytes) = sample(&scratch);
     let file = fs::File::options().append(true).open(scratch.0.join("d/4"));
     std::io::Write::write_all(&mut file.unwrap(), b"more").unwrap();
-    let mut out = vec![0; usize::try_from(PIECE_BYTES).unwrap()];
-    content.read(&manifest, 0, &mut out).unwrap();
-    assert!(out == bytes[..out.len()]);
-    content.read(&manifest, PIECE_BYTES, &mut out).unwrap();
+    let len = usize::try_from(PIECE_BYTES).unwrap();
+    let mut out = Vec::new();
+    content.read_into(&manifest, 0, len, &mut out).unwrap();
+    assert!(out == bytes[..len]);
+    content
+        .read_into(&manifest, PIECE_BYTES, len, &mut out)
+        .unwrap();
+    assert!(out == bytes[len..2 * len]);
     for _ in 0..2 {
         let error = content
-            .read(&manifest, 2 * PIECE_BYTES, &mut out)
+            .read_into(&manifest, 2 * PIECE_BYTES, len, &mut out)
             .unwrap_err();
         assert_eq!(error.code, ErrorCode::SourceChanged);
         assert!(error.text.contains("d/4"), "{error}");
     }
-    content.read(&manifest, 0, &mut out).unwrap();
-    assert!(out == bytes[..out.len()]);
+    content.read_into(&manifest, 0, len, &mut out).unwrap();
+    assert!(out == bytes[..len]);
 }
 
 #[test]
@@ -117,7 +123,8 @@ fn a_file_that_is_withdrawn_reads_as_zeros_ahead_and_at_once() {
     let mut got = Vec::new();
     while at < manifest.content_bytes() {
         let mut out = vec![0; usize::try_from(piece_len(&manifest, at)).unwrap()];
-        if let Err(error) = content.read(&manifest, at, &mut out) {
+        let len = out.len();
+        if let Err(error) = content.read_into(&manifest, at, len, &mut out) {
             withdrawn.push(error.file.unwrap());
             content.withdraw(error.file.unwrap());
             continue;

@@ -262,7 +262,7 @@ numbers! {
 numbers! {
     /// The fields of [`Progress`] behind the phase.
     Progressed {
-        /// Bytes of content that the receiver holds.
+        /// Bytes of content that the receiver holds; while it joins, of the manifest.
         held: u64,
         /// Bytes of content that the receiver has checked against their seals.
         verified: u64,
@@ -625,6 +625,43 @@ impl<'a> Block<'a> {
         out.extend_from_slice(&self.object.0.to_be_bytes());
         out.extend_from_slice(&self.offset.to_be_bytes());
         out.extend_from_slice(self.data);
+    }
+
+    /// Appends a BLOCK as one frame; `fill` writes its `len` bytes of data where they stand, so
+    /// that they need no copy. When `fill` fails, nothing is appended.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    ///
+    /// **Panics** (bug): when a message cannot have so many bytes of data.
+    pub fn emit_filled<E>(
+        out: &mut Vec<u8>,
+        (object, offset): (ObjectId, u64),
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        assert!(
+            (1..=BLOCK_DATA_MAX).contains(&len),
+            "a block is longer than any may be, or empty"
+        );
+        let start = out.len();
+        let data = &[];
+        Message::Block(Block {
+            object,
+            offset,
+            data,
+        })
+        .emit(out);
+        let at = out.len();
+        out.resize(at + len, 0);
+        if let Err(error) = fill(&mut out[at..]) {
+            out.truncate(start);
+            return Err(error);
+        }
+        let body = u32::try_from(out.len() - start - FRAME_HEADER_LEN);
+        let body = body.expect("checked against the longest data");
+        out[start..start + 4].copy_from_slice(&body.to_be_bytes());
+        Ok(())
     }
 }
 

@@ -283,3 +283,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_block_filled_in_its_place_is_the_block_and_one_that_fails_is_nothing() {
+    let (place, data) = ((ObjectId::CONTENT, 77), b"some bytes");
+    let mut copied = b"before".to_vec();
+    Message::Block(Block {
+        object: place.0,
+        offset: place.1,
+        data,
+    })
+    .emit(&mut copied);
+    let mut filled = b"before".to_vec();
+    let fill = |out: &mut [u8]| -> Result<(), &str> {
+        out.copy_from_slice(data);
+        Ok(())
+    };
+    Block::emit_filled(&mut filled, place, data.len(), fill).unwrap();
+    assert_eq!(filled, copied);
+    let failed = Block::emit_filled(&mut filled, place, 9, |_| Err("no such file"));
+    assert_eq!((failed, filled), (Err("no such file"), copied));
+}
