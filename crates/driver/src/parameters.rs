@@ -13,6 +13,9 @@ base::parameters! {
     LINK_EVENTS_MAX: u32 = 64, "events", Both,
         "judgement: control connections may not starve the packets",
         "events of control connections handled in one turn of the loop";
+    LINK_BYTES_MAX: usize = 1 << 20, "bytes", Both,
+        "judgement: less than a store takes after it has asked for a pause",
+        "bytes of control connections handled in one turn of the loop; one event may go beyond it";
     LINK_COMMANDS_MAX: u32 = 256, "commands", Both,
         "judgement: as LINK_EVENTS_MAX, and an event may be answered several times",
         "messages and other commands to control connections in one turn of the loop";

@@ -4,7 +4,7 @@ use base::{Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch};
 use delivery::LinkCommand;
 use protection::PacketProtection;
 
-use crate::parameters::{LINK_COMMANDS_MAX, LINK_EVENTS_MAX, RUNS_MAX};
+use crate::parameters::{LINK_BYTES_MAX, LINK_COMMANDS_MAX, LINK_EVENTS_MAX, RUNS_MAX};
 use crate::{Endpoint, Handle, stage::Stage};
 
 base::counters! {
@@ -23,7 +23,8 @@ base::counters! {
         runs_failed: Events, "runs that the network refused; the receivers ask for them again";
         link_events: Events, "events of control connections";
         turns_at_link_events_max: Events,
-            "turns that handled LINK_EVENTS_MAX events; more may have waited for the next turn";
+            "turns that handled LINK_EVENTS_MAX events, or LINK_BYTES_MAX bytes of them; more may \
+             have waited for the next turn";
         turns_at_link_commands_max: Events,
             "turns that carried out LINK_COMMANDS_MAX commands; more may have waited";
     }
@@ -152,7 +153,12 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     fn serve_links(&mut self, now: Instant) -> u32 {
+        let mut bytes = 0;
         for served in 0..LINK_EVENTS_MAX {
+            if bytes >= LINK_BYTES_MAX {
+                self.counters.turns_at_link_events_max += 1;
+                return served;
+            }
             let Some((link, event)) = self.io.link_event(&mut self.link_data) else {
                 return served;
             };
@@ -162,6 +168,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             } else {
                 &[]
             };
+            bytes += data.len();
             self.endpoint.handle_link(now, link, event, data);
         }
         self.counters.turns_at_link_events_max += 1;

@@ -11,13 +11,13 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::{self, Read as _, Write as _},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    io::{self, Write as _},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     time::Duration,
 };
 
 use base::{Instant, LinkEvent, LinkId};
-use sys::{Interest, Ready, clock, errno};
+use sys::{Interest, Ready, clock, errno, tcp};
 
 use super::{
     options::SocketOptions,
@@ -99,7 +99,15 @@ impl Links {
                 _ => fault,
             }
         };
-        let listener = dial::listen(address).map_err(fault)?;
+        let listener = match dial::listen(address) {
+            // A host without IPv6 still has all its IPv4 addresses.
+            Err(error) if is_all_of_ipv6(address, &error) => {
+                let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+                dial::listen(all)
+            }
+            listener => listener,
+        };
+        let listener = listener.map_err(fault)?;
         let bound = listener.local_addr().map_err(fault)?;
         readiness.add(&listener, Signal::LISTENER, Interest::READ)?;
         self.spare = std::fs::File::open("/dev/null").ok();
@@ -514,28 +522,26 @@ impl Link {
 
     /// Writes as much as the kernel takes; returns the number of bytes.
     fn write(&mut self, bytes: &[u8], tally: &mut Tally) -> io::Result<usize> {
-        let mut written = 0;
-        while written < bytes.len() {
-            match self.stream.write(&bytes[written..]) {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                // It takes less than all when its buffer is full, and says when there is room.
                 Ok(count) => {
-                    written += count;
                     tally.counters.link_sent_bytes += count as u64;
+                    return Ok(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if written == 0 => return Err(error),
-                Err(_told_by_the_next_call) => break,
+                Err(error) => return Err(error),
             }
         }
-        Ok(written)
+        Ok(0)
     }
 
-    fn read(&mut self, data: &mut Vec<u8>) -> Arrived {
+    fn read(&self, data: &mut Vec<u8>) -> Arrived {
         data.clear();
-        // On `WouldBlock`, `data` holds the bytes read until then.
-        match (&self.stream).take(READ_BYTES_MAX).read_to_end(data) {
-            _ if !data.is_empty() => Arrived::Bytes,
-            Ok(_none) => Arrived::End,
+        match tcp::read_into(&self.stream, data, READ_BYTES) {
+            Ok(0) => Arrived::End,
+            Ok(_some) => Arrived::Bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Arrived::Nothing,
             Err(_reset) => Arrived::Failure,
         }
@@ -558,12 +564,22 @@ fn signal(id: LinkId) -> Signal {
     Signal(Signal::LINKS + u64::from(id.0))
 }
 
+/// Returns true when listening on all addresses failed because the host has no IPv6.
+fn is_all_of_ipv6(address: SocketAddr, error: &io::Error) -> bool {
+    let has_none = [errno::EAFNOSUPPORT, errno::EADDRNOTAVAIL];
+    let is_all = address.is_ipv6() && address.ip().is_unspecified();
+    is_all
+        && error
+            .raw_os_error()
+            .is_some_and(|it| has_none.contains(&it))
+}
+
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
 }
 
-/// The most bytes of one `Data` event.
-const READ_BYTES_MAX: u64 = 64 << 10;
+/// Bytes that one call reads: a `Data` event has so many at most, and as many when data flows.
+const READ_BYTES: usize = 128 << 10;
 /// How long new connections wait when not even a descriptor to refuse them is left.
 const LISTENER_REST: Duration = Duration::from_millis(100);
 /// How long a closed connection is kept for its peer to see the end.
