@@ -43,6 +43,8 @@ pub(super) fn commit(
     withdrawn
         .iter()
         .try_for_each(|&index| commit.withdraw(index))?;
+    let early = commit.staging.works.early.finish();
+    early.map_err(|error| Fault::new("sync", Path::new(""), error))?;
     commit.own_in_place()?;
     commit.attribute_in_place()?;
     commit.finish_files()?;

@@ -270,6 +270,12 @@ impl Disk {
         file.sync_all()
     }
 
+    /// Syncs a file's bytes, and what it takes to find them.
+    pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
+        self.before(DiskCall::Sync)?;
+        file.sync_data()
+    }
+
     pub(super) fn sync_directory(&self, directory: &Directory) -> io::Result<()> {
         self.before(DiskCall::Sync)?;
         directory.sync()

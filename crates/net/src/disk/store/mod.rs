@@ -51,6 +51,8 @@ mod disk;
 use disk::Disk;
 pub use disk::{DiskCall, DiskFault, Modes};
 
+mod early;
+
 mod holes;
 
 mod journal;

@@ -20,7 +20,13 @@ use sys::file::{Directory, FileTime, Kind, Status};
 use wire::object::{EntryKind, EntryRef};
 
 use super::{
-    Fault, claim::Claim, disk::Disk, journal::Journal, leftover, path_of, queue::Extent,
+    Fault,
+    claim::Claim,
+    disk::Disk,
+    early::{EARLY_BYTES, EarlySync},
+    journal::Journal,
+    leftover, path_of,
+    queue::Extent,
     room::Share,
 };
 
@@ -76,6 +82,7 @@ pub(super) struct Works {
     /// Slabs that are hashed in part, the one used last first.
     hashing: VecDeque<SlabGroups>,
     buffer: Vec<u8>,
+    pub(super) early: EarlySync,
 }
 
 /// An open file.
@@ -85,6 +92,8 @@ struct Open {
     file: File,
     /// Up to here it has room on the disk.
     taken_to: u64,
+    /// Bytes written since the disk was last told to sync them.
+    unsynced: u64,
 }
 
 impl Staging {
@@ -159,11 +168,11 @@ impl Staging {
             None => {
                 let file = self.open_or_make(index)?;
                 self.works.open.truncate(OPEN_MAX - 1);
-                let taken_to = 0;
                 self.works.open.push_front(Open {
                     index,
                     file,
-                    taken_to,
+                    taken_to: 0,
+                    unsynced: 0,
                 });
             }
         }
@@ -273,6 +282,7 @@ impl Staging {
             // A later attempt recognises a complete file by its length.
             file.set_len(place.size)?;
         }
+        self.sync_early(bytes.len() as u64);
         let entry = self.manifest.entry(place.entry as usize);
         // With a mode that forbids opening it for writing, the file gets its attributes in the
         // commit.
@@ -281,6 +291,18 @@ impl Staging {
             self.close(index);
         }
         Ok(())
+    }
+
+    /// Counts bytes written to the file that was used last, and has them synced when they are many.
+    fn sync_early(&mut self, bytes: u64) {
+        let Works { open, early, .. } = &mut self.works;
+        let Some(open) = open.front_mut() else {
+            return;
+        };
+        open.unsynced += bytes;
+        if open.unsynced >= EARLY_BYTES && early.begin(&self.disk, &open.file) {
+            open.unsynced = 0;
+        }
     }
 
     /// Makes a file whose content is all in memory, in one go.

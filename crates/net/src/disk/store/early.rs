@@ -1,0 +1,101 @@
+//! Syncs long files while the rest of them arrives, so that the sync before they get their names
+//! finds little to do.
+//!
+//! A disk that is told only at the end has all of a file to write while nothing else happens. Here
+//! it is told after each 32 MiB, by a thread of its own, so that no write waits for it.
+//!
+//! Invariants: at most one sync is under way, and none waits; an error of one is told when the
+//! transfer is put in place, because the kernel tells it only once.
+
+use std::{
+    fs::File,
+    io,
+    sync::mpsc::{self, SyncSender},
+    thread::{self, JoinHandle},
+};
+
+use super::disk::Disk;
+
+/// The thread that syncs ahead of the end; it starts with the first long file.
+#[derive(Debug, Default)]
+pub(super) struct EarlySync(Option<Running>);
+
+#[derive(Debug)]
+struct Running {
+    files: SyncSender<File>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl EarlySync {
+    /// Begins to sync what was written to a file so far. Returns false when the disk is at it
+    /// already, and the caller asks again later.
+    pub(super) fn begin(&mut self, disk: &Disk, file: &File) -> bool {
+        if self.0.is_none() {
+            self.0 = Running::start(disk.clone());
+        }
+        // Without a thread, or a descriptor more, the sync at the end does it all.
+        match (&self.0, file.try_clone()) {
+            (Some(running), Ok(file)) => running.files.try_send(file).is_ok(),
+            _ => true,
+        }
+    }
+
+    /// Waits for the sync that is under way.
+    ///
+    /// # Errors
+    /// Those of any sync so far.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let Some(Running { files, thread }) = self.0.take() else {
+            return Ok(());
+        };
+        drop(files);
+        let died = |_panic| io::Error::other("the thread that syncs has died");
+        thread.join().map_err(died)?
+    }
+}
+
+impl Running {
+    fn start(disk: Disk) -> Option<Self> {
+        // Who sends does not wait: a file is taken only when the thread waits for one.
+        let (files, next) = mpsc::sync_channel::<File>(0);
+        let sync = move || next.iter().try_for_each(|file| disk.sync_data(&file));
+        let thread = thread::Builder::new().name("sync".into()).spawn(sync);
+        let thread = thread.ok()?;
+        Some(Self { files, thread })
+    }
+}
+
+/// Bytes written to a file after which it is synced.
+pub(super) const EARLY_BYTES: u64 = 32 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::{
+        super::disk::{DiskCall, DiskFault, Modes},
+        *,
+    };
+
+    fn synced(fault: Option<DiskFault>) -> io::Result<()> {
+        let path = std::env::temp_dir().join(format!("towline-early-{}", std::process::id()));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[1; 100]).unwrap();
+        let disk = Disk::new(fault, Modes::default());
+        let mut early = EarlySync::default();
+        while !early.begin(&disk, &file) {
+            thread::yield_now();
+        }
+        drop(std::fs::remove_file(path));
+        early.finish()
+    }
+
+    #[test]
+    fn an_error_of_an_early_sync_is_told_at_the_end() {
+        synced(None).unwrap();
+        let (call, after, errno) = (DiskCall::Sync, 0, 5);
+        let error = synced(Some(DiskFault { call, after, errno })).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(5));
+        EarlySync::default().finish().unwrap();
+    }
+}
