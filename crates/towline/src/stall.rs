@@ -20,7 +20,7 @@ use wire::object::Phase;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StallWatch {
-    /// Bytes held and verified when something last moved.
+    /// Bytes held, of manifest and content, and verified when something last moved.
     moved: u64,
     moved_at: Instant,
 }
@@ -43,7 +43,7 @@ impl StallWatch {
     /// Compares the progress with that of the last call. A transfer that prepares or renames its
     /// files counts as moving, because only the disk knows how long this takes.
     pub fn note(&mut self, now: Instant, progress: &ReceiverProgress) {
-        let moved = progress.numbers.held + progress.numbers.verified;
+        let moved = progress.manifest_bytes + progress.numbers.held + progress.numbers.verified;
         let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);
         if moved != self.moved || is_at_disk {
             self.moved = moved;
@@ -67,6 +67,7 @@ mod tests {
     fn progress(phase: Phase, held: u64, verified: u64) -> ReceiverProgress {
         let mut progress = ReceiverProgress {
             phase,
+            manifest_bytes: 0,
             content_bytes: 100,
             numbers: Default::default(),
         };
@@ -84,6 +85,19 @@ mod tests {
         assert!(watch.is_stalled(start + TIMEOUT * 3 / 2, TIMEOUT));
         watch.note(start + TIMEOUT * 3 / 2, &progress(Phase::Receiving, 10, 5));
         assert!(!watch.is_stalled(start + TIMEOUT * 2, TIMEOUT));
+    }
+
+    #[test]
+    fn bytes_of_a_long_manifest_move_a_transfer() {
+        let start = Instant::now();
+        let mut watch = StallWatch::new(start);
+        for count in 1..5 {
+            let mut joining = progress(Phase::Joining, 0, 0);
+            joining.manifest_bytes = u64::from(count);
+            let now = start + TIMEOUT * count;
+            watch.note(now, &joining);
+            assert!(!watch.is_stalled(now, TIMEOUT));
+        }
     }
 
     #[test]

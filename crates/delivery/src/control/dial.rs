@@ -64,6 +64,9 @@ pub(crate) struct Call {
     is_put_off: bool,
     /// When the sender first said that it already has a receiver of this name.
     taken_since: Option<Instant>,
+    /// Another connection of the same sender, which has to show that it has the key before it takes
+    /// the place of the one that is open.
+    rival: Option<State>,
 }
 
 /// The end that opens connections.
@@ -101,6 +104,8 @@ pub(crate) enum Answer<'d> {
     Handshake,
     /// The sender admits this receiver.
     Welcomed(Welcome),
+    /// The sender admits this receiver on a new connection, in place of one that was open.
+    Replaced(Welcome),
     /// The sender refuses this receiver.
     Refused { reason: Refusal, text: &'d str },
     /// The other end has not shown that it has the key, so it counts as not the sender.
@@ -125,6 +130,11 @@ pub(crate) enum NameTaken {
 /// Returns the features that a session may require of an end with this key, or without one.
 pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
+}
+
+/// Returns how long to wait after so many attempts in a row: doubled with each, up to a bound.
+pub(crate) fn back_off(attempts: u32) -> Duration {
+    REDIAL_MIN * 2_u32.pow(attempts.min(REDIAL_DOUBLINGS))
 }
 
 impl Caller {
@@ -167,6 +177,7 @@ impl Caller {
             is_known: false,
             is_put_off: false,
             taken_since: None,
+            rival: None,
         }
     }
 
@@ -184,12 +195,15 @@ impl Caller {
             is_known: false,
             is_put_off: false,
             taken_since: None,
+            rival: None,
         }
     }
 
     /// Greets the sender on a connection that it has opened for `call`. A connection that the call
-    /// has already is dead, or the sender would not open another. Returns true when the sender had
-    /// admitted this receiver on that one.
+    /// has already is dead, or the sender would not open another. But where there is a key, one
+    /// that is open stays until the new one has shown the key: anybody at the sender's address can
+    /// say that it is the sender. Returns true when the sender had admitted this receiver on a
+    /// connection that is given up.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -198,15 +212,70 @@ impl Caller {
         entry: Link,
     ) -> bool {
         let was_open = call.link().is_some();
+        self.links.adopt(link, entry);
+        self.links.greeted(link);
+        if was_open && self.identity.key.is_some() {
+            self.drop_rival(call);
+            let open = std::mem::replace(&mut call.state, State::Connecting { link });
+            self.hello(now, call, link);
+            call.rival = Some(std::mem::replace(&mut call.state, open));
+            return false;
+        }
         if let Some(old) = call.any_link() {
             self.links.abort(old);
         }
-        self.links.adopt(link, entry);
-        self.links.greeted(link);
         call.dialled_at = now;
         call.state = State::Connecting { link };
         self.hello(now, call, link);
         was_open
+    }
+
+    fn drop_rival(&mut self, call: &mut Call) {
+        if let Some(link) = call.rival.take().and_then(State::link) {
+            self.links.abort(link);
+        }
+    }
+
+    /// Forgets a connection that was to take the place of the open one, and is lost. Returns true
+    /// when it was that.
+    pub(crate) fn rival_lost(&mut self, call: &mut Call, link: LinkId) -> bool {
+        let is_it = call.rival_link() == Some(link);
+        if is_it {
+            self.drop_rival(call);
+        }
+        is_it
+    }
+
+    /// Takes the next message of a connection that is to take the place of the open one. Only when
+    /// the sender admits this receiver on it, it does.
+    fn next_of_rival<'d>(
+        &mut self,
+        call: &mut Call,
+        link: LinkId,
+        rival: State,
+        decoder: &'d mut Decoder,
+    ) -> Answer<'d> {
+        let open = std::mem::replace(&mut call.state, rival);
+        call.rival = None;
+        let answer = self.next(call, link, decoder);
+        match answer {
+            Answer::Welcomed(welcome) => {
+                if let Some(old) = open.link() {
+                    self.links.abort(old);
+                }
+                return Answer::Replaced(welcome);
+            }
+            Answer::Nothing | Answer::Handshake => {
+                call.rival = Some(std::mem::replace(&mut call.state, open));
+            }
+            // It was not the sender, or would not have this receiver: the open one goes on.
+            _ => {
+                call.state = open;
+                self.links.abort(link);
+                return Answer::Handshake;
+            }
+        }
+        answer
     }
 
     /// Asks for a connection if it is time; returns true when it was.
@@ -276,6 +345,9 @@ impl Caller {
         link: LinkId,
         decoder: &'d mut Decoder,
     ) -> Answer<'d> {
+        if let Some(rival) = call.rival.filter(|rival| rival.link() == Some(link)) {
+            return self.next_of_rival(call, link, rival, decoder);
+        }
         if call.any_link() != Some(link) {
             return Answer::Nothing;
         }
@@ -341,9 +413,9 @@ impl Caller {
     /// Handles a connection that broke: dials again after a while, or expects the sender to.
     /// Returns true when the sender had admitted this receiver on that connection.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
-        let ceiling = REDIAL_MIN * 2_u32.pow(call.attempts.min(REDIAL_DOUBLINGS));
-        let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
+        let until = now + REDIAL_MIN + self.rng.duration_up_to(back_off(call.attempts));
         let was_open = call.link().is_some();
+        self.drop_rival(call);
         call.state = match call.opener {
             Opener::Receiver => State::Waiting { until },
             Opener::Sender => State::Expecting,
@@ -363,8 +435,20 @@ impl Caller {
         if let Some(link) = call.any_link() {
             self.links.close(link);
         }
+        self.drop_rival(call);
         self.links.withdraw(call.id);
         call.state = State::Silent;
+    }
+}
+
+impl State {
+    const fn link(self) -> Option<LinkId> {
+        match self {
+            Self::Open { link } | Self::Greeting { link, .. } | Self::Connecting { link } => {
+                Some(link)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -384,12 +468,12 @@ impl Call {
 
     /// Returns the connection, whether or not the sender has admitted this receiver on it.
     pub(crate) const fn any_link(&self) -> Option<LinkId> {
-        match self.state {
-            State::Open { link } | State::Greeting { link, .. } | State::Connecting { link } => {
-                Some(link)
-            }
-            _ => None,
-        }
+        self.state.link()
+    }
+
+    /// Returns the connection that is to take the place of the open one.
+    fn rival_link(&self) -> Option<LinkId> {
+        self.rival.and_then(State::link)
     }
 
     /// Returns the connection on which the greeting was sent and is not answered.
@@ -468,5 +552,153 @@ impl Call {
     /// Returns true when the sender's last word on the name was that it is taken.
     pub(crate) const fn is_name_taken(&self) -> bool {
         self.taken_since.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protection::portable;
+    use wire::object::{BODY_LEN_MAX, NONCE_LEN};
+
+    use super::*;
+    use crate::control::{LinkCommand, Listener, Word};
+
+    const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 4_000);
+    const SESSION: u64 = 5;
+
+    fn caller(key: &Key) -> Caller {
+        Caller::new(Identity {
+            name: "r".to_owned(),
+            instance: 1,
+            seed: 2,
+            key: Some(key.clone()),
+        })
+    }
+
+    /// A connection that a sender has dialled, as the door gives it away.
+    fn dialled(link: LinkId) -> Link {
+        let mut door = Links::default();
+        door.insert(link);
+        door.take(link).expect("it was just put there")
+    }
+
+    /// Returns what an end sends on a link, and the links that it closes.
+    fn sent(links: &mut Links, link: LinkId) -> (Vec<u8>, Vec<LinkId>) {
+        let (mut all, mut closed, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(command) = links.poll() {
+            match command {
+                LinkCommand::Send { link: whose, bytes } => {
+                    if whose == link {
+                        all.extend_from_slice(bytes);
+                    }
+                    answers.push((whose, bytes.len()));
+                }
+                LinkCommand::Close { link } => closed.push(link),
+                _ => {}
+            }
+            for (whose, taken) in answers.drain(..) {
+                links.sent(whose, taken);
+            }
+        }
+        (all, closed)
+    }
+
+    /// Carries the greeting between both ends, until the sender admits the receiver. Returns what
+    /// the last message means to the receiver, and the links that it has closed.
+    fn greet(
+        caller: &mut Caller,
+        call: &mut Call,
+        listener: &mut Listener,
+        link: LinkId,
+    ) -> (&'static str, Vec<LinkId>) {
+        let now = Instant::from_nanos(9);
+        listener
+            .accept(now, link, PEER.into(), false)
+            .expect("it has room");
+        let [mut theirs, mut ours] = [Decoder::new(BODY_LEN_MAX), Decoder::new(BODY_LEN_MAX)];
+        let (mut meaning, mut closed) = ("none", Vec::new());
+        for _ in 0..2 {
+            let (bytes, mut more) = sent(&mut caller.links, link);
+            closed.append(&mut more);
+            theirs.push(&bytes);
+            let is_hello = matches!(listener.next(now, link, &mut theirs), Word::Hello { .. });
+            if is_hello {
+                listener.admit(link);
+                let welcome = Message::Welcome(Welcome {
+                    version: VERSION,
+                    slot: 0,
+                    manifest: [1; 16],
+                    session_id: SESSION,
+                    receiver_count: 1,
+                    report_interval_us: 1,
+                    report_sqns: 0,
+                    manifest_bytes: 100,
+                    is_late: false,
+                    nonce: [0; NONCE_LEN],
+                });
+                assert!(listener.links.queue(link, &welcome));
+            }
+            ours.push(&sent(&mut listener.links, link).0);
+            meaning = match caller.next(call, link, &mut ours) {
+                Answer::Welcomed(_) => "welcomed",
+                Answer::Replaced(_) => "replaced",
+                Answer::Nothing => "nothing",
+                Answer::Handshake => "handshake",
+                _ => "other",
+            };
+        }
+        closed.append(&mut sent(&mut caller.links, link).1);
+        (meaning, closed)
+    }
+
+    #[test]
+    fn an_open_connection_gives_way_only_to_one_that_has_shown_the_key() {
+        let [key, other] = [b"secret", b"wrongs"].map(|it| Key::derive(it, portable));
+        let now = Instant::from_nanos(9);
+        let listener = |key: &Key| {
+            Listener::new(SESSION, 4, Duration::from_secs(5)).with_key(Some(key.clone()))
+        };
+        let (mut caller, mut genuine) = (caller(&key), listener(&key));
+        let mut call = Caller::expect(now, (PEER.into(), SESSION), 0);
+        let [first, forged, second] = [LinkId(1), LinkId(2), LinkId(3)];
+
+        assert!(!caller.answer(now, &mut call, first, dialled(first)));
+        let welcomed = greet(&mut caller, &mut call, &mut genuine, first);
+        assert_eq!(welcomed, ("welcomed", vec![]));
+        assert_eq!(call.link(), Some(first));
+
+        // Somebody at the sender's address, who has another key, says that it is the sender.
+        assert!(!caller.answer(now, &mut call, forged, dialled(forged)));
+        assert_eq!(call.link(), Some(first));
+        let (meaning, closed) = greet(&mut caller, &mut call, &mut listener(&other), forged);
+        assert_ne!(meaning, "replaced");
+        assert_eq!((call.link(), closed), (Some(first), vec![forged]));
+
+        // The sender itself does, whose connection is dead without a word.
+        assert!(!caller.answer(now, &mut call, second, dialled(second)));
+        assert_eq!(call.link(), Some(first));
+        let replaced = greet(&mut caller, &mut call, &mut genuine, second);
+        assert_eq!(replaced, ("replaced", vec![first]));
+        assert_eq!(call.link(), Some(second));
+    }
+
+    #[test]
+    fn without_a_key_the_new_connection_takes_the_place_at_once() {
+        let now = Instant::from_nanos(9);
+        let mut caller = Caller::new(Identity {
+            name: "r".to_owned(),
+            instance: 1,
+            seed: 2,
+            key: None,
+        });
+        let mut listener = Listener::new(SESSION, 4, Duration::from_secs(5));
+        let mut call = Caller::expect(now, (PEER.into(), SESSION), 0);
+        caller.answer(now, &mut call, LinkId(1), dialled(LinkId(1)));
+        let _last = greet(&mut caller, &mut call, &mut listener, LinkId(1));
+        assert_eq!(call.link(), Some(LinkId(1)));
+        assert!(caller.answer(now, &mut call, LinkId(2), dialled(LinkId(2))));
+        assert_eq!(call.any_link(), Some(LinkId(2)));
+        let _last = greet(&mut caller, &mut call, &mut listener, LinkId(2));
+        assert_eq!(call.link(), Some(LinkId(2)));
     }
 }

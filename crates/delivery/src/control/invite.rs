@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use base::{Instant, LinkId};
 use wire::object::Refusal;
 
-use crate::parameters::{INVITE_LATER, REDIAL_DOUBLINGS, REDIAL_MIN};
+use super::dial::back_off;
+use crate::parameters::INVITE_LATER;
 
 /// All hosts that a sender was told to dial, by their place in its list.
 #[derive(Debug, Default)]
@@ -106,8 +107,8 @@ impl Invitations {
             State::Connecting { .. } => "nothing answers there",
             _ => "the connection to it was lost",
         };
-        let wait = REDIAL_MIN * 2_u32.pow(invitation.attempts.min(REDIAL_DOUBLINGS));
-        invitation.state = State::Waiting { until: now + wait };
+        let until = now + back_off(invitation.attempts);
+        invitation.state = State::Waiting { until };
         invitation.say(text)
     }
 

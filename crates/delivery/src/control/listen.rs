@@ -149,6 +149,11 @@ impl Listener {
         }
     }
 
+    /// Returns the peer of a connection that has not been admitted.
+    pub(crate) fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
+        self.greeting.get(&link).map(|greeting| greeting.peer)
+    }
+
     /// Gives a connection away, with what has arrived on it.
     pub(crate) fn hand_over(&mut self, link: LinkId) -> Option<Link> {
         self.greeting.remove(&link);

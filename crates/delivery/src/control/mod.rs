@@ -31,7 +31,7 @@ mod dials;
 pub(crate) use dials::{Dials, Seat, seat};
 
 mod dial;
-pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken, features};
+pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken, back_off, features};
 
 mod invite;
 pub(crate) use invite::Invitations;

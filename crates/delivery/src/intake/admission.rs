@@ -7,10 +7,10 @@ use base::{Instant, Share, share};
 use wire::object::{ErrorCode, Phase};
 
 use super::{Decline, Intake, ObjectReceiverCounters, Sender, State, Transfer, Transfers};
-use crate::parameters::{ANSWER_EXPECTED, REDIAL_DOUBLINGS, REDIAL_MIN, TURNED_AWAY_MAX};
+use crate::parameters::{ANSWER_EXPECTED, TURNED_AWAY_MAX};
 use crate::{
     Offer, Store,
-    control::{Seat, seat},
+    control::{Seat, back_off, seat},
 };
 
 /// Whether an unknown sender may be asked what it offers.
@@ -80,7 +80,9 @@ impl<I: Intake> Transfers<I> {
             let is_asked = transfer.state == State::Asking;
             is_asked.then(|| (index, transfer.sender.address.ip(), since))
         });
-        let is_fresh = |(_, _, since)| now.since(since) < ANSWER_EXPECTED;
+        // Where senders dial, one host cannot keep another waiting.
+        let counts = |whose| self.door.is_none() || whose == host;
+        let is_fresh = |(_, whose, since)| counts(whose) && now.since(since) < ANSWER_EXPECTED;
         if self.config.is_single && asked.clone().any(is_fresh) {
             return Place::Later;
         }
@@ -213,7 +215,7 @@ impl TurnedAway {
         counters: &mut ObjectReceiverCounters,
     ) -> bool {
         let (known, is_new) = self.entry(sender, counters);
-        known.rests_until = now + REDIAL_MIN * 2_u32.pow(known.silences.min(REDIAL_DOUBLINGS));
+        known.rests_until = now + back_off(known.silences);
         known.silences = known.silences.saturating_add(1);
         is_new
     }

@@ -8,7 +8,8 @@
 //!
 //! A sender that dials is known by its host and its session; the port that it dials from changes.
 //! All bounds are those of senders that are heard by their marks: the same places, the same
-//! admission.
+//! admission, the same limits on how often a host is asked what it has. A sender that was asked and
+//! has not answered rests.
 
 use std::net::SocketAddr;
 
@@ -54,7 +55,13 @@ impl<I: Intake> Transfers<I> {
                 match word {
                     None => {}
                     Some(Ok((peer, invite))) => self.invited(now, link, peer, &invite),
-                    Some(Err(reason)) => self.refuse(link, reason),
+                    Some(Err(reason)) => {
+                        if let Some(peer) = door.peer_of(link) {
+                            let sender = sender_of(peer, 0);
+                            self.tell_refused(sender, "it does not speak this protocol".to_owned());
+                        }
+                        self.refuse(link, reason);
+                    }
                 }
             }
             LinkEvent::Writable => door.links.writable(link),
@@ -72,10 +79,7 @@ impl<I: Intake> Transfers<I> {
 
     /// Takes in a sender that says what session it has, or refuses it.
     fn invited(&mut self, now: Instant, link: LinkId, peer: SocketAddr, invite: &Invite) {
-        let sender = Sender {
-            address: SocketAddr::new(peer.ip().to_canonical(), 0),
-            session_id: invite.session_id,
-        };
+        let sender = sender_of(peer, invite.session_id);
         let known = self.all.iter().position(|t| t.sender == sender);
         let known = known.filter(|&index| self.all[index].state != State::Leaving);
         let index = match known {
@@ -103,30 +107,55 @@ impl<I: Intake> Transfers<I> {
         }
         let missing = invite.required & !features(self.config.receiver.key.as_ref());
         if missing != 0 {
-            let is_key = missing == Mark::PROTECTED;
-            return Err(if is_key {
-                Refusal::KeyRequired
-            } else {
-                Refusal::Version
-            });
+            let refusal = match missing == Mark::PROTECTED {
+                true => Refusal::KeyRequired,
+                false => Refusal::Version,
+            };
+            self.tell_refused(sender, refusal.to_string());
+            return Err(refusal);
         }
         if let Err(text) = self.intake.admit(&sender) {
             self.counters.senders_refused += 1;
+            self.tell_refused(sender, text);
             // The sender does not learn who is admitted.
-            if self.turned_away.note(sender, false, &mut self.counters) {
-                self.refused(sender, text);
-            }
             return Err(Refusal::NotAdmitted);
+        }
+        if self.turned_away.rests(now, &sender) {
+            return Err(Refusal::Busy);
         }
         let late = match self.place_for(now, &sender) {
             Place::Free => None,
             Place::InsteadOf(late) => Some(late),
             Place::Later | Place::Full | Place::HostFull | Place::Never => {
                 self.counters.senders_full += 1;
+                let text =
+                    "as many senders as it takes are being served; it was told to come later";
+                self.tell_refused(sender, text.to_owned());
                 return Err(Refusal::Busy);
             }
         };
+        let is_first = !self.turned_away.is_known(&sender);
+        let host = sender.address.ip();
+        if !self.dials.take(now, host, is_first, &mut self.rng) {
+            self.counters.senders_put_off += 1;
+            return Err(Refusal::Busy);
+        }
         self.prospect(now, sender, None, late);
         Ok(self.all.len() - 1)
+    }
+
+    /// Tells the owner of a sender that was refused; the same sender only once.
+    fn tell_refused(&mut self, sender: Sender, text: String) {
+        if self.turned_away.note(sender, false, &mut self.counters) {
+            self.refused(sender, text);
+        }
+    }
+}
+
+/// Returns how a sender that dials is known: its port changes with each connection.
+fn sender_of(peer: SocketAddr, session_id: u64) -> Sender {
+    Sender {
+        address: SocketAddr::new(peer.ip().to_canonical(), 0),
+        session_id,
     }
 }

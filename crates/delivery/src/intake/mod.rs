@@ -222,6 +222,7 @@ impl<I: Intake> Transfers<I> {
     pub fn progress(&self) -> ReceiverProgress {
         let waiting = ReceiverProgress {
             phase: Phase::Joining,
+            manifest_bytes: 0,
             content_bytes: 0,
             numbers: Progressed::default(),
         };

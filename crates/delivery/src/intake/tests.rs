@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
-use wire::object::{BlockHeader, Message, ObjectId, Refusal, VERSION, Welcome};
+use wire::object::{BlockHeader, Invite, Message, ObjectId, Refusal, VERSION, Welcome};
 
 use super::*;
 use crate::{
     Entry, Manifest, ManifestId, TransferReceiverConfig,
     fabric::{Fabric, over_ipv4_and_ipv6},
     memory::{MemoryContent, MemoryStore},
+    parameters::HOST_DIALS_AT_ONCE,
 };
 
 /// Admits all hosts but one, and accepts every manifest but one.
@@ -742,4 +743,93 @@ fn a_mark_of_another_session_takes_no_stream_from_a_transfer() {
         block(&mut receiver, header, content.bytes());
         assert_eq!(receiver.iter().next().unwrap().2.progress().numbers.held, 9);
     }
+}
+
+/// Lets a host dial the receiver and say what session it has. Returns what the receiver answers.
+fn knock<I: Intake>(
+    receiver: &mut Transfers<I>,
+    now: Instant,
+    (host, link): (usize, u32),
+    session_id: u64,
+) -> &'static str {
+    let (peer, link) = (Fabric::address(host), LinkId(link));
+    receiver.handle_link(now, link, LinkEvent::Accepted { peer }, &[]);
+    let mut invite = Vec::new();
+    Message::Invite(Invite {
+        session_id,
+        required: 0,
+        receiver_count: 1,
+    })
+    .emit(&mut invite);
+    receiver.handle_link(now, link, LinkEvent::Data, &invite);
+    let mut said = "nothing";
+    while let Some(command) = receiver.poll_link() {
+        if let LinkCommand::Send { link: whose, bytes } = command {
+            let mut decoder = wire::object::Decoder::new(wire::object::BODY_LEN_MAX);
+            decoder.push(bytes);
+            let message = decoder.next_message().unwrap().unwrap();
+            if whose == link {
+                said = message.name();
+            }
+            let taken = bytes.len();
+            receiver.link_sent(whose, taken);
+        }
+    }
+    said
+}
+
+#[test]
+fn a_host_that_knocks_and_says_no_more_keeps_no_other_host_out() {
+    over_ipv4_and_ipv6(|| {
+        let mut receiver = single().with_door();
+        let mut asked = 0;
+        for number in 0..100 {
+            let said = knock(&mut receiver, at(1), (66, number), number.into());
+            asked += u32::from(said == "HELLO");
+        }
+        assert_eq!(asked, 1, "one sender of a host is asked at a time");
+        assert_eq!(knock(&mut receiver, at(1), (1, 500), 7), "HELLO");
+    });
+}
+
+#[test]
+fn a_host_is_asked_what_it_has_no_more_often_by_dialling_than_by_being_heard() {
+    let mut receiver = serving(Choosy::default()).with_door();
+    let mut asked = 0;
+    for number in 0..1_000 {
+        let said = knock(&mut receiver, at(1), (66, number), number.into());
+        asked += u32::from(said == "HELLO");
+        receiver.handle_link(at(1), LinkId(number), LinkEvent::Closed, &[]);
+        receiver.observe(at(1), |_| None);
+        receiver.handle_timeout(at(10));
+    }
+    assert!((2..=HOST_DIALS_AT_ONCE).contains(&asked), "{asked}");
+    assert_eq!(knock(&mut receiver, at(10), (1, 5_000), 7), "HELLO");
+}
+
+#[test]
+fn who_is_refused_at_the_door_is_told_to_the_owner_once() {
+    let mut receiver = serving(Choosy::default()).with_door();
+    let mut invite = Vec::new();
+    Message::Invite(Invite {
+        session_id: 5,
+        required: Mark::PROTECTED,
+        receiver_count: 1,
+    })
+    .emit(&mut invite);
+    for link in 0..2 {
+        let peer = Fabric::address(1);
+        receiver.handle_link(at(1), LinkId(link), LinkEvent::Accepted { peer }, &[]);
+        receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, &invite);
+    }
+    for link in 2..4 {
+        let peer = Fabric::address(2);
+        receiver.handle_link(at(1), LinkId(link), LinkEvent::Accepted { peer }, &[]);
+        receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, &[0; 64]);
+    }
+    let told = refusals(&mut receiver);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0].0.address.ip(), Fabric::address(1).ip());
+    assert!(told[0].1.contains("key"), "{told:?}");
+    assert!(told[1].1.contains("does not speak"), "{told:?}");
 }

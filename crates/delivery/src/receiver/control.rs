@@ -83,6 +83,14 @@ impl<S: Store> TransferReceiver<S> {
             given_up: None,
         });
         if self.caller.answer(now, &mut sender.call, link, entry) {
+            self.replaced(now);
+        }
+    }
+
+    /// Notes that another connection of the sender has taken the place of the open one: what the
+    /// sender was told on that one may not have arrived.
+    fn replaced(&mut self, now: Instant) {
+        if let Some(sender) = &mut self.sender {
             sender.lost_at = now;
             self.counters.connections_lost += 1;
         }
@@ -372,6 +380,11 @@ impl<S: Store> TransferReceiver<S> {
 
     /// Handles a connection that ended without a good-bye: dials again after a while.
     fn lost(&mut self, now: Instant, link: LinkId) {
+        if let Some(sender) = &mut self.sender
+            && self.caller.rival_lost(&mut sender.call, link)
+        {
+            return;
+        }
         let sender = self.sender.as_mut();
         let Some(sender) = sender.filter(|sender| sender.call.any_link() == Some(link)) else {
             return;
@@ -612,6 +625,10 @@ impl<S: Store> Talks for TransferReceiver<S> {
             Answer::Nothing => return false,
             Answer::Handshake => {}
             Answer::Welcomed(welcome) => self.welcomed(now, &welcome),
+            Answer::Replaced(welcome) => {
+                self.replaced(now);
+                self.welcomed(now, &welcome);
+            }
             Answer::Refused { reason, text } => self.refused(now, link, reason, text),
             Answer::Unproven { text, .. } => self.not_believed(now, link, text),
             Answer::Said(message) => self.message(now, link, &message),

@@ -24,7 +24,7 @@ use std::{net::SocketAddr, ops::Range, sync::Arc};
 
 use base::{Contract, Instant, LinkId, earliest};
 use wire::{
-    object::{BlockHeader, DoneNumbers, ErrorCode, Message, Welcome},
+    object::{BlockHeader, DoneNumbers, ErrorCode, Message, Phase, Welcome},
     pgm::Mark,
 };
 
@@ -324,9 +324,14 @@ impl<S: Store> TransferReceiver<S> {
     /// Returns how far this receiver is.
     #[must_use]
     pub fn progress(&self) -> ReceiverProgress {
-        let report = self.report();
+        let mut report = self.report();
+        let mut manifest_bytes = 0;
+        if report.phase == Phase::Joining {
+            manifest_bytes = std::mem::take(&mut report.numbers.held);
+        }
         ReceiverProgress {
             phase: report.phase,
+            manifest_bytes,
             content_bytes: self
                 .manifest()
                 .map_or(0, |manifest| manifest.content_bytes()),

@@ -57,8 +57,14 @@ impl<S: Store> TransferReceiver<S> {
             Step::Delivered | Step::Over { .. } => Phase::Done,
         };
         let streams = self.stream.totals();
+        // A manifest may be long and the line slow: its bytes show that something moves.
+        let held = match (contents, &self.manifest) {
+            (Some(contents), _) => contents.held.bytes(),
+            (None, Some(manifest)) if phase == Phase::Joining => manifest.held().bytes(),
+            (None, _) => 0,
+        };
         let numbers = Progressed {
-            held: contents.map_or(0, |contents| contents.held.bytes()),
+            held,
             verified: contents.map_or(0, |contents| contents.verified_bytes),
             lost: streams.missed,
             repairs_asked: streams.repairs_asked,

@@ -583,7 +583,7 @@ impl Reporter {
                 self.parting.insert(link, parting);
                 return matches!(answer, Answer::Handshake);
             }
-            Answer::Welcomed(welcome) => {
+            Answer::Welcomed(welcome) | Answer::Replaced(welcome) => {
                 parting.feedback.welcomed(&welcome);
                 true
             }
@@ -627,7 +627,9 @@ impl Talks for Reporter {
         match self.caller.next(&mut known.call, link, decoder) {
             Answer::Nothing => return false,
             Answer::Handshake => {}
-            Answer::Welcomed(welcome) => self.welcomed(now, session, &welcome),
+            Answer::Welcomed(welcome) | Answer::Replaced(welcome) => {
+                self.welcomed(now, session, &welcome);
+            }
             Answer::Refused { reason, text } => self.refused(now, link, session, (reason, text)),
             Answer::Unproven { reason, text } => self.unproven(now, link, session, reason, text),
             Answer::Said(message) => self.message(link, session, &message),

@@ -97,6 +97,8 @@ pub(super) struct Part {
 pub(super) struct Told {
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
+    /// Bytes of the manifest that it holds, while it lacks others.
+    manifest_held: u64,
     pub(super) progress_at: Instant,
     /// Since when the receiver's store has been working without counting bytes.
     working_since: Option<Instant>,
@@ -171,6 +173,7 @@ impl Member {
             told: Told {
                 phase: Phase::Joining,
                 progress: Progressed::default(),
+                manifest_held: 0,
                 progress_at: now,
                 working_since: None,
             },
@@ -240,8 +243,9 @@ impl Member {
     /// none for a while; reports then count as progress for `work_max`.
     pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
-        let has_more = report.numbers.held > self.told.progress.held
-            || report.numbers.verified > self.told.progress.verified;
+        let before = self.told.progress.held.max(self.told.manifest_held);
+        let has_more =
+            report.numbers.held > before || report.numbers.verified > self.told.progress.verified;
         if report.phase != self.told.phase || !is_working {
             self.told.working_since = None;
         }
@@ -254,6 +258,11 @@ impl Member {
         }
         self.told.progress = report.numbers;
         self.told.phase = report.phase;
+        self.told.manifest_held = 0;
+        if report.phase == Phase::Joining {
+            // It is not content yet, so no report to a person counts it.
+            self.told.manifest_held = std::mem::take(&mut self.told.progress.held);
+        }
     }
 
     /// Returns what limits the receiver: the cause with the highest count in its reports.
