@@ -1,6 +1,10 @@
 //! `send`, `recv` and `demo`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
 use towline::{Allowed, Delete, Existing, Group, KeepFree, Modes, Owners, SlowPolicy};
@@ -164,9 +168,8 @@ pub(crate) struct RecvArgs {
     #[arg(value_name = "DIR", conflicts_with = "to_stdout")]
     pub(crate) directory: Option<PathBuf>,
     /// Receive over TCP from senders that name this host (send --to), instead of a group; with a
-    /// port alone, on all IPv4 addresses
-    #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "group",
-          value_parser = |text: &str| listen_with(text, Group::PORT))]
+    /// port alone, on all addresses
+    #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "group", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// Print the received file instead of storing it, once all of it is verified; a tree is refused
     #[arg(long, conflicts_with_all = ["serve", "existing", "overwrite"])]
@@ -450,3 +453,12 @@ otherwise; the output says which. Nothing leaves the machine.
 Examples:
   towline demo
   towline demo ~/src --receivers 5 --loss 20";
+
+/// Reads where to listen. A port alone means all addresses, IPv6 and IPv4: the name `localhost` may
+/// be either.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    match text.parse() {
+        Ok(port) => Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
+        Err(_no_port_alone) => listen_with(text, Group::PORT),
+    }
+}

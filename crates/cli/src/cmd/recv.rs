@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{Delete, FileReceiver, Owners, RoomLimits, StallWatch, Target};
+use towline::{Delete, FileReceiver, Owners, Place, RoomLimits, StallWatch, Target};
 
 use super::{
     hook,
@@ -31,6 +31,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
     let output = &output.serving(plan.is_serving);
     let interrupt = Interrupt::install()?;
     let mut receiver = open(plan)?;
+    let plan = &at(plan, &receiver, output);
     for warning in receiver.take_warnings() {
         output.warn(&warning);
     }
@@ -48,6 +49,18 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
     let started = Instant::now();
     service.drive(&mut receiver)?;
     service.report(&receiver, started.elapsed())
+}
+
+/// Returns the plan with the port that the system gave, and says which it is when it could be any.
+fn at(plan: &RecvPlan, receiver: &FileReceiver, output: &Output) -> RecvPlan {
+    let mut plan = plan.clone();
+    let asked = std::mem::replace(&mut plan.session.place, receiver.place().clone());
+    if let (Place::Listen(asked), Place::Listen(given)) = (asked, &plan.session.place)
+        && asked.port() == 0
+    {
+        output.note(&format!("listening at {given}"));
+    }
+    plan
 }
 
 fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {

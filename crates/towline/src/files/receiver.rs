@@ -167,6 +167,10 @@ impl FileReceiverBuilder {
             _ => own_name.insert(OwnName::take()).to_string(),
         };
         let name = self.session.name.unwrap_or(own);
+        let place = match self.session.place {
+            Place::Listen(_) => Place::Listen(opened.destination),
+            place => place,
+        };
         let intake = FileIntake {
             sources,
             target: self.target,
@@ -205,6 +209,7 @@ impl FileReceiverBuilder {
             end,
             is_idle: false,
             own_name,
+            place,
         })
     }
 }
@@ -270,6 +275,7 @@ pub struct FileReceiver {
     /// The name that the receiver made, when neither its owner nor its directory gave it one.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
+    place: Place,
 }
 
 /// The state of a receiver: the progress of each transfer, with its number.
@@ -298,6 +304,12 @@ impl FileReceiver {
             },
             entries_max: None,
         }
+    }
+
+    /// Returns where it receives: where senders dial, with the port that the system gave.
+    #[must_use]
+    pub const fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Opens a receiver of one transfer into `directory`, with every default.
