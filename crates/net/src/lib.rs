@@ -26,6 +26,7 @@ pub use remedy::{Missing, Remedy};
 
 pub mod socket;
 pub use socket::{
-    Faults, Group, Intercept, Interface, InterfaceError, Interfaces, LinkIo, Role, SocketOptions,
-    UdpCounters, UdpIo, UdpSetup, WaitStrategy, Waker, intercept, interface, resolve,
+    Faults, Group, HeldBack, Intercept, Interface, InterfaceError, Interfaces, LinkIo,
+    NetworkLimit, NetworkSigns, Role, SocketOptions, TcpLimit, TcpShares, UdpCounters, UdpIo,
+    UdpSetup, WaitStrategy, Waker, intercept, interface, resolve,
 };

@@ -31,6 +31,8 @@ pub enum Remedy {
     /// Start a sweep server, which receives and sends sweeps, on the other host, and let its port
     /// through firewalls.
     StartSweepServer,
+    /// Start a responder, which answers calls over TCP, on the other host.
+    StartResponder,
     /// End the other search for a group on this host, or give both ends another port.
     StopOtherSearch,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Remedy {
             Self::StartSweepServer => f.write_str(
                 "start a server of sweeps there, and let its port through firewalls, TCP and UDP",
             ),
+            Self::StartResponder => f.write_str("start a responder to calls over TCP there"),
             Self::StopOtherSearch => f.write_str(
                 "end the other search for a group on this host, or give both ends another port",
             ),

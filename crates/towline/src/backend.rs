@@ -60,6 +60,23 @@ impl Backend {
         either!(mut self, io => io.stop_listening());
     }
 
+    /// Looks at what holds connections back that carry everything.
+    #[cfg(feature = "files")]
+    pub(crate) fn look(&mut self) {
+        if let Self::Links(io) = self {
+            io.look();
+        }
+    }
+
+    /// Returns what held them back, by their peers.
+    #[cfg(feature = "files")]
+    pub(crate) fn held_back(&self) -> Vec<(std::net::SocketAddr, net::HeldBack)> {
+        match self {
+            Self::Packets(_) => Vec::new(),
+            Self::Links(io) => io.held_back().collect(),
+        }
+    }
+
     pub(crate) fn links_unfinished(&self) -> usize {
         either!(self, io => io.links_unfinished())
     }

@@ -138,9 +138,10 @@ pub use delivery::{
 };
 pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{
-    Delete, Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, KeepFree,
-    Leftover, Missing, Modes, Owners, Remedy, RoomLimits, SocketOptions, SystemError, WaitStrategy,
-    Waker, discard_leftover, interface::Selector, leftovers, resolve,
+    Delete, Existing, Faults, FileStore, Group, HeldBack, Interface, InterfaceError, Interfaces,
+    KeepFree, Leftover, Missing, Modes, NetworkLimit, NetworkSigns, Owners, Remedy, RoomLimits,
+    SocketOptions, SystemError, TcpLimit, TcpShares, WaitStrategy, Waker, discard_leftover,
+    interface::Selector, leftovers, resolve,
 };
 pub use pgm::{
     Census, Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate,

@@ -14,7 +14,7 @@ use sys::clock;
 
 use super::{
     counters::UdpCounters,
-    link::Links,
+    link::{HeldBack, Links},
     options::SocketOptions,
     readiness::{Readiness, Signal, Waker},
     tally::Tally,
@@ -55,6 +55,19 @@ impl LinkIo {
     /// Accepts no more connections; those that are open stay.
     pub fn stop_listening(&mut self) {
         self.links.stop_listening();
+    }
+
+    /// Looks at what holds each connection back, at most ten times a second.
+    ///
+    /// **Cost**: one system call for each connection, when it is time.
+    pub fn look(&mut self) {
+        self.links.look(clock::monotonic());
+    }
+
+    /// Returns what held the connections to each peer back while data moved, as far as
+    /// [`LinkIo::look`] has looked.
+    pub fn held_back(&self) -> impl Iterator<Item = (SocketAddr, HeldBack)> + '_ {
+        self.links.held_back()
     }
 
     /// Makes receive buffers, of which none is ever filled.

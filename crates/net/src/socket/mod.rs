@@ -14,6 +14,7 @@ pub mod interface;
 pub use interface::{Interface, InterfaceError, Interfaces};
 
 mod link;
+pub use link::HeldBack;
 
 mod links;
 pub use links::LinkIo;
@@ -26,6 +27,9 @@ pub use readiness::Waker;
 
 mod resolve;
 pub use resolve::resolve;
+
+mod shares;
+pub use shares::{NetworkLimit, NetworkSigns, TcpLimit, TcpShares};
 
 mod tally;
 

@@ -1,6 +1,6 @@
 //! The sender of files: it waits for every receiver's proof.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use base::{Instant, Io as _};
 use delivery::{
@@ -8,7 +8,7 @@ use delivery::{
     parameters::TRANSFER_LINGER,
 };
 use driver::ObjectSender;
-use net::{FileContent, SystemError, Tree};
+use net::{FileContent, HeldBack, SystemError, Tree};
 use pgm::Config;
 use wire::object::ErrorCode;
 
@@ -100,6 +100,7 @@ impl FileSender {
     /// When the sockets cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
+        self.end.driver.io.look();
         let is_over = self.end.driver.endpoint.is_over();
         if !is_over {
             return Ok(true);
@@ -126,6 +127,13 @@ impl FileSender {
             .endpoint
             .transfer_mut()
             .cancel(now, ErrorCode::Cancelled, text);
+    }
+
+    /// Returns what held the connection to each host back while content moved: times by cause, by
+    /// the kernel's counts. Empty where packets carry the content.
+    #[must_use]
+    pub fn held_back(&self) -> Vec<(SocketAddr, HeldBack)> {
+        self.end.driver.io.held_back()
     }
 
     /// Returns the checksums of all files, once every byte was read.

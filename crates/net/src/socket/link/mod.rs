@@ -17,7 +17,7 @@ use std::{
 };
 
 use base::{Instant, LinkEvent, LinkId};
-use sys::{Interest, Ready, clock, errno, tcp};
+use sys::{Interest, Ready, TcpInfo, clock, errno, tcp};
 
 use super::{
     options::SocketOptions,
@@ -28,6 +28,10 @@ use crate::SystemError;
 
 mod dial;
 use dial::{Attempt, SECOND_AFTER};
+
+mod watch;
+pub use watch::HeldBack;
+use watch::Watch;
 
 /// Reports an event of a connection, when tracing is compiled in.
 #[cfg(feature = "tracing")]
@@ -63,6 +67,7 @@ pub(super) struct Links {
     queue_bytes: usize,
     links_max: usize,
     silence: Duration,
+    watch: Watch,
 }
 
 impl Links {
@@ -81,6 +86,7 @@ impl Links {
             queue_bytes: options.link_queue_bytes,
             links_max: options.links_max,
             silence: options.link_silence,
+            watch: Watch::default(),
         }
     }
 
@@ -234,6 +240,23 @@ impl Links {
                 return Some((LinkId(id), event));
             }
         }
+    }
+
+    /// Looks at what holds each open connection back, if it is time.
+    pub(super) fn look(&mut self, now: Instant) {
+        if self.watch.rests(now) {
+            return;
+        }
+        for (&id, link) in self.links.iter().filter(|(_, it)| it.state == State::Open) {
+            if let (Ok(peer), Ok(info)) = (link.stream.peer_addr(), TcpInfo::of(&link.stream)) {
+                self.watch.look(now, peer, id, info);
+            }
+        }
+    }
+
+    /// Returns what held the connections to each peer back, as far as [`Links::look`] has looked.
+    pub(super) fn held_back(&self) -> impl Iterator<Item = (SocketAddr, HeldBack)> + '_ {
+        self.watch.iter()
     }
 
     /// Forgets what the last poll found, and connections whose peer does not read to the end.

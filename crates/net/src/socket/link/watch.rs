@@ -1,0 +1,116 @@
+//! What held connections back while data moved on them: looks at the kernel's counts, and adds up.
+//!
+//! ```text
+//!   look:      |----moved----|----moved----|---still---|----moved----|---still---
+//!   counted:   |<------------------------------------------------->| the last rest is not
+//! ```
+//!
+//! When nothing moves at the end, the peer is at work with what it has, and the connection holds
+//! nobody up. A pause between data counts, because somebody caused it.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use base::Instant;
+use sys::TcpInfo;
+
+use crate::{NetworkSigns, TcpShares};
+
+/// What held the connections to one peer back, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeldBack {
+    /// By what, for how long.
+    pub shares: TcpShares,
+    /// What the kernel counted of the network meanwhile.
+    pub signs: NetworkSigns,
+}
+
+/// The counts of all peers.
+#[derive(Debug, Default)]
+pub(super) struct Watch(BTreeMap<SocketAddr, Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    /// The connection that was looked at last, when, and what the kernel had counted.
+    last: Option<(u32, Instant, TcpInfo)>,
+    counted: HeldBack,
+    /// The rest since data last moved.
+    still: TcpShares,
+}
+
+impl Watch {
+    /// Returns true when no look is due: each costs a system call for each connection.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        let mut watched = self.0.values().filter_map(|it| it.last);
+        watched.any(|(_, at, _)| now.since(at) < LOOK_INTERVAL)
+    }
+
+    /// Takes what the kernel says of a connection.
+    pub(super) fn look(&mut self, now: Instant, peer: SocketAddr, id: u32, info: TcpInfo) {
+        let watched = self.0.entry(peer).or_default();
+        let last = watched.last.replace((id, now, info));
+        let Some((_, at, before)) = last.filter(|(whose, ..)| *whose == id) else {
+            return;
+        };
+        let Some(shares) = TcpShares::between(&before, &info, now.since(at)) else {
+            return;
+        };
+        watched.still += shares;
+        let acked = |info: &TcpInfo| info.bytes_acked().unwrap_or(0);
+        if acked(&info).saturating_sub(acked(&before)) >= MOVED_BYTES_MIN {
+            watched.counted.shares += std::mem::take(&mut watched.still);
+            watched.counted.signs += NetworkSigns::between(&before, &info);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketAddr, HeldBack)> + '_ {
+        self.0.iter().map(|(&peer, it)| (peer, it.counted))
+    }
+}
+
+/// Time between two looks; the kernel counts in steps of 4 ms and more.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Fewer bytes between two looks are words about data, and no data.
+const MOVED_BYTES_MIN: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(acked: u64, busy_us: u64) -> TcpInfo {
+        let mut bytes = [0; 232];
+        bytes[120..128].copy_from_slice(&acked.to_ne_bytes());
+        bytes[168..176].copy_from_slice(&busy_us.to_ne_bytes());
+        TcpInfo::from_bytes(&bytes)
+    }
+
+    #[test]
+    fn a_rest_between_data_counts_and_one_at_the_end_does_not() {
+        let peer = SocketAddr::from(([10, 0, 0, 1], 7_500));
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let mut watch = Watch::default();
+        // It moves for 100 ms, rests for 200, moves for 100, and rests.
+        let looks = [
+            (0, 0, 0),
+            (100, 50_000, 100_000),
+            (200, 50_000, 100_000),
+            (300, 50_100, 100_000),
+            (400, 90_000, 200_000),
+            (500, 90_000, 200_000),
+        ];
+        for (ms, acked, busy_us) in looks {
+            watch.look(at(ms), peer, 1, info(acked, busy_us));
+        }
+        let (_, held) = watch.iter().next().unwrap();
+        let ms = Duration::from_millis;
+        assert_eq!(
+            (held.shares.application, held.shares.network),
+            (ms(200), ms(200))
+        );
+        // Another connection to the peer begins anew, and adds to the sum.
+        watch.look(at(600), peer, 2, info(0, 0));
+        watch.look(at(700), peer, 2, info(5_000, 100_000));
+        let (_, held) = watch.iter().next().unwrap();
+        assert_eq!(held.shares.network, ms(300));
+        assert!(watch.rests(at(750)) && !watch.rests(at(800)));
+    }
+}

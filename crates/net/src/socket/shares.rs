@@ -1,0 +1,260 @@
+//! What held the sending side of a TCP connection back: shares of time that sum to the whole.
+//!
+//! The kernel counts the time during which a connection had data queued or under way, and of that
+//! the time during which the peer's window, or the own send buffer, kept it from sending. The rest
+//! of its busy time is the network's; the time that was not busy is the application's.
+//!
+//! ```text
+//!   |<------------------------- elapsed -------------------------->|
+//!   | application |  receiver  | send buffer |       network       |
+//!                 |<------------------- busy --------------------->|
+//! ```
+//!
+//! The kernel counts in its ticks (4 ms at 250 a second), so shares of less than a few ticks mean
+//! little.
+
+use std::{ops::AddAssign, time::Duration};
+
+use sys::TcpInfo;
+
+/// Time by what held a connection back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpShares {
+    /// Nothing was queued: the application gave nothing to send.
+    pub application: Duration,
+    /// The peer's receive window was full.
+    pub receiver: Duration,
+    /// The own send buffer was too small for what was under way.
+    pub send_buffer: Duration,
+    /// The rest: loss, queues, pacing, the congestion window.
+    pub network: Duration,
+}
+
+/// What holds a connection back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TcpLimit {
+    /// The application that sends.
+    Application,
+    /// The application that receives, or the buffer of its socket.
+    Receiver,
+    /// The send buffer.
+    SendBuffer,
+    /// The network, for this reason.
+    Network(NetworkLimit),
+}
+
+/// Why the network holds a connection back, by the signs that the kernel counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NetworkLimit {
+    /// Segments were lost and sent again, or timeouts waited for.
+    Loss,
+    /// Packets wait in a queue on the way: the round trip is far longer than the shortest.
+    Queue,
+    /// Neither: the rate of the path, or of the congestion control.
+    Path,
+}
+
+impl TcpShares {
+    /// Returns the shares between two looks at a connection, `elapsed` apart; `None` when the
+    /// kernel does not count them (before Linux 4.10). Their sum is `elapsed`.
+    #[must_use]
+    pub fn between(before: &TcpInfo, after: &TcpInfo, elapsed: Duration) -> Option<Self> {
+        let span = |of: fn(&TcpInfo) -> Option<u64>| {
+            let us = of(after)?.saturating_sub(of(before)?);
+            Some(Duration::from_micros(us))
+        };
+        let busy = span(TcpInfo::busy_us)?.min(elapsed);
+        let receiver = span(TcpInfo::rwnd_limited_us)?.min(busy);
+        let send_buffer = span(TcpInfo::sndbuf_limited_us)?.min(busy - receiver);
+        Some(Self {
+            application: elapsed - busy,
+            receiver,
+            send_buffer,
+            network: busy - receiver - send_buffer,
+        })
+    }
+
+    /// Returns the time that they sum to.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.application + self.receiver + self.send_buffer + self.network
+    }
+
+    /// Returns what has the largest share; `None` while there is no time. `signs` says what of the
+    /// network.
+    #[must_use]
+    pub fn limit(&self, signs: &NetworkSigns) -> Option<TcpLimit> {
+        let shares = [
+            (self.network, TcpLimit::Network(signs.limit())),
+            (self.receiver, TcpLimit::Receiver),
+            (self.send_buffer, TcpLimit::SendBuffer),
+            (self.application, TcpLimit::Application),
+        ];
+        let most = shares.into_iter().max_by_key(|(time, _)| *time)?;
+        (!most.0.is_zero()).then_some(most.1)
+    }
+
+    /// Returns the four shares in per cent, in the order of the fields. They sum to 100 unless
+    /// there is no time.
+    #[must_use]
+    pub fn percents(&self) -> [f64; 4] {
+        let total = self.total().as_secs_f64();
+        let times = [
+            self.application,
+            self.receiver,
+            self.send_buffer,
+            self.network,
+        ];
+        times.map(|time| match total > 0.0 {
+            true => time.as_secs_f64() * 100.0 / total,
+            false => 0.0,
+        })
+    }
+}
+
+impl AddAssign for TcpShares {
+    fn add_assign(&mut self, more: Self) {
+        self.application += more.application;
+        self.receiver += more.receiver;
+        self.send_buffer += more.send_buffer;
+        self.network += more.network;
+    }
+}
+
+/// What the kernel counted about the network between two looks at a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkSigns {
+    /// Bytes sent, those sent again included.
+    pub sent_bytes: u64,
+    /// Bytes sent again.
+    pub resent_bytes: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// The smoothed round trip at the end, in microseconds.
+    pub rtt_us: u64,
+    /// The shortest recent round trip, in microseconds.
+    pub rtt_us_min: u64,
+}
+
+impl AddAssign for NetworkSigns {
+    /// Adds what was counted later.
+    fn add_assign(&mut self, later: Self) {
+        self.sent_bytes += later.sent_bytes;
+        self.resent_bytes += later.resent_bytes;
+        self.timeouts += later.timeouts;
+        (self.rtt_us, self.rtt_us_min) = (later.rtt_us, later.rtt_us_min);
+    }
+}
+
+impl NetworkSigns {
+    /// Returns what was counted between two looks; what the kernel does not count is 0.
+    #[must_use]
+    pub fn between(before: &TcpInfo, after: &TcpInfo) -> Self {
+        let count = |of: fn(&TcpInfo) -> Option<u64>| {
+            of(after)
+                .unwrap_or(0)
+                .saturating_sub(of(before).unwrap_or(0))
+        };
+        Self {
+            sent_bytes: count(TcpInfo::bytes_sent),
+            resent_bytes: count(TcpInfo::bytes_retrans),
+            timeouts: count(TcpInfo::total_rto),
+            rtt_us: after.rtt_us().unwrap_or(0),
+            rtt_us_min: after.min_rtt_us().unwrap_or(0),
+        }
+    }
+
+    /// Returns what the signs speak for.
+    #[must_use]
+    pub const fn limit(&self) -> NetworkLimit {
+        // Signs of loss come first: a queue that overflows loses, too, and the loss is what costs.
+        if self.timeouts > 0 || self.resent_bytes * LOSS_ONE_IN > self.sent_bytes {
+            NetworkLimit::Loss
+        } else if self.rtt_us > self.rtt_us_min * QUEUE_TIMES + QUEUE_US_MIN {
+            NetworkLimit::Queue
+        } else {
+            NetworkLimit::Path
+        }
+    }
+}
+
+/// More than one byte in so many sent again speaks for loss.
+const LOSS_ONE_IN: u64 = 500;
+/// A round trip so many times the shortest speaks for a queue, with this beyond what scheduling
+/// costs.
+const QUEUE_TIMES: u64 = 2;
+const QUEUE_US_MIN: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(busy_us: u64, rwnd_us: u64, sndbuf_us: u64) -> TcpInfo {
+        let mut bytes = [0; 232];
+        for (at, value) in [(168, busy_us), (176, rwnd_us), (184, sndbuf_us)] {
+            bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        TcpInfo::from_bytes(&bytes)
+    }
+
+    #[test]
+    fn shares_sum_to_the_time_whatever_the_kernel_counts() {
+        let second = Duration::from_secs(1);
+        let (before, us) = (info(10, 5, 1), Duration::from_micros);
+        let after = info(600_010, 200_005, 100_001);
+        let shares = TcpShares::between(&before, &after, second).unwrap();
+        assert_eq!(
+            [
+                shares.application,
+                shares.receiver,
+                shares.send_buffer,
+                shares.network
+            ],
+            [us(400_000), us(200_000), us(100_000), us(300_000)]
+        );
+        assert_eq!(shares.percents(), [40.0, 20.0, 10.0, 30.0]);
+        // Ticks make it count more than there was; and a counter that went back counts nothing.
+        for (busy, rwnd, sndbuf) in [(9_000_000, 0, 0), (3, 9_000_000, 9_000_000), (0, 0, 0)] {
+            let after = info(busy, rwnd, sndbuf);
+            let shares = TcpShares::between(&before, &after, second).unwrap();
+            assert_eq!(shares.total(), second, "{busy} {rwnd} {sndbuf}");
+        }
+        let old = TcpInfo::from_bytes(&[0; 160]);
+        assert_eq!(TcpShares::between(&old, &old, second), None);
+    }
+
+    #[test]
+    fn the_largest_share_is_the_limit_and_the_network_has_a_reason() {
+        let quiet = NetworkSigns {
+            sent_bytes: 1_000_000,
+            rtt_us: 300,
+            rtt_us_min: 100,
+            ..NetworkSigns::default()
+        };
+        let of = |application, receiver, send_buffer, network| TcpShares {
+            application: Duration::from_millis(application),
+            receiver: Duration::from_millis(receiver),
+            send_buffer: Duration::from_millis(send_buffer),
+            network: Duration::from_millis(network),
+        };
+        assert_eq!(of(0, 0, 0, 0).limit(&quiet), None);
+        assert_eq!(of(5, 4, 3, 2).limit(&quiet), Some(TcpLimit::Application));
+        assert_eq!(of(4, 5, 3, 2).limit(&quiet), Some(TcpLimit::Receiver));
+        assert_eq!(of(1, 2, 5, 4).limit(&quiet), Some(TcpLimit::SendBuffer));
+        let lossy = NetworkSigns {
+            resent_bytes: 10_000,
+            ..quiet
+        };
+        let queued = NetworkSigns {
+            rtt_us: 50_000,
+            ..quiet
+        };
+        for (signs, limit) in [
+            (quiet, NetworkLimit::Path),
+            (lossy, NetworkLimit::Loss),
+            (queued, NetworkLimit::Queue),
+        ] {
+            assert_eq!(of(1, 2, 3, 4).limit(&signs), Some(TcpLimit::Network(limit)));
+        }
+    }
+}
