@@ -164,10 +164,11 @@ impl Invitations {
         self.unreached().any(|it| it.peer == peer)
     }
 
-    /// Returns true when each host has a receiver that was admitted, or is not dialled again.
+    /// Returns true when each host has a receiver that was admitted, or is not dialled again. False
+    /// where nobody is dialled, and receivers come by themselves.
     pub(crate) fn are_settled(&self) -> bool {
         let is_settled = |it: &Invitation| it.slot.is_some() || it.state == State::Over;
-        self.0.iter().all(is_settled)
+        !self.0.is_empty() && self.0.iter().all(is_settled)
     }
 
     /// Says when the next host is to be dialled.

@@ -11,7 +11,7 @@ use wire::object::{
 };
 
 use super::{
-    Stage, TransferSender,
+    Carriage, Stage, TransferSender,
     config::TransferSenderEvent,
     member::{Member, State, Way},
     pass::Place,
@@ -77,9 +77,10 @@ impl<C: Content> TransferSender<C> {
     fn new_member(&self, now: Instant, peer: SocketAddr, hello: &Hello<'_>) -> Member {
         let max = self.config.ranges_max;
         let mut member = Member::new(now, hello.name, hello.instance, peer, max);
-        if self.is_by_links() {
-            member.way = Way::Connection;
-        }
+        member.way = match self.config.carriage {
+            Carriage::Links(_) => Way::Connection,
+            Carriage::Packets => Way::Packets,
+        };
         member
     }
 
@@ -93,19 +94,17 @@ impl<C: Content> TransferSender<C> {
         if slot >= self.config.receivers_max as usize {
             return Err(Refusal::Full);
         }
-        let expected = self
-            .members
-            .iter()
-            .filter(|member| member.is_expected)
-            .count();
         let mut member = self.new_member(now, peer, hello);
         let names = &self.config.expected_names;
-        member.is_expected = match self.config.expected {
+        member.is_expected = match (&self.config.carriage, self.config.expected) {
             _ if !names.is_empty() => names.iter().any(|name| name == hello.name),
             // Nobody takes the place of a receiver at another host.
-            _ if self.is_by_links() => self.invitations.awaits(peer),
-            0 => self.stage == Stage::Joining || self.settle_time().is_some(),
-            wanted => expected < wanted as usize,
+            (Carriage::Links(_), _) => self.invitations.awaits(peer),
+            (Carriage::Packets, 0) => self.stage == Stage::Joining || self.settle_time().is_some(),
+            (Carriage::Packets, wanted) => {
+                let expected = self.members.iter().filter(|member| member.is_expected);
+                expected.count() < wanted as usize
+            }
         };
         self.clock.joined_at = now;
         self.members.push(member);
@@ -357,8 +356,11 @@ impl<C: Content> Hosts for TransferSender<C> {
             report_interval_us: interval_us(receiver_count, self.config.report_interval),
             report_sqns: self.config.report_sqns,
             manifest_bytes: self.manifest.bytes().len() as u64,
-            // Without a packet stream the manifest follows by itself.
-            is_late: self.stage != Stage::Joining && !self.is_by_links(),
+            is_late: match self.config.carriage {
+                Carriage::Packets => self.stage != Stage::Joining,
+                // The manifest follows by itself.
+                Carriage::Links(_) => false,
+            },
             nonce,
         });
         self.listener.admit(link);
@@ -376,8 +378,9 @@ impl<C: Content> Hosts for TransferSender<C> {
         member.told.progress_at = now;
         let is_new = member.state == State::Joining;
         self.tell(now, slot, &welcome);
-        if is_new && self.is_by_links() {
-            self.push_manifest(slot);
+        match self.config.carriage {
+            Carriage::Links(_) if is_new => self.push_manifest(slot),
+            Carriage::Links(_) | Carriage::Packets => {}
         }
         self.check_paused();
         self.all_joined(now);

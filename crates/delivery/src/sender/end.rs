@@ -112,7 +112,7 @@ impl<C: Content> TransferSender<C> {
             return;
         }
         let mut expected = self.members.iter().filter(|member| member.is_expected);
-        let is_settled = self.is_by_links() && self.invitations.are_settled();
+        let is_settled = self.invitations.are_settled();
         let nobody_misses = self.has_expected() || is_settled || now >= self.clock.join_deadline;
         if nobody_misses && expected.all(Member::is_final) {
             if self.serves_guests(now) {

@@ -12,11 +12,6 @@ use super::{Carriage, TransferSender, TransferSenderEvent, member::Member, pass:
 use crate::{Content, RangeSet};
 
 impl<C: Content> TransferSender<C> {
-    /// Returns true when there is no packet stream.
-    pub(super) const fn is_by_links(&self) -> bool {
-        matches!(self.config.carriage, Carriage::Links(_))
-    }
-
     /// Dials the hosts that are due.
     pub(super) fn dial(&mut self, now: Instant) {
         if self.is_finished() {
@@ -50,7 +45,7 @@ impl<C: Content> TransferSender<C> {
             let text = text.to_owned();
             self.event(TransferSenderEvent::NotReached { peer, text });
         }
-        if self.is_by_links() {
+        if let Carriage::Links(_) = self.config.carriage {
             self.all_joined(now);
             self.check_finished(now);
         }

@@ -8,7 +8,7 @@ use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, Seals};
 
 use super::{
-    Demotion, Stage, TransferSender, TransferSenderEvent,
+    Carriage, Demotion, Stage, TransferSender, TransferSenderEvent,
     member::{Member, State, Way},
     pass::{Place, split},
 };
@@ -25,11 +25,11 @@ impl<C: Content> TransferSender<C> {
         let awaited = active.filter(|member| member.is_expected).count();
         let is_due = now >= self.joining_until();
         let expected = self.config.expected_count() as usize;
-        let is_full = match self.is_by_links() {
-            true => joined > 0,
-            false => expected > 0 && awaited >= expected,
+        let is_full = match self.config.carriage {
+            Carriage::Links(_) => joined > 0,
+            Carriage::Packets => expected > 0 && awaited >= expected,
         };
-        if joined == 0 && self.is_by_links() && self.invitations.are_settled() {
+        if joined == 0 && self.invitations.are_settled() {
             return self.finish(now);
         }
         if !is_due && !is_full {
@@ -42,7 +42,7 @@ impl<C: Content> TransferSender<C> {
             }
             return;
         }
-        if self.is_by_links() {
+        if let Carriage::Links(_) = self.config.carriage {
             // Each receiver gets the manifest when it joins.
             self.clock.began_at = now;
             return self.start_pass(now, 0);
@@ -210,14 +210,19 @@ impl<C: Content> TransferSender<C> {
         let is_joining = |member: &Member| member.is_expected && member.state == State::Joining;
         let has_all = self.has_expected() && !self.members.iter().any(is_joining);
         let has_one = self.members.iter().any(Member::is_ready);
-        if has_one && (has_all || self.is_by_links() || now >= self.clock.join_deadline) {
+        let is_time = match self.config.carriage {
+            // Nobody waits for anybody.
+            Carriage::Links(_) => true,
+            Carriage::Packets => has_all || now >= self.clock.join_deadline,
+        };
+        if has_one && is_time {
             self.start_content(now);
         }
     }
 
     /// Starts the first pass over the content: it sends everybody what anybody lacks.
     pub(super) fn start_content(&mut self, now: Instant) {
-        if self.is_by_links() {
+        if let Carriage::Links(_) = self.config.carriage {
             self.pass.number = 1;
             let ready = |slot: &usize| self.members[*slot].is_ready();
             let ready: Vec<usize> = (0..self.members.len()).filter(ready).collect();
