@@ -61,6 +61,9 @@ pub(crate) use session::{
 mod stats;
 pub(crate) use stats::{StatsArgs, SweptSize};
 
+mod tcp;
+pub(crate) use tcp::{CoalescingArg, TcpCommand, TcpServeArgs, TcpWatchArgs, TcpWritesArgs};
+
 mod transfer;
 pub(crate) use transfer::{
     DeleteArg, DemoArgs, ExistingArg, ModesArg, OwnerArg, RecvArgs, SendArgs, SlowArg,
@@ -146,6 +149,9 @@ pub(crate) enum Command {
     /// Measure what a path carries, by size of datagram
     #[command(subcommand)]
     Udp(UdpCommand),
+    /// Show what holds TCP connections back, and what ways of writing cost
+    #[command(subcommand)]
+    Tcp(TcpCommand),
     /// Find out why a multicast group does not arrive
     Reach(ReachArgs),
     /// Show how accurate this host's clocks are, or compare them with another host's

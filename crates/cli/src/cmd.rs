@@ -2,12 +2,13 @@
 //! library and standard input and output, and reports.
 
 use crate::{
-    args::{Command, LoadCommand, RttCommand, UdpCommand},
+    args::{Command, LoadCommand, RttCommand, TcpCommand, UdpCommand},
     failure::{Failure, Verdict},
     plan::{
         CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PublishPlan,
         ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan,
-        StatsPlan, StatsSweepPlan, SubscribePlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
+        StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan,
+        UdpPlotPlan, UdpRunPlan, UdpServePlan,
     },
     report::Output,
 };
@@ -58,6 +59,8 @@ mod remedy;
 
 mod rtt;
 
+mod screen;
+
 mod send;
 
 mod senders;
@@ -72,6 +75,8 @@ mod station;
 pub(crate) use station::TICK;
 
 mod subscribe;
+
+mod tcp;
 
 mod top;
 
@@ -107,6 +112,9 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Udp(UdpCommand::Serve(args)) => udp::serve(&UdpServePlan::new(args)?, output),
         Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
         Command::Udp(UdpCommand::Plot(args)) => udp::plot(&UdpPlotPlan::new(args)?, output),
+        Command::Tcp(TcpCommand::Watch(args)) => tcp::watch(&TcpWatchPlan::new(args)?, output),
+        Command::Tcp(TcpCommand::Writes(args)) => tcp::writes(&TcpWritesPlan::new(args)?, output),
+        Command::Tcp(TcpCommand::Serve(args)) => tcp::serve(&TcpServePlan::new(args), output),
         Command::Reach(args) => reach::run(&ReachPlan::new(args)?, output),
         Command::Clock(args) => clock::run(&ClockPlan::new(args), output),
         Command::Ifaces(args) => ifaces::run(args, output),

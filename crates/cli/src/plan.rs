@@ -27,6 +27,9 @@ pub(crate) use session::SessionPlan;
 mod settings;
 use settings::Settings;
 
+mod tcp;
+pub(crate) use tcp::{TcpServePlan, TcpWatchPlan, TcpWritesPlan};
+
 mod transfer;
 pub(crate) use transfer::{DemoPlan, RecvPlan, SendPlan};
 

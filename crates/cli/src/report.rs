@@ -61,6 +61,9 @@ pub(crate) use schema::{Described, schemas};
 mod stats;
 pub(crate) use stats::{StatsReport, StatsSweepReport, flow_scene, most_of, sweep_line};
 
+mod tcp;
+pub(crate) use tcp::{TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport};
+
 mod text;
 
 mod transfer;

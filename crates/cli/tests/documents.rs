@@ -281,6 +281,9 @@ fn plans() {
         "udp run 127.0.0.1 --size 100 --rate 100",
         "udp serve --listen 127.0.0.1:17535 --allow-group 239.192.77.35,[ff15::7]:9",
         "udp plot sweep.json --to sweep.svg",
+        "tcp watch --port 7500 --for 2s",
+        "tcp writes 127.0.0.1 --size 64 --send-buffer 16k",
+        "tcp serve --listen 127.0.0.1:17535",
         "mtu 127.0.0.1",
         "reach -g 239.192.77.43 --iface lo",
         "clock 127.0.0.1",
@@ -397,4 +400,32 @@ fn intervals_of_trials_and_round_trips() {
     assert_eq!(trips, answered, "{rtt}");
     stop(&reflect);
     fs::remove_file(place).unwrap();
+}
+
+#[test]
+fn connections_and_ways_of_writing() {
+    let serve = start("tcp serve --listen 127.0.0.1:17541 --json");
+    let writes = "tcp writes 127.0.0.1:17541 --size 64 --mode no-delay --calls 3 --json";
+    let until = Instant::now() + Duration::from_secs(20);
+    let writes = loop {
+        let text = printed(start(writes));
+        if !text.is_empty() {
+            break text;
+        }
+        assert!(Instant::now() < until, "the responder does not answer");
+        thread::sleep(Duration::from_millis(20));
+    };
+    check(&writes);
+    // Meanwhile calls go on, so that there is something to watch.
+    let busy = start("tcp writes 127.0.0.1:17541 --size 64 --calls 200 --mode nagle --quiet");
+    let watch = printed(start(
+        "tcp watch --port 17541 --every 200ms --for 600ms --json",
+    ));
+    drop(busy);
+    let lines: Vec<&str> = watch.lines().collect();
+    assert!(lines.len() > 1, "{watch}");
+    check_schema(lines[0]);
+    check_schema(lines[lines.len() - 1]);
+    stop(&serve);
+    check(&printed(serve));
 }

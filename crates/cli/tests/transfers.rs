@@ -480,3 +480,35 @@ fn what_a_service_says_begins_with_the_time_unless_the_journal_has_it() {
     assert!(first_line(&place, Some("8:12345")).starts_with(text));
     fs::remove_dir_all(place).unwrap();
 }
+
+#[test]
+fn a_receiver_on_any_port_says_which_and_is_reached_by_ipv4_and_by_name() {
+    let place = place("listen");
+    for (into, host) in [("one", "127.0.0.1"), ("two", "localhost")] {
+        let mut receiver = Command::new(env!("CARGO_BIN_EXE_towline"))
+            .args(["recv", into, "--listen", "0", "--from", "any", "--json"])
+            .current_dir(&place)
+            .env_remove("XDG_RUNTIME_DIR")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(receiver.stderr.take().unwrap());
+        let mut lines = said.lines().map_while(Result::ok);
+        let port = lines.find_map(|line| {
+            let at = line.split("listening at ").nth(1)?;
+            Some(at.rsplit(':').next()?.to_owned())
+        });
+        let port = port.expect("it says where it listens");
+        assert_ne!(port, "0");
+        let to = format!("{host}:{port}");
+        let sent = run(
+            &place,
+            &["send", "tree", "--to", &to, "--join-timeout", "5s"],
+        );
+        assert!(sent.status.success(), "{to}: {}", text(&sent.stderr));
+        assert!(receiver.wait().unwrap().success());
+        assert_eq!(fs::read(place.join(into).join("tree/b")).unwrap(), b"abc");
+    }
+    fs::remove_dir_all(&place).unwrap();
+}

@@ -5,6 +5,7 @@
 //! | [`rtt`] | a reflector, on a fixed schedule | round trips, as raw samples and pictures |
 //! | [`udp`] | a server | what a path carries by size of datagram, and which end lost the rest |
 //! | [`mtu`] | a host or a group | the largest packet that passes unfragmented |
+//! | [`tcp`] | this host's kernel, a responder | what holds connections back, what writes cost |
 //! | [`reach`] | the hosts that take part | why a group does not arrive, each cause with its fix |
 //! | [`clock`] | this host, a reflector | whose clock is right, one-way delays with their error |
 //! | [`load`] | nobody: it makes messages | what of them was lost, repeated or altered |
@@ -16,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+
+mod control_link;
 
 pub mod demo;
 
@@ -31,6 +34,8 @@ pub mod reach;
 pub mod rtt;
 
 pub mod sweep;
+
+pub mod tcp;
 
 pub mod udp;
 

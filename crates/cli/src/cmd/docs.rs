@@ -53,6 +53,8 @@ fn json() -> String {
          - `sub`: a `towline.message` for each message and a `towline.sub` at the end;\n\
          - `recv --serve`: a `towline.recv` for each transfer and a `towline.recv-serve` at the\n  \
          end;\n\
+         - `tcp watch`: a `towline.tcp-connection` for each connection at each look and a\n  \
+         `towline.tcp-watch` at the end;\n\
          - `load send`, `load recv`, `udp run`, `rtt run` and `capture` with `--every`: a\n  \
          `towline.interval` for each stretch of time, then the report.\n\n\
          With exit code 2 there is no closing document, and the reason is on standard error.\n\n\

@@ -41,6 +41,7 @@ fn words(remedy: &Remedy) -> String {
         Remedy::StartSweepServer => "start `towline udp serve` there, and let its port through \
                                      the firewalls, for TCP and for UDP"
             .into(),
+        Remedy::StartResponder => "start `towline tcp serve` there".into(),
         Remedy::StopOtherSearch => {
             "end the other `towline reach` on this host, or give both ends another --port".into()
         }
@@ -67,6 +68,7 @@ mod tests {
             (Remedy::NameSenders, "--from any"),
             (Remedy::StartReflector, "`towline rtt reflect --over tcp`"),
             (Remedy::StartSweepServer, "`towline udp serve`"),
+            (Remedy::StartResponder, "`towline tcp serve`"),
             (Remedy::StopOtherSearch, "--port"),
         ];
         for (remedy, flag) in remedies {

@@ -156,6 +156,7 @@ impl Job<'_> {
         let files = sender.file_count() as u64;
         let mut report = SendReport::new(plan, &sender.outcome(), files, time);
         report.is_interrupted = is_interrupted;
+        report.hold_back(&sender.held_back());
         report.refusal = self.progress.last_refusal();
         if plan.is_hashing {
             report.sums = sender.sums().as_ref().map(SumRow::all);

@@ -5,13 +5,12 @@ use std::{
     time::Instant,
 };
 
-use ratatui::{
-    DefaultTerminal,
-    crossterm::event::{self, Event, KeyEventKind},
-};
 use towline::counters::{self, ProcessCounters};
 
-use super::{TICK, stat::read};
+use super::{
+    screen::{Screen, Wish},
+    stat::read,
+};
 use crate::{
     args::TopArgs,
     failure::{Failure, Verdict},
@@ -20,7 +19,7 @@ use crate::{
 };
 
 mod view;
-use view::{View, Wish};
+use view::View;
 
 pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     let is_once = args.once || output.is_json() || !io::stdout().is_terminal();
@@ -38,60 +37,12 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     view.look(look(args)?, Instant::now());
     let mut screen = Screen::open()?;
     loop {
-        if watch(&mut view, args, &interrupt, &mut screen)? == Wish::Leave {
+        let due = Instant::now() + args.interval;
+        if screen.show_until(due, &interrupt, &mut view)? == Wish::Leave {
             // A signal is the usual way to end `top`, so this is no failure.
             return Ok(Verdict::Done);
         }
         view.look(look(args)?, Instant::now());
-    }
-}
-
-/// Shows one reading until the next is due.
-fn watch(
-    view: &mut View,
-    args: &TopArgs,
-    interrupt: &Interrupt,
-    screen: &mut Screen,
-) -> Result<Wish, Failure> {
-    let failed = |error: io::Error| Failure::environment("using the terminal", &error);
-    let due = Instant::now() + args.interval;
-    loop {
-        // This writes only what has changed, and notices another size of the terminal.
-        screen.0.draw(|frame| view.draw(frame)).map_err(failed)?;
-        let left = due.saturating_duration_since(Instant::now());
-        if interrupt.is_requested() {
-            return Ok(Wish::Leave);
-        }
-        if left.is_zero() {
-            return Ok(Wish::Stay);
-        }
-        if !event::poll(left.min(TICK)).map_err(failed)? {
-            continue;
-        }
-        if let Event::Key(key) = event::read().map_err(failed)?
-            && key.kind == KeyEventKind::Press
-            && view.press(key) == Wish::Leave
-        {
-            return Ok(Wish::Leave);
-        }
-    }
-}
-
-/// The terminal while `top` has it. It is given back as it was at any end, even by a panic.
-struct Screen(DefaultTerminal);
-
-impl Screen {
-    fn open() -> Result<Self, Failure> {
-        let terminal = ratatui::try_init();
-        terminal
-            .map(Self)
-            .map_err(|error| Failure::environment("taking the terminal over", &error))
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        ratatui::restore();
     }
 }
 

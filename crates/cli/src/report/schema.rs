@@ -8,14 +8,16 @@ use super::{
     CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
     InterfacesReport, InterruptedDemo, Interval, LeftoversReport, LoadRecvReport, LoadSendReport,
     MtuReport, PublishReport, ReachDocument, RecvReport, ReplayReport, RttReflectReport, RttReport,
-    SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport, TopReport,
-    UdpReport, UdpServeReport,
+    SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport,
+    TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport, UdpReport,
+    UdpServeReport,
     json::{Envelope, MessageLine},
 };
 use crate::plan::{
     CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, Plan, PublishPlan,
     ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, StatsPlan,
-    StatsSweepPlan, SubscribePlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
+    StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan, UdpPlotPlan,
+    UdpRunPlan, UdpServePlan,
 };
 
 /// A kind of document.
@@ -50,6 +52,10 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<RttReflectReport>(),
         of::<UdpReport>(),
         of::<UdpServeReport>(),
+        of::<TcpConnectionLine>(),
+        of::<TcpWatchReport>(),
+        of::<TcpWritesReport>(),
+        of::<TcpServeReport>(),
         of::<MtuReport>(),
         of::<GroupMtuDocument>(),
         of::<ReachDocument>(),
@@ -74,6 +80,9 @@ pub(crate) fn schemas() -> Vec<Described> {
         of_plan::<UdpRunPlan>(),
         of_plan::<UdpServePlan>(),
         of_plan::<UdpPlotPlan>(),
+        of_plan::<TcpWatchPlan>(),
+        of_plan::<TcpWritesPlan>(),
+        of_plan::<TcpServePlan>(),
         of_plan::<MtuPlan>(),
         of_plan::<ReachPlan>(),
         of_plan::<ClockPlan>(),

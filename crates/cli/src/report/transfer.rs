@@ -1,12 +1,13 @@
 //! The reports of `send` and `recv`.
 
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
+use gauge::tcp::Shares;
 use schemars::JsonSchema;
 use serde::Serialize;
 use towline::{
-    EntryKind, ErrorCode, FileSet, FileSums, Limit, ReceiverProgress, ReceiverReport,
-    ReceiverState, Surplus, TransferOutcome, Unsent, Unset,
+    EntryKind, ErrorCode, FileSet, FileSums, HeldBack, Limit, NetworkLimit, ReceiverProgress,
+    ReceiverReport, ReceiverState, Surplus, TcpLimit, TransferOutcome, Unsent, Unset,
 };
 
 use super::{Counters, Document, count, document::UnreachedRow, name::shown, quantity, text::wrap};
@@ -202,8 +203,14 @@ pub(crate) struct ReceiverRow {
     bytes_resumed: u64,
     /// Bytes of content sent since the receiver joined, to all and to it alone.
     bytes_sent_since_join: u64,
-    /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`.
+    /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`;
+    /// with `--to`, what has the largest share of `held_back`.
     limited_by: String,
+    /// With `--to`: per cent of the time in which content moved, by what held the connection back,
+    /// by the kernel's counts.
+    held_back: Option<Shares>,
+    #[serde(skip)]
+    peer: SocketAddr,
     /// Why the sender moved the receiver to unicast.
     demoted: Option<String>,
     /// From the start of the transfer until the receiver's proof; from its joining if it joined
@@ -266,6 +273,33 @@ impl SendReport {
         self.drops = counters.drops();
         self.counters = counters;
     }
+
+    /// Adds what held the connections back.
+    pub(crate) fn hold_back(&mut self, all: &[(SocketAddr, HeldBack)]) {
+        for row in &mut self.receivers {
+            let own = all.iter().find(|(peer, _)| *peer == row.peer);
+            let Some((_, held)) = own else { continue };
+            let Some(most) = held.shares.limit(&held.signs) else {
+                continue;
+            };
+            row.held_back = Some(held.shares.into());
+            row.limited_by = limit_by_links(most, &row.limited_by).to_owned();
+        }
+    }
+}
+
+/// Words what has the largest share; `told` is what the receiver's reports speak for.
+const fn limit_by_links(most: TcpLimit, told: &str) -> &str {
+    match most {
+        TcpLimit::Application => "the sender: reading and hashing",
+        // Its window is full because its disk is behind, where it says that.
+        TcpLimit::Receiver if matches!(told.as_bytes(), b"its disk") => told,
+        TcpLimit::Receiver => "the receiver's window",
+        TcpLimit::SendBuffer => "the send buffer",
+        TcpLimit::Network(NetworkLimit::Loss) => "the network: loss",
+        TcpLimit::Network(NetworkLimit::Queue) => "the network: a queue on the way",
+        TcpLimit::Network(NetworkLimit::Path) => "the network",
+    }
 }
 
 /// Returns true when the user has set a rate limit.
@@ -298,6 +332,8 @@ impl ReceiverRow {
             bytes_resumed: report.held_at_join,
             bytes_sent_since_join: report.sent_since_join,
             limited_by: limit(report.limited_by, plan).to_owned(),
+            held_back: None,
+            peer: report.peer,
             demoted: report.demoted.map(|reason| reason.to_string()),
             seconds: None,
             bytes_per_s: 0.0,
@@ -357,8 +393,14 @@ impl ReceiverRow {
         if let Some(reason) = &self.demoted {
             more.push(format!("the rest over its own connection: {reason}"));
         }
-        if self.state == "active" {
+        if self.state == "active" || self.held_back.is_some() {
             more.push(format!("limited by {}", self.limited_by));
+        }
+        if let Some(it) = &self.held_back {
+            more.push(format!(
+                "sender {:.0} %, receiver {:.0} %, send buffer {:.0} %, network {:.0} %",
+                it.application, it.receiver, it.send_buffer, it.network
+            ));
         }
         more.extend(self.error.clone());
         let more = more.iter().map(|text| format!("{:17}{text}\n", ""));
@@ -745,6 +787,8 @@ mod tests {
             bytes_resumed: 50_000_000,
             bytes_sent_since_join: 54_512_345,
             limited_by: "the network".into(),
+            held_back: None,
+            peer: ([10, 0, 0, 1], 7_500).into(),
             demoted: None,
             seconds: Some(1.25),
             bytes_per_s: 43_609_876.0,
@@ -814,6 +858,8 @@ mod tests {
             bytes_resumed: 0,
             bytes_sent_since_join: 0,
             limited_by: "the network".into(),
+            held_back: None,
+            peer: ([10, 0, 0, 1], 7_500).into(),
             demoted: None,
             seconds: Some(0.0547),
             bytes_per_s: 394e6,

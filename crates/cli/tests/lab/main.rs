@@ -27,5 +27,6 @@ mod secrecy;
 mod siege;
 mod signals;
 mod tcp;
+mod tcp_watch;
 mod trees;
 mod tshark;

@@ -23,8 +23,6 @@ pub use counters::KernelCounters;
 mod limits;
 pub use limits::{GROUP_BITS_PER_S_MAX, ServeSpec};
 
-mod link;
-
 mod path;
 
 mod place;

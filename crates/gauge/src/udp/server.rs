@@ -20,14 +20,13 @@ use sys::datagram;
 use super::{
     counters::{CounterReader, Port},
     limits::ServeSpec,
-    link::ControlLink,
     path::DataPath,
     place::{Answer, Place, Turn},
     protocol::{Outcome, Request, Response, TrialSpec, VERSION},
     receiver::{Expectation, receive},
     sender::{SendPlan, send},
 };
-use crate::Error;
+use crate::{Error, control_link::ControlLink};
 
 /// A server of one client's sweep after the other.
 #[derive(Debug)]

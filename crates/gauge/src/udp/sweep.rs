@@ -18,7 +18,6 @@ use super::{
     Direction, Flow, Limit, Losses, Mode, Profile, Row, SIZES, SweepReport,
     counters::{CounterReader, Port, reassembly_timeout_s},
     limits::DURATION_MS_MAX,
-    link::ControlLink,
     path::DataPath,
     protocol::{Outcome, Request, Response, TrialSpec, VERSION},
     receiver::{Expectation, receive},
@@ -27,7 +26,7 @@ use super::{
     server::{join, send_plan},
     watch::{TrialPassage, TrialWatch},
 };
-use crate::{Error, shown};
+use crate::{Error, control_link::ControlLink, shown};
 
 /// The task of a sweep.
 #[derive(Clone, Debug)]

@@ -12,13 +12,14 @@ use ratatui::{
     Frame,
     crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
     layout::{Alignment, Constraint, Layout, Rect},
-    style::{Modifier, Style},
-    text::Text,
     widgets::{Cell, Paragraph, Row, Table, TableState},
 };
 use towline::counters::{ProcessCounters, SessionCounters};
 
-use crate::report::{TopReport, bits, count};
+use crate::{
+    cmd::screen::{BAR, CHOSEN, HEAD, LiveView, Wish, right, steps},
+    report::{TopReport, bits, count},
+};
 
 /// Everything that is shown, and the user's cursor in it.
 #[derive(Debug)]
@@ -38,13 +39,6 @@ enum Page {
     Counters {
         first: usize,
     },
-}
-
-/// What the user asks for with a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Stay,
-    Leave,
 }
 
 impl View {
@@ -75,28 +69,6 @@ impl View {
             let first = self.sessions().next();
             self.chosen = first.map(|(process, session)| (process.pid, session.id));
         }
-    }
-
-    /// Does what the key asks for.
-    pub(super) fn press(&mut self, key: KeyEvent) -> Wish {
-        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match (key.code, self.page) {
-            (KeyCode::Char('c'), _) if has_control => return Wish::Leave,
-            (KeyCode::Char('q' | 'Q'), _) | (KeyCode::Esc, Page::Sessions) => return Wish::Leave,
-            (KeyCode::Char('a'), _) => self.report.is_complete = !self.report.is_complete,
-            (KeyCode::Enter, Page::Sessions) if self.chosen.is_some() => {
-                self.page = Page::Counters { first: 0 };
-            }
-            (KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace, Page::Counters { .. }) => {
-                self.page = Page::Sessions;
-            }
-            (code, _) => {
-                if let Some(steps) = steps(code) {
-                    self.go(steps);
-                }
-            }
-        }
-        Wish::Stay
     }
 
     /// Moves the cursor, or the counters under it.
@@ -133,26 +105,6 @@ impl View {
     fn session(&self) -> Option<(&ProcessCounters, &SessionCounters)> {
         let mut sessions = self.sessions();
         sessions.find(|(process, session)| Some((process.pid, session.id)) == self.chosen)
-    }
-
-    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let rows = [
-            Constraint::Length(1),
-            Constraint::Fill(1),
-            Constraint::Length(1),
-        ];
-        let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
-        let keys = match self.page {
-            Page::Sessions => {
-                self.draw_sessions(frame, top, middle);
-                "Enter counters   Up Down choose   q leave"
-            }
-            Page::Counters { first } => {
-                self.draw_counters(frame, top, middle, first);
-                "Esc back   Up Down PgUp PgDn scroll   a zero counters too   q leave"
-            }
-        };
-        frame.render_widget(Paragraph::new(keys).style(BAR), bottom);
     }
 
     fn draw_sessions(&self, frame: &mut Frame<'_>, top: Rect, middle: Rect) {
@@ -313,6 +265,49 @@ impl View {
     }
 }
 
+impl LiveView for View {
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        let rows = [
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+        ];
+        let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+        let keys = match self.page {
+            Page::Sessions => {
+                self.draw_sessions(frame, top, middle);
+                "Enter counters   Up Down choose   q leave"
+            }
+            Page::Counters { first } => {
+                self.draw_counters(frame, top, middle, first);
+                "Esc back   Up Down PgUp PgDn scroll   a zero counters too   q leave"
+            }
+        };
+        frame.render_widget(Paragraph::new(keys).style(BAR), bottom);
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Wish {
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match (key.code, self.page) {
+            (KeyCode::Char('c'), _) if has_control => return Wish::Leave,
+            (KeyCode::Char('q' | 'Q'), _) | (KeyCode::Esc, Page::Sessions) => return Wish::Leave,
+            (KeyCode::Char('a'), _) => self.report.is_complete = !self.report.is_complete,
+            (KeyCode::Enter, Page::Sessions) if self.chosen.is_some() => {
+                self.page = Page::Counters { first: 0 };
+            }
+            (KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace, Page::Counters { .. }) => {
+                self.page = Page::Sessions;
+            }
+            (code, _) => {
+                if let Some(steps) = steps(code) {
+                    self.go(steps);
+                }
+            }
+        }
+        Wish::Stay
+    }
+}
+
 /// Writes a share: `0.25 %`, `12.5 %`, `100 %`.
 fn percent(percent: f64) -> String {
     let decimals = match percent {
@@ -335,29 +330,8 @@ struct Figures {
     lag: String,
 }
 
-/// Returns how far a key moves the cursor.
-const fn steps(code: KeyCode) -> Option<isize> {
-    Some(match code {
-        KeyCode::Up | KeyCode::Char('k') => -1,
-        KeyCode::Down | KeyCode::Char('j') => 1,
-        KeyCode::PageUp => -PAGE,
-        KeyCode::PageDown | KeyCode::Char(' ') => PAGE,
-        KeyCode::Home => isize::MIN,
-        KeyCode::End => isize::MAX,
-        _ => return None,
-    })
-}
-
-fn right(text: &str) -> Cell<'static> {
-    Cell::new(Text::from(text.to_owned()).alignment(Alignment::Right))
-}
-
-const PAGE: isize = 10;
 /// The least width, in columns, at which the command line is shown too.
 const WIDE: u16 = 100;
-const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
-const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
-const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The control connection: JSON documents, one on each line, of bounded length.
+//! The control connection of a measurement: JSON documents, one on each line, of bounded length.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -10,13 +10,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// One end of the control connection.
 #[derive(Debug)]
-pub(super) struct ControlLink {
+pub(crate) struct ControlLink {
     stream: TcpStream,
     bytes: Vec<u8>,
 }
 
 impl ControlLink {
-    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_TIME_MAX))?;
@@ -26,15 +26,15 @@ impl ControlLink {
         })
     }
 
-    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
         self.stream.peer_addr()
     }
 
-    pub(super) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         self.stream.write_all(&line)
@@ -45,7 +45,7 @@ impl ControlLink {
     /// # Errors
     /// `UnexpectedEof` when the other end has gone, `InvalidData` when it sends something that is
     /// no message.
-    pub(super) fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<Option<T>> {
+    pub(crate) fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<Option<T>> {
         let end = sys::clock::monotonic() + limit;
         loop {
             if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
@@ -68,6 +68,13 @@ impl ControlLink {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl ControlLink {
+    /// Gives the connection to whoever goes on without messages: what was heard so far was all.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
     }
 }
 

@@ -1,0 +1,117 @@
+//! `tcp watch`, `tcp writes` and `tcp serve`.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::{Args, Subcommand};
+use gauge::tcp::{Coalescing, PORT};
+
+use super::{Place, bytes, duration, mirror, place, rtt};
+
+/// Show what holds TCP connections back, and what ways of writing cost.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TcpCommand {
+    /// Show what holds each TCP connection of this host back
+    Watch(TcpWatchArgs),
+    /// Measure what an application's way of writing costs: time of a call, by size of write
+    Writes(TcpWritesArgs),
+    /// Answer the calls of `tcp writes` of other hosts
+    Serve(TcpServeArgs),
+}
+
+/// Show what holds TCP connections back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The shares say how long the sending side of a connection was held back: by its application, which
+gave it nothing to send; by the receiver, whose window was full; by its own send buffer; or by the
+network. They are the kernel's own counts, in steps of some ms, and sum to 100 %. On a terminal it
+shows a row for each connection until q or Ctrl-C; elsewhere it prints all of them at the end. With
+--json, each connection is a line at each look.
+
+Examples:
+  towline tcp watch
+  towline tcp watch --port 443 --for 10s
+  towline tcp watch --pid 4711 --json")]
+pub(crate) struct TcpWatchArgs {
+    /// Only connections with this port at either end
+    #[arg(long, value_name = "PORT", conflicts_with = "pid")]
+    pub(crate) port: Option<u16>,
+    /// Only connections of this process
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// Also show connections on which nothing has moved
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub(crate) every: Duration,
+    /// End after this time [default: at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+}
+
+/// Measure what ways of writing cost.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A call is some writes and the read of a short answer. With Nagle's rule (the default of a socket) a
+small write waits until what was written before is acknowledged, and the other end delays that by 40
+ms: calls of two writes show it. A row names bytes of a write, what the kernel does with segments
+that are not full, and the send buffer.
+
+Examples:
+  towline tcp writes 10.0.0.1
+  towline tcp writes 10.0.0.1 --size 64 --writes 1
+  towline tcp writes 10.0.0.1 --size 1448,65536 --send-buffer 16k,4M --mode no-delay")]
+pub(crate) struct TcpWritesArgs {
+    /// Host where `towline tcp serve` runs; port 7702 unless given
+    #[arg(value_name = "HOST[:PORT]", value_parser = place)]
+    pub(crate) target: Place,
+    /// Bytes of a write
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
+    #[arg(default_value = "64,512,1448,4096,16384,65536")]
+    pub(crate) size: Vec<u64>,
+    /// Writes of a call
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) writes: u16,
+    /// What the kernel does with segments that are not full
+    #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
+    #[arg(default_value = "nagle,no-delay,cork")]
+    pub(crate) mode: Vec<CoalescingArg>,
+    /// Send buffers (SO_SNDBUF) [default: the kernel's]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
+    pub(crate) send_buffer: Vec<u64>,
+    /// Calls of each row
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) calls: u32,
+}
+
+/// Answer the calls of other hosts.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It sends no more bytes than it receives, to at most 16 clients at once. One that is silent for 30 s
+is left.
+
+Examples:
+  towline tcp serve
+  towline tcp serve --listen 10.0.0.1:7702")]
+pub(crate) struct TcpServeArgs {
+    /// Address and port, or only one of them
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
+    #[arg(default_value = "0.0.0.0:7702")]
+    pub(crate) listen: SocketAddr,
+}
+
+mirror! {
+    /// What the kernel does with segments that are not full.
+    CoalescingArg of Coalescing {
+        /// One waits while another is not acknowledged: the default of a socket
+        Nagle,
+        /// Each leaves at once (`TCP_NODELAY`)
+        NoDelay,
+        /// They wait until the call is written (`TCP_CORK`)
+        Cork,
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    rtt::listen_with(text, PORT)
+}

@@ -1,0 +1,106 @@
+//! The terminal while a live view has it, and the loop that draws and listens to keys.
+
+use std::{io, time::Instant};
+
+use ratatui::{
+    DefaultTerminal, Frame,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind},
+    layout::Alignment,
+    style::{Modifier, Style},
+    text::Text,
+    widgets::Cell,
+};
+
+use super::TICK;
+use crate::{failure::Failure, interrupt::Interrupt};
+
+/// The whole terminal. It is given back as it was at any end, even by a panic.
+pub(super) struct Screen(DefaultTerminal);
+
+/// What is shown on the whole terminal. It reads nothing and knows no terminal, so that tests can
+/// draw it into a buffer.
+pub(super) trait LiveView {
+    /// Draws everything.
+    fn draw(&mut self, frame: &mut Frame<'_>);
+
+    /// Does what the key asks for.
+    fn press(&mut self, key: KeyEvent) -> Wish;
+}
+
+/// What the user asks for with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Stay,
+    Leave,
+}
+
+impl Screen {
+    pub(super) fn open() -> Result<Self, Failure> {
+        let terminal = ratatui::try_init();
+        terminal
+            .map(Self)
+            .map_err(|error| Failure::environment("taking the terminal over", &error))
+    }
+
+    /// Shows one reading until the next is due, or the user leaves.
+    pub(super) fn show_until(
+        &mut self,
+        due: Instant,
+        interrupt: &Interrupt,
+        view: &mut impl LiveView,
+    ) -> Result<Wish, Failure> {
+        let failed = |error: io::Error| Failure::environment("using the terminal", &error);
+        loop {
+            // This writes only what has changed, and notices another size of the terminal.
+            self.0.draw(|frame| view.draw(frame)).map_err(failed)?;
+            let left = due.saturating_duration_since(Instant::now());
+            if interrupt.is_requested() {
+                return Ok(Wish::Leave);
+            }
+            if left.is_zero() {
+                return Ok(Wish::Stay);
+            }
+            if !event::poll(left.min(TICK)).map_err(failed)? {
+                continue;
+            }
+            if let Event::Key(key) = event::read().map_err(failed)?
+                && key.kind == KeyEventKind::Press
+                && view.press(key) == Wish::Leave
+            {
+                return Ok(Wish::Leave);
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Returns a cell of a table whose text ends at its right edge.
+pub(super) fn right(text: &str) -> Cell<'static> {
+    Cell::new(Text::from(text.to_owned()).alignment(Alignment::Right))
+}
+
+/// Returns how far a key moves the cursor.
+pub(super) const fn steps(code: KeyCode) -> Option<isize> {
+    Some(match code {
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::PageUp => -PAGE,
+        KeyCode::PageDown | KeyCode::Char(' ') => PAGE,
+        KeyCode::Home => isize::MIN,
+        KeyCode::End => isize::MAX,
+        _ => return None,
+    })
+}
+
+const PAGE: isize = 10;
+/// The line above a view, and the one below it.
+pub(super) const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
+/// The heads of columns.
+pub(super) const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
+/// The row under the cursor.
+pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);

@@ -1,0 +1,229 @@
+//! What an application's way of writing costs: calls to a responder, of several writes each, by
+//! size of write, send buffer, and what the kernel is told to do with small segments.
+//!
+//! ```text
+//!   one call:   write, write, ... --> responder reads all of them --> answer --> read
+//!
+//!   With Nagle's rule, the last small write waits until what was sent before is acknowledged. The
+//!   other end delays that acknowledgement, 40 ms or more, because it expects to answer.
+//! ```
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use measure::Delays;
+use net::{Remedy, SystemError};
+use serde::Serialize;
+use sys::{clock, tcp};
+
+use super::responder::{BYTES_MAX, CallAnswer, CallSpec};
+use crate::{Error, control_link::ControlLink};
+
+/// Which calls to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writes {
+    /// The responder.
+    pub server: SocketAddr,
+    /// Bytes of each write.
+    pub sizes: Vec<usize>,
+    /// Writes of one call.
+    pub writes: usize,
+    /// Send buffers in bytes; `None` leaves it to the kernel.
+    pub send_buffers: Vec<Option<usize>>,
+    /// What the kernel does with small segments.
+    pub coalescing: Vec<Coalescing>,
+    /// Calls of each row.
+    pub calls: u32,
+}
+
+/// What the kernel does with segments that are not full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Coalescing {
+    /// The default: one waits while another is not acknowledged.
+    Nagle,
+    /// It leaves at once: `TCP_NODELAY`.
+    NoDelay,
+    /// It waits until the call is written: `TCP_CORK` around the writes.
+    Cork,
+}
+
+/// What calls of one kind cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cell {
+    /// Bytes of each write.
+    pub write_bytes: usize,
+    /// What the kernel does with small segments.
+    pub coalescing: Coalescing,
+    /// The send buffer asked for; `None` leaves it to the kernel.
+    pub send_buffer_bytes: Option<usize>,
+    /// What the kernel granted, its bookkeeping included.
+    pub granted_bytes: Option<usize>,
+    /// Calls that were made.
+    pub calls: u32,
+    /// Half of the calls took at most this.
+    pub p50_ms: f64,
+    /// Nine of ten calls took at most this.
+    pub p90_ms: f64,
+    /// The longest call.
+    pub max_ms: f64,
+}
+
+/// All rows of a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WritesReport {
+    /// The responder.
+    pub server: SocketAddr,
+    /// Writes of one call.
+    pub writes: usize,
+    /// A row for each kind of calls.
+    pub rows: Vec<Cell>,
+}
+
+impl Writes {
+    /// Checks what is asked for.
+    ///
+    /// # Errors
+    /// When a call would have no bytes, or more than a responder takes.
+    pub fn check(&self) -> Result<(), Error> {
+        let is_possible = |size: &usize| {
+            let all = size.checked_mul(self.writes);
+            all.is_some_and(|all| (1..=BYTES_MAX).contains(&all))
+        };
+        if self.calls > 0 && self.sizes.iter().all(is_possible) {
+            return Ok(());
+        }
+        let text = format!("a call has 1 to {BYTES_MAX} bytes in all its writes");
+        Err(Error::Measurement(text))
+    }
+
+    /// Makes the calls; `tell` gets each row when it is measured.
+    ///
+    /// # Errors
+    /// When the responder cannot be reached or ends, or the caller stops the measurement.
+    pub fn run(
+        &self,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&Cell),
+    ) -> Result<WritesReport, Error> {
+        self.check()?;
+        let mut rows = Vec::new();
+        for &size in &self.sizes {
+            for &buffer in &self.send_buffers {
+                for &coalescing in &self.coalescing {
+                    let row = self.measure(size, buffer, coalescing, is_stopped)?;
+                    tell(&row);
+                    rows.push(row);
+                }
+            }
+        }
+        Ok(WritesReport {
+            server: self.server,
+            writes: self.writes,
+            rows,
+        })
+    }
+
+    fn measure(
+        &self,
+        size: usize,
+        buffer: Option<usize>,
+        coalescing: Coalescing,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Cell, Error> {
+        let failed = |error: io::Error| {
+            SystemError::system("make calls to the responder at", self.server, &error)
+        };
+        let mut stream = self.connect(size)?;
+        stream
+            .set_nodelay(coalescing == Coalescing::NoDelay)
+            .map_err(failed)?;
+        let granted = buffer.map(|bytes| tcp::set_send_buffer(&stream, bytes));
+        let granted = granted.transpose().map_err(failed)?;
+        let write = vec![0; size];
+        let mut delays = Delays::default();
+        for _ in 0..self.calls {
+            if is_stopped() {
+                return Err(Error::Interrupted);
+            }
+            let began = clock::monotonic();
+            call(&mut stream, &write, self.writes, coalescing).map_err(failed)?;
+            let took = clock::monotonic().since(began);
+            delays.take(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+        let times = delays.percentiles();
+        let ms = |ns: u64| ns as f64 / 1e6;
+        Ok(Cell {
+            write_bytes: size,
+            coalescing,
+            send_buffer_bytes: buffer,
+            granted_bytes: granted,
+            calls: self.calls,
+            p50_ms: ms(times.p50_ns),
+            p90_ms: ms(times.p90_ns),
+            max_ms: ms(times.max_ns),
+        })
+    }
+
+    /// Connects to the responder, and tells it what calls will come.
+    fn connect(&self, size: usize) -> Result<TcpStream, Error> {
+        let connected = TcpStream::connect_timeout(&self.server, CONNECT_MAX);
+        let stream = connected.map_err(|error| {
+            SystemError::system("connect to the responder at", self.server, &error)
+                .advise(Remedy::StartResponder)
+        })?;
+        let failed =
+            |error: io::Error| SystemError::system("measure writes with", self.server, &error);
+        let mut link = ControlLink::new(stream).map_err(failed)?;
+        let spec = CallSpec {
+            request_bytes: size * self.writes,
+            reply_bytes: 1,
+        };
+        link.say(&spec).map_err(failed)?;
+        match link.hear::<CallAnswer>(CONNECT_MAX).map_err(failed)? {
+            Some(CallAnswer::Ready) => {}
+            Some(CallAnswer::Refused(reason)) => {
+                let reason = crate::shown(&reason);
+                return Err(SystemError::refused("use", self.server, &reason).into());
+            }
+            None => {
+                let cause = "it does not answer as a responder";
+                return Err(SystemError::refused("use", self.server, &cause).into());
+            }
+        }
+        let stream = link.into_stream();
+        stream.set_read_timeout(Some(CALL_MAX)).map_err(failed)?;
+        Ok(stream)
+    }
+}
+
+/// Makes one call: all its writes, then the read of its answer.
+fn call(
+    stream: &mut TcpStream,
+    write: &[u8],
+    writes: usize,
+    coalescing: Coalescing,
+) -> io::Result<()> {
+    let is_corked = coalescing == Coalescing::Cork;
+    if is_corked {
+        tcp::set_cork(stream, true)?;
+    }
+    for _ in 0..writes {
+        stream.write_all(write)?;
+    }
+    if is_corked {
+        tcp::set_cork(stream, false)?;
+    }
+    stream.read_exact(&mut [0])
+}
+
+/// How long the responder may take to accept.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// The longest call.
+const CALL_MAX: Duration = Duration::from_secs(10);
