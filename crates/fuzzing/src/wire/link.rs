@@ -9,7 +9,8 @@ use wire::link::{
 ///
 /// The first two bytes are the link type. What is checked: the places of headers lie within the
 /// packet unless the search says why it stopped; a view takes exactly the bytes that hold its fixed
-/// part; each field that is written is read again, and nothing else has changed.
+/// part; each field that is written is read again, and nothing else has changed; a header that is
+/// written from its value gives the same value.
 ///
 /// **Panics**: when one of these does not hold.
 pub fn headers(data: &[u8]) {
@@ -46,9 +47,7 @@ fn ethernet(packet: &[u8]) {
     assert_eq!(len, if header.tag.is_some() { 18 } else { 14 });
     assert_eq!(view.is_to_group(), packet[0] & 1 == 1);
     assert_eq!(view.to_string(), header.to_string());
-    let mut emitted = Vec::new();
-    header.emit(&mut emitted);
-    assert_eq!(emitted, &packet[..len]);
+    assert_eq!(emitted(|out| header.emit(out)), &packet[..len]);
     view.set_ether_type(0x0800);
     assert_eq!(view.ether_type(), 0x0800);
     assert_unchanged(packet, &written, len - 2..len);
@@ -65,6 +64,10 @@ fn igmp(packet: &[u8]) {
     let version = view.query_version(packet.len());
     assert_eq!(version.is_some(), view.kind() == 0x11);
     assert!(view.to_string().starts_with("IGMP"));
+    let emitted = emitted(|out| view.message().emit(out));
+    let again = Igmp::of(&emitted).expect("a message was written");
+    assert_eq!(again.message(), view.message());
+    assert_eq!(sum(&emitted) % 0xFFFF, 0);
 }
 
 fn mld(packet: &[u8]) {
@@ -76,6 +79,13 @@ fn mld(packet: &[u8]) {
     let reports_its_group = view.group().is_some_and(|group| view.reports(group));
     assert_eq!(reports_its_group, packet[0] == 131);
     assert!(view.to_string().starts_with("MLD"));
+    let Some(message) = view.message() else {
+        return;
+    };
+    let emitted = emitted(|out| message.emit(out, 0));
+    let again = Mld::of(&emitted).expect("a message was written");
+    assert_eq!(again.message(), Some(message));
+    assert_eq!(sum(&emitted) % 0xFFFF, 0);
 }
 
 fn ipv4(packet: &[u8]) {
@@ -89,6 +99,10 @@ fn ipv4(packet: &[u8]) {
     let ends = [view.source().octets(), view.destination().octets()];
     assert_eq!(view.addresses()[..], ends.concat());
     assert!(view.to_string().starts_with("IPv4 "));
+    let emitted = emitted(|out| view.header().emit(out));
+    let again = Ipv4::of(&emitted).expect("a header was written");
+    assert_eq!(again.header(), view.header());
+    assert_eq!(sum(&emitted) % 0xFFFF, 0);
     let header_len = view.header_len();
     let was = (view.total_len(), view.identification());
     view.set_total_len(!was.0);
@@ -116,6 +130,9 @@ fn ipv6(packet: &[u8]) {
     let ends = [view.source().octets(), view.destination().octets()];
     assert_eq!(view.addresses()[..], ends.concat());
     assert!(view.to_string().starts_with("IPv6 "));
+    let emitted = emitted(|out| view.header().emit(out));
+    let again = Ipv6::of(&emitted).expect("a header was written");
+    assert_eq!(again.header(), view.header());
     let was = view.payload_len();
     view.set_payload_len(!was);
     assert_eq!(view.payload_len(), !was);
@@ -130,6 +147,10 @@ fn tcp(packet: &[u8]) {
     };
     assert!((20..=60).contains(&view.header_len()));
     assert!(view.to_string().starts_with("TCP "));
+    let emitted = emitted(|out| view.header().emit(out, packet, 0));
+    let again = Tcp::of(&emitted).expect("a header was written");
+    assert_eq!(again.header(), view.header());
+    assert_eq!(sum(&emitted) % 0xFFFF, 0);
     let was = (view.sequence(), view.flags());
     view.set_sequence(!was.0);
     view.set_flags(!was.1);
@@ -148,6 +169,10 @@ fn udp(packet: &[u8]) {
         return;
     };
     assert!(view.to_string().starts_with("UDP "));
+    let emitted = emitted(|out| view.header().emit(out, packet, 0));
+    let again = Udp::of(&emitted).expect("a header was written");
+    assert_eq!(again.header(), view.header());
+    assert_eq!(sum(&emitted) % 0xFFFF, 0);
     let was = (
         view.source_port(),
         view.destination_port(),
@@ -169,6 +194,12 @@ fn udp(packet: &[u8]) {
     assert_ne!(view.checksum(), 0, "0 would mean that there is none");
     assert_eq!(sum(&written) % 0xFFFF, 0);
     assert_unchanged(packet, &written, 6..8);
+}
+
+fn emitted(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit(&mut bytes);
+    bytes
 }
 
 /// Checks that only the bytes of `field` differ.

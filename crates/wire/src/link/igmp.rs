@@ -1,32 +1,29 @@
-//! IGMP and MLD: how hosts tell routers and switches which groups they belong to.
+//! IGMP: how hosts tell routers and switches which IPv4 groups they belong to.
 //!
 //! ```text
-//!  IGMP, all versions                        MLD, both versions
-//!  0        1      2          4              0      1   2          4         6          8
-//! +--------+------+----------+              +------+---+----------+---------+----------+
-//! | type   | time | checksum |              | type | 0 | checksum | time ms | 0        |
-//! +--------+------+----------+              +------+---+----------+---------+----------+
-//! | group; 0 asks for all    |              | group, 16 bytes; 0 asks for all          |
-//! +--------------------------+              +------------------------------------------+
+//!  all versions
+//!  0        1            2                  4
+//! +--------+------------+------------------+
+//! | type   | time code  | checksum         |
+//! +--------+------------+------------------+
+//! | group; 0 asks for all                  |
+//! +----------------------------------------+
 //!
-//!  the newest reports, of IGMPv3 and of MLDv2
+//!  the newest report, of IGMPv3; that of MLDv2 has the same shape
 //!  0        1            2                  4                    6                 8
 //! +--------+------------+------------------+--------------------+-----------------+---- ...
 //! | type   | 0          | checksum         | 0                  | count of records| records
 //! +--------+------------+------------------+--------------------+-----------------+---- ...
 //!
-//!  record: group of 4 or 16 bytes
+//!  record: the group has 4 bytes, in MLD 16
 //! +--------+------------+------------------+-------+------------------+-----------------+
 //! | kind   | words      | count of sources | group | sources          | words * 4 bytes |
 //! +--------+------------+------------------+-------+------------------+-----------------+
 //! ```
 //!
-//! **Spec**: RFC 2236, RFC 3376 section 4 (IGMP); RFC 2710, RFC 3810 section 5 (MLD).
+//! **Spec**: RFC 2236, RFC 3376 section 4.
 
-use std::{
-    fmt,
-    net::{Ipv4Addr, Ipv6Addr},
-};
+use std::{fmt, net::Ipv4Addr};
 
 use crate::{
     checksum,
@@ -44,7 +41,7 @@ impl<T: AsRef<[u8]>> Igmp<T> {
     /// they end within its first 8.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
-        (bytes.as_ref().len() >= IGMP_LEN).then_some(Self { bytes })
+        (bytes.as_ref().len() >= LEN).then_some(Self { bytes })
     }
 
     /// Returns what kind of message it is, such as [`IGMP_QUERY`].
@@ -53,22 +50,32 @@ impl<T: AsRef<[u8]>> Igmp<T> {
         self.bytes.as_ref()[KIND]
     }
 
-    /// Returns how long an answer may take, in a code; 0 in messages of version 1.
+    /// Returns how long an answer may take, in tenths of a second below 128 and in a code from there
+    /// on; 0 in messages of version 1.
     #[inline]
-    pub fn time(&self) -> u8 {
-        self.bytes.as_ref()[TIME]
+    pub fn time_code(&self) -> u8 {
+        self.bytes.as_ref()[TIME_CODE]
     }
 
     /// Returns the group; 0.0.0.0 in a query for all. The newest reports have none here.
     #[inline]
     pub fn group(&self) -> Ipv4Addr {
-        array_at::<4>(self.bytes.as_ref(), IGMP_GROUP).into()
+        array_at::<4>(self.bytes.as_ref(), GROUP).into()
+    }
+
+    /// Returns the first 8 bytes as a value.
+    pub fn message(&self) -> IgmpMessage {
+        IgmpMessage {
+            kind: self.kind(),
+            time_code: self.time_code(),
+            group: self.group(),
+        }
     }
 
     /// Returns the version of a query of `len` bytes, as the IP header says it: 1, 2 or 3.
     pub fn query_version(&self, len: usize) -> Option<u8> {
-        let version = match (len, self.time()) {
-            (IGMPV3_QUERY_LEN.., _) => 3,
+        let version = match (len, self.time_code()) {
+            (QUERY_V3_LEN_MIN.., _) => 3,
             (_, 0) => 1,
             _ => 2,
         };
@@ -105,8 +112,8 @@ impl<T: AsRef<[u8]>> fmt::Display for Igmp<T> {
 pub struct IgmpMessage {
     /// What kind of message it is, such as [`IGMP_QUERY`].
     pub kind: u8,
-    /// How long an answer may take, in a code.
-    pub time: u8,
+    /// How long an answer may take, in tenths of a second below 128 and in a code from there on.
+    pub time_code: u8,
     /// The group; 0.0.0.0 in a query for all.
     pub group: Ipv4Addr,
 }
@@ -115,75 +122,15 @@ impl IgmpMessage {
     /// Appends the message with its checksum: 8 bytes.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let at = out.len();
-        out.extend([self.kind, self.time, 0, 0]);
+        out.extend([self.kind, self.time_code, 0, 0]);
         out.extend(self.group.octets());
         let check = !checksum::fold(checksum::sum(&out[at..]));
         out[at + CHECKSUM..at + CHECKSUM + 2].copy_from_slice(&check.to_be_bytes());
     }
 }
 
-/// A view of an MLD message, which is one of ICMPv6: its first 24 bytes are whole, of the newest
-/// reports its first 8; the rest may be cut short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mld<T> {
-    bytes: T,
-}
-
-impl<T: AsRef<[u8]>> Mld<T> {
-    /// Views the message in `bytes`; `None` when they end within its fixed part, or hold another
-    /// message of ICMPv6.
-    #[inline]
-    pub fn of(bytes: T) -> Option<Self> {
-        let len_min = match *bytes.as_ref().first()? {
-            MLD_QUERY | MLD_REPORT | MLD_DONE => MLD_LEN,
-            MLD_REPORT_V2 => RECORDS,
-            _ => return None,
-        };
-        (bytes.as_ref().len() >= len_min).then_some(Self { bytes })
-    }
-
-    /// Returns what kind of message it is, such as [`MLD_QUERY`].
-    #[inline]
-    pub fn kind(&self) -> u8 {
-        self.bytes.as_ref()[KIND]
-    }
-
-    /// Returns the group, :: in a query for all; `None` in the newest reports.
-    #[inline]
-    pub fn group(&self) -> Option<Ipv6Addr> {
-        let has_group = self.kind() != MLD_REPORT_V2;
-        has_group.then(|| array_at::<16>(self.bytes.as_ref(), MLD_GROUP).into())
-    }
-
-    /// Returns true for a report, of any version, that names `group`.
-    pub fn reports(&self, group: Ipv6Addr) -> bool {
-        match self.kind() {
-            MLD_REPORT => self.group() == Some(group),
-            MLD_REPORT_V2 => groups::<16>(self.bytes.as_ref()).any(|it| it == group.octets()),
-            _ => false,
-        }
-    }
-}
-
-impl<T: AsRef<[u8]>> fmt::Display for Mld<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.kind() {
-            MLD_QUERY => "MLD query for",
-            MLD_REPORT => "MLD report of",
-            MLD_DONE => "MLD end of",
-            _ => "MLDv2 report of",
-        };
-        f.write_str(name)?;
-        match self.group() {
-            Some(group) => write!(f, " {group}"),
-            None => groups::<16>(self.bytes.as_ref())
-                .try_for_each(|group| write!(f, " {}", Ipv6Addr::from(group))),
-        }
-    }
-}
-
-/// Returns the groups of the records of a newest report, as far as they are whole.
-fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8; N]> {
+/// Returns the groups of the records of a newest report, of IGMP or MLD, as far as they are whole.
+pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8; N]> {
     let mut rest = &report[RECORDS..];
     let count = usize::from(u16_at(report, RECORD_COUNT));
     let records = std::iter::from_fn(move || {
@@ -205,40 +152,34 @@ pub const IGMP_REPORT_V1: u8 = 0x12;
 pub const IGMP_REPORT_V2: u8 = 0x16;
 /// A report of version 3.
 pub const IGMP_REPORT_V3: u8 = 0x22;
-/// The types of MLD messages, which are ICMPv6 types.
-pub const MLD_QUERY: u8 = 130;
-/// A report of version 1.
-pub const MLD_REPORT: u8 = 131;
-/// The end of a membership, of version 1.
-pub const MLD_DONE: u8 = 132;
-/// A report of version 2.
-pub const MLD_REPORT_V2: u8 = 143;
 
-/// Lengths in bytes: of an IGMP message without records, the least of a query of version 3, and of
-/// an MLD message with a group.
-const IGMP_LEN: usize = 8;
-const IGMPV3_QUERY_LEN: usize = 12;
-const MLD_LEN: usize = 24;
+/// Lengths in bytes: of a message without records, and the least of a query of version 3.
+const LEN: usize = 8;
+const QUERY_V3_LEN_MIN: usize = 12;
 
 /// Offsets of fields.
 const KIND: usize = 0;
-const TIME: usize = 1;
+const TIME_CODE: usize = 1;
 const CHECKSUM: usize = 2;
-const IGMP_GROUP: usize = 4;
-const MLD_GROUP: usize = 8;
+const GROUP: usize = 4;
 const RECORD_COUNT: usize = 6;
-const RECORDS: usize = 8;
+pub(super) const RECORDS: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+    const CAMERAS: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 
-    fn message(kind: u8, time: u8) -> Vec<u8> {
+    fn message(kind: u8, time_code: u8) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let group = GROUP;
-        IgmpMessage { kind, time, group }.emit(&mut bytes);
+        let message = IgmpMessage {
+            kind,
+            time_code,
+            group: CAMERAS,
+        };
+        message.emit(&mut bytes);
+        assert_eq!(Igmp::of(&bytes).unwrap().message(), message);
         bytes
     }
 
@@ -254,18 +195,18 @@ mod tests {
     fn what_is_emitted_is_read_and_its_sum_is_right() {
         let bytes = message(IGMP_REPORT_V2, 9);
         assert_eq!(bytes[..2], [0x16, 9]);
-        assert_eq!(bytes[4..], GROUP.octets());
+        assert_eq!(bytes[4..], CAMERAS.octets());
         assert_eq!(checksum::fold(checksum::sum(&bytes)), 0xFFFF);
         let igmp = Igmp::of(&bytes).unwrap();
-        assert_eq!((igmp.kind(), igmp.time()), (IGMP_REPORT_V2, 9));
+        assert_eq!((igmp.kind(), igmp.time_code()), (IGMP_REPORT_V2, 9));
         assert_eq!(igmp.to_string(), "IGMP report of 239.1.1.1");
-        assert!(igmp.reports(GROUP) && !igmp.reports([239, 1, 1, 2].into()));
+        assert!(igmp.reports(CAMERAS) && !igmp.reports([239, 1, 1, 2].into()));
     }
 
     #[test]
     fn the_version_of_a_query_follows_from_its_length_and_time() {
-        let version = |time, len| {
-            let bytes = message(IGMP_QUERY, time);
+        let version = |time_code, len| {
+            let bytes = message(IGMP_QUERY, time_code);
             Igmp::of(bytes).unwrap().query_version(len)
         };
         assert_eq!(version(0, 8), Some(1));
@@ -274,7 +215,7 @@ mod tests {
         let report = message(IGMP_REPORT_V2, 0);
         let igmp = Igmp::of(&report).unwrap();
         assert_eq!(igmp.query_version(8), None);
-        assert!(!Igmp::of(message(IGMP_QUERY, 9)).unwrap().reports(GROUP));
+        assert!(!Igmp::of(message(IGMP_QUERY, 9)).unwrap().reports(CAMERAS));
     }
 
     #[test]
@@ -284,38 +225,13 @@ mod tests {
         assert_eq!(igmp.to_string(), "IGMPv3 report of 239.9.9.9 239.1.1.1");
         for len in 0..=whole.len() {
             let cut = Igmp::of(&whole[..len]);
-            assert_eq!(cut.is_some(), len >= IGMP_LEN, "{len}");
-            let is_found = cut.is_some_and(|igmp| igmp.reports(GROUP));
+            assert_eq!(cut.is_some(), len >= LEN, "{len}");
+            let is_found = cut.is_some_and(|igmp| igmp.reports(CAMERAS));
             assert_eq!(is_found, len == whole.len(), "{len}");
         }
         let mut one = whole;
         one[RECORD_COUNT + 1] = 1;
         let igmp = Igmp::of(&one).unwrap();
-        assert!(!igmp.reports(GROUP) && igmp.reports([239, 9, 9, 9].into()));
-    }
-
-    #[test]
-    fn mld_messages_have_their_group_or_records_and_others_are_none() {
-        let group: Ipv6Addr = "ff15::9".parse().unwrap();
-        let older = [&[MLD_REPORT, 0, 0, 0, 0, 0, 0, 0], &group.octets()[..]].concat();
-        let newer = [
-            &[MLD_REPORT_V2, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0],
-            &group.octets()[..],
-        ];
-        let newer = newer.concat();
-        for (bytes, len_min, name) in [
-            (older, MLD_LEN, "MLD report of ff15::9"),
-            (newer, RECORDS, "MLDv2 report of ff15::9"),
-        ] {
-            let mld = Mld::of(&bytes).unwrap();
-            assert_eq!(mld.to_string(), name);
-            assert!(mld.reports(group) && !mld.reports(Ipv6Addr::LOCALHOST));
-            for len in 0..bytes.len() {
-                let cut = Mld::of(&bytes[..len]);
-                assert_eq!(cut.is_some(), len >= len_min, "{len}");
-                assert!(!cut.is_some_and(|mld| mld.reports(group)), "{len}");
-            }
-        }
-        assert_eq!(Mld::of([128; 24]), None);
+        assert!(!igmp.reports(CAMERAS) && igmp.reports([239, 9, 9, 9].into()));
     }
 }

@@ -48,61 +48,73 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
     /// are cut short.
     #[inline]
     pub fn header_len(&self) -> usize {
-        usize::from(self.header()[0] & 15) * 4
+        usize::from(self.header_bytes()[0] & 15) * 4
     }
 
     /// Returns the length of header and contents in bytes, as the header says it.
     #[inline]
     pub fn total_len(&self) -> u16 {
-        u16_at(self.header(), TOTAL_LEN)
+        u16_at(self.header_bytes(), TOTAL_LEN)
     }
 
     /// Returns the number that fragments of one packet have in common.
     #[inline]
     pub fn identification(&self) -> u16 {
-        u16_at(self.header(), IDENTIFICATION)
+        u16_at(self.header_bytes(), IDENTIFICATION)
     }
 
     /// Returns true for a part of a fragmented packet.
     #[inline]
     pub fn is_fragment(&self) -> bool {
-        u16_at(self.header(), FRAGMENT) & 0x3FFF != 0
+        u16_at(self.header_bytes(), FRAGMENT) & 0x3FFF != 0
     }
 
     /// Returns true for a fragment other than the first.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
-        u16_at(self.header(), FRAGMENT) & 0x1FFF != 0
+        u16_at(self.header_bytes(), FRAGMENT) & 0x1FFF != 0
     }
 
     /// Returns how many more hops the packet may go (TTL).
     #[inline]
     pub fn hops_left(&self) -> u8 {
-        self.header()[HOPS_LEFT]
+        self.header_bytes()[HOPS_LEFT]
     }
 
     /// Returns the protocol of the contents: 6 TCP, 17 UDP.
     #[inline]
     pub fn protocol(&self) -> u8 {
-        self.header()[PROTOCOL]
+        self.header_bytes()[PROTOCOL]
     }
 
     /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
-        array_at::<4>(self.header(), SOURCE).into()
+        array_at::<4>(self.header_bytes(), SOURCE).into()
     }
 
     /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
-        array_at::<4>(self.header(), DESTINATION).into()
+        array_at::<4>(self.header_bytes(), DESTINATION).into()
     }
 
     /// Returns the source and the destination address, as they stand in the header.
     #[inline]
     pub fn addresses(&self) -> [u8; 8] {
-        array_at(self.header(), SOURCE)
+        array_at(self.header_bytes(), SOURCE)
+    }
+
+    /// Returns the fields as a value, without options, identification and place of a fragment.
+    pub fn header(&self) -> Ipv4Header {
+        Ipv4Header {
+            source: self.source(),
+            destination: self.destination(),
+            protocol: self.protocol(),
+            hops_left: self.hops_left(),
+            total_len: self.total_len(),
+            is_whole: u16_at(self.header_bytes(), FRAGMENT) & 0x4000 != 0,
+        }
     }
 
     /// Returns the partial sum of the pseudo header of `len` bytes of `protocol`.
@@ -111,7 +123,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         pseudo_sum(&self.addresses(), protocol, len)
     }
 
-    fn header(&self) -> &[u8] {
+    fn header_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
@@ -252,6 +264,7 @@ mod tests {
         assert_eq!(bytes[1 + FRAGMENT..][..2], [0x40, 0]);
         let ip = Ipv4::of(&bytes[1..]).unwrap();
         assert!(!ip.is_fragment());
+        assert_eq!(ip.header(), value);
         assert_eq!(
             ip.to_string(),
             "IPv4 10.0.0.1 > 239.1.2.3 protocol 17 length 515 hops 9"

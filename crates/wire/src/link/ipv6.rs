@@ -39,37 +39,48 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     /// Returns the length of what follows the fixed header in bytes, as the header says it.
     #[inline]
     pub fn payload_len(&self) -> u16 {
-        u16_at(self.header(), PAYLOAD_LEN)
+        u16_at(self.header_bytes(), PAYLOAD_LEN)
     }
 
     /// Returns the number of the header that follows: an extension header, or 6 TCP, 17 UDP.
     #[inline]
     pub fn next_header(&self) -> u8 {
-        self.header()[NEXT_HEADER]
+        self.header_bytes()[NEXT_HEADER]
     }
 
     /// Returns how many more hops the packet may go.
     #[inline]
     pub fn hops_left(&self) -> u8 {
-        self.header()[HOPS_LEFT]
+        self.header_bytes()[HOPS_LEFT]
     }
 
     /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
-        array_at::<16>(self.header(), SOURCE).into()
+        array_at::<16>(self.header_bytes(), SOURCE).into()
     }
 
     /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
-        array_at::<16>(self.header(), DESTINATION).into()
+        array_at::<16>(self.header_bytes(), DESTINATION).into()
     }
 
     /// Returns the source and the destination address, as they stand in the header.
     #[inline]
     pub fn addresses(&self) -> [u8; 32] {
-        array_at(self.header(), SOURCE)
+        array_at(self.header_bytes(), SOURCE)
+    }
+
+    /// Returns the fields as a value, without traffic class and flow label.
+    pub fn header(&self) -> Ipv6Header {
+        Ipv6Header {
+            source: self.source(),
+            destination: self.destination(),
+            next_header: self.next_header(),
+            hops_left: self.hops_left(),
+            payload_len: self.payload_len(),
+        }
     }
 
     /// Returns the partial sum of the pseudo header of `len` bytes of `protocol`.
@@ -78,7 +89,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         pseudo_sum(&self.addresses(), protocol, len)
     }
 
-    fn header(&self) -> &[u8] {
+    fn header_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
@@ -178,6 +189,7 @@ mod tests {
         let mut bytes = Vec::new();
         value.emit(&mut bytes);
         assert_eq!(bytes, header());
+        assert_eq!(Ipv6::of(&bytes).unwrap().header(), value);
     }
 
     #[test]

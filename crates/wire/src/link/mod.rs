@@ -5,9 +5,10 @@
 //! [`segment`](segment()) cuts a super-packet (GSO) into the packets that the wire would carry, and
 //! fills in their checksums. [`replace_address`] and its neighbours change a frame in place.
 //!
-//! Each header is a file: [`Ethernet`], [`Ipv4`], [`Ipv6`], [`Igmp`] and [`Mld`], [`Tcp`] and
-//! [`Udp`] view the bytes of a frame, and most change them in place. Values such as [`Ipv4Header`]
-//! write a header anew.
+//! Each header is a file: [`Ethernet`], [`Ipv4`], [`Ipv6`], [`Igmp`], [`Mld`], [`Tcp`] and [`Udp`]
+//! view the bytes of a frame, and most change them in place. Each view gives its fields as a value,
+//! such as [`Ipv4Header`], and the value's `emit` writes them anew. A method of a view does not
+//! panic: `of` gives none when the bytes end within the fields, so each of them is there.
 //!
 //! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 3376, RFC 3810, RFC 9293, RFC 768.
 
@@ -15,10 +16,7 @@ mod ethernet;
 pub use ethernet::{ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, Ethernet, EthernetHeader, VlanTag};
 
 mod igmp;
-pub use igmp::{
-    IGMP_QUERY, IGMP_REPORT_V1, IGMP_REPORT_V2, IGMP_REPORT_V3, Igmp, IgmpMessage, MLD_DONE,
-    MLD_QUERY, MLD_REPORT, MLD_REPORT_V2, Mld,
-};
+pub use igmp::{IGMP_QUERY, IGMP_REPORT_V1, IGMP_REPORT_V2, IGMP_REPORT_V3, Igmp, IgmpMessage};
 
 mod ipv4;
 pub use ipv4::{Ipv4, Ipv4Header};
@@ -29,6 +27,9 @@ pub use ipv6::{Ipv6, Ipv6Header};
 mod layers;
 pub use layers::{Ip, Layers, Stop};
 
+mod mld;
+pub use mld::{MLD_DONE, MLD_QUERY, MLD_REPORT, MLD_REPORT_V2, Mld, MldMessage};
+
 mod rewrite;
 pub use rewrite::{insert_tag, remove_tags, replace_address};
 
@@ -36,7 +37,7 @@ mod segment;
 pub use segment::{SegmentKind, fill_checksum, segment};
 
 mod tcp;
-pub use tcp::Tcp;
+pub use tcp::{Tcp, TcpHeader};
 
 mod udp;
 pub use udp::{Udp, UdpHeader};

@@ -60,6 +60,13 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         u32::from_be_bytes(array_at(self.bytes.as_ref(), SEQUENCE))
     }
 
+    /// Returns the number of the byte that the sender of this segment expects next; it counts when
+    /// the flag ACK (0x10) is set.
+    #[inline]
+    pub fn acknowledged(&self) -> u32 {
+        u32::from_be_bytes(array_at(self.bytes.as_ref(), ACKNOWLEDGED))
+    }
+
     /// Returns the length of the header in bytes, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
@@ -70,6 +77,25 @@ impl<T: AsRef<[u8]>> Tcp<T> {
     #[inline]
     pub fn flags(&self) -> u8 {
         self.bytes.as_ref()[FLAGS]
+    }
+
+    /// Returns how much data the sender of this segment takes, in units of 2 to the power of the
+    /// connection's window scale (RFC 7323), which only the first segments say.
+    #[inline]
+    pub fn window(&self) -> u16 {
+        u16_at(self.bytes.as_ref(), WINDOW)
+    }
+
+    /// Returns the fields as a value, without options.
+    pub fn header(&self) -> TcpHeader {
+        TcpHeader {
+            source_port: self.source_port(),
+            destination_port: self.destination_port(),
+            sequence: self.sequence(),
+            acknowledged: self.acknowledged(),
+            flags: self.flags(),
+            window: self.window(),
+        }
     }
 }
 
@@ -108,6 +134,41 @@ impl<T: AsRef<[u8]>> fmt::Display for Tcp<T> {
     }
 }
 
+/// The fields of a TCP header without options and without an urgent pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpHeader {
+    /// The source port.
+    pub source_port: u16,
+    /// The destination port.
+    pub destination_port: u16,
+    /// The sequence number of the first byte of data.
+    pub sequence: u32,
+    /// The number of the byte that is expected next; it counts when the flag ACK (0x10) is set.
+    pub acknowledged: u32,
+    /// The flags, from CWR (0x80) to FIN (0x01).
+    pub flags: u8,
+    /// How much data is taken, in units of 2 to the power of the connection's window scale.
+    pub window: u16,
+}
+
+impl TcpHeader {
+    /// Appends the header, of 20 bytes, and `data`, with the checksum; `pseudo` is the partial sum of
+    /// the pseudo header of as many bytes.
+    pub fn emit(&self, out: &mut Vec<u8>, data: &[u8], pseudo: u64) {
+        let at = out.len();
+        out.extend(self.source_port.to_be_bytes());
+        out.extend(self.destination_port.to_be_bytes());
+        out.extend(self.sequence.to_be_bytes());
+        out.extend(self.acknowledged.to_be_bytes());
+        out.extend([(LEN_MIN as u8 / 4) << 4, self.flags]);
+        out.extend(self.window.to_be_bytes());
+        out.extend([0; 4]);
+        out.extend_from_slice(data);
+        let check = !checksum::fold(pseudo + checksum::sum(&out[at..]));
+        put_u16(&mut out[at..], CHECKSUM, check);
+    }
+}
+
 /// Length of the fixed header in bytes.
 const LEN_MIN: usize = 20;
 
@@ -115,8 +176,10 @@ const LEN_MIN: usize = 20;
 const SOURCE_PORT: usize = 0;
 const DESTINATION_PORT: usize = 2;
 const SEQUENCE: usize = 4;
+const ACKNOWLEDGED: usize = 8;
 const WORDS: usize = 12;
 const FLAGS: usize = 13;
+const WINDOW: usize = 14;
 pub(super) const CHECKSUM: usize = 16;
 
 #[cfg(test)]
@@ -139,6 +202,28 @@ mod tests {
         tcp.fill_checksum(checksum::of_words(6 + 24));
         assert_eq!(tcp.to_string(), "TCP 9 > 80 sequence 7 flags 0x10");
         let sum = checksum::of_words(6 + 24) + checksum::sum(&bytes);
+        assert_eq!(checksum::fold(sum), 0xFFFF);
+    }
+
+    #[test]
+    fn what_is_emitted_is_read_and_its_sum_is_right() {
+        let value = TcpHeader {
+            source_port: 9,
+            destination_port: 80,
+            sequence: 0x0102_0304,
+            acknowledged: 0x0506_0708,
+            flags: 0x18,
+            window: 0x090A,
+        };
+        let mut bytes = vec![0xEE];
+        let pseudo = checksum::of_words(6 + 25);
+        value.emit(&mut bytes, b"hello", pseudo);
+        let expected = [0, 9, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, 0x18, 9, 10];
+        assert_eq!(bytes[1..17], expected);
+        assert_eq!(bytes[19..], *b"\0\0hello");
+        let tcp = Tcp::of(&bytes[1..]).unwrap();
+        assert_eq!((tcp.header(), tcp.header_len()), (value, LEN_MIN));
+        let sum = pseudo + checksum::sum(&bytes[1..]);
         assert_eq!(checksum::fold(sum), 0xFFFF);
     }
 

@@ -54,6 +54,14 @@ impl<T: AsRef<[u8]>> Udp<T> {
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes.as_ref(), CHECKSUM)
     }
+
+    /// Returns the ports as a value.
+    pub fn header(&self) -> UdpHeader {
+        UdpHeader {
+            source_port: self.source_port(),
+            destination_port: self.destination_port(),
+        }
+    }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
@@ -159,6 +167,7 @@ mod tests {
         header.emit(&mut bytes, b"hello", pseudo);
         let udp = Udp::of(&bytes[1..]).unwrap();
         assert_eq!(udp.to_string(), "UDP 258 > 772 length 13");
+        assert_eq!(udp.header(), header);
         assert_eq!(bytes[9..], *b"hello");
         let sum = pseudo + checksum::sum(&bytes[1..]);
         assert_eq!(checksum::fold(sum), 0xFFFF);

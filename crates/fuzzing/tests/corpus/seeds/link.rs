@@ -1,8 +1,51 @@
-//! Super-packets of TCP and UDP over IPv4 and IPv6, with a VLAN tag and without.
+//! Super-packets of TCP and UDP over IPv4 and IPv6, with a VLAN tag and without; messages of IGMP
+//! and MLD alone.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::link::{
+    IGMP_REPORT_V2, IGMP_REPORT_V3, IgmpMessage, MLD_QUERY, MLD_REPORT_V2, MldMessage,
+};
 
 use super::write;
 
 pub(super) fn write_all() {
+    memberships();
+    super_packets();
+}
+
+/// Each of these follows a link type that says nothing of it: the bodies read any bytes as each
+/// header.
+fn memberships() {
+    let (four, six) = (Ipv4Addr::new(239, 1, 1, 1), Ipv6Addr::LOCALHOST);
+    let (mut igmp, mut mld) = (vec![0, 101], vec![0, 101]);
+    IgmpMessage {
+        kind: IGMP_REPORT_V2,
+        time_code: 0,
+        group: four,
+    }
+    .emit(&mut igmp);
+    MldMessage {
+        kind: MLD_QUERY,
+        time_code: 1000,
+        group: six,
+    }
+    .emit(&mut mld, 0);
+    write("link_headers", "igmp", &igmp);
+    write("link_headers", "mld", &mld);
+    // Two records: one with a source and a word of auxiliary data, one without.
+    for (name, kind, group) in [
+        ("igmp_newest", IGMP_REPORT_V3, &four.octets()[..]),
+        ("mld_newest", MLD_REPORT_V2, &six.octets()),
+    ] {
+        let mut report = vec![0, 101, kind, 0, 0, 0, 0, 0, 0, 2];
+        report.extend([&[4, 1, 0, 1], group, group, &[7; 4]].concat());
+        report.extend([&[4, 0, 0, 0], group].concat());
+        write("link_headers", name, &report);
+    }
+}
+
+fn super_packets() {
     for (name, ip) in [("four", ipv4()), ("six", ipv6())] {
         // LINKTYPE_RAW: no link header, so the views meet the headers themselves.
         write(
