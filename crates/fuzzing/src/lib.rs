@@ -34,6 +34,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("object_stream", wire::stream),
     ("parity_ops", pgm::parity_ops),
     ("protected_packets", protection::unprotect),
+    ("reach_beacon", measure::beacon),
     ("receiver_ops", pgm::receiver_ops),
     ("rtt_message", measure::message),
     ("source_ops", pgm::source_ops),

@@ -1,6 +1,6 @@
-//! Messages of a measurement.
+//! Messages of measurements.
 
-use measure::{CLOCK_BYTES, ClockWord, Probe, ProbeKind};
+use measure::{Beacon, CLOCK_BYTES, ClockWord, Probe, ProbeKind};
 
 /// Reads any bytes as a message of a measurement. An answer must be as long as its question and
 /// must not be answered itself, and a clock report that can be read must be the same when it is
@@ -36,6 +36,26 @@ pub fn message(bytes: &[u8]) {
         assert_eq!(again[32..CLOCK_BYTES], bytes[32..CLOCK_BYTES]);
         assert!(word.sent_ns >= word.received_ns, "it is sound");
     }
+}
+
+/// Reads any bytes as a beacon. What is read is bounded, commands no terminal, and is the same when
+/// it is written again.
+///
+/// **Panics**: when one of these conditions fails.
+pub fn beacon(bytes: &[u8]) {
+    let Some(beacon) = Beacon::parse(bytes) else {
+        return;
+    };
+    assert!(beacon.heard.len() <= Beacon::HEARD_MAX);
+    let refusal = beacon.refusal.as_deref().unwrap_or_default();
+    for text in [&beacon.name, &beacon.interface, refusal] {
+        assert!(text.len() <= 512, "a line of a report");
+        assert!(text.chars().all(base::text::is_plain), "no commands");
+    }
+    let is_named = beacon.heard.contains(&beacon.token);
+    let is_known = is_named || !beacon.is_cut;
+    assert_eq!(beacon.hears(beacon.token), is_known.then_some(is_named));
+    assert_eq!(Beacon::parse(&beacon.emit()).as_ref(), Some(&beacon));
 }
 
 /// Cuts arbitrary times down to times that a clock report may hold.

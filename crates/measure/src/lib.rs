@@ -21,6 +21,9 @@
 mod attainment;
 pub use attainment::ATTAINED_MIN;
 
+mod beacon;
+pub use beacon::Beacon;
+
 mod clock_word;
 pub use clock_word::{ANSWER_NS_MAX, CLOCK_BYTES, ClockWord};
 

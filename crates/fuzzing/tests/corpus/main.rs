@@ -55,7 +55,7 @@ fn changed_seeds_of_the_corpus_are_survived() {
 
 #[test]
 fn every_change_of_a_byte_of_a_packet_of_the_corpus_is_survived() {
-    for name in ["wire_packet", "rtt_message"] {
+    for name in ["wire_packet", "rtt_message", "reach_beacon"] {
         let (_, body) = TARGETS.iter().find(|it| it.0 == name).expect("a target");
         for seed in seeds(name) {
             for at in 0..seed.len().min(120) {

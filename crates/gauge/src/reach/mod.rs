@@ -13,8 +13,6 @@
 //! unicast beacons tell how many routers are between the hosts, even when the group does not
 //! arrive.
 
-mod beacon;
-
 mod facts;
 pub use facts::{
     Facts, Frames, Heard, InterfaceFacts, PeerFacts, PeerWord, Querier, Refusal, Refused,

@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Facts, Heard, PeerFacts, PeerWord,
-    beacon::{Beacon, HEARD_MAX, UNICAST_HOPS},
-};
+use measure::Beacon;
+
+use super::{Facts, Heard, PeerFacts, PeerWord};
 
 impl Facts {
     /// Notes a beacon of `len` bytes that came through the group: its source, its interface, and
@@ -68,7 +67,7 @@ impl Facts {
             interface: beacon.interface.clone(),
             refusal: beacon.refusal.clone(),
             hears_us: beacon.hears(token),
-            routers: hops_left.map(|left| UNICAST_HOPS.saturating_sub(left)),
+            routers: hops_left.map(|left| Beacon::UNICAST_HOPS.saturating_sub(left)),
             token: beacon.token,
             times: 1,
         };
@@ -108,7 +107,7 @@ impl Facts {
             if tokens.contains(&heard.token) {
                 continue;
             }
-            if tokens.len() == HEARD_MAX {
+            if tokens.len() == Beacon::HEARD_MAX {
                 return (tokens, true);
             }
             tokens.push(heard.token);

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use measure::Beacon;
 use net::{
     Interface, Remedy, SystemError,
     interface::{Choice, Selector},
@@ -17,7 +18,6 @@ use sys::{Family, RawAddress, UdpSocket, datagram, netfilter::Way, reception};
 
 use super::{
     Facts, Finding, PeerFacts, Unlisted,
-    beacon::{Beacon, UNICAST_HOPS, VERSION},
     frames::FrameWatch,
     host::{self, Host},
     judge,
@@ -254,7 +254,7 @@ impl<'a> Talk<'a> {
         let refusal = refusal.map(|it| super::verdict::refused(it).clone().into());
         let chosen = self.choice.as_ref();
         Beacon {
-            towline_reach: VERSION,
+            towline_reach: Beacon::VERSION,
             token: self.spec.token,
             name: self.spec.name.clone(),
             group: self.spec.group,
@@ -402,7 +402,7 @@ fn unicast(spec: &ReachSpec) -> io::Result<UdpSocket> {
     };
     let socket = UdpSocket::new(family)?;
     socket.bind(SocketAddr::new(any, spec.port))?;
-    socket.set_unicast_hops(UNICAST_HOPS)?;
+    socket.set_unicast_hops(Beacon::UNICAST_HOPS)?;
     reception::enable(socket.as_fd(), family)?;
     Ok(socket)
 }

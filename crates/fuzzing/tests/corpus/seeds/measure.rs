@@ -1,10 +1,40 @@
-//! One message of each kind.
+//! One message of each kind, and beacons to a group and to a host.
 
-use measure::{CLOCK_BYTES, ClockWord, PROBE_BYTES_MIN, Probe, ProbeKind};
+use measure::{Beacon, CLOCK_BYTES, ClockWord, PROBE_BYTES_MIN, Probe, ProbeKind};
 
 use super::write;
 
 pub(super) fn write_all() {
+    messages();
+    beacons();
+}
+
+fn beacons() {
+    let beacon = Beacon {
+        towline_reach: Beacon::VERSION,
+        token: 7,
+        name: "camera \u{1b}[1m".to_owned(),
+        group: ([239, 192, 0, 1], 7500).into(),
+        hops: 16,
+        interface: "e0".to_owned(),
+        address: Some([10, 0, 0, 1].into()),
+        refusal: None,
+        heard: Vec::new(),
+        is_cut: false,
+        is_group: true,
+    };
+    write("reach_beacon", "to_group", &beacon.emit());
+    let answer = Beacon {
+        refusal: Some("send: Network is unreachable".to_owned()),
+        heard: vec![1, u64::MAX],
+        is_cut: true,
+        is_group: false,
+        ..beacon
+    };
+    write("reach_beacon", "to_host", &answer.emit());
+}
+
+fn messages() {
     for (name, kind, size) in KINDS {
         let mut message = vec![0; size];
         let (token, sequence) = (0x0123_4567_89ab_cdef, 7);

@@ -1,9 +1,9 @@
 //! Checks which findings follow from which observations.
 
+use measure::Beacon;
+
 use super::*;
-use crate::reach::{
-    Heard, InterfaceFacts, ReversePath, RuleChain, Unlisted, beacon::*, notes::LISTED_MAX,
-};
+use crate::reach::{Heard, InterfaceFacts, ReversePath, RuleChain, Unlisted, notes::LISTED_MAX};
 
 fn facts() -> Facts {
     Facts {
@@ -208,7 +208,7 @@ const OURS: u64 = 1_000;
 /// The beacon that host `n` of many sends to this host.
 fn beacon(n: u64, heard: (Vec<u64>, bool)) -> Beacon {
     Beacon {
-        towline_reach: VERSION,
+        towline_reach: Beacon::VERSION,
         token: n,
         name: format!("host-{n}"),
         group: facts().group,
@@ -251,7 +251,7 @@ fn among(hosts: u64, peers: impl Iterator<Item = u64>) -> Facts {
 fn told(facts: &mut Facts, beacon: &Beacon) {
     for _ in 0..WORDS_MIN {
         let from = (address(beacon.token), 7_702).into();
-        facts.note(beacon, from, Some(UNICAST_HOPS), OURS);
+        facts.note(beacon, from, Some(Beacon::UNICAST_HOPS), OURS);
     }
 }
 
@@ -262,7 +262,7 @@ fn a_peer_that_hears_more_hosts_than_it_names_is_not_called_deaf() {
     for n in 0..50 {
         told(
             &mut facts,
-            &beacon(n, (others(n).take(HEARD_MAX).collect(), true)),
+            &beacon(n, (others(n).take(Beacon::HEARD_MAX).collect(), true)),
         );
     }
     assert_eq!(judge(&facts).len(), 0, "{:?}", judge(&facts));
@@ -285,7 +285,7 @@ fn a_host_that_hears_many_tells_each_that_it_hears_it() {
     let facts = among(50, std::iter::empty());
     for n in 0..50 {
         let heard = facts.heard_for(address(n));
-        assert_eq!(heard.0.len(), HEARD_MAX);
+        assert_eq!(heard.0.len(), Beacon::HEARD_MAX);
         assert_eq!(beacon(OURS, heard).hears(n), Some(true), "{n}");
     }
     // A host that is not heard learns that this host hears more hosts than the list names.
