@@ -43,30 +43,9 @@ pub enum Ended {
 pub(crate) enum Ending {
     /// Not begun.
     Open,
-    /// The source sends everything, and reporting receivers have yet to be given all of it.
-    Confirming {
-        deadline: Instant,
-        /// One past the position of the last packet.
-        end: u64,
-        /// The owner had more to send: the session is to be broken off.
-        is_cut: bool,
-        /// Receivers reported when the end began. They say good-bye once they have seen the end,
-        /// and still count as receivers that confirm.
-        has_reporters: bool,
-    },
-    /// Everything is confirmed; the source announces the end to receivers that have not heard of
-    /// it.
-    Announcing {
-        deadline: Instant,
-        /// The source lingers until then if a host that does not report asks for a repair.
-        heard_until: Instant,
-    },
-    /// The source tells receivers that the rest does not come.
-    BreakingOff {
-        /// The source has told receivers often enough when it has sent this many SPMs in all.
-        spms: u64,
-        until: Instant,
-    },
+    Confirming(Confirming),
+    Announcing(Announcing),
+    BreakingOff(BreakingOff),
     Over(Ended),
 }
 
@@ -83,105 +62,47 @@ impl Ending {
     ) {
         match self {
             Self::Open => {
-                *self = Self::Confirming {
+                *self = Self::Confirming(Confirming {
                     deadline: by,
                     end: source.lead(),
                     is_cut,
                     has_reporters: audience.receiver_count() > 0,
-                };
+                });
                 if is_cut {
                     source.uncork();
                 } else {
                     source.close(now);
                 }
             }
-            Self::Confirming { deadline, .. } | Self::Announcing { deadline, .. } => {
-                *deadline = by.min(*deadline);
-            }
-            Self::BreakingOff { .. } | Self::Over(_) => {}
+            Self::Confirming(Confirming { deadline, .. })
+            | Self::Announcing(Announcing { deadline, .. }) => *deadline = by.min(*deadline),
+            Self::BreakingOff(_) | Self::Over(_) => {}
         }
     }
 
     /// Takes every step that can be taken now.
     pub(crate) fn advance(&mut self, now: Instant, source: &mut Source, audience: &mut Audience) {
-        if let Self::Confirming {
-            deadline,
-            end,
-            is_cut,
-            has_reporters,
-        } = *self
-        {
-            let linger = source.config().linger();
-            let has_reporters = has_reporters || audience.receiver_count() > 0;
-            let is_awaited = audience.receiver_count() > 0 || audience.awaits(end);
-            let is_late = now >= deadline;
-            let is_confirmed = is_confirmed(end, source, audience);
-            if is_cut && (is_confirmed || is_late) {
-                *self = Self::break_off(now, is_confirmed, source);
-            } else if is_confirmed {
-                audience.close(now);
-                // Once all reporting receivers have everything, only hosts that do not report can
-                // still ask.
-                let left = if has_reporters {
-                    CONFIRMED_LINGER
-                } else if source.takes_reports() {
-                    linger.min(UNHEARD_LINGER)
-                } else {
-                    linger
-                };
-                source.shorten_linger(now, left);
-                *self = Self::Announcing {
-                    deadline,
-                    heard_until: now + linger,
-                };
-            } else if source.is_over()
-                || (is_late && source.is_drained() && audience.has_given(end))
-            {
-                audience.close(now);
-                *self = Self::Over(Ended::Unconfirmed);
-            } else if is_late {
-                *self = Self::break_off(now, false, source);
-            } else if is_awaited {
-                source.extend_linger(deadline);
-            } else {
-                source.shorten_linger(now, linger);
-            }
+        // Once everything is confirmed, the announcement may be over at the same time.
+        if let Self::Confirming(state) = *self {
+            *self = state.advance(now, source, audience);
         }
-        if let Self::Announcing { heard_until, .. } = *self
-            && audience.has_strangers()
-        {
-            source.extend_linger(heard_until);
-        }
-        match *self {
-            Self::Announcing { .. } if source.is_over() => *self = Self::Over(Ended::Confirmed),
-            Self::Announcing { deadline, .. } if now >= deadline => {
-                *self = Self::Over(Ended::Hurried);
-            }
-            Self::BreakingOff { spms, until } if source.counters().spms >= spms || now >= until => {
-                *self = Self::Over(Ended::BrokenOff);
-            }
-            _ => {}
-        }
-    }
-
-    fn break_off(now: Instant, repairs: bool, source: &mut Source) -> Self {
-        source.abort(now, 0, repairs);
-        Self::BreakingOff {
-            spms: source.counters().spms + u64::from(BREAK_OFF_SPMS),
-            until: now + BREAK_OFF_TIME_MAX,
-        }
+        *self = match *self {
+            Self::Announcing(state) => state.advance(now, source, audience),
+            Self::BreakingOff(state) => state.advance(now, source),
+            Self::Open | Self::Confirming(_) | Self::Over(_) => *self,
+        };
     }
 
     /// Says when [`Ending::advance`] has something to do.
     pub(crate) fn due(&self, source: &Source, audience: &Audience) -> Option<Instant> {
         let (can_go_on, deadline) = match *self {
             Self::Open | Self::Over(_) => return None,
-            Self::Confirming { deadline, end, .. } => {
+            Self::Confirming(Confirming { deadline, end, .. }) => {
                 let can_go_on = source.is_over() || is_confirmed(end, source, audience);
                 (can_go_on, deadline)
             }
-            Self::Announcing { deadline, .. } => (source.is_over(), deadline),
-            Self::BreakingOff { spms, until } => (source.counters().spms >= spms, until),
+            Self::Announcing(Announcing { deadline, .. }) => (source.is_over(), deadline),
+            Self::BreakingOff(state) => (state.has_told(source), state.until),
         };
         earliest(can_go_on.then_some(Instant::ZERO), Some(deadline))
     }
@@ -189,7 +110,7 @@ impl Ending {
     pub(crate) const fn is_confirmed(&self) -> bool {
         matches!(
             self,
-            Self::Announcing { .. } | Self::Over(Ended::Confirmed | Ended::Hurried)
+            Self::Announcing(_) | Self::Over(Ended::Confirmed | Ended::Hurried)
         )
     }
 
@@ -198,6 +119,117 @@ impl Ending {
             Self::Over(ended) => Some(*ended),
             _ => None,
         }
+    }
+}
+
+/// The source sends everything, and reporting receivers have yet to be given all of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirming {
+    deadline: Instant,
+    /// One past the position of the last packet.
+    end: u64,
+    /// The owner had more to send: the session is to be broken off.
+    is_cut: bool,
+    /// Receivers reported when the end began. They say good-bye once they have seen the end, and
+    /// still count as receivers that confirm.
+    has_reporters: bool,
+}
+
+impl Confirming {
+    fn advance(self, now: Instant, source: &mut Source, audience: &mut Audience) -> Ending {
+        let is_late = now >= self.deadline;
+        let is_confirmed = is_confirmed(self.end, source, audience);
+        if self.is_cut && (is_confirmed || is_late) {
+            return BreakingOff::begin(now, is_confirmed, source);
+        }
+        if is_confirmed {
+            return self.announce(now, source, audience);
+        }
+        let is_given = source.is_drained() && audience.has_given(self.end);
+        if source.is_over() || is_late && is_given {
+            audience.close(now);
+            return Ending::Over(Ended::Unconfirmed);
+        }
+        if is_late {
+            return BreakingOff::begin(now, false, source);
+        }
+        if audience.receiver_count() > 0 || audience.awaits(self.end) {
+            source.extend_linger(self.deadline);
+        } else {
+            source.shorten_linger(now, source.config().linger());
+        }
+        Ending::Confirming(self)
+    }
+
+    fn announce(self, now: Instant, source: &mut Source, audience: &mut Audience) -> Ending {
+        let linger = source.config().linger();
+        let has_reporters = self.has_reporters || audience.receiver_count() > 0;
+        audience.close(now);
+        // Once all reporting receivers have everything, only hosts that do not report can still
+        // ask.
+        let left = if has_reporters {
+            CONFIRMED_LINGER
+        } else if source.takes_reports() {
+            linger.min(UNHEARD_LINGER)
+        } else {
+            linger
+        };
+        source.shorten_linger(now, left);
+        Ending::Announcing(Announcing {
+            deadline: self.deadline,
+            heard_until: now + linger,
+        })
+    }
+}
+
+/// Everything is confirmed; the source announces the end to receivers that have not heard of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announcing {
+    deadline: Instant,
+    /// The source lingers until then if a host that does not report asks for a repair.
+    heard_until: Instant,
+}
+
+impl Announcing {
+    fn advance(self, now: Instant, source: &mut Source, audience: &Audience) -> Ending {
+        if audience.has_strangers() {
+            source.extend_linger(self.heard_until);
+        }
+        match source.is_over() {
+            true => Ending::Over(Ended::Confirmed),
+            false if now >= self.deadline => Ending::Over(Ended::Hurried),
+            false => Ending::Announcing(self),
+        }
+    }
+}
+
+/// The source tells receivers that the rest does not come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BreakingOff {
+    /// The source has told receivers often enough when it has sent this many SPMs in all.
+    spms: u64,
+    until: Instant,
+}
+
+impl BreakingOff {
+    fn begin(now: Instant, repairs: bool, source: &mut Source) -> Ending {
+        source.abort(now, 0, repairs);
+        Ending::BreakingOff(Self {
+            spms: source.counters().spms + u64::from(BREAK_OFF_SPMS),
+            until: now + BREAK_OFF_TIME_MAX,
+        })
+    }
+
+    fn advance(self, now: Instant, source: &Source) -> Ending {
+        if self.has_told(source) || now >= self.until {
+            Ending::Over(Ended::BrokenOff)
+        } else {
+            Ending::BreakingOff(self)
+        }
+    }
+
+    fn has_told(&self, source: &Source) -> bool {
+        source.counters().spms >= self.spms
     }
 }
 

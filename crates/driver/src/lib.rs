@@ -177,4 +177,7 @@ mod stage;
 mod steering;
 
 mod subscriber;
-pub use subscriber::{Admission, Left, MessageSink, SessionEvent, Subscriber};
+pub use subscriber::{Left, MessageSink, SessionEvent, Subscriber};
+
+mod trust;
+pub use trust::Admission;

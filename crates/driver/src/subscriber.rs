@@ -1,7 +1,7 @@
 //! The receiving end of message sessions: a PGM receiver, and its reports to senders that ask for
 //! them.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{LinkCommand, Reporter, ReporterConfig, ReporterEvent};
@@ -13,7 +13,11 @@ use wire::{
 };
 
 use crate::parameters::LEAVE_TIME_MAX;
-use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
+use crate::{
+    Admission, Endpoint, Handle, Receiving,
+    endpoint::stream_of,
+    trust::{Judgement, Trust},
+};
 
 /// A sink for what a [`Subscriber`] receives. Messages of one session come in order.
 pub trait MessageSink {
@@ -110,28 +114,7 @@ pub struct Subscriber {
     seen_packets: u64,
     host_drops: u64,
     leaving: Leaving,
-    /// The senders that this end takes; all without it.
-    admission: Option<Admission>,
-    /// This end has a key.
-    is_protected: bool,
-}
-
-/// Decides by their addresses which senders a subscriber takes.
-#[derive(Clone)]
-pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
-
-impl Admission {
-    /// Takes the senders at the addresses for which `admits` gives true.
-    #[must_use]
-    pub fn new(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(admits))
-    }
-}
-
-impl fmt::Debug for Admission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Admission")
-    }
+    trust: Trust,
 }
 
 /// How a closed subscriber left.
@@ -177,8 +160,7 @@ impl Subscriber {
             seen_packets: 0,
             host_drops: 0,
             leaving: Leaving::No,
-            admission: None,
-            is_protected,
+            trust: Trust::new(is_protected),
         }
     }
 
@@ -217,14 +199,7 @@ impl Subscriber {
     /// Follows only senders that `admission` takes, and ignores all packets of others. A sender
     /// that has been told of already stays.
     pub fn admit_only(&mut self, admission: Admission) {
-        self.admission = Some(admission);
-    }
-
-    /// Returns true for a sender whose messages are taken.
-    fn admits(&self, source: IpAddr) -> bool {
-        self.admission
-            .as_ref()
-            .is_none_or(|admission| admission.0(source))
+        self.trust.admit_only(admission);
     }
 
     /// Begins to leave: this end tells every sender not to wait for it any longer, in further
@@ -282,7 +257,7 @@ impl Subscriber {
                     tsi,
                     source,
                 } => {
-                    if !self.admits(source) {
+                    if !self.trust.admits(source) {
                         self.receiver.ignore(session);
                         continue;
                     }
@@ -329,24 +304,20 @@ impl Subscriber {
         mark: &Mark,
         sink: &mut S,
     ) {
-        if !self.admits(source) {
-            return self.receiver.ignore(session);
-        }
         let at = self.receiver.position(session);
-        if mark.is_protected() && !self.is_protected {
-            // A forged SPM may claim protection, but a session that has brought plain data has
-            // none.
-            if at.is_none_or(|at| at.arrived.packets == 0) {
+        match self.trust.judge(source, mark, at.as_ref()) {
+            Judgement::Ignore => self.receiver.ignore(session),
+            Judgement::Refuse => {
                 let reason = Refusal::KeyRequired;
                 sink.event(SessionEvent::Refused { session, reason });
                 self.receiver.forget(session);
             }
-            return;
-        }
-        // Reports go only to a host that both sends the packets and takes the NAKs.
-        let nla = at.and_then(|at| at.path_nla);
-        if let Some(reporter) = self.reporter.as_mut().filter(|_| nla == Some(source)) {
-            reporter.mark(now, session, source, mark);
+            Judgement::Receive => {}
+            Judgement::Report => {
+                if let Some(reporter) = &mut self.reporter {
+                    reporter.mark(now, session, source, mark);
+                }
+            }
         }
     }
 
@@ -386,23 +357,6 @@ impl Subscriber {
                     };
                     self.receiver.told(session, &told);
                 }
-            }
-        }
-    }
-
-    /// Asks senders that report connections lead to whether what packets have claimed is so. With a
-    /// key, only the sender can have made them.
-    fn ask_senders(&mut self, now: Instant) {
-        let Some(reporter) = self.reporter.as_mut().filter(|_| !self.is_protected) else {
-            return;
-        };
-        let mut from = 0;
-        while let Some(session) = self.receiver.session_from(from) {
-            from = session + 1;
-            self.receiver
-                .check_claims(session, reporter.is_reporting(session));
-            if self.receiver.is_doubtful(session) && !reporter.ask(now, session) {
-                self.receiver.believe_claims(session);
             }
         }
     }
@@ -483,7 +437,9 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
 
     fn drain(&mut self, now: Instant, sink: &mut S) {
         self.pop_said(now, sink);
-        self.ask_senders(now);
+        if let Some(reporter) = &mut self.reporter {
+            self.trust.ask_senders(now, &mut self.receiver, reporter);
+        }
         self.pop_ready(now, sink);
         let seen = self.receiver.counters().seen_packets;
         let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;

@@ -1,0 +1,116 @@
+//! Which senders a subscriber takes, and what it believes of them.
+//!
+//! Anybody can send packets to a group. Three things speak for a sender: its address, where the
+//! application takes certain addresses only; the key, which no forger has; and its answer on the
+//! connection for reports, because a call to the address of its packets reached it.
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use base::Instant;
+use delivery::Reporter;
+use pgm::{Position, Receiver};
+use wire::pgm::Mark;
+
+/// Decides by their addresses which senders a subscriber takes.
+#[derive(Clone)]
+pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+
+impl Admission {
+    /// Takes the senders at the addresses for which `admits` gives true.
+    #[must_use]
+    pub fn new(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(admits))
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Admission")
+    }
+}
+
+/// What a subscriber knows that decides whom it believes.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    /// The senders that this end takes; all without it.
+    admission: Option<Admission>,
+    /// This end has a key.
+    is_protected: bool,
+}
+
+/// What to do about a sender that says how it can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Take nothing of it.
+    Ignore,
+    /// Forget its session, and say that it requires a key.
+    Refuse,
+    /// Take its packets, and do not report.
+    Receive,
+    /// Take its packets, and report to it.
+    Report,
+}
+
+impl Trust {
+    pub(crate) const fn new(is_protected: bool) -> Self {
+        Self {
+            admission: None,
+            is_protected,
+        }
+    }
+
+    pub(crate) fn admit_only(&mut self, admission: Admission) {
+        self.admission = Some(admission);
+    }
+
+    /// Returns true for a sender whose messages are taken.
+    pub(crate) fn admits(&self, source: IpAddr) -> bool {
+        let admission = self.admission.as_ref();
+        admission.is_none_or(|admission| admission.0(source))
+    }
+
+    /// Judges what an SPM of the sender at `source` says besides its window; the receiver has come
+    /// to `at` in its session.
+    pub(crate) fn judge(&self, source: IpAddr, mark: &Mark, at: Option<&Position>) -> Judgement {
+        if !self.admits(source) {
+            return Judgement::Ignore;
+        }
+        if mark.is_protected() && !self.is_protected {
+            // A forged SPM may claim protection, but a session that has brought plain data has
+            // none.
+            let has_data = at.is_some_and(|at| at.arrived.packets > 0);
+            return if has_data {
+                Judgement::Receive
+            } else {
+                Judgement::Refuse
+            };
+        }
+        // Reports go only to a host that both sends the packets and takes the NAKs.
+        if at.and_then(|at| at.path_nla) == Some(source) {
+            Judgement::Report
+        } else {
+            Judgement::Receive
+        }
+    }
+
+    /// Asks senders that report connections lead to whether what packets have claimed is so. With a
+    /// key, only the sender can have made them.
+    pub(crate) fn ask_senders(
+        &self,
+        now: Instant,
+        receiver: &mut Receiver,
+        reporter: &mut Reporter,
+    ) {
+        if self.is_protected {
+            return;
+        }
+        let mut from = 0;
+        while let Some(session) = receiver.session_from(from) {
+            from = session + 1;
+            receiver.check_claims(session, reporter.is_reporting(session));
+            if receiver.is_doubtful(session) && !reporter.ask(now, session) {
+                receiver.believe_claims(session);
+            }
+        }
+    }
+}
