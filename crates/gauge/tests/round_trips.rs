@@ -22,6 +22,66 @@ use towline_gauge::rtt::{
     reflect_over,
 };
 
+/// Sends more to `to` than any receive buffer holds, while nobody reads there; returns how many
+/// datagrams.
+fn flood(socket: &UdpSocket, to: SocketAddr) -> u64 {
+    let datagrams = 20_000;
+    for _ in 0..datagrams {
+        socket.send_to(&[0; 1_400], to).unwrap();
+    }
+    datagrams
+}
+
+#[test]
+fn what_the_kernel_drops_at_the_reflector_is_counted() {
+    for engine in [Engine::Recv, Engine::Mmsg] {
+        let spec = ReflectSpec {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            engine,
+            wait: Wait::Block,
+        };
+        let mut reflector = Reflector::open(spec).unwrap();
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let sent = flood(&socket, reflector.local().unwrap());
+        let until = Instant::now() + Duration::from_secs(2);
+        let counts = reflector.run(&|| Instant::now() > until).unwrap();
+        assert!(counts.socket_drops > 0, "{counts:?}");
+        assert_eq!(counts.foreign + counts.socket_drops, sent, "{counts:?}");
+    }
+}
+
+#[test]
+fn what_the_kernel_drops_at_the_measuring_end_is_counted() {
+    let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (peer, greeted) = (far.local_addr().unwrap(), far.try_clone().unwrap());
+    let mut client = thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut bytes = [0; 2_048];
+            let (len, from) = greeted.recv_from(&mut bytes).unwrap();
+            Probe::answer(&mut bytes[..len]).unwrap();
+            greeted.send_to(&bytes[..len], from).unwrap();
+        });
+        Client::connect(peer, 7, TIMEOUT).unwrap()
+    });
+    let to = client.local().unwrap();
+    let has_flooded = AtomicBool::new(false);
+    // The measuring thread asks this, and so it does not read meanwhile.
+    let stop = || {
+        if !has_flooded.swap(true, Ordering::Relaxed) {
+            flood(&far, to);
+        }
+        true
+    };
+    let engine = (Engine::Recv, Wait::Busy);
+    let time = Duration::from_secs(1);
+    let outcome = client.run(&setup(Some(100), None), engine, time, None, &stop);
+    let end = outcome.unwrap().end;
+    assert!(end.socket_drops > Some(0), "{end:?}");
+    // Of another measurement, nothing is counted again.
+    let later = client.run(&setup(Some(100), None), engine, time, None, &|| true);
+    assert_eq!(later.unwrap().end.socket_drops, Some(0));
+}
+
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 fn never() -> bool {

@@ -25,6 +25,9 @@ pub struct Series<'a> {
     pub repairs: Option<Repairs>,
     /// How many messages of all slices were stamped, by whose clock.
     pub stamps: StampCounts,
+    /// Datagrams that the kernel dropped at the measuring end's sockets in all slices; `None` where
+    /// the result does not have it.
+    pub socket_drops: Option<u64>,
     /// The percentiles of all slices.
     pub latencies: Latencies,
 }
@@ -50,6 +53,7 @@ impl<'a> Series<'a> {
                         counts: Counts::default(),
                         repairs: None,
                         stamps: StampCounts::default(),
+                        socket_drops: None,
                         latencies: Latencies::new(),
                     };
                     one.add(run);
@@ -74,6 +78,8 @@ impl<'a> Series<'a> {
         }
         if let Some(end) = &run.end {
             self.stamps.add(&end.stamps);
+            let drops = self.socket_drops.into_iter().chain(end.socket_drops);
+            self.socket_drops = drops.reduce(|all, slice| all + slice);
         }
         match &run.end {
             Some(end) => self.counts.add(&end.counts),

@@ -23,6 +23,7 @@ use rustix::{
 
 use crate::{
     RawAddress,
+    call::int_options,
     clock::timespec,
     message::{self, Control},
     stamp,
@@ -116,6 +117,18 @@ pub fn receive_pieces(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     Ok((len, is_in_pieces))
 }
 
+/// Returns how many datagrams the kernel has dropped at this socket since it was opened, mostly
+/// because its receive buffer was full; wraps after 2^32.
+///
+/// # Errors
+/// Never in practice.
+///
+/// **Spec**: [`SO_MEMINFO`](https://man7.org/linux/man-pages/man7/socket.7.html), `SK_MEMINFO_DROPS`.
+pub fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let info = int_options::<MEMORY_VALUES>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    Ok(info[libc::SK_MEMINFO_DROPS as usize].cast_unsigned())
+}
+
 /// Receives one datagram as [`receive`] does, and writes its sender into `from`.
 ///
 /// # Errors
@@ -187,6 +200,8 @@ pub fn path_mtu(fd: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<u32> {
     Ok(mtu?)
 }
 
+/// How many integers `SO_MEMINFO` gives (`SK_MEMINFO_VARS`).
+const MEMORY_VALUES: usize = libc::SK_MEMINFO_DROPS as usize + 1;
 /// The flags of a send that never waits for room and raises no signal.
 const AT_ONCE: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
@@ -217,6 +232,23 @@ mod tests {
             let len = receive(other.as_fd(), &mut bytes, true).unwrap();
             assert_eq!(&bytes[..len], expected);
         }
+    }
+
+    #[test]
+    fn datagrams_for_a_full_socket_are_counted_as_drops() {
+        let (one, other) = (bound(), bound());
+        connect(one.as_fd(), other.local_addr().unwrap()).unwrap();
+        assert_eq!(drops(other.as_fd()).unwrap(), 0);
+        let _granted = other.set_receive_buffer(4_096).unwrap();
+        for _ in 0..1_000 {
+            send(one.as_fd(), &[0; 1_000]).unwrap();
+        }
+        let (mut bytes, mut received) = ([0; 1_000], 0);
+        while receive(other.as_fd(), &mut bytes, false).is_ok() {
+            received += 1;
+        }
+        assert!(received > 0);
+        assert_eq!(drops(other.as_fd()).unwrap() + received, 1_000);
     }
 
     #[test]

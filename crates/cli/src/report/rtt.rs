@@ -19,6 +19,9 @@ pub(crate) struct RttReflectReport {
     refused: u64,
     /// With `--over tcp`: clients that found no place, or lost theirs because they said nothing.
     turned_away: u64,
+    /// Datagrams that the kernel dropped at the reflector's sockets, mostly because a receive
+    /// buffer was full.
+    socket_drops: u64,
 }
 
 impl From<ReflectCounts> for RttReflectReport {
@@ -29,6 +32,7 @@ impl From<ReflectCounts> for RttReflectReport {
             foreign: counts.foreign,
             refused: counts.refused,
             turned_away: counts.turned_away,
+            socket_drops: counts.socket_drops,
         }
     }
 }
@@ -39,11 +43,12 @@ impl Document for RttReflectReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "answered {} of {}; {} ignored, {} refused by the system",
+            "answered {} of {}; {} ignored, {} refused by the system, {} dropped at the socket",
             count(self.answered, "message"),
             count(self.greeted, "measurement"),
             count(self.foreign, "foreign datagram"),
             count(self.refused, "answer"),
+            self.socket_drops,
         );
         if self.turned_away > 0 {
             text += &format!("; {} turned away", count(self.turned_away, "client"));
@@ -75,6 +80,9 @@ pub(crate) struct RttRow {
     sent_per_s: f64,
     link_max_per_s: Option<u64>,
     counts: Counts,
+    /// Datagrams that the kernel dropped at this end's sockets, mostly because a receive buffer was
+    /// full; null over TCP, and for a result that does not have it.
+    socket_drops: Option<u64>,
     rtt_intended: Percentiles,
     rtt_actual: Percentiles,
     pacing_error: Percentiles,
@@ -148,6 +156,7 @@ impl RttRow {
             link_max_per_s: series.link_max_per_s(),
             over: setup.transport.to_string(),
             counts: series.counts,
+            socket_drops: series.socket_drops,
             rtt_intended: series.latencies.intended(),
             rtt_actual: series.latencies.actual(),
             pacing_error: series.latencies.late(),
@@ -237,6 +246,14 @@ impl RttRow {
             ),
         );
         line("messages", &accounts(&self.counts));
+        match self.socket_drops {
+            None => {}
+            Some(0) => line("dropped", "none at this end's sockets"),
+            Some(drops) => {
+                let drops = count(drops, "datagram");
+                line("dropped", &format!("{drops} at this end's sockets"));
+            }
+        }
         line(
             "",
             "   p50        p90        p99      p99.9     p99.99        max",

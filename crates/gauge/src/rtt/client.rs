@@ -190,7 +190,7 @@ impl Client {
         }
         .emit(&mut self.message);
         let meter = UsageMeter::start();
-        let before = self.repairs();
+        let (before, drops_before) = (self.repairs(), self.carrier.socket_drops());
         let result = self.use_engine(engine.0);
         let mut measurement =
             Measurement::new(self, setup, engine, duration, recorder.as_deref_mut());
@@ -200,10 +200,13 @@ impl Client {
         // measurement.
         let result = self.use_engine(Engine::default()).and(result);
         let usage = meter.read();
-        let after = self.repairs();
+        let (after, drops_after) = (self.repairs(), self.carrier.socket_drops());
         let repairs = after
             .zip(before)
             .map(|(after, before)| after.since(&before));
+        let socket_drops = drops_after
+            .zip(drops_before)
+            .map(|(after, before)| after.wrapping_sub(before));
         let cut = result.as_ref().copied().unwrap_or(Some(Cut::Stopped));
         let end = End {
             lasted_ns,
@@ -213,6 +216,7 @@ impl Client {
             is_cut: cut.is_some(),
             repairs,
             stamps,
+            socket_drops,
         };
         if let Some(recorder) = recorder {
             recorder.end(end);

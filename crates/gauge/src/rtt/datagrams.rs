@@ -132,6 +132,14 @@ impl Sockets {
         set(self.sending()).and_then(|()| set(self.receiving()))
     }
 
+    /// Returns how many datagrams the kernel has dropped at these sockets; `None` where it does not
+    /// tell.
+    fn drops(&self) -> Option<u64> {
+        let inbound = self.inbound.as_ref().map(|socket| socket.as_fd());
+        let all = [Some(self.socket.as_fd()), inbound].into_iter().flatten();
+        all.map(|fd| datagram::drops(fd).ok().map(u64::from)).sum()
+    }
+
     /// Makes the carrier that uses the system calls of `engine`.
     ///
     /// # Errors
@@ -242,6 +250,10 @@ impl Carrier for Single {
             None => self.sockets.wait(limit).map(|_ready| ()),
         }
     }
+
+    fn socket_drops(&self) -> Option<u64> {
+        self.sockets.drops()
+    }
 }
 
 /// The engine [`Engine::Mmsg`]: many datagrams in a call. Datagrams of a schedule still leave one
@@ -305,6 +317,10 @@ impl Carrier for Batch {
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
         self.sockets.wait(limit).map(|_ready| ())
     }
+
+    fn socket_drops(&self) -> Option<u64> {
+        self.sockets.drops()
+    }
 }
 
 /// The engine [`Engine::IoUring`]: a receive request is always in the kernel. Shared memory shows
@@ -313,7 +329,6 @@ impl Carrier for Batch {
 struct Ring {
     /// The ring comes before the sockets, so that it is dropped first: it uses their descriptors.
     ring: DatagramRing,
-    #[expect(dead_code, reason = "keeps the descriptors of the ring open")]
     sockets: Arc<Sockets>,
     source: RawAddress,
     side: Side,
@@ -337,6 +352,10 @@ impl Carrier for Ring {
 
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
         self.ring.wait(limit)
+    }
+
+    fn socket_drops(&self) -> Option<u64> {
+        self.sockets.drops()
     }
 }
 

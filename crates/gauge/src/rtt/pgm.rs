@@ -59,6 +59,14 @@ impl Pgm {
         })
     }
 
+    /// Returns the counters of both sessions, added up.
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        self.publisher.snapshot(&mut snapshot);
+        self.subscriber.snapshot(&mut snapshot);
+        snapshot
+    }
+
     /// Gives the publisher a turn when the last one was at least `interval_ns` ago.
     fn turn_after(&mut self, interval_ns: u64) -> io::Result<()> {
         let now = sys::clock::monotonic().as_nanos();
@@ -111,11 +119,8 @@ impl Carrier for Pgm {
     }
 
     fn repairs(&self) -> Option<Repairs> {
-        let mut snapshot = Snapshot::default();
-        self.publisher.snapshot(&mut snapshot);
-        self.subscriber.snapshot(&mut snapshot);
         let mut repairs = Repairs::default();
-        for (set, info, value) in snapshot.iter() {
+        for (set, info, value) in self.snapshot().iter() {
             match (set, info.name) {
                 ("source", "naks") => repairs.naks_received = value,
                 ("source", "rdata_packets") => repairs.repairs_sent = value,
@@ -126,6 +131,15 @@ impl Carrier for Pgm {
             }
         }
         Some(repairs)
+    }
+
+    fn socket_drops(&self) -> Option<u64> {
+        let snapshot = self.snapshot();
+        let is_drops = |set: &str, name: &str| (set, name) == ("udp", "kernel_drops");
+        let drops = snapshot
+            .iter()
+            .filter(|(set, info, _)| is_drops(set, info.name));
+        Some(drops.map(|(_, _, count)| count).sum())
     }
 }
 

@@ -56,6 +56,9 @@ pub struct ReflectCounts {
     pub refused: u64,
     /// Clients over TCP that found no place, or lost theirs because they said nothing.
     pub turned_away: u64,
+    /// Datagrams that the kernel dropped at the reflector's sockets, mostly because a receive
+    /// buffer was full.
+    pub socket_drops: u64,
 }
 
 impl Reflector {
@@ -250,7 +253,7 @@ fn is_beyond_use(error: &io::Error) -> bool {
 }
 
 /// Answers the messages that `carrier` receives into `rooms`, until the caller stops it or the
-/// connection ends.
+/// connection ends. Then takes down what the kernel has dropped.
 fn answer(
     carrier: &mut dyn Carrier,
     mut rooms: Rooms,
@@ -287,6 +290,7 @@ fn answer(
             Err(error) => return Err(error),
         }
     }
+    counts.socket_drops = carrier.socket_drops().unwrap_or(0);
     Ok(())
 }
 
@@ -298,6 +302,7 @@ impl ReflectCounts {
         self.foreign += other.foreign;
         self.refused += other.refused;
         self.turned_away += other.turned_away;
+        self.socket_drops += other.socket_drops;
     }
 
     /// Turns a message into its answer in place; returns false when it gets none.

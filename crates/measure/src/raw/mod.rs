@@ -125,6 +125,9 @@ pub struct End {
     pub repairs: Option<Repairs>,
     /// How many messages the kernel or the device stamped.
     pub stamps: StampCounts,
+    /// Datagrams that the kernel dropped at the measuring end's sockets, mostly because a receive
+    /// buffer was full; `None` over TCP, and in results that do not have it.
+    pub socket_drops: Option<u64>,
 }
 
 /// A result file after reading.
