@@ -41,7 +41,7 @@ extern "C" fn towline_interfaces(
         let each = all.list().iter().flat_map(|one| {
             one.addresses.iter().map(|address| Interface {
                 index: one.index,
-                mtu: one.mtu,
+                mtu: one.mtu_bytes,
                 name: text(&one.name),
                 address: text(&address.ip.to_string()),
             })

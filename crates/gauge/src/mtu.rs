@@ -38,12 +38,12 @@ pub use group::{GroupMtuReport, group_mtu};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathMtuReport {
     /// The largest packet that arrived.
-    pub path_mtu: u32,
+    pub path_mtu_bytes: u32,
     /// The MTU of the interface here.
-    pub interface_mtu: u32,
-    /// The largest packet whose answer of the same size came back whole. It is less than `path_mtu`
+    pub interface_mtu_bytes: u32,
+    /// The largest packet whose answer of the same size came back whole. It is less than `path_mtu_bytes`
     /// when larger answers came in fragments. `None` without a reflector.
-    pub path_mtu_back: Option<u32>,
+    pub path_mtu_back_bytes: Option<u32>,
     /// Who confirmed that packets arrived.
     pub confirmation: Confirmation,
     /// What routers claimed, each claim once.
@@ -53,9 +53,9 @@ pub struct PathMtuReport {
     /// The conclusion from all this.
     pub verdict: MtuVerdict,
     /// Bytes of the largest UDP payload that is not fragmented.
-    pub udp_payload_max: u32,
+    pub udp_payload_bytes_max: u32,
     /// Bytes of the largest message part in one PGM data packet over UDP, without options.
-    pub pgm_payload_max: u32,
+    pub pgm_payload_bytes_max: u32,
     /// Number of packets sent.
     pub probes: u64,
 }
@@ -63,7 +63,7 @@ pub struct PathMtuReport {
 /// How an arrival is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back`] is the
+    /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back_bytes`] is the
     /// largest packet that the path back takes whole.
     Reflector,
     /// The host answered that nothing listens on the port, so the packet arrived. Of the path back
@@ -77,7 +77,7 @@ pub struct Claim {
     /// The router or host that sent the ICMP message.
     pub router: Option<IpAddr>,
     /// The MTU that the message names.
-    pub mtu: u32,
+    pub mtu_bytes: u32,
 }
 
 /// What the search found out about a path.
@@ -91,16 +91,16 @@ pub enum MtuVerdict {
     BlackHole,
     /// A router names an MTU that is not the path's.
     FalseClaim,
-    /// The caller stopped the search: packets larger than `path_mtu` may arrive, too.
+    /// The caller stopped the search: packets larger than `path_mtu_bytes` may arrive, too.
     Unfinished,
 }
 
 impl Claim {
     /// Returns true when packets larger than the claim have arrived. A router may rightly name more
-    /// than `path_mtu`, when a later part of the path is narrower.
+    /// than `path_mtu_bytes`, when a later part of the path is narrower.
     #[must_use]
-    pub const fn is_refuted(&self, path_mtu: u32) -> bool {
-        self.mtu < path_mtu
+    pub const fn is_refuted(&self, path_mtu_bytes: u32) -> bool {
+        self.mtu_bytes < path_mtu_bytes
     }
 }
 
@@ -145,13 +145,13 @@ struct Search {
     timeout: Duration,
     /// How long to wait for an answer after a router said that the packet was too big.
     patience: Duration,
-    interface_mtu: u32,
+    interface_mtu_bytes: u32,
     claims: Claims,
     confirmation: Option<Confirmation>,
     /// The largest packet whose answer came back whole.
-    whole_back: Option<u32>,
+    whole_back_bytes: Option<u32>,
     /// The smallest packet whose answer came back in fragments.
-    pieces_back: Option<u32>,
+    pieces_back_bytes: Option<u32>,
     sequence: u64,
 }
 
@@ -188,25 +188,25 @@ impl Search {
             patience: PATIENCE_MIN.min(timeout),
             // Where the interface (loopback) allows more, the length field of an IP packet is the
             // limit.
-            interface_mtu: interface.mtu.min(PACKET_BYTES_MAX),
+            interface_mtu_bytes: interface.mtu_bytes.min(PACKET_BYTES_MAX),
             claims: Claims::default(),
             confirmation: None,
-            whole_back: None,
-            pieces_back: None,
+            whole_back_bytes: None,
+            pieces_back_bytes: None,
             sequence: 0,
         })
     }
 
     fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<PathMtuReport, Error> {
         let floor = if self.peer.is_ipv6() { 1_280 } else { 68 };
-        let mut good = floor.min(self.interface_mtu);
+        let mut good = floor.min(self.interface_mtu_bytes);
         if self.probe(good, is_stopped)? != Fate::Arrived {
             return Err(Error::Measurement(self.silence()));
         }
         // The likely sizes come first: the interface's MTU, then the size that a router names, then
         // halves.
-        let mut bad = self.interface_mtu + 1;
-        let mut next = self.interface_mtu;
+        let mut bad = self.interface_mtu_bytes + 1;
+        let mut next = self.interface_mtu_bytes;
         while good + 1 < bad {
             match self.probe(next, is_stopped)? {
                 Fate::Arrived => good = next,
@@ -215,7 +215,7 @@ impl Search {
                 Fate::TooBig | Fate::Silent if is_stopped() => return Ok(self.unfinished(good)),
                 Fate::TooBig | Fate::Silent => bad = next,
             }
-            let claimed = self.claims.listed.last().map(|claim| claim.mtu);
+            let claimed = self.claims.listed.last().map(|claim| claim.mtu_bytes);
             next = match claimed {
                 Some(mtu) if mtu > good && mtu < bad => mtu,
                 Some(mtu) if mtu == good => good + 1,
@@ -241,7 +241,8 @@ impl Search {
     /// Searches by halves between the largest answer that came whole and the smallest that came in
     /// fragments. Returns false when the caller stopped it.
     fn search_back(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<bool, Error> {
-        let (Some(mut whole), Some(mut pieces)) = (self.whole_back, self.pieces_back) else {
+        let (Some(mut whole), Some(mut pieces)) = (self.whole_back_bytes, self.pieces_back_bytes)
+        else {
             return Ok(true);
         };
         while whole + 1 < pieces {
@@ -250,7 +251,7 @@ impl Search {
             if is_stopped() {
                 return Ok(false);
             }
-            if fate == Fate::Arrived && self.whole_back == Some(middle) {
+            if fate == Fate::Arrived && self.whole_back_bytes == Some(middle) {
                 whole = middle;
             } else {
                 pieces = middle;
@@ -262,25 +263,25 @@ impl Search {
     /// Notes whether the answer to a packet of `size` bytes came whole or in pieces.
     fn note_back(&mut self, size: u32, is_in_pieces: bool) {
         if is_in_pieces {
-            self.pieces_back = Some(self.pieces_back.map_or(size, |it| it.min(size)));
+            self.pieces_back_bytes = Some(self.pieces_back_bytes.map_or(size, |it| it.min(size)));
         } else {
-            self.whole_back = self.whole_back.max(Some(size));
+            self.whole_back_bytes = self.whole_back_bytes.max(Some(size));
         }
     }
 
-    fn unfinished(&self, path_mtu: u32) -> PathMtuReport {
+    fn unfinished(&self, path_mtu_bytes: u32) -> PathMtuReport {
         PathMtuReport {
             verdict: MtuVerdict::Unfinished,
-            ..self.report(path_mtu)
+            ..self.report(path_mtu_bytes)
         }
     }
 
-    fn report(&self, path_mtu: u32) -> PathMtuReport {
+    fn report(&self, path_mtu_bytes: u32) -> PathMtuReport {
         let claims = &self.claims.listed;
-        let is_true = |claim: &Claim| claim.mtu == path_mtu;
-        let verdict = if claims.iter().any(|it| it.is_refuted(path_mtu)) {
+        let is_true = |claim: &Claim| claim.mtu_bytes == path_mtu_bytes;
+        let verdict = if claims.iter().any(|it| it.is_refuted(path_mtu_bytes)) {
             MtuVerdict::FalseClaim
-        } else if path_mtu >= self.interface_mtu && claims.is_empty() {
+        } else if path_mtu_bytes >= self.interface_mtu_bytes && claims.is_empty() {
             MtuVerdict::Clear
         } else if claims.is_empty() {
             MtuVerdict::BlackHole
@@ -289,17 +290,17 @@ impl Search {
         } else {
             MtuVerdict::FalseClaim
         };
-        let udp_payload_max = path_mtu.saturating_sub(self.headers());
+        let udp_payload_bytes_max = path_mtu_bytes.saturating_sub(self.headers());
         PathMtuReport {
-            path_mtu,
-            interface_mtu: self.interface_mtu,
-            path_mtu_back: self.whole_back,
+            path_mtu_bytes,
+            interface_mtu_bytes: self.interface_mtu_bytes,
+            path_mtu_back_bytes: self.whole_back_bytes,
             confirmation: self.confirmation.unwrap_or(Confirmation::Reflector),
             claims: claims.clone(),
             unlisted_claims: self.claims.unlisted,
             verdict,
-            udp_payload_max,
-            pgm_payload_max: udp_payload_max.saturating_sub(PGM_HEADERS),
+            udp_payload_bytes_max,
+            pgm_payload_bytes_max: udp_payload_bytes_max.saturating_sub(PGM_HEADERS),
             probes: self.sequence,
         }
     }
@@ -323,7 +324,7 @@ impl Search {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(errno::EMSGSIZE) => {
                     self.drain();
-                    if size > self.interface_mtu {
+                    if size > self.interface_mtu_bytes {
                         return Ok(Fate::TooBig);
                     }
                     // The error is that of an earlier packet; this one was not sent.
@@ -416,7 +417,7 @@ impl Search {
             if code == errno::EMSGSIZE {
                 let claim = Claim {
                     router: offender,
-                    mtu: info,
+                    mtu_bytes: info,
                 };
                 self.claims.add(claim);
                 fate = Some(Fate::TooBig);
@@ -461,7 +462,7 @@ mod tests {
     fn a_claim_that_finds_no_room_is_counted() {
         let claim = |mtu| Claim {
             router: Some([10, 0, 0, 1].into()),
-            mtu,
+            mtu_bytes: mtu,
         };
         let mut claims = Claims::default();
         for mtu in [1_400, 1_400].into_iter().chain(1_401..1_410) {

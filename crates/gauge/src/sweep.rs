@@ -228,7 +228,7 @@ pub fn draw(
             .iter()
             .filter(|row| row.source == kind)
             .map(|row| SizePoint {
-                size: row.size_bytes,
+                size_bytes: row.size_bytes,
                 received_per_s: row.captured as f64 / sweep.time.as_secs_f64(),
                 loss: Some(row.loss()),
                 cpu_ns: row.cpu_ns,

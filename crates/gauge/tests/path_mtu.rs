@@ -68,16 +68,16 @@ fn every_size_of_path_is_found_with_and_without_a_reflector() {
                 (refused, Confirmation::PortUnreachable),
             ] {
                 assert_eq!(
-                    (found.path_mtu, found.interface_mtu),
+                    (found.path_mtu_bytes, found.interface_mtu_bytes),
                     (mtu, mtu),
                     "{found:?}"
                 );
                 assert_eq!(found.confirmation, confirmation);
                 let is_reflected = confirmation == Confirmation::Reflector;
-                assert_eq!(found.path_mtu_back, is_reflected.then_some(mtu));
+                assert_eq!(found.path_mtu_back_bytes, is_reflected.then_some(mtu));
                 assert_eq!(found.verdict, MtuVerdict::Clear);
-                assert_eq!(found.udp_payload_max, mtu - 28);
-                assert_eq!(found.pgm_payload_max, mtu - 52);
+                assert_eq!(found.udp_payload_bytes_max, mtu - 28);
+                assert_eq!(found.pgm_payload_bytes_max, mtu - 52);
             }
         }
     });
@@ -110,8 +110,8 @@ fn answers_in_fragments_prove_nothing_of_the_way_back() {
             found.unwrap().unwrap()
         });
         assert_eq!(found.confirmation, Confirmation::Reflector);
-        assert!(found.path_mtu > 1_400, "{found:?}");
-        assert_eq!(found.path_mtu_back, Some(1_400), "{found:?}");
+        assert!(found.path_mtu_bytes > 1_400, "{found:?}");
+        assert_eq!(found.path_mtu_back_bytes, Some(1_400), "{found:?}");
     });
 }
 
@@ -159,12 +159,12 @@ fn routers_that_tell_and_routers_that_drop_silently() {
         };
         let told = beside(&mut probe);
         assert_eq!(
-            (told.path_mtu, told.interface_mtu),
+            (told.path_mtu_bytes, told.interface_mtu_bytes),
             (1_400, 1_500),
             "{told:?}"
         );
         assert_eq!(told.verdict, MtuVerdict::Told);
-        assert_eq!(told.claims[0].mtu, 1_400);
+        assert_eq!(told.claims[0].mtu_bytes, 1_400);
         // The router goes on dropping, and its word about it is dropped, too.
         let rules = [
             "add table ip mute",
@@ -173,7 +173,7 @@ fn routers_that_tell_and_routers_that_drop_silently() {
         ];
         if rules.iter().all(|rule| did(&made.middle, "nft", rule)) {
             let silent = beside(&mut probe);
-            assert_eq!(silent.path_mtu, 1_400, "{silent:?}");
+            assert_eq!(silent.path_mtu_bytes, 1_400, "{silent:?}");
             assert_eq!(silent.verdict, MtuVerdict::BlackHole);
             assert!(silent.claims.is_empty());
         }
@@ -259,17 +259,17 @@ fn a_forged_claim_is_told_from_a_true_one() {
                 found.unwrap().unwrap()
             });
             // Exact, whoever says what; and the liar is named.
-            assert_eq!(found.path_mtu, far_mtu, "{found:?}");
+            assert_eq!(found.path_mtu_bytes, far_mtu, "{found:?}");
             assert_eq!(found.verdict, MtuVerdict::FalseClaim);
-            let refuted = |claim: &&Claim| claim.is_refuted(found.path_mtu);
+            let refuted = |claim: &&Claim| claim.is_refuted(found.path_mtu_bytes);
             let lies: Vec<u32> = found
                 .claims
                 .iter()
                 .filter(refuted)
-                .map(|it| it.mtu)
+                .map(|it| it.mtu_bytes)
                 .collect();
             assert_eq!(lies, [600], "{found:?}");
-            let is_true = |claim: &Claim| claim.mtu == far_mtu;
+            let is_true = |claim: &Claim| claim.mtu_bytes == far_mtu;
             assert_eq!(
                 found.claims.iter().any(is_true),
                 far_mtu == 1_400,
@@ -289,7 +289,10 @@ fn ipv6_paths_are_exact() {
                 return;
             }
             let found = probed(&lab, (lab.host(1).ipv6(), FREE_PORT).into());
-            assert_eq!((found.path_mtu, found.udp_payload_max), (mtu, mtu - 48));
+            assert_eq!(
+                (found.path_mtu_bytes, found.udp_payload_bytes_max),
+                (mtu, mtu - 48)
+            );
             assert_eq!(found.confirmation, Confirmation::PortUnreachable);
         }
     });
@@ -334,6 +337,9 @@ fn of_a_group_each_receiver_has_a_path_of_its_own() {
         let small = if has_small { 1_392 } else { 1_500 };
         let expected = [(lab.host(1).ipv4(), 1_500), (lab.host(2).ipv4(), small)];
         assert_eq!(found.receivers, expected.map(|(ip, mtu)| (ip.into(), mtu)));
-        assert_eq!((found.path_mtu(), found.interface_mtu), (small, 1_500));
+        assert_eq!(
+            (found.path_mtu(), found.interface_mtu_bytes),
+            (small, 1_500)
+        );
     });
 }

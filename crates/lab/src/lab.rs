@@ -206,7 +206,7 @@ fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
             // When the two ends of a cable have different numbers, the kernel looks at the carrier
             // at once; when they have the same number, it looks within a second.
             index: Some(NEAR_INDEX),
-            mtu: spec.mtu_bytes(),
+            mtu_bytes: spec.mtu_bytes(),
         })?)
     })?
 }

@@ -34,7 +34,7 @@ impl Switch {
                     peer_name: INTERFACE,
                     peer_namespace: host.namespace().as_fd(),
                     index: None,
-                    mtu: spec.mtu_bytes(),
+                    mtu_bytes: spec.mtu_bytes(),
                 })?;
                 let index = netlink.link_index(&port)?;
                 netlink.set_master(index, Some(bridge))?;

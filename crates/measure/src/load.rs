@@ -121,9 +121,9 @@ pub struct LoadStamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSizes {
     /// Bytes of the smallest message.
-    pub min: usize,
+    pub bytes_min: usize,
     /// Bytes of the largest message.
-    pub max: usize,
+    pub bytes_max: usize,
     /// The seed that determines each size.
     pub seed: u64,
 }
@@ -132,11 +132,12 @@ impl LoadSizes {
     /// The length of message number `sequence`.
     #[must_use]
     pub fn of(&self, sequence: u64) -> usize {
-        if self.min >= self.max {
-            return self.min;
+        if self.bytes_min >= self.bytes_max {
+            return self.bytes_min;
         }
         let mut rng = Rng::new(self.seed ^ sequence.wrapping_mul(0xa076_1d64_78bd_642f));
-        usize::try_from(rng.between(self.min as u64, self.max as u64)).unwrap_or(self.max)
+        usize::try_from(rng.between(self.bytes_min as u64, self.bytes_max as u64))
+            .unwrap_or(self.bytes_max)
     }
 }
 
@@ -273,8 +274,8 @@ mod tests {
     fn a_clean_stream_of_mixed_sizes_is_clean() {
         let pattern = LoadPattern::new(3);
         let sizes = LoadSizes {
-            min: 1,
-            max: 20_000,
+            bytes_min: 1,
+            bytes_max: 20_000,
             seed: 3,
         };
         let mut check = LoadCheck::new(3);

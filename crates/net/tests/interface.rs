@@ -24,7 +24,7 @@ fn everything_is_listed_with_its_addresses() {
         assert!(lo.flags.loopback && lo.flags.up && lo.kind == "loopback");
         let e0 = list.iter().find(|one| one.name == "e0").unwrap();
         assert_eq!(
-            (e0.kind.as_str(), e0.mtu, e0.condition()),
+            (e0.kind.as_str(), e0.mtu_bytes, e0.condition()),
             ("veth", 1400, "up")
         );
         assert!(e0.flags.multicast && e0.flags.broadcast && !e0.default_route_v4);

@@ -117,7 +117,7 @@ fn decoded(bench: &Bench, group: u32, lost: &[u32]) -> Vec<(u32, Vec<u8>, Option
                     payload: &parity.payload,
                     is_variable: parity.is_variable,
                     fragment: parity.fragment,
-                    size: parity.size.map(|size| size as usize),
+                    packet_count: parity.size.map(|size| size as usize),
                 },
             );
         } else if let Some(sqn) = seen.data_sqn()

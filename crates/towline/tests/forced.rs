@@ -142,7 +142,7 @@ fn send_all(session: SessionBuilder) -> thread::JoinHandle<Snapshot> {
     thread::spawn(move || {
         publisher.wait_for_receivers(Some(LIMIT)).unwrap();
         let pattern = LoadPattern::new(SIZES.seed);
-        let mut message = vec![0; SIZES.max];
+        let mut message = vec![0; SIZES.bytes_max];
         for number in 0..MESSAGES {
             let len = SIZES.of(number);
             pattern.fill(number, &mut message[..len]);
@@ -246,8 +246,8 @@ fn send_files(paths: &[PathBuf]) -> Snapshot {
 
 const MESSAGES: u64 = 10_000;
 const SIZES: LoadSizes = LoadSizes {
-    min: 1,
-    max: 4_000,
+    bytes_min: 1,
+    bytes_max: 4_000,
     seed: 11,
 };
 /// Far beyond what any case takes.

@@ -25,7 +25,7 @@ use crate::{CaptureError, link::LinkCounters};
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) index: u32,
-    pub(super) mtu: usize,
+    pub(super) mtu_bytes: usize,
     name: String,
     counters: LinkCounters,
     patience: Duration,
@@ -61,7 +61,7 @@ impl Outlet {
         let (counters, link) = LinkCounters::find(name)?;
         Ok(Self {
             index: link.index,
-            mtu: link.mtu as usize,
+            mtu_bytes: link.mtu_bytes as usize,
             name: link.name,
             counters,
             patience: options.patience,
@@ -83,7 +83,7 @@ impl Outlet {
                  frames, as of captures that hold several packets in one piece; the first of them \
                  has {} bytes",
                 self.name,
-                self.mtu,
+                self.mtu_bytes,
                 frame.len()
             ));
         }
@@ -101,7 +101,7 @@ impl Outlet {
             Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
             _ => 0,
         };
-        self.mtu + HEADER_BYTES + tag
+        self.mtu_bytes + HEADER_BYTES + tag
     }
 
     pub(super) fn failure(&self, cause: io::Error) -> CaptureError {

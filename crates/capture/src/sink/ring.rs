@@ -78,7 +78,7 @@ impl RingSink {
         let open = || -> io::Result<_> {
             let socket = PacketSocket::open()?;
             socket.set_queue_bypass(options.bypasses_queue)?;
-            let frame_bytes = outlet.mtu + HEADER_BYTES + TAG_BYTES;
+            let frame_bytes = outlet.mtu_bytes + HEADER_BYTES + TAG_BYTES;
             let ring = TransmitRing::new(socket, options.ring_bytes, frame_bytes)?;
             ring.socket().bind(outlet.index, Packets::None)?;
             Ok(ring)

@@ -27,7 +27,7 @@ impl SlotSource {
     /// When there is no such interface or no permission, or when the kernel refuses.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V2 ring", options.snap_len)?;
-        let frame_bytes = frame_bytes(tap.link.mtu as usize, options);
+        let frame_bytes = frame_bytes(tap.link.mtu_bytes as usize, options);
         let memory = Memory::new(
             name,
             options.ring_bytes,

@@ -364,7 +364,7 @@ fn open_queues(
     count: u32,
 ) -> Result<(Vec<XdpSocket>, XdpCopy), CaptureError> {
     let name = tap.interface[0].name.clone();
-    let frame_bytes = tap.link.mtu.saturating_add(HEADER_BYTES);
+    let frame_bytes = tap.link.mtu_bytes.saturating_add(HEADER_BYTES);
     let memory = Memory::new(&name, options.ring_bytes, 1);
     let wanted = memory.wanted();
     let mut bytes = wanted;

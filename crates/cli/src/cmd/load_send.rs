@@ -114,8 +114,8 @@ fn done(sender: &LoadSender) -> Done {
 fn spec(plan: &LoadSendPlan) -> LoadSpec {
     LoadSpec {
         sizes: LoadSizes {
-            min: plan.size_bytes.min,
-            max: plan.size_bytes.max,
+            bytes_min: plan.size_bytes.min,
+            bytes_max: plan.size_bytes.max,
             seed: plan.seed,
         },
         count: plan.count,

@@ -368,7 +368,7 @@ impl From<&Interface> for InterfaceRow {
             kind: interface.kind.clone(),
             condition: interface.condition(),
             state: interface.state.name().to_owned(),
-            mtu_bytes: interface.mtu,
+            mtu_bytes: interface.mtu_bytes,
             is_up: interface.flags.up,
             is_running: interface.flags.running,
             is_loopback: interface.flags.loopback,

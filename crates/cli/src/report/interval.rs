@@ -111,7 +111,7 @@ impl Interval {
             let count = count?;
             let done = Done {
                 count,
-                bytes: count.saturating_mul(passage.size as u64),
+                bytes: count.saturating_mul(passage.size_bytes as u64),
                 lost: None,
             };
             let times = (passage.from, passage.to);

@@ -44,17 +44,17 @@ impl MtuReport {
     pub(crate) fn new(target: &str, found: &PathMtuReport) -> Self {
         let row = |claim: &gauge::mtu::Claim| ClaimRow {
             router: claim.router,
-            mtu_bytes: claim.mtu,
-            is_true: claim.mtu == found.path_mtu,
-            is_refuted: claim.is_refuted(found.path_mtu),
+            mtu_bytes: claim.mtu_bytes,
+            is_true: claim.mtu_bytes == found.path_mtu_bytes,
+            is_refuted: claim.is_refuted(found.path_mtu_bytes),
         };
         Self {
             target: target.to_owned(),
-            path_mtu_bytes: found.path_mtu,
-            path_mtu_back_bytes: found.path_mtu_back,
-            interface_mtu_bytes: found.interface_mtu,
-            udp_payload_bytes_max: found.udp_payload_max,
-            pgm_payload_bytes_max: found.pgm_payload_max,
+            path_mtu_bytes: found.path_mtu_bytes,
+            path_mtu_back_bytes: found.path_mtu_back_bytes,
+            interface_mtu_bytes: found.interface_mtu_bytes,
+            udp_payload_bytes_max: found.udp_payload_bytes_max,
+            pgm_payload_bytes_max: found.pgm_payload_bytes_max,
             verdict: match found.verdict {
                 MtuVerdict::Clear => "clear",
                 MtuVerdict::Told => "told",
@@ -83,13 +83,13 @@ fn verdict(found: &PathMtuReport) -> String {
             let who = claim
                 .router
                 .map_or_else(|| "a router".to_owned(), |ip| ip.to_string());
-            let refuted = claim.is_refuted(found.path_mtu);
+            let refuted = claim.is_refuted(found.path_mtu_bytes);
             let but = if refuted {
                 ", and larger packets arrive"
             } else {
                 ""
             };
-            format!("{who} says {}{but}", claim.mtu)
+            format!("{who} says {}{but}", claim.mtu_bytes)
         })
         .collect();
     let claims = claims.join(", ");
@@ -110,16 +110,16 @@ fn verdict(found: &PathMtuReport) -> String {
         MtuVerdict::Unfinished => format!(
             "interrupted: packets of {} bytes arrive; the search was not over, and larger ones may \
              arrive, too",
-            found.path_mtu
+            found.path_mtu_bytes
         ),
     }
 }
 
 fn confirmation(found: &PathMtuReport) -> String {
-    let by = match (found.confirmation, found.path_mtu_back) {
-        (Confirmation::Reflector, Some(back)) if back < found.path_mtu => format!(
+    let by = match (found.confirmation, found.path_mtu_back_bytes) {
+        (Confirmation::Reflector, Some(back)) if back < found.path_mtu_bytes => format!(
             "a reflector's answers, in fragments above {back} bytes: there {}, back {back}",
-            found.path_mtu
+            found.path_mtu_bytes
         ),
         (Confirmation::Reflector, Some(_)) => "a reflector's answers of the same size".to_owned(),
         (Confirmation::Reflector, None) => {
@@ -191,7 +191,7 @@ impl GroupMtuDocument {
         Self {
             target: target.to_owned(),
             interface: found.interface.clone(),
-            interface_mtu_bytes: found.interface_mtu,
+            interface_mtu_bytes: found.interface_mtu_bytes,
             path_mtu_bytes: found.path_mtu(),
             udp_payload_bytes_max: found.path_mtu().saturating_sub(headers),
             receivers: found.receivers.iter().map(row).collect(),
@@ -239,16 +239,16 @@ mod tests {
 
     #[test]
     fn only_whole_answers_confirm_the_way_back() {
-        let found = |path_mtu_back| PathMtuReport {
-            path_mtu: 1_404,
-            interface_mtu: 1_500,
-            path_mtu_back,
+        let found = |path_mtu_back_bytes| PathMtuReport {
+            path_mtu_bytes: 1_404,
+            interface_mtu_bytes: 1_500,
+            path_mtu_back_bytes,
             confirmation: Confirmation::Reflector,
             claims: Vec::new(),
             unlisted_claims: 0,
             verdict: MtuVerdict::BlackHole,
-            udp_payload_max: 1_376,
-            pgm_payload_max: 1_352,
+            udp_payload_bytes_max: 1_376,
+            pgm_payload_bytes_max: 1_352,
             probes: 20,
         };
         let told = |back| confirmation(&found(back));

@@ -213,27 +213,27 @@ fn recv() {
 #[test]
 fn mtu() {
     let mut found = PathMtuReport {
-        path_mtu: 1_500,
-        interface_mtu: 1_500,
-        path_mtu_back: Some(1_500),
+        path_mtu_bytes: 1_500,
+        interface_mtu_bytes: 1_500,
+        path_mtu_back_bytes: Some(1_500),
         confirmation: Confirmation::Reflector,
         claims: Vec::new(),
         unlisted_claims: 0,
         verdict: MtuVerdict::Clear,
-        udp_payload_max: 1_472,
-        pgm_payload_max: 1_448,
+        udp_payload_bytes_max: 1_472,
+        pgm_payload_bytes_max: 1_448,
         probes: 3,
     };
     let told = |found: &PathMtuReport| MtuReport::new("10.0.0.2", found).text() + "\n";
     let mut text = told(&found);
-    (found.path_mtu, found.udp_payload_max) = (1_404, 1_376);
-    (found.pgm_payload_max, found.probes) = (1_352, 20);
-    found.path_mtu_back = Some(1_400);
+    (found.path_mtu_bytes, found.udp_payload_bytes_max) = (1_404, 1_376);
+    (found.pgm_payload_bytes_max, found.probes) = (1_352, 20);
+    found.path_mtu_back_bytes = Some(1_400);
     found.unlisted_claims = 2;
     found.claims = [1_404, 1_300]
         .map(|mtu| Claim {
             router: Some([10, 0, 0, 1].into()),
-            mtu,
+            mtu_bytes: mtu,
         })
         .into();
     for verdict in [
@@ -247,7 +247,7 @@ fn mtu() {
     }
     let group = GroupMtuReport {
         interface: "eth0".into(),
-        interface_mtu: 1_500,
+        interface_mtu_bytes: 1_500,
         receivers: vec![([10, 0, 0, 2].into(), 1_500), ([10, 0, 0, 3].into(), 1_400)],
         unlisted: 5,
         probes: 24,

@@ -78,7 +78,7 @@ impl LoadSender {
         Self {
             spec,
             pattern: LoadPattern::new(spec.sizes.seed),
-            scratch: vec![0; spec.sizes.max],
+            scratch: vec![0; spec.sizes.bytes_max],
             messages: 0,
             bytes: 0,
             start: None,
@@ -238,8 +238,8 @@ mod tests {
     fn spec() -> LoadSpec {
         LoadSpec {
             sizes: LoadSizes {
-                min: 100,
-                max: 5_000,
+                bytes_min: 100,
+                bytes_max: 5_000,
                 seed: 7,
             },
             count: Some(50),

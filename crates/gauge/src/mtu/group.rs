@@ -26,7 +26,7 @@ pub struct GroupMtuReport {
     /// The interface by which packets leave for the group.
     pub interface: String,
     /// Its MTU.
-    pub interface_mtu: u32,
+    pub interface_mtu_bytes: u32,
     /// Each receiver that answered, with the largest packet that it answered; ordered by address.
     pub receivers: Vec<(IpAddr, u32)>,
     /// Number of answers from receivers that are not listed, because the list holds 4,096.
@@ -40,7 +40,7 @@ impl GroupMtuReport {
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
         let mtus = self.receivers.iter().map(|(_, mtu)| *mtu);
-        mtus.min().unwrap_or(self.interface_mtu)
+        mtus.min().unwrap_or(self.interface_mtu_bytes)
     }
 }
 
@@ -78,7 +78,7 @@ pub fn group_mtu(
     };
     let (floor, most) = (
         if group.is_ipv6() { 1_280 } else { 68 },
-        choice.interface.mtu.min(PACKET_BYTES_MAX),
+        choice.interface.mtu_bytes.min(PACKET_BYTES_MAX),
     );
     search.probe(floor, most).map_err(refused)?;
     if search.receivers.is_empty() {
@@ -100,7 +100,7 @@ pub fn group_mtu(
     let receivers = search.receivers.iter().map(|it| (it.address, it.good));
     Ok(GroupMtuReport {
         interface: choice.interface.name,
-        interface_mtu: choice.interface.mtu,
+        interface_mtu_bytes: choice.interface.mtu_bytes,
         receivers: receivers.collect(),
         unlisted: search.unlisted,
         probes: search.probes,

@@ -50,7 +50,7 @@ pub(super) struct CounterReader {
 pub(super) struct Port {
     pub(super) name: String,
     pub(super) index: u32,
-    pub(super) mtu: u32,
+    pub(super) mtu_bytes: u32,
 }
 
 impl Port {
@@ -60,7 +60,7 @@ impl Port {
         all.with_address(local).map(|found| Self {
             name: found.name.clone(),
             index: found.index,
-            mtu: found.mtu,
+            mtu_bytes: found.mtu_bytes,
         })
     }
 }

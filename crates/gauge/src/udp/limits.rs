@@ -62,7 +62,7 @@ impl ServeSpec {
     /// # Errors
     /// When the server does not make such a trial; the text is for the client.
     pub(super) fn allow(&self, asked: &TrialSpec) -> io::Result<(TrialSpec, Option<u64>)> {
-        if !SIZES.contains(&asked.size) || asked.duration_ms > DURATION_MS_MAX {
+        if !SIZES.contains(&asked.size_bytes) || asked.duration_ms > DURATION_MS_MAX {
             let text = "a trial has datagrams of 20 to 65507 bytes and lasts at most 60 s";
             return Err(io::Error::other(text));
         }
@@ -71,7 +71,7 @@ impl ServeSpec {
         }
         let default = asked.group.map(|_| GROUP_BITS_PER_S_MAX);
         let rate_max = self.bits_per_s_max.or(default).map(|bits_per_s| {
-            let bits = packet_bytes(asked.size) * 8;
+            let bits = packet_bytes(asked.size_bytes) * 8;
             (bits_per_s / bits).max(1)
         });
         let lower =
@@ -112,11 +112,11 @@ fn is_local_control(ip: IpAddr) -> bool {
     }
 }
 
-/// Returns the most bytes on the wire of a datagram of `size` bytes: each packet has headers of
+/// Returns the most bytes on the wire of a datagram: each packet has headers of
 /// Ethernet, IPv6, fragments and UDP.
-fn packet_bytes(size: usize) -> u64 {
-    let size = size as u64;
-    size + HEADER_BYTES * size.div_ceil(FRAGMENT_BYTES).max(1)
+fn packet_bytes(size_bytes: usize) -> u64 {
+    let size_bytes = size_bytes as u64;
+    size_bytes + HEADER_BYTES * size_bytes.div_ceil(FRAGMENT_BYTES).max(1)
 }
 
 /// What a server sends to a group at most, in bits each second, unless its operator says otherwise:
@@ -135,7 +135,7 @@ mod tests {
     fn trial(group: Option<&str>) -> TrialSpec {
         TrialSpec {
             token: 1,
-            size: 1_400,
+            size_bytes: 1_400,
             mode: Mode::One,
             profile: Profile::Standard,
             rate_per_s: None,

@@ -76,7 +76,7 @@ fn curves(report: &SweepReport) -> Vec<SizeCurve> {
         });
         let [send, receive] = flow.cpu_ns_per_datagram();
         curves[at].points.push(SizePoint {
-            size: row.size_bytes,
+            size_bytes: row.size_bytes,
             received_per_s: flow.received_per_s,
             loss: Some(flow.loss()),
             cpu_ns: Some(send + receive),
@@ -84,7 +84,7 @@ fn curves(report: &SweepReport) -> Vec<SizeCurve> {
     }
     if let Some(link) = report.link {
         let most = |row: &Row| SizePoint {
-            size: row.size_bytes,
+            size_bytes: row.size_bytes,
             received_per_s: link.datagrams_per_s(row.size_bytes, report.is_ipv6) as f64,
             loss: None,
             cpu_ns: None,
@@ -95,8 +95,8 @@ fn curves(report: &SweepReport) -> Vec<SizeCurve> {
         });
     }
     for curve in &mut curves {
-        curve.points.sort_by_key(|point| point.size);
-        curve.points.dedup_by_key(|point| point.size);
+        curve.points.sort_by_key(|point| point.size_bytes);
+        curve.points.dedup_by_key(|point| point.size_bytes);
     }
     curves
 }

@@ -35,7 +35,8 @@ pub enum Profile {
 pub(super) struct TrialSpec {
     /// The token of datagrams to the server; datagrams from the server carry the next number.
     pub(super) token: u64,
-    pub(super) size: usize,
+    #[serde(rename = "size")]
+    pub(super) size_bytes: usize,
     pub(super) mode: Mode,
     pub(super) profile: Profile,
     /// Datagrams each second; `None` for as many as possible.
@@ -72,7 +73,8 @@ pub(super) enum Response {
         version: u32,
         name: String,
         interface: String,
-        mtu: u32,
+        #[serde(rename = "mtu")]
+        mtu_bytes: u32,
     },
     Ready,
     Refused {

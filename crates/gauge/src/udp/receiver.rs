@@ -53,11 +53,11 @@ impl Expectation {
 /// When the system refuses to receive.
 pub(super) fn receive(
     socket: &UdpSocket,
-    (token, size, mode): (u64, usize, Mode),
+    (token, size_bytes, mode): (u64, usize, Mode),
     expectation: &Expectation,
 ) -> io::Result<Receipt> {
     let cpu = sys::clock::thread_cpu();
-    let mut receiver = Receiver::new(socket, token, size, mode)?;
+    let mut receiver = Receiver::new(socket, token, size_bytes, mode)?;
     receiver.run(expectation)?;
     let mut receipt = receiver.receipt;
     receipt.received = receiver.tally.received();
@@ -82,10 +82,10 @@ struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    fn new(socket: &'a UdpSocket, token: u64, size: usize, mode: Mode) -> io::Result<Self> {
+    fn new(socket: &'a UdpSocket, token: u64, size_bytes: usize, mode: Mode) -> io::Result<Self> {
         let (room, messages) = match mode {
-            Mode::One => (size, 1),
-            Mode::Batch => (size, MANY_MAX),
+            Mode::One => (size_bytes, 1),
+            Mode::Batch => (size_bytes, MANY_MAX),
             Mode::Gso => (GRO_BYTES_MAX, GRO_MESSAGES),
         };
         datagram::set_blocking(socket.as_fd(), LOOK)?;

@@ -327,11 +327,11 @@ fn is_short(dispatch: &Dispatch, rate: u64) -> bool {
     ((dispatch.sent + dispatch.refused) as f64) < asked * measure::ATTAINED_MIN - batch
 }
 
-/// Returns how many packets a datagram of `size` bytes takes.
-fn fragments(size: u64, mtu: u64, is_ipv6: bool) -> u64 {
+/// Returns how many packets a datagram takes.
+fn fragments(size_bytes: u64, mtu_bytes: u64, is_ipv6: bool) -> u64 {
     let header = if is_ipv6 { 48 } else { 20 };
-    let each = mtu.saturating_sub(header).max(8) / 8 * 8;
-    (size + 8).div_ceil(each)
+    let each = mtu_bytes.saturating_sub(header).max(8) / 8 * 8;
+    (size_bytes + 8).div_ceil(each)
 }
 
 /// Returns a remark for each pair of rows, there and back, whose rates differ.

@@ -20,7 +20,7 @@ use super::protocol::{Dispatch, Mode};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendPlan {
     pub(super) token: u64,
-    pub(super) size: usize,
+    pub(super) size_bytes: usize,
     pub(super) mode: Mode,
     pub(super) load: Load,
     pub(super) duration: Duration,
@@ -66,12 +66,12 @@ impl<'a> Sender<'a> {
         let most = match plan.mode {
             Mode::One => 1,
             Mode::Batch => MANY_MAX as u64,
-            Mode::Gso => ((RunLimit::BYTES_MAX / plan.size) as u64).clamp(1, MANY_MAX as u64),
+            Mode::Gso => ((RunLimit::BYTES_MAX / plan.size_bytes) as u64).clamp(1, MANY_MAX as u64),
         };
         // On a schedule, a batch holds the datagrams that are due within [`SPAN_NS`].
         let batch = schedule.map_or(most, |it| it.slots_within(SPAN_NS).clamp(1, most));
-        let mut bytes = vec![0; plan.size * batch as usize];
-        for datagram in bytes.chunks_mut(plan.size) {
+        let mut bytes = vec![0; plan.size_bytes * batch as usize];
+        for datagram in bytes.chunks_mut(plan.size_bytes) {
             let (token, sequence) = (plan.token, 0);
             Header { token, sequence }.emit(datagram);
         }
@@ -134,10 +134,10 @@ impl<'a> Sender<'a> {
     }
 
     fn push(&mut self, due: u64) -> io::Result<()> {
-        let size = self.plan.size;
+        let size_bytes = self.plan.size_bytes;
         let first = self.dispatch.sent;
-        let bytes = &mut self.bytes[..size * due as usize];
-        for (datagram, sequence) in bytes.chunks_mut(size).zip(first..) {
+        let bytes = &mut self.bytes[..size_bytes * due as usize];
+        for (datagram, sequence) in bytes.chunks_mut(size_bytes).zip(first..) {
             Header::set_sequence(datagram, sequence);
         }
         let fd = self.socket.as_fd();
@@ -145,12 +145,12 @@ impl<'a> Sender<'a> {
             Mode::One => datagram::send(fd, bytes).map(|_len| 1),
             Mode::Batch => {
                 let mut pieces = [IoSlice::new(&[]); MANY_MAX];
-                for (piece, datagram) in pieces.iter_mut().zip(bytes.chunks(size)) {
+                for (piece, datagram) in pieces.iter_mut().zip(bytes.chunks(size_bytes)) {
                     *piece = IoSlice::new(datagram);
                 }
                 datagram::send_many(fd, &pieces[..due as usize]).map(|sent| sent as u64)
             }
-            Mode::Gso => match u16::try_from(size) {
+            Mode::Gso => match u16::try_from(size_bytes) {
                 Ok(segment) => datagram::send_segments(fd, bytes, segment).map(|_len| due),
                 Err(_) => Err(io::Error::from_raw_os_error(errno::EMSGSIZE)),
             },

@@ -227,7 +227,7 @@ impl<'a> Session<'a> {
                     version: VERSION,
                     name: sys::host_name().unwrap_or_default(),
                     interface: self.port.name.clone(),
-                    mtu: self.port.mtu,
+                    mtu_bytes: self.port.mtu_bytes,
                 };
                 self.link.say(&welcome)?;
                 Ok(false)
@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
         let (expectation, stop) = (Expectation::new(), AtomicBool::new(false));
         let (receipt, dispatch) = thread::scope(|scope| {
             let receiver = spec.is_there.then(|| {
-                let what = (spec.token, spec.size, spec.mode);
+                let what = (spec.token, spec.size_bytes, spec.mode);
                 let (path, expectation) = (&path, &expectation);
                 scope.spawn(move || receive(path.inbound(), what, expectation))
             });
@@ -368,7 +368,7 @@ pub(super) fn join<T>(
 pub(super) fn send_plan(spec: &TrialSpec, token: u64) -> SendPlan {
     SendPlan {
         token,
-        size: spec.size,
+        size_bytes: spec.size_bytes,
         mode: spec.mode,
         load: spec.rate_per_s.map_or(Load::Flood, Load::Rate),
         duration: Duration::from_millis(spec.duration_ms),

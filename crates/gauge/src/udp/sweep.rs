@@ -131,7 +131,7 @@ struct Peer {
     link: ControlLink,
     address: SocketAddr,
     name: String,
-    mtu: u32,
+    mtu_bytes: u32,
 }
 
 impl<'a, 'w> Bench<'a, 'w> {
@@ -178,7 +178,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             servers: self.peers.iter().map(|peer| peer.name.clone()).collect(),
             group: self.sweep.group,
             interface: self.port.name.clone(),
-            mtu_bytes: self.port.mtu,
+            mtu_bytes: self.port.mtu_bytes,
             link: self.peers.first().and_then(Peer::link),
             is_ipv6: self.peers.iter().any(|peer| peer.address.is_ipv6()),
             loss_max_share: self.sweep.loss_max_share,
@@ -191,14 +191,14 @@ impl<'a, 'w> Bench<'a, 'w> {
 
     fn row(
         &mut self,
-        size: usize,
+        size_bytes: usize,
         mode: Mode,
         profile: Profile,
         direction: Direction,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Row, Error> {
         let mut row = Row {
-            size_bytes: size,
+            size_bytes,
             mode,
             profile,
             direction,
@@ -208,13 +208,13 @@ impl<'a, 'w> Bench<'a, 'w> {
             limit: Limit::NotMeasured,
             remarks: Vec::new(),
         };
-        let mtus = self.peers.iter().map(|peer| peer.mtu);
-        let mtu = mtus.fold(self.port.mtu, u32::min);
+        let mtus = self.peers.iter().map(|peer| peer.mtu_bytes);
+        let mtu = mtus.fold(self.port.mtu_bytes, u32::min);
         let is_ipv6 = self.peers[0].address.is_ipv6();
         let headers = if is_ipv6 { 48 } else { 28 };
-        if mode == Mode::Gso && size + headers > mtu as usize {
+        if mode == Mode::Gso && size_bytes + headers > mtu as usize {
             row.remarks.push(format!(
-                "not measured: GSO needs {size} B within the MTU of {mtu}"
+                "not measured: GSO needs {size_bytes} B within the MTU of {mtu}"
             ));
             return Ok(row);
         }
@@ -269,7 +269,7 @@ impl<'a, 'w> Bench<'a, 'w> {
     /// server limits itself. With several servers, these are the flows of the worst.
     fn trial(&mut self, row: &Row, load: Load) -> Result<(Vec<Flow>, Option<u64>), Error> {
         let &Row {
-            size_bytes: size,
+            size_bytes,
             mode,
             profile,
             direction,
@@ -279,7 +279,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         self.token = self.token.wrapping_add(2);
         let spec = TrialSpec {
             token: self.token,
-            size,
+            size_bytes,
             mode,
             profile,
             rate_per_s: match load {
@@ -337,7 +337,7 @@ impl<'a, 'w> Bench<'a, 'w> {
                     trial,
                     from: Duration::ZERO,
                     to: Duration::ZERO,
-                    size: spec.size,
+                    size_bytes: spec.size_bytes,
                     sent: spec.is_there.then_some(0),
                     received: spec.is_back.then_some(0),
                 };
@@ -345,7 +345,7 @@ impl<'a, 'w> Bench<'a, 'w> {
                 scope.spawn(move || watch.follow(about, counts, &is_over));
             }
             let receiver = spec.is_back.then(|| {
-                let plan = (spec.token.wrapping_add(1), spec.size, spec.mode);
+                let plan = (spec.token.wrapping_add(1), spec.size_bytes, spec.mode);
                 let (path, expectation) = (&path, &expectation);
                 scope.spawn(move || receive(path.inbound(), plan, expectation))
             });
@@ -425,7 +425,7 @@ impl Peer {
             link: ControlLink::new(stream).map_err(refused)?,
             address,
             name: address.to_string(),
-            mtu: u32::MAX,
+            mtu_bytes: u32::MAX,
         };
         peer.say(&Request::Hello { version: VERSION })?;
         match peer.hear(ANSWER_TIME_MAX)? {
@@ -433,11 +433,11 @@ impl Peer {
                 version,
                 name,
                 interface,
-                mtu,
+                mtu_bytes,
             } if version == VERSION => {
                 let [name, interface] = [name, interface].map(|it| shown(&it));
                 peer.name = format!("{address} ({name}, {interface})");
-                peer.mtu = mtu;
+                peer.mtu_bytes = mtu_bytes;
                 Ok(peer)
             }
             other => Err(peer.nonsense(&other)),

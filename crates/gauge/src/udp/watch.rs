@@ -21,7 +21,7 @@ pub struct TrialPassage {
     /// End of the stretch, counted from the start of the trial.
     pub to: Duration,
     /// Bytes of a datagram.
-    pub size: usize,
+    pub size_bytes: usize,
     /// Datagrams that this end sent; `None` when it only receives.
     pub sent: Option<u64>,
     /// Datagrams that this end received; `None` when it only sends.
@@ -100,7 +100,7 @@ mod tests {
             trial: "64 B".to_owned(),
             from: Duration::ZERO,
             to: Duration::ZERO,
-            size: 64,
+            size_bytes: 64,
             sent: None,
             received: Some(0),
         };

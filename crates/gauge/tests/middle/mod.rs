@@ -42,7 +42,7 @@ impl Middle {
                     peer_name: "e0",
                     peer_namespace: host.as_fd(),
                     index: None,
-                    mtu: Some(mtu),
+                    mtu_bytes: Some(mtu),
                 };
                 netlink.add_veth(&veth).unwrap();
             })
@@ -129,7 +129,7 @@ impl Middle {
                 peer_name: "x1",
                 peer_namespace: self.middle.as_fd(),
                 index: None,
-                mtu: None,
+                mtu_bytes: None,
             };
             netlink.add_veth(&veth).unwrap();
         })

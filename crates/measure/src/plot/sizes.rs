@@ -19,7 +19,7 @@ pub struct SizeCurve {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizePoint {
     /// Payload bytes of a datagram.
-    pub size: usize,
+    pub size_bytes: usize,
     /// Datagrams each second that the receiver counted.
     pub received_per_s: f64,
     /// Share that did not arrive, 0 to 1; `None` when it was not measured.
@@ -38,7 +38,7 @@ pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
         ("datagrams/s received", |it| Some(it.received_per_s), 1.0),
         (
             "payload received, bit/s",
-            |it| Some(it.received_per_s * it.size as f64 * 8.0),
+            |it| Some(it.received_per_s * it.size_bytes as f64 * 8.0),
             1.0,
         ),
         (
@@ -98,7 +98,7 @@ impl SizePoint {
     fn told(&self, curve: &str) -> String {
         let mut text = format!(
             "{curve}, {} B: {}/s received",
-            self.size,
+            self.size_bytes,
             number(self.received_per_s)
         );
         if let Some(loss) = self.loss {
@@ -124,7 +124,7 @@ impl Page {
         least: f64,
     ) {
         let all = || curves.iter().flat_map(|curve| &curve.points);
-        let mut known: Vec<usize> = all().map(|point| point.size).collect();
+        let mut known: Vec<usize> = all().map(|point| point.size_bytes).collect();
         known.sort_unstable();
         known.dedup();
         let values = || all().filter_map(value).filter(|&value| value >= least);
@@ -149,7 +149,7 @@ impl Page {
         self.chart(&chart);
         for (curve, colour) in curves.iter().zip(colours()) {
             let at = |point: &SizePoint| {
-                value(point).map(|value| chart.at(place(point.size), up.place(value)))
+                value(point).map(|value| chart.at(place(point.size_bytes), up.place(value)))
             };
             let points = curve.points.iter().filter_map(at).collect();
             self.scene.line(points, colour, 2.0);
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn every_point_is_drawn_once_in_each_chart_and_tells_itself() {
-        let point = |size, loss| SizePoint {
-            size,
+        let point = |size_bytes, loss| SizePoint {
+            size_bytes,
             received_per_s: 250_000.0,
             loss: Some(loss),
             cpu_ns: Some(1_500.0),

@@ -34,7 +34,7 @@ pub struct Group {
     rows: Vec<Row>,
     bytes: Vec<u8>,
     /// Number of members, when a packet said that the group is short.
-    size: Option<usize>,
+    packet_count: Option<usize>,
     /// Whether the parity packets say OPT_VAR_PKTLEN, and whether they have an encoded
     /// OPT_FRAGMENT.
     shape: Option<(bool, bool)>,
@@ -66,8 +66,8 @@ pub struct Parity<'a> {
     pub is_variable: bool,
     /// The contents of the packet's encoded OPT_FRAGMENT.
     pub fragment: Option<[u8; FRAGMENT_BYTES]>,
-    /// The group's size, when the packet says OPT_CURR_TGSIZE.
-    pub size: Option<usize>,
+    /// How many packets the group has, when the packet says OPT_CURR_TGSIZE.
+    pub packet_count: Option<usize>,
 }
 
 /// The decoders of payloads and of options, which all groups of a session share.
@@ -105,7 +105,7 @@ impl Group {
         if payload.len() > work.payload_bytes_max {
             self.bar();
         }
-        let fits = at < self.size(code) && !self.is_barred && !self.is_full(code);
+        let fits = at < self.packet_count(code) && !self.is_barred && !self.is_full(code);
         if !fits || self.holds(at) {
             return false;
         }
@@ -122,11 +122,11 @@ impl Group {
         if self.is_barred || is_known || self.is_full(code) {
             return false;
         }
-        let size = parity.size.unwrap_or(code.group_size());
+        let size = parity.packet_count.unwrap_or(code.group_size());
         let beyond = |row: &Row| !row.is_parity && row.at >= size;
         let shape = (parity.is_variable, parity.fragment.is_some());
         let is_sound = (1..=code.group_size()).contains(&size)
-            && self.size.is_none_or(|known| known == size)
+            && self.packet_count.is_none_or(|known| known == size)
             && self.shape.is_none_or(|known| known == shape)
             && !self.rows.iter().any(beyond)
             && parity.payload.len() <= work.payload_bytes_max + LENGTH_BYTES;
@@ -134,7 +134,7 @@ impl Group {
             self.bar();
             return false;
         }
-        (self.size, self.shape) = (Some(size), Some(shape));
+        (self.packet_count, self.shape) = (Some(size), Some(shape));
         if !self.is_full(code) {
             let fragment = parity.fragment.unwrap_or_default();
             self.keep(parity.index, true, parity.payload, fragment);
@@ -179,7 +179,7 @@ impl Group {
     /// Returns true when enough packets arrived for [`Group::recover`].
     #[must_use]
     pub fn is_full(&self, code: &Code) -> bool {
-        self.rows.len() >= self.size(code)
+        self.rows.len() >= self.packet_count(code)
     }
 
     /// Returns true when packets of this group contradicted each other: no parity is used for it.
@@ -215,7 +215,7 @@ impl Group {
         visit: &mut impl FnMut(usize, &[u8], Option<Fragment>),
     ) -> Result<(), Irreparable> {
         let (is_variable, has_fragments) = self.shape.unwrap_or_default();
-        let size = self.size(code);
+        let size = self.packet_count(code);
         let mut payloads: Vec<Option<&[u8]>> = vec![None; size];
         let mut contents: Vec<Option<&[u8]>> = vec![None; size];
         let (mut parities, mut options) = (Vec::new(), Vec::new());
@@ -251,8 +251,8 @@ impl Group {
         Ok(())
     }
 
-    fn size(&self, code: &Code) -> usize {
-        self.size.unwrap_or(code.group_size())
+    fn packet_count(&self, code: &Code) -> usize {
+        self.packet_count.unwrap_or(code.group_size())
     }
 
     const fn holds(&self, row: usize) -> bool {
@@ -304,13 +304,13 @@ mod tests {
             .collect()
     }
 
-    fn parity(index: usize, from: &(Vec<u8>, bool), size: Option<usize>) -> Parity<'_> {
+    fn parity(index: usize, from: &(Vec<u8>, bool), packet_count: Option<usize>) -> Parity<'_> {
         Parity {
             index,
             payload: &from.0,
             is_variable: from.1,
             fragment: None,
-            size,
+            packet_count,
         }
     }
 
@@ -376,15 +376,15 @@ mod tests {
                 ..parity(1, &sent[1], None)
             },
             Parity {
-                size: Some(3),
+                packet_count: Some(3),
                 ..parity(1, &sent[1], None)
             },
             Parity {
-                size: Some(0),
+                packet_count: Some(0),
                 ..parity(1, &sent[1], None)
             },
             Parity {
-                size: Some(1 << 40),
+                packet_count: Some(1 << 40),
                 ..parity(1, &sent[1], None)
             },
             Parity {
@@ -441,7 +441,7 @@ mod tests {
             payload: payload.payloads().next().unwrap(),
             is_variable: payload.is_variable(),
             fragment: option.payloads().next().unwrap().try_into().ok(),
-            size: None,
+            packet_count: None,
         };
         let mut work = Workspace::new(combine, &code, 100);
         let mut group = Group::default();

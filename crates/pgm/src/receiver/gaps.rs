@@ -90,9 +90,9 @@ pub(super) struct Request<'a> {
     /// The ranges to ask for, in order.
     pub(super) ranges: &'a mut Vec<(u64, u64)>,
     /// Number of sequence numbers that the scan may still ask for.
-    pub(super) budget: u64,
+    pub(super) budget_sqns: u64,
     /// End of what the scan may ask for: it asks only for positions before this one.
-    pub(super) limit: u64,
+    pub(super) end: u64,
     /// The first position that nothing is known of: a gap that ends here is the last.
     pub(super) next: u64,
     /// The first position that no receiver asked for before. Only the answer for this position can
@@ -433,7 +433,9 @@ impl Gaps {
     /// Splits the range at `index` where the request's budget or limit ends inside it.
     fn cut_to_budget(&mut self, index: usize, request: &Request<'_>) {
         let gap = &self.list[index];
-        let end = request.limit.min(gap.first.saturating_add(request.budget));
+        let end = request
+            .end
+            .min(gap.first.saturating_add(request.budget_sqns));
         if end > gap.first && end < gap.end {
             self.split(index, end);
         }
@@ -549,7 +551,7 @@ impl Gap {
         }
         let (tries, tries_max) = match self.state {
             NakState::BackOff => {
-                if self.end <= request.limit && self.len() <= request.budget {
+                if self.end <= request.end && self.len() <= request.budget_sqns {
                     request.ask(self.first, self.end);
                     if self.is_untried() && !self.is_heard {
                         request.fresh = request.fresh.or(Some(self.first));
@@ -557,7 +559,7 @@ impl Gap {
                     self.state = NakState::WaitNcf;
                     let is_patient = self.is_untried() && !self.is_short_tail(request.next);
                     self.due = now + timing.wait_confirmed(is_patient);
-                } else if request.budget == 0
+                } else if request.budget_sqns == 0
                     && request.is_starved
                     && now.since(self.found) >= timing.repair_time_max
                 {
@@ -572,7 +574,7 @@ impl Gap {
             NakState::WaitData => (&mut self.data_tries, timing.data_tries_max),
             NakState::Lost => return 0,
         };
-        if self.first >= request.limit {
+        if self.first >= request.end {
             // The receiver did not ask, by intent, so no request failed.
             self.state = NakState::BackOff;
             self.due = again;
@@ -608,7 +610,7 @@ impl Gap {
 
 impl Request<'_> {
     fn ask(&mut self, first: u64, end: u64) {
-        self.budget -= end - first;
+        self.budget_sqns -= end - first;
         match self.ranges.last_mut() {
             Some(last) if last.1 == first => last.1 = end,
             _ => self.ranges.push((first, end)),

@@ -332,7 +332,7 @@ mod tests {
             payload,
             is_variable: false,
             fragment: None,
-            size: None,
+            packet_count: None,
         }
     }
 
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(again, Err(DropReason::Duplicate));
         let other = Parity {
             index: 1,
-            size: Some(2),
+            packet_count: Some(2),
             ..plain(&parity)
         };
         assert_eq!(

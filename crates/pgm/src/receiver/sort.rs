@@ -333,14 +333,14 @@ impl Receiver {
                 payload: packet.tsdu(),
                 is_variable: header.flags.contains(Flags::VAR_PKTLEN),
                 fragment: None,
-                size: None,
+                packet_count: None,
             },
         };
         for option in packet.options() {
             match option {
                 PgmOption::ParityGrp(group) => incoming.group = Some(group),
                 PgmOption::CurrTgsize(last) => {
-                    incoming.parity.size = Some(last.packet_count as usize);
+                    incoming.parity.packet_count = Some(last.packet_count as usize);
                 }
                 PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
                 _ => {}

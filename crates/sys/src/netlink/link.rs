@@ -28,7 +28,7 @@ pub struct Link {
     /// Operational state.
     pub state: LinkState,
     /// The largest IP packet, in bytes.
-    pub mtu: u32,
+    pub mtu_bytes: u32,
     /// The hardware address; `None` for links without an address of six bytes.
     pub address: Option<[u8; 6]>,
     /// Number of receive queues that the link was made with, of which not all may be in use; 1 when
@@ -58,7 +58,7 @@ impl Link {
             hardware: u16_at(header, 2),
             flags: LinkFlags(u32_at(header, 8)),
             state: LinkState::Unknown,
-            mtu: 0,
+            mtu_bytes: 0,
             address: None,
             receive_queues: 1,
             program: None,
@@ -69,7 +69,7 @@ impl Link {
         for attribute in Attributes::parse(rest)? {
             match attribute.kind {
                 libc::IFLA_IFNAME => link.name = attribute.text(),
-                libc::IFLA_MTU => link.mtu = attribute.number().unwrap_or(0),
+                libc::IFLA_MTU => link.mtu_bytes = attribute.number().unwrap_or(0),
                 libc::IFLA_ADDRESS => link.address = attribute.payload.try_into().ok(),
                 libc::IFLA_NUM_RX_QUEUES => {
                     link.receive_queues = attribute.number().unwrap_or(1).max(1);
@@ -219,7 +219,7 @@ pub struct Veth<'a> {
     /// The number of this end; with `None`, the next free one.
     pub index: Option<u32>,
     /// The largest IP packet in bytes, for both ends; with `None`, the kernel's 1500.
-    pub mtu: Option<u32>,
+    pub mtu_bytes: Option<u32>,
 }
 
 impl Rtnetlink {
@@ -286,7 +286,7 @@ impl Rtnetlink {
             .fixed(&header(veth.index.unwrap_or(0), 0, 0))
             .text(libc::IFLA_IFNAME, veth.name);
         let with_mtu = |request: &mut Request| {
-            if let Some(mtu) = veth.mtu {
+            if let Some(mtu) = veth.mtu_bytes {
                 request.number(libc::IFLA_MTU, mtu);
             }
         };

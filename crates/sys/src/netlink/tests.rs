@@ -53,10 +53,13 @@ fn recorded_links_are_read() {
     assert_eq!((lo.name.as_str(), lo.index, lo.hardware), ("lo", 1, 772));
     assert!(lo.flags.is_loopback() && lo.flags.is_up() && !lo.flags.is_multicast());
     assert_eq!(
-        (lo.state, lo.mtu, &lo.kind),
+        (lo.state, lo.mtu_bytes, &lo.kind),
         (LinkState::Unknown, 65_536, &None)
     );
-    assert_eq!((e0.name.as_str(), e0.mtu, e0.hardware), ("e0", 1500, 1));
+    assert_eq!(
+        (e0.name.as_str(), e0.mtu_bytes, e0.hardware),
+        ("e0", 1500, 1)
+    );
     assert_eq!(
         (e0.state, e0.kind.as_deref()),
         (LinkState::Up, Some("veth"))

@@ -21,7 +21,7 @@ pub(super) struct Measurement<'a> {
     wait: Wait,
     /// One message in this many is stamped; 0 for none.
     stamp_every: u64,
-    window: u64,
+    window_messages: u64,
     /// How many slots the measurement has; the greatest possible number for ping-pong, which has no
     /// schedule.
     slots: u64,
@@ -73,7 +73,7 @@ impl<'a> Measurement<'a> {
             schedule,
             wait,
             stamp_every,
-            window: match schedule {
+            window_messages: match schedule {
                 Some(_) => setup.window_messages.map_or(u64::MAX, Into::into),
                 None => 1,
             },
@@ -144,7 +144,7 @@ impl<'a> Measurement<'a> {
     /// Sends a message when one is due; returns true when another may be due.
     fn send_due(&mut self) -> io::Result<bool> {
         let now = self.now();
-        if self.slot >= self.slots || self.flight.waiting() >= self.window {
+        if self.slot >= self.slots || self.flight.waiting() >= self.window_messages {
             return Ok(false);
         }
         let due = match self.schedule {
@@ -232,7 +232,7 @@ impl<'a> Measurement<'a> {
             };
             match result {
                 // No answer can come before the next message leaves.
-                Ok(()) if self.window == 1 && self.flight.waiting() == 0 => break,
+                Ok(()) if self.window_messages == 1 && self.flight.waiting() == 0 => break,
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The socket reports an ICMP message once, so the next receive call may succeed.
@@ -320,7 +320,9 @@ impl<'a> Measurement<'a> {
     /// Waits as the strategy says, at most until the next slot is due.
     fn rest(&mut self) -> io::Result<()> {
         let limit = match self.schedule {
-            Some(schedule) if self.slot < self.slots && self.flight.waiting() < self.window => {
+            Some(schedule)
+                if self.slot < self.slots && self.flight.waiting() < self.window_messages =>
+            {
                 let due = self.start_ns.saturating_add(schedule.due_ns(self.slot));
                 Duration::from_nanos(due.saturating_sub(now_ns())).min(LOOK)
             }
@@ -334,7 +336,7 @@ impl<'a> Measurement<'a> {
         if limit.is_zero() {
             return Ok(());
         }
-        let is_held = self.flight.waiting() >= self.window && self.flight.waiting() > 0;
+        let is_held = self.flight.waiting() >= self.window_messages && self.flight.waiting() > 0;
         let waits_itself = self.wait == Wait::Block && self.client.carrier.waits_itself();
         if is_held && waits_itself && !self.client.stamping.is_waiting() {
             return self.await_answer();

@@ -117,7 +117,7 @@ pub struct Interface {
     /// What it can do and is doing.
     pub flags: InterfaceFlags,
     /// Largest IP packet in bytes.
-    pub mtu: u32,
+    pub mtu_bytes: u32,
     /// Operational state; `unknown` is usual for loopback interfaces.
     pub state: LinkState,
     /// Its addresses, in the kernel's order.
@@ -159,7 +159,7 @@ impl Interface {
                 running: flags.is_running(),
                 point_to_point: flags.is_point_to_point(),
             },
-            mtu: link.mtu,
+            mtu_bytes: link.mtu_bytes,
             state: link.state,
             addresses: mine.map(InterfaceAddress::new).collect(),
             default_route_v4: has_default(false),

@@ -74,7 +74,7 @@ fn cells(interface: &Interface) -> [String; COLUMNS] {
         interface.driver.clone().unwrap_or_else(|| "-".to_owned()),
         speed.map_or_else(|| "-".to_owned(), speed_text),
         interface.condition().to_owned(),
-        interface.mtu.to_string(),
+        interface.mtu_bytes.to_string(),
         multicast.to_owned(),
     ]
 }

@@ -64,7 +64,7 @@ fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
             running: true,
             point_to_point: false,
         },
-        mtu: 1500,
+        mtu_bytes: 1500,
         state: LinkState::Up,
         addresses: addresses.iter().map(|text| address(text)).collect(),
         default_route_v4: name == "eth0",

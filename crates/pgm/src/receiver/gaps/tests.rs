@@ -36,8 +36,8 @@ fn expire_within(gaps: &mut Gaps, now: Instant, budget: u64, limit: u64) -> (Vec
     let mut asked = Vec::new();
     let mut request = Request {
         ranges: &mut asked,
-        budget,
-        limit,
+        budget_sqns: budget,
+        end: limit,
         next: 0,
         fresh: None,
         is_starved: false,
@@ -74,8 +74,8 @@ fn on_a_long_way_the_last_few_before_a_pause_are_asked_for_more_often() {
         let mut gaps = gaps(&[(10, end)]);
         let mut request = Request {
             ranges: &mut Vec::new(),
-            budget: 1000,
-            limit: u64::MAX,
+            budget_sqns: 1000,
+            end: u64::MAX,
             next,
             fresh: None,
             is_starved: false,

@@ -135,7 +135,7 @@ impl Peer {
         };
         let first = numbering.first_of(incoming.sqn).extend(self.window.next);
         let size = parity
-            .size
+            .packet_count
             .map_or(u64::from(numbering.group_size()), |size| size as u64);
         let end = first + size.min(u64::from(numbering.group_size()));
         if end > self.window.contiguous() + self.window.span_max() {

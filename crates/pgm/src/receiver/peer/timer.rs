@@ -150,7 +150,7 @@ impl Peer {
         }
         self.earn(shared);
         let affordable = self.asking.credit.sqns(self.source);
-        let budget = shared
+        let budget_sqns = shared
             .outbox
             .room_sqns()
             .min(SQNS_A_TURN - self.asking.turn.1)
@@ -158,12 +158,12 @@ impl Peer {
         shared.counters.unaffordable += u64::from(affordable == 0);
         let mut request = Request {
             ranges: &mut shared.ranges,
-            budget,
-            limit,
+            budget_sqns,
+            end: limit,
             next: self.window.next,
             fresh: None,
             is_starved: affordable == 0,
-            rest: if budget == 0 {
+            rest: if budget_sqns == 0 {
                 REST_WITHOUT_BUDGET
             } else {
                 Duration::ZERO
@@ -172,7 +172,7 @@ impl Peer {
         self.window
             .gaps
             .expire(now, &self.asking.timing, &mut shared.rng, &mut request);
-        let (asked, fresh) = (budget - request.budget, request.fresh);
+        let (asked, fresh) = (budget_sqns - request.budget_sqns, request.fresh);
         self.asking.turn.1 += asked;
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {

@@ -39,8 +39,8 @@ fn exhaust(window: &mut Window) {
     for _ in 0..10 {
         let mut request = Request {
             ranges: &mut ranges,
-            budget: u64::MAX,
-            limit: u64::MAX,
+            budget_sqns: u64::MAX,
+            end: u64::MAX,
             next: 0,
             fresh: None,
             is_starved: false,

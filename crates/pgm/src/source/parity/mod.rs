@@ -336,7 +336,7 @@ impl Parity {
         let count = count_max.clamp(1, STAGED_MAX.min(self.code.parities_max() - next));
         let indexes: [usize; STAGED_MAX] = std::array::from_fn(|i| next + i);
         let indexes = &indexes[..count];
-        let members = Members::of(log, first, batch.size as usize);
+        let members = Members::of(log, first, batch.packet_count as usize);
         let options = members.options();
         let options = members.has_fragments.then(|| {
             self.fragments
@@ -475,7 +475,7 @@ impl Source {
         };
         let batch = Batch {
             group,
-            size,
+            packet_count: size,
             is_proactive,
         };
         let count_max = burst.min(limit.datagrams).min(pending as usize);
@@ -532,7 +532,7 @@ impl Source {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     group: u64,
-    size: u32,
+    packet_count: u32,
     is_proactive: bool,
 }
 
@@ -600,7 +600,7 @@ impl Head<'_> {
         } else {
             Flags::PARITY
         };
-        let size = self.batch.size;
+        let size = self.batch.packet_count;
         let size =
             (size < self.numbering.group_size()).then_some(CurrTgsize { packet_count: size });
         let fragment = self.fragment.map(encoded_fragment);
