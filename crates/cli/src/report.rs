@@ -18,15 +18,14 @@ pub(crate) use capture::{CaptureReport, ReplayReport, last_second, ring_remedy};
 mod clock;
 pub(crate) use clock::ClockDocument;
 
-mod demo;
-pub(crate) use demo::DemoDocument;
+mod counters;
+pub(crate) use counters::{Counters, UsageReport};
 
-mod document;
-pub(crate) use document::{
-    Counters, DelayReport, InterfaceRow, InterfacesReport, InterruptedDemo, LimitedBy,
-    LoadRecvReport, LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport,
-    TopReport, UsageReport,
-};
+mod demo;
+pub(crate) use demo::{DemoDocument, InterruptedDemo};
+
+mod ifaces;
+pub(crate) use ifaces::{InterfaceRow, InterfacesReport};
 
 mod interval;
 pub(crate) use interval::{Counted, Done, Interval};
@@ -37,6 +36,12 @@ pub(crate) use json::MessageLine;
 mod leftovers;
 pub(crate) use leftovers::LeftoversReport;
 
+mod load_recv;
+pub(crate) use load_recv::{DelayReport, LoadRecvReport};
+
+mod load_send;
+pub(crate) use load_send::LoadSendReport;
+
 mod mtu;
 pub(crate) use mtu::{GroupMtuDocument, MtuReport};
 
@@ -46,11 +51,17 @@ pub(crate) use name::shown;
 mod progress;
 pub(crate) use progress::{Progress, columns};
 
+mod publish;
+pub(crate) use publish::{LimitedBy, PublishReport};
+
 mod quantity;
 pub(crate) use quantity::{bits, bytes, count, per_second};
 
 mod reach;
 pub(crate) use reach::ReachDocument;
+
+mod recv;
+pub(crate) use recv::{RecvReport, ServeReport};
 
 mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
@@ -58,16 +69,26 @@ pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 mod schema;
 pub(crate) use schema::{Described, schemas};
 
+mod send;
+pub(crate) use send::{FileListing, SendReport, SumRow, limit};
+
+mod stat;
+pub(crate) use stat::StatReport;
+
 mod stats;
 pub(crate) use stats::{StatsReport, StatsSweepReport, flow_scene, most_of, sweep_line};
+
+mod subscribe;
+pub(crate) use subscribe::{SenderEnds, SubscribeReport};
 
 mod tcp;
 pub(crate) use tcp::{TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport};
 
 mod text;
+pub(crate) use text::hex;
 
-mod transfer;
-pub(crate) use transfer::{FileListing, RecvReport, SendReport, ServeReport, SumRow, hex, limit};
+mod top;
+pub(crate) use top::TopReport;
 
 mod udp;
 pub(crate) use udp::{UdpReport, UdpServeReport};

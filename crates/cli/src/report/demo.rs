@@ -147,6 +147,39 @@ impl DemoDocument {
     }
 }
 
+/// `demo` when a signal ended it.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct InterruptedDemo {
+    is_proven: bool,
+    is_interrupted: bool,
+    /// The user asked to keep what the receivers have written, so it is still there.
+    pub(crate) is_kept: bool,
+}
+
+impl InterruptedDemo {
+    pub(crate) const fn new(is_kept: bool) -> Self {
+        Self {
+            is_proven: false,
+            is_interrupted: true,
+            is_kept,
+        }
+    }
+}
+
+impl Document for InterruptedDemo {
+    const SCHEMA: &'static str = "towline.demo-interrupted";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let rest = if self.is_kept {
+            "the directories were to be kept"
+        } else {
+            "nothing is left behind"
+        };
+        format!("interrupted: {rest}\n")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -1,0 +1,99 @@
+//! What the reports of sessions have in common: counters, drops, processor time.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use towline::{Snapshot, Usage};
+
+/// Counters by `set.name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct Counters(pub(crate) BTreeMap<String, u64>);
+
+impl Counters {
+    pub(crate) fn new(snapshot: &Snapshot) -> Self {
+        let named = |(set, name, value): (&str, &str, u64)| (format!("{set}.{name}"), value);
+        Self(
+            snapshot
+                .iter()
+                .map(|(set, info, value)| named((set, info.name, value)))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Returns the counters of dropped packets, by reason, without reasons that did not occur.
+    /// `kernel` counts socket buffers that the kernel dropped because the receive buffer was full.
+    pub(crate) fn drops(&self) -> Self {
+        let reasons = self.0.iter().filter_map(|(name, count)| {
+            let reason = name.strip_prefix("drop.").or_else(|| {
+                let is_kernel = name == "udp.kernel_drops";
+                is_kernel.then_some("kernel")
+            })?;
+            (*count > 0).then(|| (reason.to_owned(), *count))
+        });
+        Self(reasons.collect())
+    }
+
+    /// Words drops for a person, or says that there are none. The last packets of a sender are no
+    /// news: it repeats them, and whoever has the first needs no other.
+    pub(crate) fn drops_told(&self) -> String {
+        let told = self.0.iter().filter(|(reason, _)| *reason != ENDED);
+        let told: Vec<_> = told
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        if told.is_empty() {
+            return "none".to_owned();
+        }
+        told.join(", ")
+    }
+}
+
+/// The reason why packets of a session that is over are dropped.
+const ENDED: &str = "ended";
+
+/// Processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct UsageReport {
+    /// The wall-clock time that these figures cover.
+    pub(crate) wall_s: f64,
+    /// Processor time of this process: all threads, user and kernel.
+    pub(crate) process_cpu_s: Option<f64>,
+    /// Processor time of the whole machine, because the kernel bills softirq time to whichever
+    /// process happens to run.
+    pub(crate) machine_busy_s: Option<f64>,
+    /// Time that a hypervisor gave to other machines; more than 1 % voids a measurement.
+    pub(crate) machine_steal_s: Option<f64>,
+    pub(crate) cpu_count: u32,
+}
+
+impl From<Usage> for UsageReport {
+    fn from(usage: Usage) -> Self {
+        Self {
+            wall_s: usage.wall.as_secs_f64(),
+            process_cpu_s: usage.process_cpu_s,
+            machine_busy_s: usage.machine_busy_s,
+            machine_steal_s: usage.machine_steal_s,
+            cpu_count: usage.cpu_count,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Counters {
+    /// The counters of a session with losses.
+    pub(super) fn of_losses() -> Self {
+        let counters = [
+            ("drop.bad_checksum", 3),
+            ("drop.stale", 0),
+            ("udp.kernel_drops", 12),
+            ("udp.received_bytes", 9),
+        ];
+        let named = counters.map(|(name, count)| (name.to_owned(), count));
+        Self(named.into())
+    }
+}

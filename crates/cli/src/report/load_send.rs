@@ -1,0 +1,88 @@
+//! The report of `load send`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Counters, Document, LimitedBy, UsageReport, quantity,
+    text::{Rows, rates},
+};
+use crate::args::SizeRange;
+
+/// `load send`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct LoadSendReport {
+    pub(crate) group: String,
+    pub(crate) interface: String,
+    pub(crate) size_bytes: SizeRange,
+    pub(crate) seed: u64,
+    pub(crate) messages: u64,
+    /// Of payload.
+    pub(crate) bytes: u64,
+    /// From the first message until the last packet had left.
+    pub(crate) seconds: f64,
+    pub(crate) messages_per_s: f64,
+    /// Of payload.
+    pub(crate) bits_per_s: f64,
+    /// Why it did not do all that it was to do.
+    pub(crate) failure: Option<String>,
+    /// At least one receiver has confirmed everything, and none that has joined or is expected
+    /// lacks anything. False when no receiver reports: nobody could confirm.
+    pub(crate) is_confirmed: bool,
+    /// A signal ended the command.
+    pub(crate) is_interrupted: bool,
+    pub(crate) receivers: u64,
+    /// Receivers that were dropped or left before everything had been sent to them.
+    pub(crate) given_up: u64,
+    /// With an automatic rate: the receiver that limited the rate last.
+    pub(crate) limited_by: Option<LimitedBy>,
+    pub(crate) usage: UsageReport,
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    pub(crate) drops: Counters,
+    pub(crate) counters: Counters,
+}
+
+impl Document for LoadSendReport {
+    const SCHEMA: &'static str = "towline.load-send";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut table = Rows::default();
+        table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.interrupted(self.is_interrupted);
+        table.row("messages", &self.messages);
+        table.row("payload", &quantity::bytes(self.bytes));
+        table.row(
+            "time",
+            &quantity::time(Duration::from_secs_f64(self.seconds)),
+        );
+        table.row("rate", &rates(self.messages, self.bytes, self.seconds));
+        let repaired = ["rdata_packets", "parity_packets"]
+            .map(|name| self.counters.get(&format!("source.{name}")))
+            .iter()
+            .sum::<u64>();
+        let sent = self.counters.get("source.odata_packets");
+        table.row("packets", &format!("{sent} and {repaired} repairs"));
+        let mut receivers = format!("{} reporting, ", self.receivers);
+        receivers += match (self.is_confirmed, self.receivers) {
+            (true, _) => "confirmed",
+            (false, 0) => "none could confirm",
+            (false, _) => "NOT confirmed by all",
+        };
+        if self.given_up > 0 {
+            receivers += &format!(", {} given up", self.given_up);
+        }
+        table.row("receivers", &receivers);
+        if let Some(failure) = &self.failure {
+            table.row("failure", failure);
+        }
+        if let Some(limited_by) = &self.limited_by {
+            table.row("last", limited_by);
+        }
+        table.usage(&self.usage);
+        table.row("drops", &self.drops.drops_told());
+        table.text
+    }
+}

@@ -1,0 +1,96 @@
+//! The report of `pub`. Field names carry their units, here and in the other reports.
+
+use std::{fmt, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Counters, Document, quantity,
+    text::{clauses, interrupted, rate},
+};
+
+/// `pub`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct PublishReport {
+    pub(crate) group: String,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// With `--block=no`: messages thrown away because the window was full.
+    pub(crate) discarded: u64,
+    pub(crate) seconds: f64,
+    /// Why the command did not finish its work.
+    pub(crate) failure: Option<String>,
+    /// At least one receiver has confirmed everything, and none that has joined or is expected
+    /// lacks anything. False when no receiver reports: nobody could confirm.
+    pub(crate) is_confirmed: bool,
+    /// A signal ended the command.
+    pub(crate) is_interrupted: bool,
+    pub(crate) receivers: u64,
+    /// Receivers that were dropped or left before everything had been sent to them.
+    pub(crate) given_up: u64,
+    /// With an automatic rate: the receiver that limited the rate last.
+    pub(crate) limited_by: Option<LimitedBy>,
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    pub(crate) drops: Counters,
+    pub(crate) counters: Counters,
+}
+
+/// The receiver that limits an automatic rate.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct LimitedBy {
+    pub(crate) receiver: String,
+    /// `network` or `host`.
+    pub(crate) cause: String,
+    pub(crate) bits_per_s: u64,
+}
+
+impl fmt::Display for LimitedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = quantity::bits(self.bits_per_s as f64);
+        let Self {
+            receiver, cause, ..
+        } = self;
+        write!(f, "limited to {rate} by {receiver} (its {cause})")
+    }
+}
+
+impl Document for PublishReport {
+    const SCHEMA: &'static str = "towline.pub";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let mut told = vec![format!(
+            "{}sent {}, {}, in {}{}",
+            interrupted(self.is_interrupted),
+            quantity::count(self.messages, "message"),
+            quantity::bytes(self.bytes),
+            quantity::time(Duration::from_secs_f64(self.seconds)),
+            rate(self.messages, self.bytes, self.seconds),
+        )];
+        if self.discarded > 0 {
+            told.push(format!("{} dropped (window full)", self.discarded));
+        }
+        if self.receivers > 0 {
+            let is_confirmed = self.is_confirmed && self.given_up == 0;
+            let state = if is_confirmed { "" } else { "NOT " };
+            let receivers = match self.receivers {
+                1 => "the receiver".to_owned(),
+                receivers => format!("all {receivers} receivers"),
+            };
+            told.push(format!("{state}confirmed by {receivers}"));
+        } else {
+            told.push("no receiver reported".to_owned());
+        }
+        if self.given_up > 0 {
+            told.push(format!("{} given up", self.given_up));
+        }
+        if let Some(limited_by) = &self.limited_by {
+            told.push(format!("last {limited_by}"));
+        }
+        told.push(format!("dropped: {}", self.drops.drops_told()));
+        let mut text = String::new();
+        clauses(&mut text, &format!("{}:", self.group), &told);
+        text
+    }
+}
