@@ -74,6 +74,8 @@ fn document(title: &str, columns: &[&str], rows: &[Row], group: usize) -> Value 
         .map(|(peer, runs)| json!({"peer": peer, "runs": runs}))
         .collect();
     json!({
+        "schema": "towline.bench",
+        "version": 1,
         "title": title,
         "machine": machine::describe(),
         "clock_source": machine::clock_source(),
@@ -109,6 +111,8 @@ static OUT: OnceLock<PathBuf> = OnceLock::new();
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -117,6 +121,21 @@ mod tests {
         let kept = document("Messages", &["messages/s"], &rows, 1);
         for key in page::ORIGIN.into_iter().chain(["machine", "commit"]) {
             assert!(kept.get(key).is_some(), "{key}: {kept:#}");
+        }
+    }
+
+    /// The tests of `towline` hold every committed result against this schema.
+    #[test]
+    fn what_is_kept_has_the_keys_of_its_schema() {
+        let path = program::root().join("docs/bench/schema/towline.bench.json");
+        let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let kept = document("Messages", &["messages/s"], &[], 1);
+        let keys = |value: &Value| -> BTreeSet<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(keys(&kept), keys(&schema["properties"]));
+        for name in ["schema", "version"] {
+            assert_eq!(kept[name], schema["properties"][name]["const"]);
         }
     }
 }

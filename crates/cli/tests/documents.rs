@@ -1,5 +1,5 @@
 //! What each command prints with `--json` is as its schema in the reference says, and has the shape
-//! that its snapshot shows.
+//! that its snapshot shows; and so are the results that are committed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
@@ -16,7 +16,7 @@ mod kit;
 use kit::Killed;
 
 mod schema_kit;
-use schema_kit::{check_schema, json};
+use schema_kit::{check, check_as, check_schema, json};
 
 fn towline(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -38,48 +38,6 @@ fn printed(mut running: Killed) -> String {
     output.read_to_string(&mut text).unwrap();
     text
 }
-
-/// Holds a document against its schema and its snapshot.
-fn check(document: &str) {
-    let (name, document) = check_schema(document);
-    let redacted = redacted("", document);
-    insta::assert_snapshot!(name, serde_json::to_string_pretty(&redacted).unwrap());
-}
-
-/// The document with what differs from run to run and from machine to machine replaced: numbers,
-/// times, names of hosts. Of the counters, which are many, the first stays.
-fn redacted(name: &str, value: Value) -> Value {
-    match value {
-        Value::Object(_) | Value::Null if name == "drops" || name == "limited_by" => {
-            "[varies]".into()
-        }
-        Value::Number(_) if name == "version" => value,
-        Value::Number(_) => "[number]".into(),
-        Value::String(text) if KEPT.contains(&name) => text.into(),
-        Value::String(_) => "[text]".into(),
-        Value::Array(items) => items
-            .into_iter()
-            .map(|item| redacted(name, item))
-            .take(1)
-            .collect(),
-        Value::Object(fields) => {
-            let is_table = ["counters", "drops", "config", "chains"].contains(&name);
-            let fields = fields
-                .into_iter()
-                .take(if is_table { 1 } else { usize::MAX });
-            Value::Object(
-                fields
-                    .map(|(name, field)| (name.clone(), redacted(&name, field)))
-                    .collect(),
-            )
-        }
-        value => value,
-    }
-}
-
-const KEPT: [&str; 8] = [
-    "schema", "group", "role", "state", "kind", "text", "set", "unit",
-];
 
 fn stop(running: &Killed) {
     let pid = running.0.id().to_string();
@@ -194,7 +152,7 @@ fn captures() {
     if replay.is_empty() {
         println!("skipped: this user may not send frames");
     } else {
-        check_schema(&replay);
+        check(&replay);
     }
     fs::remove_file(place).unwrap();
 }
@@ -207,14 +165,14 @@ fn round_trips() {
     let until = Instant::now() + Duration::from_secs(10);
     let rtt = loop {
         let rtt = printed(start(&format!(
-            "rtt run 127.0.0.1:17534 --time 1s --rate 100 --wait block -o {path} --json"
+            "rtt run 127.0.0.1:17534 --time 1s --rate 500 --wait block -o {path} --json"
         )));
         if !rtt.is_empty() {
             break rtt;
         }
         assert!(Instant::now() < until, "no reflector came up");
     };
-    check_schema(&rtt);
+    check(&rtt);
     stop(&reflect);
     check(&printed(reflect));
     fs::remove_file(place).unwrap();
@@ -222,8 +180,8 @@ fn round_trips() {
 
 #[test]
 fn paths() {
-    check_schema(&printed(start("ifaces lo --json")));
-    check_schema(&printed(start("clock --json")));
+    check(&printed(start("ifaces lo --json")));
+    check(&printed(start("clock --json")));
     let serve =
         start("udp serve --listen 127.0.0.1:17535 --allow-group 239.192.77.35:17548 --json");
     let until = Instant::now() + Duration::from_secs(10);
@@ -236,7 +194,7 @@ fn paths() {
         }
         assert!(Instant::now() < until, "no server came up");
     };
-    check_schema(&udp);
+    check(&udp);
     let grouped = printed(start(
         "udp run 127.0.0.1:17535 --group 239.192.77.35@lo:17548 --direction there --size 100 \
          --rate 100 --time 100ms --json",
@@ -250,7 +208,7 @@ fn paths() {
     );
     let nowhere = "udp run 127.0.0.1:17535 --group 239.192.77.35@nope --direction there";
     assert_eq!(printed(start(nowhere)), "");
-    check_schema(&printed(start("mtu 127.0.0.1 --json")));
+    check(&printed(start("mtu 127.0.0.1 --json")));
     stop(&serve);
     check(&printed(serve));
     let reach = printed(start(
@@ -258,7 +216,7 @@ fn paths() {
     ));
     let facts = &json(&reach)["facts"];
     assert!(facts["lasted_s"].as_f64() > Some(0.9), "{reach}");
-    check_schema(&reach);
+    check(&reach);
 }
 
 /// Each plan with every default. Of the protocol's parameters, which have a reference of their own,
@@ -301,14 +259,17 @@ fn plans() {
     }
 }
 
-/// Holds the lines of `--every` against their schema, and gives what they count together, and the
-/// report after them.
+/// Holds the lines of `--every` against their schema, and one of them against its snapshot; gives
+/// what they count together, and the report after them.
 fn intervals(printed: &str, what: &str) -> (u64, Value) {
     let mut lines: Vec<&str> = printed.lines().collect();
     let report = json(lines.pop().unwrap());
     assert!(!lines.is_empty(), "{report}");
     let lines = lines.into_iter().map(|line| check_schema(line).1);
     let lines: Vec<Value> = lines.filter(|line| line["what"] == what).collect();
+    // In the fullest interval, every figure is there.
+    let fullest = lines.iter().max_by_key(|line| line["count"].as_u64());
+    check_as(&format!("interval-{what}"), fullest.unwrap());
     let mut until: Option<f64> = None;
     for line in &lines {
         let [from, to] = ["from_s", "to_s"].map(|name| line[name].as_f64().unwrap());
@@ -429,3 +390,28 @@ fn connections_and_ways_of_writing() {
     stop(&serve);
     check(&printed(serve));
 }
+
+/// What is committed of an earlier release is a document of its schema's version, and is read.
+#[test]
+fn committed_results_are_as_their_schemas_say() {
+    let sizes = fs::read_to_string(format!("{BENCH}/raw/udp-sizes.json")).unwrap();
+    assert_eq!(check_schema(&sizes).0, "udp");
+    let place = env::temp_dir().join(format!("towline-committed-{}.svg", std::process::id()));
+    let plotted = printed(start(&format!(
+        "rtt plot {BENCH}/raw/rtt-rates.rtt --to {} --json",
+        place.display()
+    )));
+    assert_eq!(check_schema(&plotted).0, "rtt");
+    fs::remove_file(place).unwrap();
+    let results = fs::read_dir(BENCH)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let results = results.filter(|path| path.extension().is_some_and(|it| it == "json"));
+    let checked = results.inspect(|path| {
+        let name = check_schema(&fs::read_to_string(path).unwrap()).0;
+        assert_eq!(name, "bench", "{}", path.display());
+    });
+    assert!(checked.count() > 30);
+}
+
+const BENCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench");
