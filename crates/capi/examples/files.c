@@ -22,7 +22,7 @@ int main(int count, char** words) {
   if (towline_session_new(words[2], &session)) return failed("group");
   if (!strcmp(words[1], "receive")) {
     /* From anybody: on an interface that others can reach, name the senders. */
-    if (towline_session_set(session, "allow", "any")) return failed("allow");
+    if (towline_session_set(session, "from", "any")) return failed("from");
     if (towline_receive_files(session, words[3], -1)) return failed("receive");
     printf("delivered\n");
   } else {

@@ -53,10 +53,11 @@ typedef struct towline_session towline_session;
  * "[ff15::1%eth0]:7500", or a host: "receiver.example:7500". */
 towline_result towline_session_new(const char* group, towline_session** session);
 
-/* Sets one thing by its name: interface (a name, address or prefix), name (of this end), key-file,
- * allow (senders to take data from: "10.0.0.7,10.1.0.0/16", or "any"), reports, pgm-port,
- * control-port, hops, dscp, multicast-loop, or a parameter of the protocol, such as rate
- * ("100Mbit/s") or mtu ("9000"). */
+/* Sets one thing by the name that its flag has in the command `towline`: iface (a name, address or
+ * prefix), pgm-port, hops, dscp, loop, wait, control-port, name (of this end), key-file, faults,
+ * from (senders to take data from: "10.0.0.7,10.1.0.0/16", or "any"), or a parameter of the
+ * protocol, such as rate ("100Mbit/s") or mtu ("9000"). And what no flag is: reports (false: receivers
+ * do not report). */
 towline_result towline_session_set(towline_session* session, const char* name, const char* value);
 
 void towline_session_free(towline_session* session);
@@ -167,7 +168,7 @@ towline_result towline_send_files(const towline_session* session, const char* co
                                   size_t count, uint32_t receivers, int64_t timeout_ms, towline_sent* sent);
 
 /* Receives one transfer into a directory, which must exist, at most until timeout_ms. Where other
- * hosts can reach the interface, the setting allow or key-file says whom to take files from. */
+ * hosts can reach the interface, the setting from or key-file says whom to take files from. */
 towline_result towline_receive_files(const towline_session* session, const char* directory,
                                      int64_t timeout_ms);
 

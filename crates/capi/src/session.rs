@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use cabi::{Out, give, guard};
-use towline::{Allowed, Group, SessionBuilder, SocketOptions};
+use towline::{Allowed, Group, SessionBuilder};
 
 use crate::outcome::{Failure, Outcome, attempt, text};
 
@@ -11,7 +11,6 @@ use crate::outcome::{Failure, Outcome, attempt, text};
 #[derive(Debug)]
 pub(crate) struct Session {
     builder: SessionBuilder,
-    sockets: SocketOptions,
     allowed: Vec<Allowed>,
 }
 
@@ -22,42 +21,25 @@ impl Session {
     }
 
     pub(crate) fn builder(&self) -> SessionBuilder {
-        self.builder.clone().sockets(self.sockets.clone())
+        self.builder.clone()
     }
 
+    /// Sets what has this name: of the library's options and parameters each, and two settings that
+    /// a command has otherwise.
     fn set(&mut self, name: &str, value: &str) -> Result<(), Failure> {
-        let builder = self.builder.clone();
-        let wrong = || Failure::new(Outcome::Invalid, format!("{name}: {value:?} does not fit"));
-        self.builder = match name {
-            "interface" => {
-                let selector = value.parse().map_err(towline::Error::Interface)?;
-                builder.interface(Some(selector))
-            }
-            "name" => builder.name(value),
-            "key-file" => builder.key(towline::read_key(value.as_ref())?),
-            "reports" => builder.reports(value.parse().map_err(|_| wrong())?),
-            "pgm-port" => builder.pgm_port(value.parse::<u16>().map_err(|_| wrong())?),
-            "control-port" => builder.control_port(value.parse().map_err(|_| wrong())?),
-            "allow" => {
-                let wrong = |text| Failure::new(Outcome::Invalid, text);
+        let wrong = |text: String| Failure::new(Outcome::Invalid, text);
+        match name {
+            "from" => {
                 let all = value.split(',').map(|one| one.parse().map_err(wrong));
                 self.allowed = all.collect::<Result<_, _>>()?;
-                builder
             }
-            "hops" => {
-                self.sockets.hops = value.parse().map_err(|_| wrong())?;
-                builder
+            "reports" => {
+                let unfit = |_| wrong(format!("reports: {value:?} is not true or false"));
+                let reports = value.parse().map_err(unfit)?;
+                self.builder = self.builder.clone().reports(reports);
             }
-            "dscp" => {
-                self.sockets.dscp = value.parse().map_err(|_| wrong())?;
-                builder
-            }
-            "multicast-loop" => {
-                self.sockets.multicast_loop = value.parse().map_err(|_| wrong())?;
-                builder
-            }
-            name => builder.set(name, value).map_err(towline::Error::Config)?,
-        };
+            name => self.builder = self.builder.clone().set(name, value)?,
+        }
         Ok(())
     }
 }
@@ -69,7 +51,6 @@ extern "C" fn towline_session_new(group: *const c_char, place: Out<'_, *mut Sess
         let group: Group = text(group, "the group")?.parse()?;
         let session = Session {
             builder: SessionBuilder::new(group),
-            sockets: SocketOptions::default(),
             allowed: Vec::new(),
         };
         give(Some(place), Box::into_raw(Box::new(session)));
@@ -93,4 +74,53 @@ extern "C" fn towline_session_set(
 #[unsafe(no_mangle)]
 extern "C" fn towline_session_free(session: Option<Box<Session>>) {
     guard((), || drop(session));
+}
+
+#[cfg(test)]
+mod tests {
+    use towline::{PARAMETERS, SESSION_OPTIONS};
+
+    use super::*;
+
+    fn session() -> Session {
+        Session {
+            builder: SessionBuilder::new("239.192.0.1".parse().unwrap()),
+            allowed: Vec::new(),
+        }
+    }
+
+    /// The command, its configuration files and the library for C take the same names: the flags
+    /// are made from these tables, too.
+    #[test]
+    fn every_option_and_parameter_has_the_name_of_its_flag() {
+        let header = include_str!("../include/towline.h");
+        for option in SESSION_OPTIONS {
+            let flag = option.name.replace('_', "-");
+            let text = match option.name {
+                "iface" => "lo",
+                "pgm_port" => "7501",
+                "name" => "camera",
+                "faults" => "loss=5%",
+                "key_file" => continue,
+                _ => option.default.unwrap(),
+            };
+            session().set(&flag, text).unwrap();
+            let words = [",", " ("].map(|end| format!(" {flag}{end}"));
+            let is_told = words.iter().any(|word| header.contains(word));
+            assert!(is_told, "towline.h does not name {flag}");
+        }
+        for parameter in PARAMETERS {
+            let flag = parameter.name.replace('_', "-");
+            let default = (parameter.default)();
+            if !default.is_empty() {
+                session().set(&flag, &default).unwrap();
+            }
+            let unfit = session().set(&flag, "no value of any").unwrap_err();
+            let unfit = format!("{unfit:?}");
+            assert!(unfit.contains(parameter.name), "{unfit}");
+        }
+        let unknown = session().set("no-such-thing", "1").unwrap_err();
+        let unknown = format!("{unknown:?}");
+        assert!(unknown.contains("no-such-thing"), "{unknown}");
+    }
 }

@@ -54,8 +54,7 @@ pub(crate) use rtt::{
 
 mod session;
 pub(crate) use session::{
-    Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_name, dscp, flag,
-    metrics_address,
+    Given, Receiving, Sending, SessionArgs, flag, metrics_address, session_options,
 };
 
 mod stats;

@@ -17,6 +17,14 @@ pub enum Error {
     /// The protocol parameters contradict each other, or are out of range.
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// An option of a session cannot have this value.
+    #[error("{name}: {problem}")]
+    Option {
+        /// The option's name.
+        name: &'static str,
+        /// What is wrong with the value.
+        problem: String,
+    },
     /// There is no usable interface.
     #[error("{0}")]
     Interface(#[from] InterfaceError),
@@ -90,7 +98,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config(_) => ErrorKind::InvalidInput,
+            Self::Config(_) | Self::Option { .. } => ErrorKind::InvalidInput,
             Self::Interface(_) => ErrorKind::NoInterface,
             Self::System(error) => {
                 let errno = error.errno().map(io::Error::from_raw_os_error);

@@ -96,7 +96,10 @@ mod snapshot;
 pub use snapshot::Snapshot;
 
 mod session;
-pub use session::SessionBuilder;
+pub use session::{
+    SessionBuilder,
+    options::{self, SESSION_OPTIONS, SessionOption},
+};
 
 mod allowed;
 pub use allowed::Allowed;

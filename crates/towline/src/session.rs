@@ -14,11 +14,13 @@ use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
     Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
 };
-use pgm::{Config, ConfigBuilder, ConfigError};
+use pgm::{Config, ConfigBuilder};
 use protection::PacketProtection;
 use wire::pgm::Tsi;
 
 use crate::{Error, Place, Snapshot, backend::Backend, trace::Open};
+
+pub mod options;
 
 /// The settings that all kinds of session have. Build them with chained setters; opening a session
 /// checks them together.
@@ -94,15 +96,6 @@ impl SessionBuilder {
     pub const fn config(mut self, config: ConfigBuilder) -> Self {
         self.config = config;
         self
-    }
-
-    /// Sets one protocol parameter from its text form; see [`crate::PARAMETERS`].
-    ///
-    /// # Errors
-    /// When the name is unknown, or the value is out of range.
-    pub fn set(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        self.config.set(name, value)?;
-        Ok(self)
     }
 
     /// Injects faults between the sockets and the protocol, such as `loss=5%,seed=7`. With them, a

@@ -33,8 +33,8 @@ static const char* directory;
 static towline_session* session_of(const char* group) {
   towline_session* session = NULL;
   CHECK(towline_session_new(group, &session) == TOWLINE_OK);
-  CHECK(towline_session_set(session, "interface", address) == TOWLINE_OK);
-  CHECK(towline_session_set(session, "allow", address) == TOWLINE_OK);
+  CHECK(towline_session_set(session, "iface", address) == TOWLINE_OK);
+  CHECK(towline_session_set(session, "from", address) == TOWLINE_OK);
   return session;
 }
 
@@ -55,7 +55,7 @@ static void misuse(void) {
   CHECK(towline_session_set(session, "mtu", "many") == TOWLINE_INVALID);
   CHECK(towline_session_set(session, "mtu", NULL) == TOWLINE_INVALID);
   CHECK(towline_session_set(session, "hops", "300") == TOWLINE_INVALID);
-  CHECK(towline_session_set(session, "allow", "somebody") == TOWLINE_INVALID);
+  CHECK(towline_session_set(session, "from", "somebody") == TOWLINE_INVALID);
   CHECK(towline_session_set(session, "reports", "maybe") == TOWLINE_INVALID);
   CHECK(towline_session_set(session, "key-file", "no/such/key") == TOWLINE_NOT_FOUND);
   CHECK(towline_publisher_open(NULL, 0, 0, NULL) == TOWLINE_INVALID);
@@ -77,7 +77,7 @@ static void misuse(void) {
   CHECK(towline_interfaces(NULL, 0, &count) == TOWLINE_OK && count > 0);
   towline_publisher_free(NULL);
   towline_session_free(NULL);
-  CHECK(towline_session_set(session, "interface", "203.0.113.9") == TOWLINE_OK);
+  CHECK(towline_session_set(session, "iface", "203.0.113.9") == TOWLINE_OK);
   towline_subscriber* subscriber = NULL;
   CHECK(towline_subscriber_open(session, &subscriber) == TOWLINE_NO_INTERFACE && !subscriber);
   towline_session_free(session);

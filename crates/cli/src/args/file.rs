@@ -19,7 +19,7 @@ use clap::{
 };
 use toml::{Table, Value};
 
-use super::{Args, SESSION_OPTIONS};
+use super::{Args, session_options};
 use crate::failure::unreadable;
 
 /// Reads the command line, with the settings of the configuration file that it names.
@@ -118,7 +118,7 @@ fn added(
         };
         let Some(arg) = command.get_arguments().find(is_key) else {
             // One file may serve both ends: settings of the other end are left to it.
-            let is_other = SESSION_OPTIONS.iter().any(|option| option.name == name);
+            let is_other = session_options().any(|option| option.name == name);
             if is_other && command.get_arguments().any(|arg| arg.get_id() == "group") {
                 continue;
             }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn every_setting_of_a_session_is_a_key_at_both_ends() {
         let mut lines = Vec::new();
-        for option in SESSION_OPTIONS {
+        for option in session_options() {
             let text = match option.name {
                 "group" => "239.1.1.1",
                 "pgm_port" | "control_port" | "metrics" => "9464",

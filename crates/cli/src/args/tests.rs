@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use clap::{Args as _, CommandFactory as _, Parser as _};
 use towline::{LIMITS, PARAMETERS, Role, Setting};
 
-use super::{Args, Command, LoadCommand, Receiving, SESSION_OPTIONS, Sending, SessionArgs, flag};
+use super::{Args, Command, LoadCommand, Receiving, Sending, SessionArgs, flag, session_options};
 
 /// The long flags of a command, or those of them under one heading of its help.
 fn flags_of(path: &[&str], heading: Option<&str>) -> BTreeSet<String> {
@@ -45,9 +45,8 @@ fn the_flags_of_a_session_are_the_options_and_parameters_of_its_end_and_no_other
             .filter_map(|arg| arg.get_long())
             .map(str::to_owned)
             .collect();
-        let options = SESSION_OPTIONS
-            .iter()
-            .filter(|option| option.role == Role::Both || option.role == end);
+        let options =
+            session_options().filter(|option| option.role == Role::Both || option.role == end);
         let parameters: BTreeSet<String> = PARAMETERS.iter().map(|it| flag(it.name)).collect();
         let mut wanted: BTreeSet<String> = options.map(|option| flag(option.name)).collect();
         wanted.extend(parameters.iter().cloned());

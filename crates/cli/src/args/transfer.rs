@@ -7,10 +7,12 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use towline::{Allowed, Delete, Existing, Group, KeepFree, Modes, Owners, SlowPolicy};
+use towline::{
+    Allowed, Delete, Existing, Group, KeepFree, Modes, Owners, SlowPolicy, options::check_name,
+};
 
 use super::{
-    Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror, receiver_count,
+    Receiving, Sending, SessionArgs, bytes, duration, long, mirror, receiver_count,
     rtt::listen_with,
 };
 

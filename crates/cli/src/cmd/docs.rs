@@ -6,7 +6,7 @@ use serde_json::Value;
 use towline::{LIMITS, PARAMETERS, Role, Setting, counters};
 
 use crate::{
-    args::{DocsArgs, EXIT_CODES, SESSION_OPTIONS, flag},
+    args::{DocsArgs, EXIT_CODES, flag, session_options},
     failure::{Failure, Verdict},
     report::{Described, Output, schemas},
 };
@@ -140,11 +140,13 @@ fn parameters() -> String {
     let mut text = String::from(
         "# Options and parameters\n\n\
          Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\
-         Each is a long flag (`--nak-backoff-max 2ms`) and a key of the\n\
-         file that `--config` names (`nak_backoff_max = \"2ms\"`).\n\n\
+         Each is a long flag (`--nak-backoff-max 2ms`), a key of the file that `--config` names\n\
+         (`nak_backoff_max = \"2ms\"`), and a name for `SessionBuilder::set` of the library and\n\
+         `towline_session_set` of the library for C. `--group` and `--metrics` are flags and keys\n\
+         alone: a library names the group when it makes a session, and its program serves counters.\n\n\
          ## Options of a session\n\n| option | default | end |\n|---|---|---|\n",
     );
-    for option in SESSION_OPTIONS {
+    for option in session_options() {
         let name = format!("`--{}`", flag(option.name));
         let default = option.default.unwrap_or("none");
         row(&mut text, &[&name, default, end(option.role)]);

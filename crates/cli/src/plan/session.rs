@@ -7,11 +7,12 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
     Config, Faults, Group, Key, PARAMETERS, Place, Selector, SessionBuilder, SocketOptions,
     WaitStrategy,
+    options::{check_name, dscp},
 };
 
 use super::{Settings, place::interface};
 use crate::{
-    args::{Given, SESSION_OPTIONS, check_name, dscp, metrics_address},
+    args::{Given, metrics_address, session_options},
     failure::Failure,
 };
 
@@ -76,7 +77,7 @@ impl SessionPlan {
     pub(crate) fn over_tcp(place: Place, flag: &str, given: &Given) -> Result<Self, Failure> {
         let is_for_packets =
             |name: &&str| !OVER_TCP.contains(name) && given.values.contains_key(*name);
-        let options = SESSION_OPTIONS.iter().map(|option| option.name);
+        let options = session_options().map(|option| option.name);
         let mut names = options.chain(PARAMETERS.iter().map(|parameter| parameter.name));
         if let Some(name) = names.find(is_for_packets) {
             let name = crate::args::flag(name);
