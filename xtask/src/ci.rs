@@ -116,6 +116,19 @@ fn doc() -> StepOutcome {
     )
 }
 
+/// Tests the erasure codes that the bench compares, which are outside the workspace: they compile,
+/// and each gives the right bytes.
+fn rivals() -> StepOutcome {
+    let manifest = "bench/rivals/Cargo.toml";
+    let fetch = ["fetch", "--quiet", "--locked", "--manifest-path", manifest];
+    if let StepOutcome::Failed(_) = cargo_step(&fetch, &[]) {
+        return StepOutcome::Skipped("the rivals cannot be fetched here".into());
+    }
+    let test = ["test", "--quiet", "--locked", "--manifest-path", manifest];
+    let place = ["--target-dir", "target/rivals"];
+    cargo_step(&[&test[..], &place].concat(), &[])
+}
+
 fn ledger_step() -> StepOutcome {
     let findings = ledger::findings(&command::root());
     for finding in &findings {
@@ -281,6 +294,7 @@ pub(crate) const CHECKS: &[Step] = &[
     ("doc", doc),
     ("crates can be published", publishable),
     FUZZ_CHECK,
+    ("rivals of the bench give right bytes", rivals),
     WASM32,
     WINDOWS,
     AARCH64,

@@ -34,29 +34,41 @@ fn main() -> ExitCode {
 /// Everybody's encoding and decoding in turn, `pairs` times.
 fn run(pairs: usize) -> Result<(), String> {
     let group = Group::new();
-    let level = simd::gf256::Level::best();
-    let fastest = format!("towline ({})", level.name());
-    let again = format!("{fastest} (again)");
-    let encoders: Vec<Row<'_>> = vec![
-        (&fastest, ours_encode(&group, level.combine())),
-        ("reed-solomon-erasure (simd-accel)", erasure_encode(&group)?),
-        ("reed-solomon-simd", simd_encode(&group)?),
-        ("towline (portable)", ours_encode(&group, pgm::fec::combine)),
-        (&again, ours_encode(&group, level.combine())),
-    ];
-    let decoders: Vec<Row<'_>> = vec![
-        (&fastest, ours_decode(&group, level.combine())),
-        ("reed-solomon-erasure (simd-accel)", erasure_decode(&group)?),
-        ("reed-solomon-simd", simd_decode(&group)?),
-        ("towline (portable)", ours_decode(&group, pgm::fec::combine)),
-        (&again, ours_decode(&group, level.combine())),
-    ];
-    print_runs("encode", encoders, pairs)?;
-    print_runs("decode", decoders, pairs)
+    print_runs("encode", encoders(&group)?, pairs)?;
+    print_runs("decode", decoders(&group)?, pairs)
 }
 
 /// A peer's name, and what it does to the group once: true when the result was right.
-type Row<'a> = (&'a str, Box<dyn FnMut() -> bool + 'a>);
+type Row<'a> = (String, Box<dyn FnMut() -> bool + 'a>);
+
+fn encoders(group: &Group) -> Result<Vec<Row<'_>>, String> {
+    let (fastest, again, level) = ours();
+    Ok(vec![
+        (fastest, ours_encode(group, level.combine())),
+        (ERASURE.to_owned(), erasure_encode(group)?),
+        (SIMD.to_owned(), simd_encode(group)?),
+        (PORTABLE.to_owned(), ours_encode(group, pgm::fec::combine)),
+        (again, ours_encode(group, level.combine())),
+    ])
+}
+
+fn decoders(group: &Group) -> Result<Vec<Row<'_>>, String> {
+    let (fastest, again, level) = ours();
+    Ok(vec![
+        (fastest, ours_decode(group, level.combine())),
+        (ERASURE.to_owned(), erasure_decode(group)?),
+        (SIMD.to_owned(), simd_decode(group)?),
+        (PORTABLE.to_owned(), ours_decode(group, pgm::fec::combine)),
+        (again, ours_decode(group, level.combine())),
+    ])
+}
+
+/// The names of our fastest kernels' first and second row, and these kernels.
+fn ours() -> (String, String, simd::gf256::Level) {
+    let level = simd::gf256::Level::best();
+    let name = format!("towline ({})", level.name());
+    (name.clone(), format!("{name} (again)"), level)
+}
 
 fn print_runs(work: &str, mut rows: Vec<Row<'_>>, pairs: usize) -> Result<(), String> {
     for _ in 0..pairs {
@@ -272,6 +284,9 @@ fn lost(turn: usize) -> [usize; LOST] {
     })
 }
 
+const ERASURE: &str = "reed-solomon-erasure (simd-accel)";
+const SIMD: &str = "reed-solomon-simd";
+const PORTABLE: &str = "towline (portable)";
 const PACKETS: usize = 64;
 const LOST: usize = 8;
 const PACKET_BYTES: usize = 1400;
@@ -279,3 +294,19 @@ const RECORD_BYTES: usize = 24 + PACKET_BYTES;
 /// Long beside the kernel's accounting, which lags by a tick.
 const RUN_SECONDS: f64 = 0.2;
 const GROUPS_BETWEEN_CLOCKS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_encodes_and_recovers_the_right_bytes() {
+        let group = Group::new();
+        let all = [encoders(&group), decoders(&group)];
+        for (name, mut once) in all.into_iter().flat_map(Result::unwrap) {
+            for turn in 0..10 {
+                assert!(once(), "{name}, turn {turn}");
+            }
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! Makes each kind of measurement once, for a second and with Towline alone, so that no bench
 //! breaks unnoticed: the programs still start, the reports still have the expected figures, and
 //! everything arrives. Nothing is compared or timed. Rivals and the yardsticks in C are compiled
-//! where their libraries are installed.
+//! where their libraries are installed. The erasure codes of `bench/rivals` have a test of their
+//! own, which `cargo xtask ci` runs.
 
 use std::{fs, path::Path};
 
@@ -11,7 +12,7 @@ use crate::{
     capture, files,
     matrix::Case,
     peer::{Peer, Towline},
-    program, rate, round_trips, udp,
+    program, rate, round_trips, tail, udp,
 };
 
 #[test]
@@ -51,6 +52,23 @@ fn over_a_switch() -> Result<(), String> {
 }
 
 #[test]
+fn delays_with_losses_are_measured() {
+    lab::isolated(|| {
+        let Some(program) = program::beside_this_test() else {
+            return;
+        };
+        let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).unwrap();
+        if let Err(error) = lab.host(1).set_loss(1, 1000) {
+            println!("skipped: {error}");
+            return;
+        }
+        program::standing_in(&program, || {
+            positive("tail", tail::alone(&lab).unwrap()).unwrap();
+        });
+    });
+}
+
+#[test]
 fn messages_with_losses_and_parity_are_counted() {
     lab::isolated(|| {
         let Some(program) = program::beside_this_test() else {
@@ -84,6 +102,7 @@ fn the_yardsticks_compile() {
     let rivals = [
         ("pgmbench.c", "openpgm-5.3", "libpgm-dev"),
         ("zmqbench.c", "libzmq", "libzmq3-dev"),
+        ("normbench.cpp", "norm", "libnorm-dev"),
     ];
     for (source, package, debian) in rivals {
         if let Err(text) = program::compile_with(source, package, debian) {

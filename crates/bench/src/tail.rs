@@ -51,10 +51,7 @@ trait Rival {
 /// Runs all programs in turn, and returns their table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|e| e.to_string())?;
-    let ours = |lost_of| -> Result<Box<dyn Rival>, String> {
-        let program = program::ours()?;
-        Ok(Box::new(Ours { program, lost_of }))
-    };
+    let ours = |lost_of| -> Result<Box<dyn Rival>, String> { Ok(Box::new(Ours::new(lost_of)?)) };
     let mut rivals = vec![ours(LOST_OF)?];
     let others: [Result<Box<dyn Rival>, String>; 4] = [
         program::compile_with_libpgm()
@@ -157,6 +154,32 @@ fn lost(lab: &Lab, host: usize) -> u64 {
 struct Ours {
     program: PathBuf,
     lost_of: u32,
+    seconds: &'static str,
+}
+
+impl Ours {
+    fn new(lost_of: u32) -> Result<Self, String> {
+        Ok(Self {
+            program: program::ours()?,
+            lost_of,
+            seconds: SECONDS,
+        })
+    }
+}
+
+/// Measures Towline alone, for a second and with ten times the loss; returns the delays p50 and
+/// p99.9 in microseconds.
+#[cfg(test)]
+pub(crate) fn alone(lab: &Lab) -> Result<[f64; 2], String> {
+    let ours = Ours {
+        seconds: "1",
+        ..Ours::new(LOST_OF / 10)?
+    };
+    let tail = once(&ours, lab)?;
+    match tail.missing {
+        0.0 => Ok([tail.p50_us, tail.p999_us]),
+        missing => Err(format!("tail: {missing} missing")),
+    }
 }
 
 impl Rival for Ours {
@@ -184,7 +207,7 @@ impl Rival for Ours {
         command.args(["load", "send", "--group", GROUP_AND_PORT, "--iface", "e0"]);
         let receivers = RECEIVERS.to_string();
         command.args(["--stamp", "--size", BYTES, "--per-second", PER_SECOND]);
-        command.args(["--for", SECONDS, "--receivers", &receivers, "--json"]);
+        command.args(["--for", self.seconds, "--receivers", &receivers, "--json"]);
         command
     }
 
