@@ -5,7 +5,6 @@
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,25 +13,17 @@ use std::{
 
 use lab::{Host, Lab, LabSpec, isolated};
 
+mod interface;
+
+mod kit;
+
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A directory with the library under the names that the linker and programs ask for.
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let deps = std::env::current_exe().unwrap();
-        let deps = deps.parent().unwrap();
-        let places = [deps, deps.parent().unwrap()].map(|at| at.join("libtowline_capi.so"));
-        let built = places.into_iter().filter(|path| path.exists());
-        let newest = built.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
-        let library = newest.expect("Cargo builds the shared library for this test");
-        let directory = std::env::temp_dir().join(format!("libtowline-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        for name in ["libtowline.so", "libtowline.so.0"] {
-            std::os::unix::fs::symlink(&library, directory.join(name)).unwrap();
-        }
-        directory
-    })
+    let names = ["libtowline.so", "libtowline.so.0"];
+    DIRECTORY.get_or_init(|| kit::library("libtowline_capi.so", &names))
 }
 
 /// Compiles a program against the header; `None`, with the reason printed, without a compiler.
@@ -184,35 +175,4 @@ fn what_is_installed_is_found_by_pkg_config_and_goes_away_again() {
     }
     install(&["--remove", prefix_text]);
     assert_eq!(files(&prefix), Vec::<PathBuf>::new());
-}
-
-/// The functions that the header declares.
-fn declared() -> BTreeSet<String> {
-    let header = fs::read_to_string(format!("{HERE}/include/towline.h")).unwrap();
-    let names = header.split(|it: char| !it.is_ascii_alphanumeric() && !"_(".contains(it));
-    let functions = names.filter_map(|word| word.split_once('(').map(|(name, _)| name));
-    let ours = functions.filter(|name| name.starts_with("towline_"));
-    ours.map(str::to_owned).collect()
-}
-
-#[test]
-fn the_library_exports_what_the_header_declares() {
-    let library = directory().join("libtowline.so.0");
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library)
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: there is no nm (Debian: binutils)");
-        return;
-    };
-    let text = String::from_utf8(output.stdout).unwrap();
-    let names = text.lines().filter_map(|line| line.split(' ').next_back());
-    let names: BTreeSet<String> = names.map(str::to_owned).collect();
-    assert_eq!(names, declared());
-    assert_eq!(
-        names.len(),
-        21,
-        "a function may be added; none may be taken away or changed"
-    );
 }

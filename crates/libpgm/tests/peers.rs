@@ -7,7 +7,6 @@
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
 use std::{
-    fs,
     net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -17,6 +16,9 @@ use std::{
 };
 
 use lab::{Host, Lab, LabSpec, isolated};
+
+#[path = "../../capi/tests/kit/mod.rs"]
+mod kit;
 
 /// Runs a test that keeps a processor busy: one at a time, or libpgm's timers come too late.
 fn alone<F: FnOnce() + Send>(body: F) {
@@ -44,19 +46,7 @@ const PAIRS: [(Library, Library); 4] = [
 /// A directory in which our library has the name that programs ask for.
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let deps = std::env::current_exe().unwrap();
-        let deps = deps.parent().unwrap();
-        let places = [deps, deps.parent().unwrap()].map(|at| at.join("libtowline_libpgm.so"));
-        let built = places.into_iter().filter(|path| path.exists());
-        let newest = built.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
-        let library = newest.expect("Cargo builds the shared library for this test");
-        let directory = std::env::temp_dir().join(format!("libpgm-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let name = directory.join("libpgm-5.3.so.0");
-        std::os::unix::fs::symlink(library, name).unwrap();
-        directory
-    })
+    DIRECTORY.get_or_init(|| kit::library("libtowline_libpgm.so", &["libpgm-5.3.so.0"]))
 }
 
 /// A program of `tests/c`, compiled against libpgm's headers; `None`, with the reason printed,
@@ -392,19 +382,9 @@ fn packet(session: u16, kind: u8, options: u8, body: &[u8]) -> Vec<u8> {
 #[test]
 fn it_exports_what_the_list_says() {
     let library = directory().join("libpgm-5.3.so.0");
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library)
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: there is no nm (Debian: binutils)");
+    let Some(names) = kit::exported(&library) else {
         return;
     };
-    let text = String::from_utf8(output.stdout).unwrap();
-    let names: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.split(' ').next_back())
-        .collect();
     let expected: Vec<&str> = include_str!("symbols.txt").lines().collect();
     assert_eq!(
         names, expected,
