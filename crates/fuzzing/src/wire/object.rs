@@ -3,9 +3,9 @@
 use wire::object::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, ManifestRef, Message};
 
 /// Reads any bytes as a control stream. Every message that can be read must be the same when it is
-/// written and read again.
+/// written and read again, and a line that commands no terminal when it is shown.
 ///
-/// **Panics**: when it differs.
+/// **Panics**: when one of these conditions fails.
 pub fn stream(data: &[u8]) {
     let mut decoder = Decoder::new(BODY_LEN_MAX);
     for piece in data.chunks(37) {
@@ -75,6 +75,9 @@ pub fn block(data: &[u8]) {
 fn identity(message: &Message<'_>) {
     let mut frame = Vec::new();
     message.emit(&mut frame);
+    let told = message.to_string();
+    assert!(told.starts_with(message.name()));
+    assert!(told.chars().all(base::text::is_plain), "a line of a log");
     let mut decoder = Decoder::new(BODY_LEN_MAX);
     decoder.push(&frame);
     if let Message::Unknown { .. } = message {

@@ -34,6 +34,8 @@ use crate::ParseError;
 mod code;
 pub use code::{ErrorCode, Phase, Refusal, StreamPhase};
 
+mod display;
+
 mod ranges;
 pub use ranges::{RangeList, Ranges};
 
