@@ -97,7 +97,7 @@ impl Content for MemoryContent {
         for &index in &self.withdrawn {
             let file = &manifest.files()[index];
             let from = file.start.clamp(offset, end as u64) - offset;
-            let to = (file.start + file.size).clamp(offset, end as u64) - offset;
+            let to = (file.start + file.size_bytes).clamp(offset, end as u64) - offset;
             let at = |position| usize::try_from(position).expect("within the bytes read");
             out[at(from)..at(to)].fill(0);
         }
@@ -243,7 +243,7 @@ impl Store for MemoryStore {
             let files = self.manifest.iter().map(|manifest| manifest.files()[index]);
             for file in files {
                 let start = usize::try_from(file.start).expect("it fits in memory");
-                let size = usize::try_from(file.size).expect("it fits in memory");
+                let size = usize::try_from(file.size_bytes).expect("it fits in memory");
                 self.bytes[start..start + size].fill(0);
             }
         }

@@ -247,14 +247,14 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
         parts.files.push(File {
             entry: index,
             start: content,
-            size: entry.size,
+            size_bytes: entry.size_bytes,
             first_slab: parts.slab_count,
         });
         let end = content
-            .checked_add(entry.size)
+            .checked_add(entry.size_bytes)
             .filter(|&end| end <= i64::MAX as u64);
         content = end.ok_or(ManifestError::ContentTooLong)?;
-        let slabs = entry.size.div_ceil(1 << header.slab_shift);
+        let slabs = entry.size_bytes.div_ceil(1 << header.slab_shift);
         let total = slabs.saturating_add(parts.slab_count.into());
         if total > limits.slabs_max.into() {
             return Err(ManifestError::TooManySlabs {
@@ -337,7 +337,7 @@ impl<'a> Walk<'a> {
         if self.above.last().copied().unwrap_or_default() != parent {
             return fail(PathFault::Parent);
         }
-        if entry.kind != EntryKind::File && entry.size != 0 {
+        if entry.kind != EntryKind::File && entry.size_bytes != 0 {
             return fail(PathFault::Size);
         }
         let is_link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);

@@ -38,12 +38,12 @@ pub struct Owner {
 impl Entry {
     /// Makes a file of `size` bytes with mode 0o644.
     #[must_use]
-    pub fn file(path: &str, size: u64) -> Self {
+    pub fn file(path: &str, size_bytes: u64) -> Self {
         Self {
             kind: EntryKind::File,
             mode: 0o644,
             mtime: Mtime::default(),
-            size_bytes: size,
+            size_bytes,
             path: path.into(),
             target: Vec::new(),
             owner: None,
@@ -92,7 +92,7 @@ impl Entry {
             kind: self.kind,
             mode: self.mode & 0o7777,
             mtime: self.mtime,
-            size: self.size_bytes,
+            size_bytes: self.size_bytes,
             path: &self.path,
             target: &self.target,
         }

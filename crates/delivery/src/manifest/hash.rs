@@ -79,31 +79,31 @@ pub(super) fn seal(witness: &Hash) -> Hash {
     blake3::derive_key(SEAL_CONTEXT, witness)
 }
 
-/// Computes the root of a file of `size` bytes from the witnesses of its parts of `2^shift` bytes,
+/// Computes the root of a file of `size_bytes` from the witnesses of its parts of `2^shift` bytes,
 /// at least two.
-pub(super) fn merged_root(witnesses: &[u8], size: u64, shift: u8) -> Hash {
-    let (left, right) = halves(witnesses, size, shift);
+pub(super) fn merged_root(witnesses: &[u8], size_bytes: u64, shift: u8) -> Hash {
+    let (left, right) = halves(witnesses, size_bytes, shift);
     *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
 }
 
-/// Computes the chaining value of a subtree of `size` bytes from the witnesses of its parts.
-pub(super) fn subtree(witnesses: &[u8], size: u64, shift: u8) -> Hash {
+/// Computes the chaining value of a subtree of `size_bytes` from the witnesses of its parts.
+pub(super) fn subtree(witnesses: &[u8], size_bytes: u64, shift: u8) -> Hash {
     if let Ok(witness) = witnesses.try_into() {
         return witness;
     }
-    let (left, right) = halves(witnesses, size, shift);
+    let (left, right) = halves(witnesses, size_bytes, shift);
     hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
 /// Computes the chaining values of a tree's two halves. **Cost**: recursion as deep as the tree is
 /// high: at most 44.
-fn halves(witnesses: &[u8], size: u64, shift: u8) -> (Hash, Hash) {
-    let left_size = hazmat::left_subtree_len(size);
-    let left_parts = usize::try_from(left_size >> shift).expect("fewer parts than witnesses");
+fn halves(witnesses: &[u8], size_bytes: u64, shift: u8) -> (Hash, Hash) {
+    let left_bytes = hazmat::left_subtree_len(size_bytes);
+    let left_parts = usize::try_from(left_bytes >> shift).expect("fewer parts than witnesses");
     let (left, right) = witnesses.split_at(left_parts * HASH_LEN);
     (
-        subtree(left, left_size, shift),
-        subtree(right, size - left_size, shift),
+        subtree(left, left_bytes, shift),
+        subtree(right, size_bytes - left_bytes, shift),
     )
 }
 

@@ -90,7 +90,7 @@ impl SlabHashes {
             1 => self.roots[file],
             _ => {
                 let witnesses = &self.witnesses[manifest.seals_of(place)];
-                hash::merged_root(witnesses, place.size, manifest.header.slab_shift)
+                hash::merged_root(witnesses, place.size_bytes, manifest.header.slab_shift)
             }
         }
     }

@@ -68,7 +68,7 @@ pub struct File {
     /// Position of the file's first byte in the content.
     pub start: u64,
     /// The file's length in bytes; may be 0.
-    pub size: u64,
+    pub size_bytes: u64,
     /// The number of the file's first slab. An empty file has no slab: here it has the number of
     /// the next file's first slab.
     pub first_slab: u32,
@@ -346,10 +346,10 @@ impl Manifest {
                 let end = range.end;
                 move |(_, file)| file.start < end
             })
-            .filter(|(_, file)| file.size > 0)
+            .filter(|(_, file)| file.size_bytes > 0)
             .map(move |(index, file)| {
                 let start = range.start.max(file.start);
-                let end = range.end.min(file.start + file.size);
+                let end = range.end.min(file.start + file.size_bytes);
                 (first + index, start - file.start, start..end)
             })
     }
@@ -388,7 +388,10 @@ impl Manifest {
     #[must_use]
     pub fn delivered_bytes(&self, hashes: &SlabHashes) -> u64 {
         let withdrawn = self.withdrawn(hashes.witnesses());
-        self.content_bytes() - withdrawn.map(|index| self.files[index].size).sum::<u64>()
+        self.content_bytes()
+            - withdrawn
+                .map(|index| self.files[index].size_bytes)
+                .sum::<u64>()
     }
 
     /// The root of each file under each of its paths, file by file in the manifest's order, without
@@ -426,21 +429,21 @@ impl Manifest {
     /// Returns the number of slabs of a file.
     #[must_use]
     pub fn slabs_of(&self, file: &File) -> u32 {
-        let count = file.size.div_ceil(self.slab_bytes());
+        let count = file.size_bytes.div_ceil(self.slab_bytes());
         u32::try_from(count).expect("slabs are counted in 32 bits")
     }
 
     fn slab_in(&self, file_index: usize, index: u32) -> Slab {
         let file = &self.files[file_index];
         let file_offset = u64::from(index - file.first_slab) << self.header.slab_shift;
-        let len = (file.size - file_offset).min(self.slab_bytes());
+        let len = (file.size_bytes - file_offset).min(self.slab_bytes());
         Slab {
             index,
             file: u32::try_from(file_index).expect("entries are counted in 32 bits"),
             start: file.start + file_offset,
             file_offset,
             len: u32::try_from(len).expect("a slab has at most 2^30 bytes"),
-            is_whole_file: file.size <= self.slab_bytes(),
+            is_whole_file: file.size_bytes <= self.slab_bytes(),
         }
     }
 }

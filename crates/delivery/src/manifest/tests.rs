@@ -42,7 +42,7 @@ fn content_is_the_files_in_depth_first_order() {
     let starts: Vec<_> = manifest
         .files()
         .iter()
-        .map(|f| (f.start, f.size, f.first_slab))
+        .map(|f| (f.start, f.size_bytes, f.first_slab))
         .collect();
     let mib = 1 << 20;
     assert_eq!(
@@ -508,7 +508,7 @@ proptest! {
                 prop_assert!(!entry.path.starts_with(b"/"));
                 prop_assert!(entry.path.split(|&b| b == b'/').all(|n| n != b".." && !n.is_empty()));
             }
-            let sum: u64 = manifest.files().iter().map(|file| file.size).sum();
+            let sum: u64 = manifest.files().iter().map(|file| file.size_bytes).sum();
             prop_assert_eq!(sum, manifest.content_bytes());
             for link in manifest.hard_links() {
                 let file = manifest.files()[link.file as usize];

@@ -400,7 +400,7 @@ fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
     bytes
 }
 
-fn entry<'a>(kind: EntryKind, path: &'a [u8], size: u64, target: &'a [u8]) -> EntryRef<'a> {
+fn entry<'a>(kind: EntryKind, path: &'a [u8], size_bytes: u64, target: &'a [u8]) -> EntryRef<'a> {
     EntryRef {
         kind,
         mode: 0o644,
@@ -408,7 +408,7 @@ fn entry<'a>(kind: EntryKind, path: &'a [u8], size: u64, target: &'a [u8]) -> En
             seconds: 0,
             nanoseconds: 0,
         },
-        size,
+        size_bytes,
         path,
         target,
     }

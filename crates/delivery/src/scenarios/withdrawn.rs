@@ -23,7 +23,7 @@ fn without(world: &World, position: u64) -> Vec<u8> {
     let file = world.manifest.files()[world.manifest.file_at(position)];
     let start = usize::try_from(file.start).unwrap();
     let mut content = world.content.clone();
-    content[start..start + usize::try_from(file.size).unwrap()].fill(0);
+    content[start..start + usize::try_from(file.size_bytes).unwrap()].fill(0);
     content
 }
 

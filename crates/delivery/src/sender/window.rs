@@ -274,7 +274,7 @@ mod tests {
         let hashes = window.hashes().unwrap();
         for (index, file) in window.manifest.files().iter().enumerate() {
             let range = usize::try_from(file.start).unwrap()..;
-            let bytes = &window.content.bytes()[range][..usize::try_from(file.size).unwrap()];
+            let bytes = &window.content.bytes()[range][..usize::try_from(file.size_bytes).unwrap()];
             assert_eq!(window.manifest.root_of(index, hashes), hash_bytes(bytes));
         }
     }

@@ -32,7 +32,7 @@ impl<C: Content> TransferSender<C> {
                 continue;
             };
             let file = self.manifest.files()[index];
-            let range = file.start..file.start + file.size;
+            let range = file.start..file.start + file.size_bytes;
             self.pass.needs.remove(ObjectId::CONTENT, range.clone());
             for member in &mut self.members {
                 member.fills.needs.remove(ObjectId::CONTENT, range.clone());
@@ -67,7 +67,7 @@ impl<C: Content> TransferSender<C> {
         let had_bytes = need.bytes();
         for &index in self.window.withdrawn() {
             let file = self.manifest.files()[index];
-            need.remove(ObjectId::CONTENT, file.start..file.start + file.size);
+            need.remove(ObjectId::CONTENT, file.start..file.start + file.size_bytes);
         }
         if had_bytes == 0 || !need.is_empty() || self.window.seals_hash().is_none() {
             return false;
@@ -104,7 +104,7 @@ impl<C: Content> TransferSender<C> {
     /// Returns the bytes of the content without withdrawn files.
     pub(super) fn delivered_bytes(&self) -> u64 {
         let files = self.unsent_files();
-        self.manifest.content_bytes() - files.map(|file| file.size).sum::<u64>()
+        self.manifest.content_bytes() - files.map(|file| file.size_bytes).sum::<u64>()
     }
 
     fn unsent_files(&self) -> impl Iterator<Item = &crate::File> {

@@ -66,7 +66,7 @@ impl Tree {
         let wanted = self.content.bytes();
         let place = self.changing.map_or(0..0, |index| {
             let file = self.manifest.files()[index];
-            let end = file.start + file.size;
+            let end = file.start + file.size_bytes;
             crate::frame::index(file.start)..crate::frame::index(end)
         });
         let is_left_out = bytes.len() == wanted.len() && {

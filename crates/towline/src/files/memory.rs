@@ -100,7 +100,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn prepare(&mut self, manifest: &Arc<Manifest>) {
         let copies = manifest.hard_links().iter();
-        let copies = copies.map(|link| manifest.files()[link.file as usize].size);
+        let copies = copies.map(|link| manifest.files()[link.file as usize].size_bytes);
         let bytes = copies.fold(manifest.content_bytes(), u64::saturating_add);
         let bytes_max = self.files.bytes_max;
         let len = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
@@ -146,7 +146,7 @@ impl Store for MemoryStore {
         let sent = files.filter(|(index, _)| !withdrawn.contains(index));
         let files = sent.flat_map(|(index, file)| {
             let start = usize::try_from(file.start).expect("the content fits into memory");
-            let size = usize::try_from(file.size).expect("the content fits into memory");
+            let size = usize::try_from(file.size_bytes).expect("the content fits into memory");
             let content = &content[start..start + size];
             manifest.paths_of(index).map(|path| MemoryFile {
                 path: PathBuf::from(OsStr::from_bytes(path)),

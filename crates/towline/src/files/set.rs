@@ -159,7 +159,7 @@ impl<'a> FileSetEntry<'a> {
     pub(super) fn of(entry: EntryRef<'a>) -> Self {
         Self {
             kind: entry.kind,
-            bytes: entry.size,
+            bytes: entry.size_bytes,
             path: Path::new(OsStr::from_bytes(entry.path)),
         }
     }

@@ -265,7 +265,7 @@ pub struct EntryRef<'a> {
     /// When the contents were last modified.
     pub mtime: Mtime,
     /// Bytes of a file; 0 for directories and links.
-    pub size: u64,
+    pub size_bytes: u64,
     /// Path below the tree's root, components separated by `/`; any bytes except NUL.
     pub path: &'a [u8],
     /// Where a symbolic link points; the path of the file that a hard link is another name of;
@@ -301,7 +301,7 @@ impl<'a> EntryRef<'a> {
                 seconds,
                 nanoseconds,
             },
-            size: reader.u64("entry size")?,
+            size_bytes: reader.u64("entry size")?,
             path: reader.take("entry path", path_len)?,
             target: reader.take("link target", target_len)?,
         })
@@ -327,7 +327,7 @@ impl<'a> EntryRef<'a> {
         out.extend_from_slice(&len16(self.target).to_be_bytes());
         out.extend_from_slice(&self.mtime.seconds.to_be_bytes());
         out.extend_from_slice(&self.mtime.nanoseconds.to_be_bytes());
-        out.extend_from_slice(&self.size.to_be_bytes());
+        out.extend_from_slice(&self.size_bytes.to_be_bytes());
         out.extend_from_slice(self.path);
         out.extend_from_slice(self.target);
     }
@@ -416,13 +416,13 @@ mod tests {
                 seconds: -1,
                 nanoseconds: 5,
             },
-            size: 0,
+            size_bytes: 0,
             path: b"d",
             target: b"",
         };
         let file = EntryRef {
             kind: EntryKind::File,
-            size: 5,
+            size_bytes: 5,
             path: b"d/f",
             ..directory
         };
@@ -465,7 +465,7 @@ mod tests {
             kind: EntryKind::HardLink,
             mode: 0,
             mtime: Mtime::default(),
-            size: 0,
+            size_bytes: 0,
             path: b"e",
             target: b"d/f",
         };

@@ -37,7 +37,7 @@ fn manifest(paths: &[String]) -> Vec<u8> {
         kind: EntryKind::File,
         mode: 0o644,
         mtime: Mtime::default(),
-        size: 0,
+        size_bytes: 0,
         path: path.as_bytes(),
         target: b"",
     });

@@ -101,7 +101,7 @@ impl Files {
                 piece.fill(0);
                 continue;
             }
-            let is_last = file_offset + len as u64 == manifest.files()[index].size;
+            let is_last = file_offset + len as u64 == manifest.files()[index].size_bytes;
             let is_all = is_last && file_offset == 0;
             self.read_piece(manifest, index, file_offset, piece, is_all)
                 .and_then(|()| {
@@ -219,7 +219,7 @@ impl Files {
             .map_err(|error| content_error(&self.path_of(manifest, index), &error))?;
         let planned = manifest.entry(manifest.files()[index].entry as usize);
         let is_same = metadata.is_file()
-            && metadata.len() == planned.size
+            && metadata.len() == planned.size_bytes
             && mtime_of(&metadata) == planned.mtime;
         if is_same {
             return Ok(());

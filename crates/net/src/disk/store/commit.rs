@@ -89,7 +89,7 @@ impl Commit<'_> {
         self.staging.close(index);
         self.staging
             .held
-            .remove_always(file.start..file.start + file.size);
+            .remove_always(file.start..file.start + file.size_bytes);
         if !matches!(state, FileState::Staged | FileState::Finished) {
             return Ok(());
         }

@@ -154,7 +154,8 @@ impl Attempt<'_> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(Fault::new("look at", path_of(&entry), error)),
             };
-            let is_whole = |found: &Status| found.kind == Kind::File && found.bytes == file.size;
+            let is_whole =
+                |found: &Status| found.kind == Kind::File && found.bytes == file.size_bytes;
             if let Some(found) = status.filter(is_whole) {
                 if found.mode & 0o600 != 0o600 {
                     // The file had its attributes already, and its mode may forbid opening it.
@@ -170,7 +171,8 @@ impl Attempt<'_> {
                     Fault::new("remove what is staged of", path_of(&entry), error)
                 })?;
             }
-            self.held.remove_always(file.start..file.start + file.size);
+            self.held
+                .remove_always(file.start..file.start + file.size_bytes);
         }
         Ok(())
     }
@@ -230,7 +232,8 @@ impl Attempt<'_> {
             self.files[index] = FileState::InPlace;
             let file = &self.manifest.files()[index];
             // The journal records only what is staged, and this file is not.
-            self.held.remove_always(file.start..file.start + file.size);
+            self.held
+                .remove_always(file.start..file.start + file.size_bytes);
             return true;
         }
         self.of.existing != Existing::Refuse
@@ -248,7 +251,7 @@ impl Attempt<'_> {
                 FileState::InPlace => needs.entries -= 1,
                 // Nobody knows how much of a file with holes needs room.
                 _ if self.has_holes => {}
-                _ => needs.bytes = needs.bytes.saturating_add(file.size),
+                _ => needs.bytes = needs.bytes.saturating_add(file.size_bytes),
             }
         }
         needs.bytes = needs.bytes.saturating_sub(self.held.bytes());
@@ -263,7 +266,7 @@ impl Attempt<'_> {
         let in_place = self.manifest.files().iter().zip(&self.files);
         let in_place = in_place
             .filter(|(_, state)| **state == FileState::InPlace)
-            .map(|(file, _)| file.start..file.start + file.size);
+            .map(|(file, _)| file.start..file.start + file.size_bytes);
         for range in self.held.iter().chain(in_place) {
             // Ranges that do not fit the set are fetched again.
             let _is_noted = held.insert(range, |_| {}).is_ok();

@@ -185,7 +185,7 @@ impl Staging {
 
     /// Takes room for bytes that are about to be written to a file.
     fn take_room(&mut self, index: usize, at: Range<u64>) -> io::Result<()> {
-        let size = self.manifest.files()[index].size;
+        let size = self.manifest.files()[index].size_bytes;
         self.file(index)?;
         let Works { open, .. } = &mut self.works;
         let open = &mut open[0];
@@ -259,7 +259,7 @@ impl Staging {
             self.bring_back(index)?;
         }
         let place = self.manifest.files()[index];
-        let whole = place.start..place.start + place.size;
+        let whole = place.start..place.start + place.size_bytes;
         let is_whole = self
             .held
             .missing_in(whole.clone())
@@ -268,7 +268,7 @@ impl Staging {
             self.files[index] = FileState::Staged;
         }
         let (disk, is_new) = (self.disk.clone(), self.files[index] == FileState::Absent);
-        if is_new && bytes.len() as u64 == place.size {
+        if is_new && bytes.len() as u64 == place.size_bytes {
             return self.write_whole(index, bytes);
         }
         self.take_room(index, file_offset..file_offset + bytes.len() as u64)?;
@@ -278,9 +278,9 @@ impl Staging {
             true => disk.write_sparse(file, bytes, file_offset)?,
             false => disk.write(file, bytes, file_offset)?,
         }
-        if is_new && (bytes.len() as u64) < place.size {
+        if is_new && (bytes.len() as u64) < place.size_bytes {
             // A later attempt recognises a complete file by its length.
-            file.set_len(place.size)?;
+            file.set_len(place.size_bytes)?;
         }
         self.sync_early(bytes.len() as u64);
         let entry = self.manifest.entry(place.entry as usize);
@@ -439,20 +439,20 @@ impl Staging {
             _ => {}
         }
         let (disk, has_holes) = (self.disk.clone(), self.has_holes);
-        self.pay_whole(place.size)?;
+        self.pay_whole(place.size_bytes)?;
         let mut to = self.file(index)?;
         if has_holes {
-            to.set_len(place.size)?;
-            disk.copy_sparse(&from, to, place.size)?;
+            to.set_len(place.size_bytes)?;
+            disk.copy_sparse(&from, to, place.size_bytes)?;
         } else {
-            disk.allocate(to, place.size)?;
+            disk.allocate(to, place.size_bytes)?;
             io::copy(&mut from, &mut to)?;
         }
-        self.works.open[0].taken_to = place.size;
+        self.works.open[0].taken_to = place.size_bytes;
         if !self.is_in_place(&entry)? {
             return Err(changed());
         }
-        self.note(place.start..place.start + place.size);
+        self.note(place.start..place.start + place.size_bytes);
         Ok(())
     }
 
@@ -510,7 +510,9 @@ const fn on_disk(bytes: u64) -> u64 {
 
 /// Returns true for a regular file that has an entry's length and time.
 pub(super) fn is_same(entry: &EntryRef<'_>, status: &Status) -> bool {
-    status.kind == Kind::File && status.bytes == entry.size && status.modified == time_of(entry)
+    status.kind == Kind::File
+        && status.bytes == entry.size_bytes
+        && status.modified == time_of(entry)
 }
 
 pub(super) fn changed() -> io::Error {

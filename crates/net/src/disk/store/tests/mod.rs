@@ -223,7 +223,7 @@ fn count_whole(directory: &Path, manifest: &Manifest) -> usize {
             continue;
         };
         let start = usize::try_from(file.start).unwrap();
-        let expected = &bytes[start..start + usize::try_from(file.size).unwrap()];
+        let expected = &bytes[start..start + usize::try_from(file.size_bytes).unwrap()];
         assert!(found == expected, "{} is not whole", path.display());
         whole += 1;
     }
@@ -272,7 +272,7 @@ fn a_tree_is_put_in_place_with_its_attributes() {
         for file in manifest.files() {
             let path = target.join(OsStr::from_bytes(manifest.path_of(file)));
             let start = usize::try_from(file.start).unwrap();
-            let expected = &bytes[start..start + usize::try_from(file.size).unwrap()];
+            let expected = &bytes[start..start + usize::try_from(file.size_bytes).unwrap()];
             assert!(fs::read(&path).unwrap() == expected, "{}", path.display());
         }
         let program = fs::metadata(target.join("d/run")).unwrap();
