@@ -41,8 +41,8 @@ pub struct PathMtuReport {
     pub path_mtu_bytes: u32,
     /// The MTU of the interface here.
     pub interface_mtu_bytes: u32,
-    /// The largest packet whose answer of the same size came back whole. It is less than `path_mtu_bytes`
-    /// when larger answers came in fragments. `None` without a reflector.
+    /// The largest packet whose answer of the same size came back whole. It is less than
+    /// `path_mtu_bytes` when larger answers came in fragments. `None` without a reflector.
     pub path_mtu_back_bytes: Option<u32>,
     /// Who confirmed that packets arrived.
     pub confirmation: Confirmation,
@@ -63,8 +63,8 @@ pub struct PathMtuReport {
 /// How an arrival is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back_bytes`] is the
-    /// largest packet that the path back takes whole.
+    /// `towline rtt reflect` answered at the same size.
+    /// [`PathMtuReport::path_mtu_back_bytes`] is the largest packet that the path back takes whole.
     Reflector,
     /// The host answered that nothing listens on the port, so the packet arrived. Of the path back
     /// this proves only that small packets pass.

@@ -143,7 +143,7 @@ fn parameters() -> String {
          Each is a long flag (`--nak-backoff-max 2ms`), a key of the file that `--config` names\n\
          (`nak_backoff_max = \"2ms\"`), and a name for `SessionBuilder::set` of the library and\n\
          `towline_session_set` of the library for C. `--group` and `--metrics` are flags and keys\n\
-         alone: a library names the group when it makes a session, and its program serves counters.\n\n\
+         alone: a program names the group when it makes a session, and serves counters itself.\n\n\
          ## Options of a session\n\n| option | default | end |\n|---|---|---|\n",
     );
     for option in session_options() {

@@ -50,8 +50,8 @@ impl<T: AsRef<[u8]>> Igmp<T> {
         self.bytes.as_ref()[KIND]
     }
 
-    /// Returns how long an answer may take, in tenths of a second below 128 and in a code from there
-    /// on; 0 in messages of version 1.
+    /// Returns how long an answer may take, in tenths of a second below 128 and in a code from
+    /// there on; 0 in messages of version 1.
     #[inline]
     pub fn time_code(&self) -> u8 {
         self.bytes.as_ref()[TIME_CODE]

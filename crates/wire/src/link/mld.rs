@@ -55,8 +55,8 @@ impl<T: AsRef<[u8]>> Mld<T> {
         has_group.then(|| array_at::<16>(self.bytes.as_ref(), GROUP).into())
     }
 
-    /// Returns how long an answer may take, in ms below 32,768 and in a code from there on; `None` in
-    /// the newest reports.
+    /// Returns how long an answer may take, in ms below 32,768 and in a code from there on; `None`
+    /// in the newest reports.
     #[inline]
     pub fn time_code(&self) -> Option<u16> {
         let has_group = self.kind() != MLD_REPORT_V2;

@@ -152,8 +152,8 @@ pub struct TcpHeader {
 }
 
 impl TcpHeader {
-    /// Appends the header, of 20 bytes, and `data`, with the checksum; `pseudo` is the partial sum of
-    /// the pseudo header of as many bytes.
+    /// Appends the header, of 20 bytes, and `data`, with the checksum; `pseudo` is the partial sum
+    /// of the pseudo header of as many bytes.
     pub fn emit(&self, out: &mut Vec<u8>, data: &[u8], pseudo: u64) {
         let at = out.len();
         out.extend(self.source_port.to_be_bytes());
