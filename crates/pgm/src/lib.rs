@@ -104,6 +104,8 @@ pub mod fec;
 
 mod queue;
 
+mod rdata;
+
 mod receiver;
 pub use receiver::{
     Arrived, Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status, Told,

@@ -83,6 +83,7 @@ impl World {
                 path: PathId(way as u8),
                 nla: *nla,
                 group: group(*network),
+                control_port: 0,
             });
             let setup = ElementSetup {
                 destination_port: PORT,
@@ -91,6 +92,7 @@ impl World {
                 sessions_max: 16,
                 repairs_max: 10_000,
                 queue_bytes_max: 8 << 20,
+                kept_bytes_max: 0,
             };
             nodes.push(Node {
                 machine: Machine::Element(Box::new(Element::new(setup))),

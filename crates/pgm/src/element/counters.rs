@@ -11,6 +11,9 @@ base::counters! {
         odata_forwarded: Packets, "ODATA sent on, one for each way";
         rdata_forwarded: Packets, "repairs sent on, one for each way that asked";
         rdata_unwanted: Packets, "repairs that nobody behind this element asked for";
+        rdata_kept: Packets, "repairs of what this element keeps, without asking the source";
+        rdata_beyond_share: Packets,
+            "packets asked for upstream although kept: repairs would be more than the data";
         naks: Packets, "NAKs understood";
         naks_forwarded: Packets, "NAKs sent upstream";
         naks_repeated: Packets, "NAKs sent upstream once more, as nobody confirmed them";

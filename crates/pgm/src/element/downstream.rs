@@ -35,33 +35,73 @@ impl Element {
         if !is_neighbours {
             return Err(DropReason::WrongSource);
         }
-        let port = self.setup.ways[way].group.port();
-        let upstream = SocketAddr::new(spm.path_nla, upstream_port(packet).unwrap_or(port));
-        let is_full = self.sessions.len() >= self.setup.sessions_max;
-        match self.sessions.get_mut(&tsi) {
-            Some(session) if session.way != way => return Err(DropReason::WrongSource),
-            Some(session) if !spm.sqn.is_after(session.last_spm) => return Err(DropReason::Stale),
-            Some(session) => {
-                session.upstream = upstream;
-                session.last_spm = spm.sqn;
-                session.heard = now;
-                session.is_cut_off = false;
-            }
-            None if is_full => return Err(DropReason::PeerLimit),
-            None => {
-                self.counters.sessions_found += 1;
-                let session = Session {
-                    way,
-                    upstream,
-                    last_spm: spm.sqn,
-                    heard: now,
-                    is_cut_off: false,
-                    requested: None,
-                };
-                self.sessions.insert(tsi, session);
-            }
+        let mark = mark_of(packet);
+        // Of an SPM with a tag nothing can be changed, and what we do not know we cannot change.
+        if mark.is_some_and(|mark| !mark.is_known() || mark.required != 0) {
+            return Err(DropReason::Incompatible);
         }
+        let group_port = self.setup.ways[way].group.port();
+        let port = mark.map(|mark| mark.upstream_port).filter(|&port| port > 0);
+        let mut upstream = source;
+        upstream.set_port(port.unwrap_or(group_port));
+        let control = mark.filter(|mark| mark.control_port > 0).map(|mark| {
+            let mut address = source;
+            address.set_port(mark.control_port);
+            (mark.session_id, address)
+        });
+        self.check_session(now, way, source.ip(), tsi, spm.sqn, control)?;
+        let session = self.sessions.entry(tsi).or_insert(Session {
+            way,
+            upstream,
+            last_spm: spm.sqn,
+            trail: spm.trail,
+            control,
+            heard: now,
+            is_cut_off: false,
+            requested: None,
+        });
+        session.upstream = upstream;
+        session.last_spm = spm.sqn;
+        session.trail = spm.trail;
+        session.control = control;
+        session.heard = now;
+        session.is_cut_off = false;
         self.forward_spm(way, packet, spm);
+        Ok(())
+    }
+
+    /// Checks that an SPM may begin a session, or go on with one: a session is its neighbour's
+    /// while that one is heard, and its number in marks belongs to no other.
+    fn check_session(
+        &mut self,
+        now: Instant,
+        way: usize,
+        source: IpAddr,
+        tsi: Tsi,
+        sqn: Sqn,
+        control: Option<(u64, SocketAddr)>,
+    ) -> Result<(), DropReason> {
+        let known = self.sessions.get(&tsi);
+        let patience = self.setup.timers.neighbour_expiry;
+        let is_anothers = |it: &Session| it.upstream.ip() != source && now < it.heard + patience;
+        if known.is_some_and(|it| it.way != way || is_anothers(it)) {
+            return Err(DropReason::WrongSource);
+        }
+        if known.is_some_and(|it| !sqn.is_after(it.last_spm)) {
+            return Err(DropReason::Stale);
+        }
+        let number = control.map(|(number, _)| number);
+        let holds = |it: &Session| it.control.map(|(number, _)| number) == number;
+        let mut others = self.sessions.iter().filter(|(other, _)| **other != tsi);
+        if number.is_some() && others.any(|(_, other)| holds(other)) {
+            return Err(DropReason::WrongSource);
+        }
+        if known.is_none() {
+            if self.sessions.len() >= self.setup.sessions_max {
+                return Err(DropReason::PeerLimit);
+            }
+            self.counters.sessions_found += 1;
+        }
         Ok(())
     }
 
@@ -109,27 +149,31 @@ impl Element {
 
     /// Sends an SPM on by each other way, as one of our own.
     fn forward_spm(&mut self, from: usize, packet: &Packet<'_>, spm: Spm) {
-        let mut options = [PgmOption::Syn; OPTIONS_MAX];
-        let mut count = 0;
-        // A back-off is that of one network: receivers on the next one measure their own.
-        let is_kept = |it: &PgmOption<'_>| !matches!(it, PgmOption::NakBackOffInterval(_));
-        let kept = packet.options().filter(is_kept);
-        for (place, option) in options.iter_mut().zip(kept) {
-            *place = match option {
-                // Our own port is that of the group.
-                PgmOption::Mark(mark) if mark.tag.is_none() => PgmOption::Mark(Mark {
-                    upstream_port: 0,
-                    ..mark
-                }),
-                other => other,
-            };
-            count += 1;
-        }
         let header = packet.header();
         let addressing = Addressing::downstream(header.tsi(), header.destination_port);
         for way in (0..self.setup.ways.len()).filter(|&way| way != from) {
-            let path_nla = self.setup.ways[way].nla;
-            let body = Body::Spm(Spm { path_nla, ..spm });
+            let here = self.setup.ways[way];
+            let body = Body::Spm(Spm {
+                path_nla: here.nla,
+                ..spm
+            });
+            let mut options = [PgmOption::Syn; OPTIONS_MAX];
+            let mut count = 0;
+            // A back-off is that of one network: receivers on the next one measure their own.
+            let is_kept = |it: &PgmOption<'_>| !matches!(it, PgmOption::NakBackOffInterval(_));
+            let kept = packet.options().filter(is_kept);
+            for (place, option) in options.iter_mut().zip(kept) {
+                *place = match option {
+                    // Reports come to us, and NAKs to the group's port.
+                    PgmOption::Mark(mark) => PgmOption::Mark(Mark {
+                        upstream_port: 0,
+                        control_port: here.control_port * u16::from(mark.control_port > 0),
+                        ..mark
+                    }),
+                    other => other,
+                };
+                count += 1;
+            }
             let options = &options[..count];
             let write = |out: &mut Vec<u8>| {
                 emit_flagged(out, &addressing, Flags::NONE, &body, options, &[]);
@@ -143,15 +187,22 @@ impl Element {
     pub(super) fn take_odata(
         &mut self,
         now: Instant,
-        way: usize,
+        (way, source): (usize, SocketAddr),
         tpdu: &[u8],
-        tsi: Tsi,
+        packet: &Packet<'_>,
+        data: Data,
     ) -> Result<(), DropReason> {
-        self.hear(now, way, tsi)?;
+        let header = packet.header();
+        let tsi = header.tsi();
+        self.hear(now, way, source, tsi)?;
         for other in (0..self.setup.ways.len()).filter(|&other| other != way) {
             if self.send_down(other, tpdu.len(), |out| out.extend_from_slice(tpdu)) {
                 self.counters.odata_forwarded += 1;
+                self.kept.add_share(other, tpdu.len());
             }
+        }
+        if !header.flags.contains(Flags::PARITY) {
+            self.kept.keep(key(tsi, data.sqn), tpdu);
         }
         Ok(())
     }
@@ -159,17 +210,22 @@ impl Element {
     pub(super) fn take_rdata(
         &mut self,
         now: Instant,
-        way: usize,
+        (way, source): (usize, SocketAddr),
         tpdu: &[u8],
         packet: &Packet<'_>,
         data: Data,
     ) -> Result<(), DropReason> {
         let tsi = packet.header().tsi();
-        self.hear(now, way, tsi)?;
+        self.hear(now, way, source, tsi)?;
         if packet.header().flags.contains(Flags::PARITY) {
             return Err(DropReason::Unexpected);
         }
-        let ways = self.repairs.rdata(key(tsi, data.sqn));
+        // Others on the source's network have asked for it, or we have missed it.
+        let key = key(tsi, data.sqn);
+        if self.kept.find(key).is_none() {
+            self.kept.keep(key, tpdu);
+        }
+        let ways = self.repairs.rdata(key);
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;
         for other in wanted {
@@ -185,7 +241,7 @@ impl Element {
     pub(super) fn take_ncf(
         &mut self,
         now: Instant,
-        way: usize,
+        (way, source): (usize, SocketAddr),
         packet: &Packet<'_>,
         ncf: Nak,
     ) -> Result<(), DropReason> {
@@ -193,7 +249,7 @@ impl Element {
         if packet.options().any(|it| it == PgmOption::NbrUnreach) {
             return self.take_unreachable_ncf(way, packet);
         }
-        self.hear(now, way, tsi)?;
+        self.hear(now, way, source, tsi)?;
         if packet.header().flags.contains(Flags::PARITY) {
             return Err(DropReason::Unexpected);
         }
@@ -204,11 +260,18 @@ impl Element {
         Ok(())
     }
 
-    /// Notes that the source was heard; fails when the packet did not come from upstream.
-    fn hear(&mut self, now: Instant, way: usize, tsi: Tsi) -> Result<(), DropReason> {
+    /// Notes that the source was heard; fails when the packet did not come from the neighbour
+    /// upstream.
+    fn hear(
+        &mut self,
+        now: Instant,
+        way: usize,
+        source: SocketAddr,
+        tsi: Tsi,
+    ) -> Result<(), DropReason> {
         let session = self.sessions.get_mut(&tsi);
         let session = session.ok_or(DropReason::UnknownSession)?;
-        if session.way != way {
+        if session.way != way || session.upstream.ip() != source.ip() {
             return Err(DropReason::WrongSource);
         }
         session.heard = now;
@@ -263,10 +326,11 @@ pub(super) fn sqns_of<'a>(packet: &Packet<'a>, nak: Nak) -> impl Iterator<Item =
     std::iter::once(nak.sqn).chain(listed)
 }
 
-/// Returns the port for NAKs that a source names; a network element in between names none.
-fn upstream_port(packet: &Packet<'_>) -> Option<u16> {
+/// Returns what a source of ours says of its session. A network element in between has put its own
+/// port for reports there, and none for NAKs.
+fn mark_of(packet: &Packet<'_>) -> Option<Mark> {
     packet.options().find_map(|option| match option {
-        PgmOption::Mark(mark) if mark.upstream_port > 0 => Some(mark.upstream_port),
+        PgmOption::Mark(mark) => Some(mark),
         _ => None,
     })
 }

@@ -7,11 +7,12 @@
 //! ```text
 //!            upstream way                                     other ways
 //!   SPM   -------------------> path: our address ----------------> each
-//!   ODATA ---------------------------------------------------------> each
-//!   RDATA -------------------> repair state ---> those that asked
+//!   ODATA -------------------> kept -------------------------------> each
+//!   RDATA -------------------> kept, repair state ---> those that asked
 //!   NCF   -------------------> repair state
 //!         <------------------- repair state <--- NAK, new ---------- receivers
-//!                                     '--------> NCF, at once -----> the way of the NAK
+//!                                     |--------> NCF, at once -----> the way of the NAK
+//!                              kept --'--------> RDATA, at once ---> the way of the NAK
 //!         <---------------------------------------- SPMR ----------- receivers
 //! ```
 //!
@@ -19,8 +20,13 @@
 //! is dropped, so that two elements between the same networks make no loop. An element sends in its
 //! own name: to receivers it looks like the source, to the source like a receiver.
 //!
-//! Bounds: sessions, repair state and waiting bytes of each way, from [`ElementSetup`]; reaching
-//! one is a counted drop.
+//! A packet that only receivers behind the element have missed is repaired from what it keeps, so
+//! that their losses do not cost the network of the source anything: to them it is the source, and
+//! a designated local repairer that needs no redirection. How much it repairs so is bounded by what
+//! it has sent; what is asked for beyond that goes upstream, as it does without anything kept.
+//!
+//! Bounds: sessions, repair state, waiting bytes of each way and kept bytes, from [`ElementSetup`];
+//! reaching one is a counted drop.
 //!
 //! Deviation: section 7.2 wants NCFs in the network name of the source, and section 7.1 takes the
 //! path of SPMs as they say. A UDP socket cannot send in another's name. So an element's neighbours
@@ -51,6 +57,9 @@ pub use counters::ElementCounters;
 
 mod downstream;
 
+mod kept;
+use kept::Kept;
+
 mod repairs;
 use repairs::Repairs;
 
@@ -66,6 +75,7 @@ pub struct Element {
     turn: usize,
     sessions: BTreeMap<Tsi, Session>,
     repairs: Repairs,
+    kept: Kept,
     counters: ElementCounters,
     drops: DropCounters,
     contract: Contract,
@@ -86,6 +96,8 @@ pub struct ElementSetup {
     pub repairs_max: usize,
     /// The most bytes that wait for each way.
     pub queue_bytes_max: usize,
+    /// The most bytes of packets that are kept to repair from; 0 keeps none.
+    pub kept_bytes_max: usize,
 }
 
 /// A way from an element: an interface with its group, or a tunnel to one other host.
@@ -95,8 +107,30 @@ pub struct Way {
     pub path: PathId,
     /// The element's own address there: where receivers send NAKs.
     pub nla: IpAddr,
-    /// Where downstream packets go, with the UDP port that NAKs go to as well. May be unicast.
+    /// Where downstream packets go, with the UDP port that NAKs go to as well. A unicast address is
+    /// the one host on this way: a receiver, a source, or another element.
     pub group: SocketAddr,
+    /// The element's TCP port there, where receivers report to sources that take reports. 0: none,
+    /// and receivers on this way are told that sources take no reports.
+    pub control_port: u16,
+}
+
+impl Way {
+    /// Returns where downstream packets that come by this way are sent to.
+    fn group_here(&self) -> IpAddr {
+        let group = self.group.ip();
+        if group.is_multicast() {
+            group
+        } else {
+            self.nla
+        }
+    }
+
+    /// Returns true for a host from which packets may come by this way.
+    fn admits(&self, source: IpAddr) -> bool {
+        let group = self.group.ip();
+        group.is_multicast() || source == group
+    }
 }
 
 /// The intervals of an element's repair state.
@@ -113,6 +147,8 @@ pub struct ElementTimers {
     pub elimination: Duration,
     /// When a session is forgotten of which nothing is heard.
     pub session_expiry: Duration,
+    /// How long nothing was heard of a session's neighbour when another may take its place.
+    pub neighbour_expiry: Duration,
 }
 
 impl Default for ElementTimers {
@@ -124,6 +160,7 @@ impl Default for ElementTimers {
             rdata_wait: Duration::from_secs(2),
             elimination: Duration::from_millis(20),
             session_expiry: Duration::from_secs(60),
+            neighbour_expiry: Duration::from_secs(5),
         }
     }
 }
@@ -136,6 +173,10 @@ struct Session {
     /// The neighbour upstream, who takes NAKs.
     upstream: SocketAddr,
     last_spm: Sqn,
+    /// The trail that the last SPM told.
+    trail: Sqn,
+    /// The session's number, and where it takes reports; `None` when it takes none.
+    control: Option<(u64, SocketAddr)>,
     heard: Instant,
     /// True when the neighbour cannot reach us by multicast: NAKs wait for a regular SPM.
     is_cut_off: bool,
@@ -171,6 +212,7 @@ impl Element {
             .iter()
             .map(|_| PacketQueue::new(setup.queue_bytes_max));
         Self {
+            kept: Kept::new(setup.kept_bytes_max, setup.ways.len()),
             queues: queues.collect(),
             turn: 0,
             sessions: BTreeMap::new(),
@@ -244,6 +286,28 @@ impl Element {
         self.queues[self.turn].run_done(outcome);
     }
 
+    /// Returns true when much waits for a way: its owner then leaves arriving packets where they
+    /// are, because the element would have to drop them.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let half = self.setup.queue_bytes_max / 2;
+        self.queues.iter().any(|queue| queue.room_bytes() < half)
+    }
+
+    /// Returns where the source of a session that the element carries takes reports.
+    #[must_use]
+    pub fn control_address(&self, session_id: u64) -> Option<SocketAddr> {
+        let mut all = self.sessions.values().filter_map(|session| session.control);
+        all.find(|&(number, _)| number == session_id)
+            .map(|(_, address)| address)
+    }
+
+    /// Returns the number of sessions that the element carries.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Returns the counters of what the element has done.
     #[must_use]
     pub const fn counters(&self) -> &ElementCounters {
@@ -275,8 +339,13 @@ impl Element {
         let ways = &self.setup.ways;
         let way = ways.iter().position(|way| way.path == arrival.path);
         let way = way.ok_or(DropReason::NotForUs)?;
-        if ways.iter().any(|way| way.nla == arrival.source.ip()) {
+        // What we send leaves from the ports that NAKs go to; others on this host have other ports.
+        let from = (arrival.source.ip(), arrival.source.port());
+        if ways.iter().any(|way| (way.nla, way.group.port()) == from) {
             return Err(DropReason::Looped);
+        }
+        if !ways[way].admits(arrival.source.ip()) {
+            return Err(DropReason::WrongSource);
         }
         let port = if header.kind.is_upstream() {
             header.source_port
@@ -288,9 +357,9 @@ impl Element {
         }
         match packet.body() {
             Body::Spm(spm) => self.take_spm(now, way, arrival.source, &packet, spm),
-            Body::Odata(_) => self.take_odata(now, way, tpdu, header.tsi()),
-            Body::Rdata(data) => self.take_rdata(now, way, tpdu, &packet, data),
-            Body::Ncf(ncf) => self.take_ncf(now, way, &packet, ncf),
+            Body::Odata(data) => self.take_odata(now, (way, arrival.source), tpdu, &packet, data),
+            Body::Rdata(data) => self.take_rdata(now, (way, arrival.source), tpdu, &packet, data),
+            Body::Ncf(ncf) => self.take_ncf(now, (way, arrival.source), &packet, ncf),
             Body::Nak(nak) => self.take_nak(now, way, &packet, nak),
             Body::Spmr => self.take_spmr(now, way, header.upstream_tsi()),
             Body::Poll(_) | Body::Polr(_) | Body::Nnak(_) | Body::Ack(_) => {

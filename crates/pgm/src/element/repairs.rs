@@ -12,7 +12,8 @@
 //!    |                            v          |  '--'
 //!    |                  RPT_IVL over: none   |  NAK after ELIM_IVL: Pending, pass it on
 //!    '---------------------------------------'
-//!              NCF that nobody asked for
+//!    |         NCF that nobody asked for
+//!    '--> Answered --> none   repaired from what is kept, and not again to a way in ELIM_IVL
 //! ```
 //!
 //! Invariant: there are at most `repairs_max` entries; each has one timer.
@@ -56,6 +57,8 @@ enum State {
     Pending { until: Instant },
     /// The NAK is confirmed.
     Outstanding { eliminated_until: Instant },
+    /// The packet was repaired without asking upstream.
+    Answered,
 }
 
 /// What becomes of a NAK for one packet.
@@ -64,6 +67,17 @@ pub(super) enum Reply {
     /// It is passed on.
     PassedOn,
     /// It says what is known.
+    Eliminated,
+    /// There is no room for its state.
+    NoRoom,
+}
+
+/// What becomes of a NAK for a packet that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The way gets a repair.
+    Repair,
+    /// The way was given one a moment ago.
     Eliminated,
     /// There is no room for its state.
     NoRoom,
@@ -98,6 +112,7 @@ impl Repairs {
         let is_passed_on = match entry.state {
             State::Pending { .. } => !is_known,
             State::Outstanding { eliminated_until } => now >= eliminated_until,
+            State::Answered => false,
         };
         if is_passed_on {
             entry.state = pending;
@@ -108,11 +123,34 @@ impl Repairs {
         Reply::Eliminated
     }
 
+    /// Takes a NAK that came by `way`, for a packet that is kept.
+    pub(super) fn answer(&mut self, now: Instant, key: Key, way: usize) -> Answer {
+        let entry = self.entries.get(&key);
+        if entry.is_none() && self.entries.len() >= self.repairs_max {
+            return Answer::NoRoom;
+        }
+        let given = entry.filter(|entry| matches!(entry.state, State::Answered));
+        let given = given.map_or(WaySet::NONE, |entry| entry.ways);
+        if given.contains(way) {
+            return Answer::Eliminated;
+        }
+        let due = entry.map_or(now, |entry| entry.due);
+        let answered = Repair {
+            ways: given.with(way),
+            state: State::Answered,
+            due,
+        };
+        self.entries.insert(key, answered);
+        self.set_due(key, now + self.timers.elimination);
+        Answer::Repair
+    }
+
     /// Takes an NCF of the neighbour upstream: it confirms our NAK, or another's, which makes ours
     /// needless.
     pub(super) fn ncf(&mut self, now: Instant, key: Key) {
-        let is_known = self.entries.contains_key(&key);
-        if !is_known && self.entries.len() >= self.repairs_max {
+        let known = self.entries.get(&key);
+        let is_answered = known.is_some_and(|entry| matches!(entry.state, State::Answered));
+        if is_answered || (known.is_none() && self.entries.len() >= self.repairs_max) {
             return;
         }
         let state = State::Outstanding {
@@ -127,8 +165,13 @@ impl Repairs {
         self.set_due(key, now + self.timers.rdata_wait);
     }
 
-    /// Takes a repair: returns the ways that it goes, and forgets the packet.
+    /// Takes a repair: returns the ways that it goes, and forgets the packet. Ways that were given
+    /// one already get no other.
     pub(super) fn rdata(&mut self, key: Key) -> WaySet {
+        let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
+        if self.entries.get(&key).is_some_and(is_answered) {
+            return WaySet::NONE;
+        }
         self.remove(key).unwrap_or(WaySet::NONE)
     }
 
@@ -148,7 +191,7 @@ impl Repairs {
             }
             let pending = self.entries.get(&key).and_then(|entry| match entry.state {
                 State::Pending { until } if now < until => Some(until),
-                State::Pending { .. } | State::Outstanding { .. } => None,
+                State::Pending { .. } | State::Outstanding { .. } | State::Answered => None,
             });
             match pending {
                 Some(until) => {

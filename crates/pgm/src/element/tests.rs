@@ -45,12 +45,17 @@ struct Bench {
 }
 
 impl Bench {
-    /// An element that does not know the source yet.
+    /// An element that does not know the source yet, and keeps nothing.
     fn new() -> Self {
+        Self::keeping(0)
+    }
+
+    fn keeping(kept_bytes_max: usize) -> Self {
         let ways = (0..3).map(|way| Way {
             path: PathId(way as u8),
             nla: own(way),
             group: group(way),
+            control_port: 7600 + way as u16,
         });
         let setup = ElementSetup {
             destination_port: PORT,
@@ -59,6 +64,7 @@ impl Bench {
             sessions_max: 4,
             repairs_max: 200,
             queue_bytes_max: 64 << 10,
+            kept_bytes_max,
         };
         Self {
             element: Element::new(setup),
@@ -246,7 +252,10 @@ fn s7_1_the_way_of_the_spms_is_upstream_and_only_newer_ones_count() {
         bench.data(1, false, 3),
         Verdict::Drop(DropReason::WrongSource)
     );
-    let looped = bench.hand(1, own(0), &down(&Body::Spmr, &[], &[]));
+    let mut own_packet = Arrival::from(SocketAddr::new(own(0), PORT), Socket::Group);
+    own_packet.path = PathId(1);
+    let request = down(&Body::Spmr, &[], &[]);
+    let looped = bench.element.handle(bench.now, &own_packet, &request);
     assert_eq!(looped, Verdict::Drop(DropReason::Looped));
     assert!(bench.take().is_empty());
     assert_eq!(bench.data(0, false, 3), Verdict::Control);
@@ -606,6 +615,196 @@ fn s15_2_1_a_back_off_of_one_network_goes_no_further() {
         let packet = Packet::parse(&bytes).unwrap();
         assert!(packet.options().eq([PgmOption::Fin]));
     }
+}
+
+#[test]
+fn s7_1_a_session_stays_with_its_neighbour_while_that_one_is_heard() {
+    let mut bench = Bench::joined();
+    let other = ip(0, 9);
+    let verdict = bench.spm(0, other, &[]);
+    assert_eq!(verdict, Verdict::Drop(DropReason::WrongSource));
+    let data = Body::Odata(Data {
+        sqn: Sqn(3),
+        trail: Sqn(0),
+    });
+    let verdict = bench.hand(0, other, &down(&data, &[], b"forged"));
+    assert_eq!(verdict, Verdict::Drop(DropReason::WrongSource));
+    // Data alone shows that the neighbour is there.
+    bench.pass(ms(4900));
+    bench.data(0, false, 3);
+    bench.pass(ms(200));
+    assert_eq!(
+        bench.spm(0, other, &[]),
+        Verdict::Drop(DropReason::WrongSource)
+    );
+    bench.pass(ms(5000));
+    assert_eq!(bench.spm(0, other, &[]), Verdict::Control);
+    bench.take();
+    bench.nak(1, &[5]);
+    assert!(bench.take().iter().any(|(_, to, _)| to.ip() == other));
+}
+
+/// The marks of the SPMs sent since the last look, with their ways.
+fn marks(bench: &mut Bench) -> Vec<(usize, Mark)> {
+    let sent = bench.take();
+    let marks = sent.iter().filter_map(|(way, _, bytes)| {
+        let packet = Packet::parse(bytes).unwrap();
+        let mark = packet.options().find_map(|option| match option {
+            PgmOption::Mark(mark) => Some(mark),
+            _ => None,
+        });
+        mark.map(|mark| (*way, mark))
+    });
+    marks.collect()
+}
+
+#[test]
+fn reports_come_to_the_element_which_knows_where_they_go() {
+    let mut bench = Bench::new();
+    let mut mark = Mark::new(Profile::Objects, 42);
+    bench.spm(0, SOURCE, &[PgmOption::Mark(mark)]);
+    let ports = |bench: &mut Bench| marks(bench).iter().map(|(_, it)| it.control_port).collect();
+    let told: Vec<u16> = ports(&mut bench);
+    assert_eq!(told, [0, 0], "a source that takes no reports");
+    assert_eq!(bench.element.control_address(42), None);
+    mark.control_port = 9000;
+    bench.spm(0, SOURCE, &[PgmOption::Mark(mark)]);
+    let told: Vec<u16> = ports(&mut bench);
+    assert_eq!(told, [7601, 7602]);
+    let address = bench.element.control_address(42);
+    assert_eq!(address, Some(SocketAddr::new(SOURCE, 9000)));
+    assert_eq!(bench.element.control_address(43), None);
+    // Nobody else gets that session's reports.
+    let tsi = Tsi { port: 1, ..TSI };
+    let mut spm = Vec::new();
+    let body = Body::Spm(Spm {
+        sqn: Sqn(1),
+        trail: Sqn(0),
+        lead: Sqn(9),
+        path_nla: ip(0, 66),
+    });
+    let options = [PgmOption::Mark(mark)];
+    emit(
+        &mut spm,
+        &Addressing::downstream(tsi, PORT),
+        &body,
+        &options,
+        &[],
+    );
+    let verdict = bench.hand(0, ip(0, 66), &spm);
+    assert_eq!(verdict, Verdict::Drop(DropReason::WrongSource));
+    assert_eq!(bench.element.session_count(), 1);
+}
+
+#[test]
+fn a_session_whose_spms_cannot_be_changed_is_not_carried() {
+    let mut bench = Bench::new();
+    let protected = Mark::new(Profile::Messages, 42).protected();
+    let newer = Mark {
+        version: 0x20,
+        ..Mark::new(Profile::Messages, 42)
+    };
+    for mark in [protected, newer] {
+        let verdict = bench.spm(0, SOURCE, &[PgmOption::Mark(mark)]);
+        assert_eq!(verdict, Verdict::Drop(DropReason::Incompatible));
+    }
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.element.session_count(), 0);
+}
+
+#[test]
+fn what_only_those_behind_have_missed_is_repaired_without_the_source() {
+    let mut bench = Bench::keeping(1 << 20);
+    bench.spm(0, SOURCE, &[]);
+    for sqn in [4, 5, 7] {
+        bench.data(0, false, sqn);
+    }
+    bench.take();
+    // 6 was lost before the element, 5 and 7 behind it.
+    bench.nak(1, &[5, 6, 7]);
+    let mut told = bench.told();
+    told.sort();
+    let expected = [
+        (0, NAK, vec![6]),
+        (1, RDATA, vec![5]),
+        (1, RDATA, vec![7]),
+        (1, NCF, vec![5, 6, 7]),
+    ];
+    let mut expected = expected.to_vec();
+    expected.sort();
+    assert_eq!(told, expected);
+    // Others on that way have heard it; those on another way have not.
+    bench.nak(1, &[5]);
+    bench.nak(2, &[5]);
+    let told = bench.told();
+    assert_eq!(
+        told,
+        [(1, NCF, vec![5]), (2, NCF, vec![5]), (2, RDATA, vec![5])]
+    );
+    // The source repairs it for others of its own network: nothing of that comes through.
+    bench.ncf(0, &[5]);
+    bench.data(0, true, 5);
+    assert!(bench.told().is_empty());
+    bench.pass(ms(25));
+    bench.nak(1, &[5]);
+    assert_eq!(
+        bench.told(),
+        [(1, NCF, vec![5]), (1, RDATA, vec![5])],
+        "it was lost again"
+    );
+    // A repair is kept, too.
+    bench.data(0, true, 6);
+    assert_eq!(bench.told(), [(1, RDATA, vec![6])]);
+    bench.nak(2, &[6]);
+    assert_eq!(bench.told(), [(2, NCF, vec![6]), (2, RDATA, vec![6])]);
+    let counters = bench.element.counters();
+    assert_eq!((counters.rdata_kept, counters.naks_forwarded), (5, 1));
+}
+
+#[test]
+fn s8_2_a_repair_of_what_is_kept_has_the_payload_and_the_present_trail() {
+    let mut bench = Bench::keeping(1 << 20);
+    bench.spm(0, SOURCE, &[]);
+    bench.data(0, false, 5);
+    let sent = bench.take().pop().unwrap().2;
+    let body = Body::Spm(Spm {
+        sqn: Sqn(2),
+        trail: Sqn(3),
+        lead: Sqn(9),
+        path_nla: SOURCE,
+    });
+    bench.hand(0, SOURCE, &down(&body, &[], &[]));
+    bench.take();
+    bench.nak(1, &[5]);
+    let repair = bench.take().pop().unwrap().2;
+    let packet = Packet::parse(&repair).unwrap();
+    let Body::Rdata(data) = packet.body() else {
+        panic!("{packet}")
+    };
+    assert_eq!((data.sqn, data.trail), (Sqn(5), Sqn(3)));
+    assert_eq!(repair[24..], sent[24..]);
+    // `send` has looked at the checksum.
+}
+
+#[test]
+fn repairs_beyond_the_data_are_asked_for_upstream() {
+    let mut bench = Bench::keeping(8 << 20);
+    bench.spm(0, SOURCE, &[]);
+    let data = Body::Odata(Data {
+        sqn: Sqn(5),
+        trail: Sqn(0),
+    });
+    bench.hand(0, SOURCE, &down(&data, &[], &[7; 40_000]));
+    bench.take();
+    // 4 MiB at once, of which the data itself is a part.
+    for _ in 0..104 {
+        bench.nak(1, &[5]);
+        assert_eq!(bench.told(), [(1, NCF, vec![5]), (1, RDATA, vec![5])]);
+        bench.pass(ms(25));
+    }
+    bench.nak(1, &[5]);
+    assert_eq!(bench.told(), [(0, NAK, vec![5]), (1, NCF, vec![5])]);
+    assert_eq!(bench.element.counters().rdata_beyond_share, 1);
 }
 
 #[test]

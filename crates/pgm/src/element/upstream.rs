@@ -13,9 +13,9 @@ use wire::{
 use super::{
     Element, Session,
     downstream::sqns_of,
-    repairs::{Key, Reply, key},
+    repairs::{Answer, Key, Reply, key},
 };
-use crate::queue::Destination;
+use crate::{queue::Destination, rdata::turn_into_rdata};
 
 impl Element {
     pub(super) fn take_nak(
@@ -34,40 +34,91 @@ impl Element {
         if packet.header().flags.contains(Flags::PARITY) {
             return Err(DropReason::Unexpected);
         }
-        let mut sqns = [nak.sqn; 1 + NakList::SQNS_MAX];
-        let mut count = 0;
-        for (place, sqn) in sqns.iter_mut().zip(sqns_of(packet, nak)) {
-            *place = sqn;
-            count += 1;
-        }
-        let sqns = &sqns[..count];
         // Of a cut-off session no NAK goes upstream, and none is promised an answer.
         if session.is_cut_off {
             return Err(DropReason::Unexpected);
         }
-        let replies = sqns
-            .iter()
-            .map(|&sqn| self.repairs.nak(now, key(tsi, sqn), way));
-        let (mut is_news, mut has_room) = (false, true);
-        for reply in replies {
-            is_news |= reply == Reply::PassedOn;
-            has_room &= reply != Reply::NoRoom;
-        }
+        let mut sqns = SqnList::default();
+        sqns_of(packet, nak).for_each(|sqn| sqns.push(sqn));
         self.counters.naks += 1;
-        if has_room {
-            self.confirm(way, tsi, nak, sqns);
+        let sorted = self.sort_nak(now, way, tsi, &sqns);
+        if sorted.has_room {
+            self.confirm(way, tsi, nak, sqns.as_slice());
         }
-        if is_news {
+        for &sqn in sorted.kept.as_slice() {
+            self.repair(way, key(tsi, sqn), session.trail);
+        }
+        if sorted.is_news {
             // The whole list goes on when one of its numbers is new (section 9.3.3).
-            self.counters.naks_forwarded += u64::from(self.ask(tsi, sqns));
-        } else {
+            let is_sent = self.ask(tsi, sorted.lacking.as_slice());
+            self.counters.naks_forwarded += u64::from(is_sent);
+        } else if sorted.kept.as_slice().is_empty() {
             self.counters.naks_eliminated += 1;
         }
-        if has_room {
+        if sorted.has_room {
             Ok(())
         } else {
             Err(DropReason::NoRoom)
         }
+    }
+
+    /// Says for each number of a NAK who answers it.
+    fn sort_nak(&mut self, now: Instant, way: usize, tsi: Tsi, sqns: &SqnList) -> SortedNak {
+        let mut sorted = SortedNak {
+            has_room: true,
+            ..SortedNak::default()
+        };
+        for &sqn in sqns.as_slice() {
+            let key = key(tsi, sqn);
+            let len = self.kept.find(key).map(<[u8]>::len);
+            let len = len.filter(|&len| {
+                let has_share = self.kept.has_share(way, len);
+                self.counters.rdata_beyond_share += u64::from(!has_share);
+                has_share
+            });
+            let Some(len) = len else {
+                let reply = self.repairs.nak(now, key, way);
+                sorted.lacking.push(sqn);
+                sorted.is_news |= reply == Reply::PassedOn;
+                sorted.has_room &= reply != Reply::NoRoom;
+                continue;
+            };
+            match self.repairs.answer(now, key, way) {
+                Answer::Repair => {
+                    self.kept.take_share(way, len);
+                    sorted.kept.push(sqn);
+                }
+                Answer::Eliminated => {}
+                Answer::NoRoom => sorted.has_room = false,
+            }
+        }
+        sorted
+    }
+
+    /// Sends a packet that is kept once more.
+    fn repair(&mut self, way: usize, key: Key, trail: Sqn) {
+        let here = self.setup.ways[way];
+        let destination = Destination {
+            to: here.group,
+            path: here.path,
+            hops: None,
+        };
+        let Some(tpdu) = self.kept.find(key) else {
+            return;
+        };
+        let queue = &mut self.queues[way];
+        if queue.room_bytes() < tpdu.len() {
+            self.counters.overflowed += 1;
+            return;
+        }
+        queue.push(destination, |out| {
+            let start = out.len();
+            out.extend_from_slice(tpdu);
+            if let Some(head) = out[start..].first_chunk_mut() {
+                turn_into_rdata(head, trail);
+            }
+        });
+        self.counters.rdata_kept += 1;
     }
 
     pub(super) fn take_spmr(
@@ -114,7 +165,8 @@ impl Element {
         let nak = Nak {
             sqn: sqns[0],
             source_nla: session.upstream.ip(),
-            group_nla: self.setup.ways[session.way].group.ip(),
+            // What is sent to one host alone is sent to its address.
+            group_nla: self.setup.ways[session.way].group_here(),
         };
         self.send_up(&session, tsi, &Body::Nak(nak), &sqns[1..])
     }
@@ -150,6 +202,48 @@ impl Element {
         }
         Ok(*session)
     }
+}
+
+/// The sequence numbers of one NAK.
+#[derive(Clone, Copy, Debug)]
+struct SqnList {
+    sqns: [Sqn; 1 + NakList::SQNS_MAX],
+    count: usize,
+}
+
+impl Default for SqnList {
+    fn default() -> Self {
+        Self {
+            sqns: [Sqn(0); 1 + NakList::SQNS_MAX],
+            count: 0,
+        }
+    }
+}
+
+impl SqnList {
+    /// Adds a number, while there is room for it.
+    fn push(&mut self, sqn: Sqn) {
+        if let Some(place) = self.sqns.get_mut(self.count) {
+            *place = sqn;
+            self.count += 1;
+        }
+    }
+
+    fn as_slice(&self) -> &[Sqn] {
+        &self.sqns[..self.count]
+    }
+}
+
+/// The numbers of a NAK by who answers them.
+#[derive(Clone, Copy, Debug, Default)]
+struct SortedNak {
+    /// What this element repairs.
+    kept: SqnList,
+    /// What it asks for upstream.
+    lacking: SqnList,
+    /// One of those was not asked for already.
+    is_news: bool,
+    has_room: bool,
 }
 
 fn emit_list(out: &mut Vec<u8>, addressing: &Addressing, body: &Body, list: &[Sqn]) {

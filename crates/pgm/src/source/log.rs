@@ -20,10 +20,9 @@
 //! trail).
 
 use base::Instant;
-use wire::{
-    Sqn, checksum,
-    pgm::{Data, Header, PacketType},
-};
+use wire::{Sqn, pgm::Data};
+
+use crate::rdata::turn_into_rdata;
 
 /// The ring of packets, sent and unsent, and their index.
 ///
@@ -205,35 +204,20 @@ impl TransmitLog {
         bytes
     }
 
-    /// Makes the stored packet a repair: it gets the type RDATA, the present trail and a matching
-    /// checksum.
+    /// Makes the stored packet a repair, in place.
     ///
-    /// The new checksum follows from the old one and the changed fields, so the payload is not
-    /// touched.
     /// **Panics** (bug): when the packet was not sent yet; it would never be ODATA then.
-    /// **Spec**: RFC 3208 section 8.2 (RD_TRAIL is the present trail); RFC 1624.
     pub(super) fn turn_into_rdata(&mut self, position: u64) {
         assert!(
             (self.trail..self.unsent).contains(&position),
             "a packet was repaired outside the window of sent packets"
         );
-        let trail = Sqn::of(self.trail).0;
+        let trail = Sqn::of(self.trail);
         let offset = self.record(position).offset as usize;
         let head = self.ring[offset..]
             .first_chunk_mut::<{ Data::HEAD_LEN }>()
             .expect("a record holds a whole data header");
-        let old_trail = read_u32(head, Data::TRAIL_AT);
-        let old_type = read_u16(head, Header::TYPE_AT);
-        let new_type = u16::from(PacketType::Rdata.code()) << 8 | old_type & 0xFF;
-        if old_trail == trail && old_type == new_type {
-            return;
-        }
-        let check = read_u16(head, Header::CHECKSUM_AT);
-        let check = checksum::adjust(check, old_type, new_type);
-        let check = checksum::adjust_u32(check, old_trail, trail);
-        write(head, Header::TYPE_AT, &new_type.to_be_bytes());
-        write(head, Header::CHECKSUM_AT, &check.to_be_bytes());
-        write(head, Data::TRAIL_AT, &trail.to_be_bytes());
+        turn_into_rdata(head, trail);
     }
 
     /// Notes that the packet was repaired at `now`.
@@ -358,18 +342,6 @@ pub(super) struct LogRun {
     pub(super) segment: usize,
     /// Number of packets; 0 for none.
     pub(super) count: usize,
-}
-
-const fn read_u16(head: &[u8; Data::HEAD_LEN], at: usize) -> u16 {
-    u16::from_be_bytes([head[at], head[at + 1]])
-}
-
-const fn read_u32(head: &[u8; Data::HEAD_LEN], at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-}
-
-fn write<const N: usize>(head: &mut [u8; Data::HEAD_LEN], at: usize, bytes: &[u8; N]) {
-    head[at..at + N].copy_from_slice(bytes);
 }
 
 const NEVER_REPAIRED: u64 = u64::MAX;

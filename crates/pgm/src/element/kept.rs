@@ -1,0 +1,183 @@
+//! What a network element keeps of the data that it has sent on, to repair from it.
+//!
+//! It does not know who asks. In: packets with the session and number of each. Out: a packet again,
+//! as a repair, while the ring still holds it.
+//!
+//! ```text
+//!   index   one place for each of so many packets:  session, number, length, position
+//!   ring    [packet n][packet n+1] ...  back to back; the newest overwrites the oldest
+//! ```
+//!
+//! A place of the index is found from session and number alone. A packet is there when its place
+//! names it and fewer bytes than the ring holds were written since. So nothing is ever removed, and
+//! what a later packet has taken the place of is asked for upstream, as if it had never been kept.
+//!
+//! Cost: one copy of each packet; no allocation after the first packet.
+
+use wire::{Sqn, pgm::Tsi};
+
+use super::repairs::Key;
+
+/// The newest packets of all sessions.
+#[derive(Debug)]
+pub(super) struct Kept {
+    bytes_max: usize,
+    ring: Vec<u8>,
+    index: Vec<Place>,
+    /// Bytes written since the beginning, with those skipped at the ring's end.
+    written: u64,
+    /// How many bytes of repairs each way may still get.
+    shares: Vec<u64>,
+}
+
+/// Where a packet is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    key: Key,
+    len: u32,
+    at: u64,
+}
+
+impl Kept {
+    /// Makes a ring of `bytes_max` bytes for repairs to `ways` ways; the memory is allocated with
+    /// the first packet.
+    pub(super) fn new(bytes_max: usize, ways: usize) -> Self {
+        Self {
+            bytes_max,
+            ring: Vec::new(),
+            index: Vec::new(),
+            written: 0,
+            shares: vec![SHARE_BYTES_MAX; ways],
+        }
+    }
+
+    /// Keeps a packet. One that takes more than a quarter of the ring is not kept.
+    pub(super) fn keep(&mut self, key: Key, tpdu: &[u8]) {
+        let Ok(len) = u32::try_from(tpdu.len()) else {
+            return;
+        };
+        if tpdu.len() > self.bytes_max / 4 {
+            return;
+        }
+        if self.ring.is_empty() {
+            let none = Place {
+                key: (Tsi::default(), 0),
+                len: 0,
+                at: 0,
+            };
+            self.index = vec![none; (self.bytes_max / PLACE_BYTES).next_power_of_two()];
+            self.ring = vec![0; self.bytes_max];
+        }
+        let mut start = (self.written % self.ring.len() as u64) as usize;
+        if start + tpdu.len() > self.ring.len() {
+            self.written += (self.ring.len() - start) as u64;
+            start = 0;
+        }
+        self.ring[start..start + tpdu.len()].copy_from_slice(tpdu);
+        let place = self.place_of(key);
+        self.index[place] = Place {
+            key,
+            len,
+            at: self.written,
+        };
+        self.written += u64::from(len);
+    }
+
+    /// Returns the packet as it was kept.
+    pub(super) fn find(&self, key: Key) -> Option<&[u8]> {
+        let place = self.index.get(self.place_of(key))?;
+        let is_whole = self.written - place.at <= self.ring.len() as u64;
+        if place.len == 0 || place.key != key || !is_whole {
+            return None;
+        }
+        let start = (place.at % self.ring.len() as u64) as usize;
+        self.ring.get(start..start + place.len as usize)
+    }
+
+    /// Notes that a way was sent `bytes` of data; it may get as many of repairs.
+    pub(super) fn add_share(&mut self, way: usize, bytes: usize) {
+        let share = &mut self.shares[way];
+        *share = (*share + bytes as u64).min(SHARE_BYTES_MAX);
+    }
+
+    /// Returns true when a way may get as many bytes of repairs.
+    pub(super) fn has_share(&self, way: usize, bytes: usize) -> bool {
+        self.shares[way] >= bytes as u64
+    }
+
+    /// Notes that a way gets as many bytes of repairs.
+    pub(super) fn take_share(&mut self, way: usize, bytes: usize) {
+        self.shares[way] = self.shares[way].saturating_sub(bytes as u64);
+    }
+
+    const fn place_of(&self, (tsi, sqn): Key) -> usize {
+        // Sessions begin at random places, and each fills those behind it one by one.
+        let [.., a, b, c, d] = tsi.gsi.0;
+        let begin = u32::from_be_bytes([a, b, c, d]) ^ (tsi.port as u32) << 16;
+        let mask = self.index.len().wrapping_sub(1);
+        begin.wrapping_add(Sqn(sqn).0) as usize & mask
+    }
+}
+
+/// The bytes of repairs that a way may get at once: three times what 10 Gbit/s bring in 1 ms.
+const SHARE_BYTES_MAX: u64 = 4 << 20;
+/// For as many bytes of the ring the index has one place. Shorter packets find some places taken.
+const PLACE_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use wire::pgm::Gsi;
+
+    use super::*;
+
+    const fn key(port: u16, sqn: u32) -> Key {
+        let gsi = Gsi([1, 2, 3, 4, 5, 6]);
+        (Tsi { gsi, port }, sqn)
+    }
+
+    #[test]
+    fn the_newest_packets_are_kept_whole_and_older_ones_are_gone() {
+        let mut kept = Kept::new(64 << 10, 1);
+        assert_eq!(kept.find(key(1, 0)), None);
+        // Across the end of the ring several times, with lengths that do not divide it, and with
+        // numbers that wrap.
+        let first = u32::MAX - 100;
+        for step in 0..400_u32 {
+            let sqn = first.wrapping_add(step);
+            let packet = vec![step as u8; 700 + step as usize % 13];
+            kept.keep(key(1, sqn), &packet);
+            assert_eq!(kept.find(key(1, sqn)), Some(&packet[..]));
+            assert_eq!(kept.find(key(2, sqn)), None, "another session's");
+            let older = first.wrapping_add(step.saturating_sub(80));
+            let expected = vec![step.saturating_sub(80) as u8; 700];
+            assert_eq!(
+                kept.find(key(1, older)).map(|it| &it[..700]),
+                Some(&expected[..])
+            );
+            let gone = first.wrapping_add(step.saturating_sub(100));
+            assert_eq!(kept.find(key(1, gone)).is_some(), step < 92, "{step}");
+        }
+        kept.keep(key(1, 7), &[1; 20_000]);
+        assert_eq!(kept.find(key(1, 7)), None, "too long");
+        let mut none = Kept::new(0, 1);
+        none.keep(key(1, 1), &[1; 10]);
+        assert_eq!(none.find(key(1, 1)), None);
+    }
+
+    #[test]
+    fn a_way_gets_no_more_repairs_than_data() {
+        let mut kept = Kept::new(1000, 2);
+        let max = SHARE_BYTES_MAX as usize;
+        assert!(kept.has_share(0, max) && !kept.has_share(0, max + 1));
+        kept.take_share(0, max);
+        assert!(
+            !kept.has_share(0, 1) && kept.has_share(1, 1),
+            "each way has its own"
+        );
+        kept.add_share(0, 1500);
+        kept.take_share(0, 1400);
+        assert!(kept.has_share(0, 100) && !kept.has_share(0, 101));
+        kept.add_share(0, 2 * max);
+        assert!(!kept.has_share(0, max + 1));
+    }
+}
