@@ -13,7 +13,7 @@ use wire::{
     },
 };
 
-use super::{Element, Session, repairs::key};
+use super::{Element, Session, WaySet, parity::numbering_of, repairs::key};
 use crate::queue::Destination;
 
 impl Element {
@@ -55,6 +55,7 @@ impl Element {
             upstream,
             last_spm: spm.sqn,
             trail: spm.trail,
+            numbering: None,
             control,
             heard: now,
             is_cut_off: false,
@@ -63,6 +64,7 @@ impl Element {
         session.upstream = upstream;
         session.last_spm = spm.sqn;
         session.trail = spm.trail;
+        session.numbering = numbering_of(packet);
         session.control = control;
         session.heard = now;
         session.is_cut_off = false;
@@ -218,7 +220,9 @@ impl Element {
         let tsi = packet.header().tsi();
         self.hear(now, way, source, tsi)?;
         if packet.header().flags.contains(Flags::PARITY) {
-            return Err(DropReason::Unexpected);
+            let ways = self.ways_of_parity(tsi, packet, data)?;
+            self.send_repair(ways, tpdu);
+            return Ok(());
         }
         // Others on the source's network have asked for it, or we have missed it.
         let key = key(tsi, data.sqn);
@@ -226,6 +230,12 @@ impl Element {
             self.kept.keep(key, tpdu);
         }
         let ways = self.repairs.rdata(key);
+        self.send_repair(ways, tpdu);
+        Ok(())
+    }
+
+    /// Sends a repair of the source on by those ways that have asked for it.
+    fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;
         for other in wanted {
@@ -234,8 +244,7 @@ impl Element {
             }));
         }
         self.counters.rdata_forwarded += sent;
-        self.counters.rdata_unwanted += u64::from(ways == super::WaySet::NONE);
-        Ok(())
+        self.counters.rdata_unwanted += u64::from(ways == WaySet::NONE);
     }
 
     pub(super) fn take_ncf(
@@ -251,7 +260,7 @@ impl Element {
         }
         self.hear(now, way, source, tsi)?;
         if packet.header().flags.contains(Flags::PARITY) {
-            return Err(DropReason::Unexpected);
+            return self.take_parity_ncf(now, tsi, packet, ncf);
         }
         self.counters.ncfs_heard += 1;
         for sqn in sqns_of(packet, ncf) {

@@ -33,8 +33,8 @@
 //! know it by its own address, and it believes no path but its neighbour's own: a forged SPM cannot
 //! turn the NAKs of a network on a third host.
 //!
-//! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 15.3.2. Parity (11.6), redirection
-//! (9.5.3) and polls (14) are not in it: NAKs for parity, NNAKs, POLLs and POLRs are dropped.
+//! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. Redirection (9.5.3) and
+//! polls (14) are not in it: NNAKs, POLLs and POLRs are dropped.
 
 use std::{
     collections::BTreeMap,
@@ -50,7 +50,7 @@ use wire::{
     pgm::{Body, ChecksumState, Packet, Tsi, verify_checksum},
 };
 
-use crate::queue::PacketQueue;
+use crate::{fec::Numbering, queue::PacketQueue};
 
 mod counters;
 pub use counters::ElementCounters;
@@ -59,6 +59,9 @@ mod downstream;
 
 mod kept;
 use kept::Kept;
+
+mod parity;
+use parity::ParityRepairs;
 
 mod repairs;
 use repairs::Repairs;
@@ -75,6 +78,7 @@ pub struct Element {
     turn: usize,
     sessions: BTreeMap<Tsi, Session>,
     repairs: Repairs,
+    parity: ParityRepairs,
     kept: Kept,
     counters: ElementCounters,
     drops: DropCounters,
@@ -92,7 +96,8 @@ pub struct ElementSetup {
     pub timers: ElementTimers,
     /// The most sessions; a packet of a further one is dropped.
     pub sessions_max: usize,
-    /// The most packets with repair state; a NAK for a further one is dropped.
+    /// The most packets with repair state, and the most groups of parity; a NAK for a further one
+    /// is dropped.
     pub repairs_max: usize,
     /// The most bytes that wait for each way.
     pub queue_bytes_max: usize,
@@ -175,6 +180,8 @@ struct Session {
     last_spm: Sqn,
     /// The trail that the last SPM told.
     trail: Sqn,
+    /// How the source numbers groups; `None` when it sends no parity.
+    numbering: Option<Numbering>,
     /// The session's number, and where it takes reports; `None` when it takes none.
     control: Option<(u64, SocketAddr)>,
     heard: Instant,
@@ -217,6 +224,7 @@ impl Element {
             turn: 0,
             sessions: BTreeMap::new(),
             repairs: Repairs::new(setup.timers.settled(), setup.repairs_max),
+            parity: ParityRepairs::new(setup.timers.settled(), setup.repairs_max),
             counters: ElementCounters::default(),
             drops: DropCounters::default(),
             contract: Contract::default(),
@@ -250,11 +258,15 @@ impl Element {
         let over = self.sessions.extract_if(.., |_, session| is_over(session));
         for (tsi, _) in over {
             self.repairs.forget(tsi);
+            self.parity.forget(tsi);
             self.counters.sessions_expired += 1;
         }
         let mut again = Vec::new();
         self.repairs.expire(now, &mut again);
         self.ask_again(&again);
+        let mut again = Vec::new();
+        self.parity.expire(now, &mut again);
+        self.ask_parity_again(&again);
     }
 
     /// Returns the time when [`Element::handle_timeout`] is due.
@@ -262,7 +274,8 @@ impl Element {
     pub fn next_timeout(&self) -> Option<Instant> {
         let expiry = self.setup.timers.session_expiry;
         let over = self.sessions.values().map(|session| session.heard + expiry);
-        let due = over.min().unwrap_or(Instant::NEVER).min(self.repairs.due());
+        let due = over.min().unwrap_or(Instant::NEVER);
+        let due = due.min(self.repairs.due()).min(self.parity.due());
         (due != Instant::NEVER).then_some(due)
     }
 
@@ -320,11 +333,11 @@ impl Element {
         &self.drops
     }
 
-    /// Returns the number of packets that the element waits for on behalf of receivers, or that it
-    /// knows others wait for.
+    /// Returns the number of packets, and groups of parity, that the element waits for on behalf of
+    /// receivers, or that it knows others wait for.
     #[must_use]
     pub fn repair_count(&self) -> usize {
-        self.repairs.len()
+        self.repairs.len() + self.parity.len()
     }
 
     fn take(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Result<(), DropReason> {

@@ -10,22 +10,22 @@ use wire::pgm::{
 
 use super::*;
 
-const PORT: u16 = 7500;
-const TSI: Tsi = Tsi {
+pub(super) const PORT: u16 = 7500;
+pub(super) const TSI: Tsi = Tsi {
     gsi: Gsi([1, 2, 3, 4, 5, 6]),
     port: 4321,
 };
-const SOURCE: IpAddr = ip(0, 1);
-const fn ip(network: u8, host: u8) -> IpAddr {
+pub(super) const SOURCE: IpAddr = ip(0, 1);
+pub(super) const fn ip(network: u8, host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, network, host))
 }
 
 /// The element's address on a way, and the group there.
-const fn own(way: usize) -> IpAddr {
+pub(super) const fn own(way: usize) -> IpAddr {
     ip(way as u8, 254)
 }
 
-const fn group(way: usize) -> SocketAddr {
+pub(super) const fn group(way: usize) -> SocketAddr {
     let ip = IpAddr::V4(Ipv4Addr::new(239, 1, way as u8, 1));
     SocketAddr::new(ip, PORT)
 }
@@ -35,10 +35,10 @@ fn ms(ms: u64) -> Duration {
 }
 
 /// A packet that the element sent: its way, where it went, its bytes.
-type Sent = (usize, SocketAddr, Vec<u8>);
+pub(super) type Sent = (usize, SocketAddr, Vec<u8>);
 
-struct Bench {
-    element: Element,
+pub(super) struct Bench {
+    pub(super) element: Element,
     now: Instant,
     sent: Vec<(Instant, Sent)>,
     spm_sqn: u32,
@@ -46,7 +46,7 @@ struct Bench {
 
 impl Bench {
     /// An element that does not know the source yet, and keeps nothing.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::keeping(0)
     }
 
@@ -75,14 +75,14 @@ impl Bench {
     }
 
     /// An element that knows the source, and has sent its SPM on.
-    fn joined() -> Self {
+    pub(super) fn joined() -> Self {
         let mut bench = Self::new();
         assert_eq!(bench.spm(0, SOURCE, &[]), Verdict::Control);
         bench.take();
         bench
     }
 
-    fn hand(&mut self, way: usize, from: IpAddr, bytes: &[u8]) -> Verdict {
+    pub(super) fn hand(&mut self, way: usize, from: IpAddr, bytes: &[u8]) -> Verdict {
         let mut arrival = Arrival::from(SocketAddr::new(from, 40_000), Socket::Group);
         arrival.path = PathId(way as u8);
         let verdict = self.element.handle(self.now, &arrival, bytes);
@@ -90,7 +90,7 @@ impl Bench {
         verdict
     }
 
-    fn spm(&mut self, way: usize, from: IpAddr, options: &[PgmOption<'_>]) -> Verdict {
+    pub(super) fn spm(&mut self, way: usize, from: IpAddr, options: &[PgmOption<'_>]) -> Verdict {
         self.spm_sqn += 1;
         let body = Body::Spm(Spm {
             sqn: Sqn(self.spm_sqn),
@@ -142,7 +142,7 @@ impl Bench {
         }
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.element.next_timeout().filter(|&due| due <= end) {
             self.now = self.now.max(due);
@@ -152,7 +152,7 @@ impl Bench {
         self.now = end;
     }
 
-    fn take(&mut self) -> Vec<Sent> {
+    pub(super) fn take(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
             .into_iter()
             .map(|(_, sent)| sent)

@@ -1,6 +1,6 @@
 //! What comes from receivers: NAKs, and requests for SPMs.
 //!
-//! **Spec**: RFC 3208 sections 7.2, 7.3, 7.4, 7.7, 9.3.3.
+//! **Spec**: RFC 3208 sections 7.2, 7.3, 7.4, 7.7, 9.3.3. Parity is in `parity`.
 
 use std::time::Duration;
 
@@ -31,26 +31,26 @@ impl Element {
         if nak.group_nla != here.group.ip() || nak.source_nla != here.nla {
             return Err(DropReason::NotForUs);
         }
-        if packet.header().flags.contains(Flags::PARITY) {
-            return Err(DropReason::Unexpected);
-        }
         // Of a cut-off session no NAK goes upstream, and none is promised an answer.
         if session.is_cut_off {
             return Err(DropReason::Unexpected);
+        }
+        if packet.header().flags.contains(Flags::PARITY) {
+            return self.take_parity_nak(now, way, packet, nak, &session);
         }
         let mut sqns = SqnList::default();
         sqns_of(packet, nak).for_each(|sqn| sqns.push(sqn));
         self.counters.naks += 1;
         let sorted = self.sort_nak(now, way, tsi, &sqns);
         if sorted.has_room {
-            self.confirm(way, tsi, nak, sqns.as_slice());
+            self.confirm(way, tsi, Flags::NONE, nak, sqns.as_slice());
         }
         for &sqn in sorted.kept.as_slice() {
             self.repair(way, key(tsi, sqn), session.trail);
         }
         if sorted.is_news {
             // The whole list goes on when one of its numbers is new (section 9.3.3).
-            let is_sent = self.ask(tsi, sorted.lacking.as_slice());
+            let is_sent = self.ask(tsi, Flags::NONE, sorted.lacking.as_slice());
             self.counters.naks_forwarded += u64::from(is_sent);
         } else if sorted.kept.as_slice().is_empty() {
             self.counters.naks_eliminated += 1;
@@ -135,7 +135,7 @@ impl Element {
         if let Some(session) = self.sessions.get_mut(&tsi) {
             session.requested = Some(now);
         }
-        let is_sent = self.send_up(&session, tsi, &Body::Spmr, &[]);
+        let is_sent = self.send_up(&session, tsi, Flags::NONE, &Body::Spmr, &[]);
         self.counters.spmrs_forwarded += u64::from(is_sent);
         Ok(())
     }
@@ -151,14 +151,14 @@ impl Element {
                     *place = Sqn(*sqn);
                 }
                 let tsi = part[0].0;
-                let is_sent = self.ask(tsi, &sqns[..part.len()]);
+                let is_sent = self.ask(tsi, Flags::NONE, &sqns[..part.len()]);
                 self.counters.naks_repeated += u64::from(is_sent);
             }
         }
     }
 
     /// Sends a NAK to the neighbour upstream.
-    fn ask(&mut self, tsi: Tsi, sqns: &[Sqn]) -> bool {
+    pub(super) fn ask(&mut self, tsi: Tsi, flags: Flags, sqns: &[Sqn]) -> bool {
         let Some(&session) = self.sessions.get(&tsi).filter(|it| !it.is_cut_off) else {
             return false;
         };
@@ -168,20 +168,27 @@ impl Element {
             // What is sent to one host alone is sent to its address.
             group_nla: self.setup.ways[session.way].group_here(),
         };
-        self.send_up(&session, tsi, &Body::Nak(nak), &sqns[1..])
+        self.send_up(&session, tsi, flags, &Body::Nak(nak), &sqns[1..])
     }
 
     /// Confirms a NAK on the way that it came by.
-    fn confirm(&mut self, way: usize, tsi: Tsi, nak: Nak, sqns: &[Sqn]) {
+    pub(super) fn confirm(&mut self, way: usize, tsi: Tsi, flags: Flags, nak: Nak, sqns: &[Sqn]) {
         let addressing = Addressing::downstream(tsi, self.setup.destination_port);
         let body = Body::Ncf(nak);
         let is_sent = self.send_down(way, NAK_BYTES_MAX, |out| {
-            emit_list(out, &addressing, &body, &sqns[1..]);
+            emit_list(out, &addressing, flags, &body, &sqns[1..]);
         });
         self.counters.ncfs += u64::from(is_sent);
     }
 
-    fn send_up(&mut self, session: &Session, tsi: Tsi, body: &Body, list: &[Sqn]) -> bool {
+    fn send_up(
+        &mut self,
+        session: &Session,
+        tsi: Tsi,
+        flags: Flags,
+        body: &Body,
+        list: &[Sqn],
+    ) -> bool {
         let addressing = Addressing::upstream(tsi, self.setup.destination_port);
         let destination = Destination {
             to: session.upstream,
@@ -189,7 +196,7 @@ impl Element {
             hops: None,
         };
         self.queue(session.way, destination, NAK_BYTES_MAX, |out| {
-            emit_list(out, &addressing, body, list);
+            emit_list(out, &addressing, flags, body, list);
         })
     }
 
@@ -206,7 +213,7 @@ impl Element {
 
 /// The sequence numbers of one NAK.
 #[derive(Clone, Copy, Debug)]
-struct SqnList {
+pub(super) struct SqnList {
     sqns: [Sqn; 1 + NakList::SQNS_MAX],
     count: usize,
 }
@@ -222,14 +229,14 @@ impl Default for SqnList {
 
 impl SqnList {
     /// Adds a number, while there is room for it.
-    fn push(&mut self, sqn: Sqn) {
+    pub(super) fn push(&mut self, sqn: Sqn) {
         if let Some(place) = self.sqns.get_mut(self.count) {
             *place = sqn;
             self.count += 1;
         }
     }
 
-    fn as_slice(&self) -> &[Sqn] {
+    pub(super) fn as_slice(&self) -> &[Sqn] {
         &self.sqns[..self.count]
     }
 }
@@ -246,10 +253,10 @@ struct SortedNak {
     has_room: bool,
 }
 
-fn emit_list(out: &mut Vec<u8>, addressing: &Addressing, body: &Body, list: &[Sqn]) {
+fn emit_list(out: &mut Vec<u8>, addressing: &Addressing, flags: Flags, body: &Body, list: &[Sqn]) {
     let option = [PgmOption::NakList(NakList::new(list))];
     let options = if list.is_empty() { &[][..] } else { &option };
-    emit_flagged(out, addressing, Flags::NONE, body, options, &[]);
+    emit_flagged(out, addressing, flags, body, options, &[]);
 }
 
 /// Length of a full NAK over IPv6, in bytes.

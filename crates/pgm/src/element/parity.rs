@@ -1,0 +1,518 @@
+//! Parity through a network element: groups of packets of which receivers lack a number, whichever
+//! these are.
+//!
+//! The state of a group is that of a packet in `repairs`, with counts: how many packets each way
+//! lacks (the RFC's known packet count), and how many the source was asked for (the largest known
+//! packet count). Each repair that passes lowers both.
+//!
+//! Invariant: there are at most `repairs_max` groups; each has one timer.
+//!
+//! **Spec**: RFC 3208 sections 11.3, 11.4, 11.6.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{DropReason, Instant};
+use wire::{
+    Sqn,
+    pgm::{Data, Flags, Nak, Packet, PgmOption, Tsi},
+};
+
+use super::{Element, ElementTimers, Session, WaySet, downstream::sqns_of, repairs::Key};
+use crate::{element::upstream::SqnList, fec::Numbering};
+
+/// The repair state of all groups.
+#[derive(Debug)]
+pub(super) struct ParityRepairs {
+    timers: ElementTimers,
+    groups_max: usize,
+    groups: BTreeMap<Key, Group>,
+    due: BTreeSet<(Instant, Key)>,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// How many packets each way lacks.
+    lacking: Vec<u32>,
+    /// How many the source was asked for, or says that it was asked for by others.
+    asked: u32,
+    /// While a NAK is not confirmed, until when it is repeated.
+    pending_until: Option<Instant>,
+    eliminated_until: Instant,
+    due: Instant,
+}
+
+/// What becomes of a parity NAK for one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Answer {
+    /// How many packets the NCF confirms.
+    confirmed: u32,
+    /// How many packets the NAK that goes upstream asks for; `None` when none goes.
+    asked: Option<u32>,
+}
+
+impl ParityRepairs {
+    pub(super) const fn new(timers: ElementTimers, groups_max: usize) -> Self {
+        Self {
+            timers,
+            groups_max,
+            groups: BTreeMap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// Takes a NAK that came by `way` of `ways`, for `count` packets of a group. `None` when there
+    /// is no room for its state.
+    fn nak(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (way, ways): (usize, usize),
+        count: u32,
+    ) -> Option<Answer> {
+        let is_known = self.groups.contains_key(&key);
+        if !is_known && self.groups.len() >= self.groups_max {
+            return None;
+        }
+        let group = self
+            .groups
+            .entry(key)
+            .or_insert_with(|| Group::new(now, ways));
+        let confirmed = count.max(group.lacking[way]);
+        group.lacking[way] = confirmed;
+        // A NAK that is repeated by itself need not be passed on once more.
+        let is_over = group.pending_until.is_none() && now >= group.eliminated_until;
+        let is_news = count > group.asked || is_over;
+        group.asked = group.asked.max(count);
+        let asked = is_news.then_some(group.asked);
+        if is_news {
+            group.pending_until = Some(now + self.timers.repeat_time);
+            let due = now + self.timers.repeat_every;
+            self.set_due(key, due);
+        }
+        Some(Answer { confirmed, asked })
+    }
+
+    /// Takes an NCF of the neighbour upstream for `count` packets of a group.
+    fn ncf(&mut self, now: Instant, key: Key, ways: usize, count: u32) {
+        let is_known = self.groups.contains_key(&key);
+        if !is_known && self.groups.len() >= self.groups_max {
+            return;
+        }
+        let group = self
+            .groups
+            .entry(key)
+            .or_insert_with(|| Group::new(now, ways));
+        if count < group.asked {
+            // It confirms another's smaller request: ours goes on.
+            return;
+        }
+        group.asked = count;
+        group.pending_until = None;
+        group.eliminated_until = now + self.timers.elimination;
+        self.set_due(key, now + self.timers.rdata_wait);
+    }
+
+    /// Takes a repair of a group whose members are `short_by` fewer than a full one's: returns the
+    /// ways that it goes.
+    fn rdata(&mut self, key: Key, short_by: u32) -> WaySet {
+        let Some(group) = self.groups.get_mut(&key) else {
+            return WaySet::NONE;
+        };
+        let mut ways = WaySet::NONE;
+        for (way, lacking) in group.lacking.iter_mut().enumerate() {
+            if *lacking > 0 {
+                ways = ways.with(way);
+                *lacking -= 1;
+                if *lacking <= short_by {
+                    *lacking = 0;
+                }
+            }
+        }
+        group.asked = group.asked.saturating_sub(1);
+        if group.lacking.iter().all(|lacking| *lacking == 0) {
+            self.remove(key);
+        }
+        ways
+    }
+
+    pub(super) fn forget(&mut self, tsi: Tsi) {
+        let range = self.groups.range((tsi, 0)..=(tsi, u32::MAX));
+        let keys: Vec<Key> = range.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.remove(key);
+        }
+    }
+
+    /// Does what is due at `now`, and collects in `again` what to ask for once more, with counts.
+    pub(super) fn expire(&mut self, now: Instant, again: &mut Vec<(Key, u32)>) {
+        while let Some(&(_, key)) = self.due.first().filter(|(due, _)| *due <= now) {
+            let group = self.groups.get(&key);
+            let pending = group.and_then(|group| Some((group.pending_until?, group.asked)));
+            match pending.filter(|(until, _)| now < *until) {
+                Some((until, asked)) => {
+                    again.push((key, asked));
+                    self.set_due(key, (now + self.timers.repeat_every).min(until));
+                }
+                None => self.remove(key),
+            }
+        }
+    }
+
+    pub(super) fn due(&self) -> Instant {
+        self.due.first().map_or(Instant::NEVER, |(due, _)| *due)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn set_due(&mut self, key: Key, due: Instant) {
+        if let Some(group) = self.groups.get_mut(&key) {
+            self.due.remove(&(group.due, key));
+            group.due = due;
+            self.due.insert((due, key));
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(group) = self.groups.remove(&key) {
+            self.due.remove(&(group.due, key));
+        }
+    }
+}
+
+impl Group {
+    fn new(now: Instant, ways: usize) -> Self {
+        Self {
+            lacking: vec![0; ways],
+            asked: 0,
+            pending_until: None,
+            eliminated_until: now,
+            due: now,
+        }
+    }
+}
+
+impl Element {
+    pub(super) fn take_parity_nak(
+        &mut self,
+        now: Instant,
+        way: usize,
+        packet: &Packet<'_>,
+        nak: Nak,
+        session: &Session,
+    ) -> Result<(), DropReason> {
+        let numbering = session.numbering.ok_or(DropReason::Unexpected)?;
+        let tsi = packet.header().upstream_tsi();
+        let ways = self.setup.ways.len();
+        let (mut confirmed, mut asked, mut has_room) =
+            (SqnList::default(), SqnList::default(), true);
+        for sqn in sqns_of(packet, nak) {
+            let group = numbering.first_of(sqn);
+            let count = numbering.requested(sqn, numbering.group_size());
+            let answer = self.parity.nak(now, (tsi, group.0), (way, ways), count);
+            let Some(answer) = answer else {
+                has_room = false;
+                continue;
+            };
+            let request = |count| numbering.request(group, count).unwrap_or(sqn);
+            confirmed.push(request(answer.confirmed));
+            if let Some(count) = answer.asked {
+                asked.push(request(count));
+            }
+        }
+        self.counters.naks += 1;
+        if let Some(&sqn) = confirmed.as_slice().first() {
+            let confirmed = confirmed.as_slice();
+            self.confirm(way, tsi, Flags::PARITY, Nak { sqn, ..nak }, confirmed);
+        }
+        if asked.as_slice().is_empty() {
+            self.counters.naks_eliminated += 1;
+        } else {
+            let is_sent = self.ask(tsi, Flags::PARITY, asked.as_slice());
+            self.counters.naks_forwarded += u64::from(is_sent);
+        }
+        if has_room {
+            Ok(())
+        } else {
+            Err(DropReason::NoRoom)
+        }
+    }
+
+    /// Sends parity NAKs that nobody has confirmed once more, one for each group.
+    pub(super) fn ask_parity_again(&mut self, again: &[((Tsi, u32), u32)]) {
+        for &((tsi, group), count) in again {
+            let session = self.sessions.get(&tsi);
+            let numbering = session.and_then(|session| session.numbering);
+            let request = numbering.and_then(|numbering| numbering.request(Sqn(group), count));
+            if let Some(sqn) = request {
+                let is_sent = self.ask(tsi, Flags::PARITY, &[sqn]);
+                self.counters.naks_repeated += u64::from(is_sent);
+            }
+        }
+    }
+
+    pub(super) fn take_parity_ncf(
+        &mut self,
+        now: Instant,
+        tsi: Tsi,
+        packet: &Packet<'_>,
+        ncf: Nak,
+    ) -> Result<(), DropReason> {
+        let numbering = self.numbering(tsi).ok_or(DropReason::Unexpected)?;
+        let ways = self.setup.ways.len();
+        self.counters.ncfs_heard += 1;
+        for sqn in sqns_of(packet, ncf) {
+            let count = numbering.requested(sqn, numbering.group_size());
+            self.parity
+                .ncf(now, (tsi, numbering.first_of(sqn).0), ways, count);
+        }
+        Ok(())
+    }
+
+    /// Returns the ways that want a parity packet sent on demand.
+    pub(super) fn ways_of_parity(
+        &mut self,
+        tsi: Tsi,
+        packet: &Packet<'_>,
+        data: Data,
+    ) -> Result<WaySet, DropReason> {
+        let numbering = self.numbering(tsi).ok_or(DropReason::Unexpected)?;
+        let size = packet.options().find_map(|option| match option {
+            PgmOption::CurrTgsize(size) => Some(size.packet_count),
+            _ => None,
+        });
+        let full = numbering.group_size();
+        let short_by = full.saturating_sub(size.unwrap_or(full));
+        let group = numbering.first_of(data.sqn);
+        Ok(self.parity.rdata((tsi, group.0), short_by))
+    }
+
+    fn numbering(&self, tsi: Tsi) -> Option<Numbering> {
+        self.sessions.get(&tsi)?.numbering
+    }
+}
+
+/// Returns the numbering of groups that an SPM tells; `None` when its source has no parity.
+pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
+    packet.options().find_map(|option| match option {
+        PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base::Verdict;
+    use wire::pgm::{
+        Addressing, Body, CurrTgsize, PacketType, ParityPrm, ParityReading, emit_flagged,
+    };
+
+    use super::*;
+    use crate::element::tests::{Bench, PORT, SOURCE, TSI, group, own};
+
+    const K: u32 = 8;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// An element that knows a source with groups of eight packets.
+    fn joined() -> Bench {
+        let mut bench = Bench::new();
+        let parity = ParityPrm::new(false, true, K, ParityReading::Lax);
+        bench.spm(0, SOURCE, &[PgmOption::ParityPrm(parity)]);
+        bench.take();
+        bench
+    }
+
+    fn packet(is_upstream: bool, body: &Body, options: &[PgmOption<'_>]) -> Vec<u8> {
+        let addressing = if is_upstream {
+            Addressing::upstream(TSI, PORT)
+        } else {
+            Addressing::downstream(TSI, PORT)
+        };
+        let mut out = Vec::new();
+        emit_flagged(&mut out, &addressing, Flags::PARITY, body, options, &[]);
+        out
+    }
+
+    /// A parity NAK of a receiver on `way` for `count` packets of group `first`.
+    fn nak(bench: &mut Bench, way: usize, first: u32, count: u32) -> Verdict {
+        let body = Body::Nak(Nak {
+            sqn: Sqn(first + count - 1),
+            source_nla: own(way),
+            group_nla: group(way).ip(),
+        });
+        bench.hand(
+            way,
+            super::super::tests::ip(way as u8, 7),
+            &packet(true, &body, &[]),
+        )
+    }
+
+    fn ncf(bench: &mut Bench, first: u32, count: u32) {
+        let body = Body::Ncf(Nak {
+            sqn: Sqn(first + count - 1),
+            source_nla: SOURCE,
+            group_nla: group(0).ip(),
+        });
+        bench.hand(0, SOURCE, &packet(false, &body, &[]));
+    }
+
+    /// A parity packet of group `first`; returns the ways that it went.
+    fn rdata(bench: &mut Bench, first: u32, options: &[PgmOption<'_>]) -> Vec<usize> {
+        let body = Body::Rdata(Data {
+            sqn: Sqn(first),
+            trail: Sqn(0),
+        });
+        bench.hand(0, SOURCE, &packet(false, &body, options));
+        let mut ways: Vec<usize> = bench.take().iter().map(|(way, ..)| *way).collect();
+        // The ways take turns.
+        ways.sort_unstable();
+        ways
+    }
+
+    /// What was sent: way, kind, group and count.
+    fn told(bench: &mut Bench) -> Vec<(usize, PacketType, u32, u32)> {
+        let sent = bench.take();
+        let told = sent.iter().map(|(way, _, bytes)| {
+            let packet = Packet::parse(bytes).unwrap();
+            assert!(packet.header().flags.contains(Flags::PARITY));
+            let (Body::Nak(nak) | Body::Ncf(nak)) = packet.body() else {
+                panic!("{packet}")
+            };
+            let sqn = nak.sqn.0;
+            (
+                *way,
+                packet.header().kind,
+                sqn & !(K - 1),
+                (sqn & (K - 1)) + 1,
+            )
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        told
+    }
+
+    use PacketType::{Nak as NAK, Ncf as NCF};
+
+    #[test]
+    fn s11_6_a_parity_nak_is_confirmed_and_goes_on_when_it_asks_for_more() {
+        let mut bench = joined();
+        nak(&mut bench, 1, 16, 2);
+        assert_eq!(told(&mut bench), [(0, NAK, 16, 2), (1, NCF, 16, 2)]);
+        // Less than was asked for: eliminated, and confirmed with what its own way lacks.
+        nak(&mut bench, 1, 16, 1);
+        nak(&mut bench, 2, 16, 1);
+        assert_eq!(told(&mut bench), [(1, NCF, 16, 2), (2, NCF, 16, 1)]);
+        // More, from either way.
+        nak(&mut bench, 2, 16, 4);
+        assert_eq!(told(&mut bench), [(0, NAK, 16, 4), (2, NCF, 16, 4)]);
+        nak(&mut bench, 1, 16, 3);
+        assert_eq!(told(&mut bench), [(1, NCF, 16, 3)]);
+        // When the elimination interval is over, the largest count goes on, whoever asks.
+        ncf(&mut bench, 16, 4);
+        bench.pass(ms(21));
+        nak(&mut bench, 1, 16, 1);
+        assert_eq!(told(&mut bench), [(0, NAK, 16, 4), (1, NCF, 16, 3)]);
+        assert_eq!(bench.element.repair_count(), 1);
+    }
+
+    #[test]
+    fn s11_6_each_parity_packet_lowers_the_counts_until_nobody_lacks_any() {
+        let mut bench = joined();
+        assert!(rdata(&mut bench, 16, &[]).is_empty(), "nobody asked");
+        nak(&mut bench, 1, 16, 1);
+        nak(&mut bench, 2, 16, 3);
+        bench.take();
+        assert_eq!(rdata(&mut bench, 16, &[]), [1, 2]);
+        assert_eq!(rdata(&mut bench, 17, &[]), [2]);
+        // The largest count has fallen, too: two more than one are asked for anew.
+        nak(&mut bench, 1, 16, 2);
+        assert_eq!(told(&mut bench), [(0, NAK, 16, 2), (1, NCF, 16, 2)]);
+        assert_eq!(rdata(&mut bench, 18, &[]), [1, 2]);
+        assert_eq!(rdata(&mut bench, 19, &[]), [1]);
+        assert!(rdata(&mut bench, 20, &[]).is_empty());
+        assert_eq!(bench.element.repair_count(), 0);
+    }
+
+    #[test]
+    fn s11_6_of_a_short_group_fewer_packets_are_enough() {
+        let mut bench = joined();
+        // The receiver counts from a full group, of which five members do not exist.
+        nak(&mut bench, 1, 16, 7);
+        bench.take();
+        let size = [PgmOption::CurrTgsize(CurrTgsize { packet_count: 3 })];
+        assert_eq!(rdata(&mut bench, 16, &size), [1]);
+        assert_eq!(rdata(&mut bench, 17, &size), [1]);
+        assert!(rdata(&mut bench, 18, &size).is_empty());
+        assert_eq!(bench.element.repair_count(), 0);
+    }
+
+    #[test]
+    fn s11_6_a_confirmation_counts_if_it_is_for_as_many() {
+        let mut bench = joined();
+        nak(&mut bench, 1, 16, 3);
+        ncf(&mut bench, 16, 2);
+        bench.take();
+        bench.pass(ms(55));
+        assert_eq!(told(&mut bench), [(0, NAK, 16, 3)], "it is repeated");
+        ncf(&mut bench, 16, 3);
+        bench.pass(ms(200));
+        assert!(told(&mut bench).is_empty());
+        bench.pass(ms(2000));
+        assert_eq!(bench.element.repair_count(), 0, "no repair came");
+    }
+
+    #[test]
+    fn s11_6_confirmations_of_others_requests_anticipate_as_many() {
+        let mut bench = joined();
+        ncf(&mut bench, 16, 3);
+        assert!(bench.take().is_empty(), "it goes no further");
+        nak(&mut bench, 1, 16, 3);
+        assert_eq!(told(&mut bench), [(1, NCF, 16, 3)]);
+        nak(&mut bench, 1, 16, 4);
+        assert_eq!(told(&mut bench), [(0, NAK, 16, 4), (1, NCF, 16, 4)]);
+        // A larger one raises what is anticipated.
+        ncf(&mut bench, 16, 6);
+        nak(&mut bench, 2, 16, 6);
+        assert_eq!(told(&mut bench), [(2, NCF, 16, 6)]);
+        // What only others wait for goes nowhere.
+        ncf(&mut bench, 32, 1);
+        assert!(rdata(&mut bench, 32, &[]).is_empty());
+    }
+
+    #[test]
+    fn s11_6_parity_that_nobody_asked_for_goes_to_all() {
+        let mut bench = joined();
+        let body = Body::Odata(Data {
+            sqn: Sqn(16),
+            trail: Sqn(0),
+        });
+        bench.hand(0, SOURCE, &packet(false, &body, &[]));
+        let mut ways: Vec<usize> = bench.take().iter().map(|(way, ..)| *way).collect();
+        ways.sort_unstable();
+        assert_eq!(ways, [1, 2]);
+    }
+
+    #[test]
+    fn the_state_of_groups_is_bounded_and_goes_with_its_session() {
+        let mut bench = joined();
+        let naks = (0..1000).map(|number| nak(&mut bench, 1, number * K, 1));
+        let refused = naks.filter(|it| *it == Verdict::Drop(DropReason::NoRoom));
+        assert_eq!(refused.count(), 800);
+        assert_eq!(bench.element.repair_count(), 200);
+        bench.pass(Duration::from_secs(61));
+        assert_eq!(bench.element.repair_count(), 0);
+        let mut bench = Bench::joined();
+        let verdict = nak(&mut bench, 1, 16, 1);
+        assert_eq!(
+            verdict,
+            Verdict::Drop(DropReason::Unexpected),
+            "it has no parity"
+        );
+    }
+}
