@@ -28,5 +28,5 @@ pub mod socket;
 pub use socket::{
     Faults, Group, HeldBack, Intercept, Interface, InterfaceError, Interfaces, LinkIo,
     NetworkLimit, NetworkSigns, Role, SocketOptions, TcpLimit, TcpShares, UdpCounters, UdpIo,
-    UdpSetup, WaitStrategy, Waker, intercept, interface, resolve,
+    UdpSetup, WaitStrategy, Waker, WaysIo, intercept, interface, resolve,
 };

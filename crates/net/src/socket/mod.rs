@@ -35,3 +35,6 @@ mod tally;
 
 mod udp;
 pub use udp::{Role, UdpIo, UdpSetup};
+
+mod ways;
+pub use ways::WaysIo;

@@ -315,6 +315,35 @@ impl UdpIo {
         rest.is_some()
     }
 
+    /// Asks the kernel to report room if a run waits for that, and counts drops that no packet
+    /// reports. Returns the latest end of the wait that follows.
+    fn prepare_wait(&mut self, until: Option<Instant>) -> Option<Instant> {
+        let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
+        let until = match blocked {
+            Blocked::Beyond => Some(retry_at(until)),
+            _ => until,
+        };
+        self.ask_for_room(blocked == Blocked::Socket);
+        let group = self.ports.group.iter_mut();
+        for port in group.chain([&mut self.ports.upstream]) {
+            port.settle_drops(&mut self.tally);
+        }
+        base::earliest(until, self.links.due())
+    }
+
+    /// Does what [`UdpIo::prepare_wait`] does, for an owner that waits for this descriptor together
+    /// with others.
+    pub(super) fn wait_elsewhere(&mut self, until: Option<Instant>) -> Option<Instant> {
+        self.tally.counters.waits += 1;
+        self.rhythm.note_own_wait();
+        self.prepare_wait(until)
+    }
+
+    /// Returns true when there is something to do without asking the kernel.
+    pub(super) fn has_work(&self) -> bool {
+        self.links.has_work() || self.has_packets()
+    }
+
     /// Returns true when packets are known to be there, or may be.
     fn has_packets(&self) -> bool {
         self.sleep.has_packets() || self.ports.iter().any(|port| port.is_ready)
@@ -397,7 +426,7 @@ impl Io for UdpIo {
     fn wait(&mut self, until: Option<Instant>) {
         self.tally.counters.waits += 1;
         self.rhythm.begin_wait();
-        if self.links.has_work() || self.has_packets() {
+        if self.has_work() {
             return;
         }
         if self.may_sleep_in_group(until) {
@@ -409,17 +438,7 @@ impl Io for UdpIo {
         } else {
             until
         };
-        let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
-        let until = match blocked {
-            Blocked::Beyond => Some(retry_at(until)),
-            _ => until,
-        };
-        let until = base::earliest(until, self.links.due());
-        self.ask_for_room(blocked == Blocked::Socket);
-        let group = self.ports.group.iter_mut();
-        for port in group.chain([&mut self.ports.upstream]) {
-            port.settle_drops(&mut self.tally);
-        }
+        let until = self.prepare_wait(until);
         self.poll(until);
         let group = self.ports.group.as_ref();
         self.rhythm
