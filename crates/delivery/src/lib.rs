@@ -33,6 +33,9 @@ pub use content::{Content, ContentError};
 
 mod events;
 
+mod forwarder;
+pub use forwarder::{Forwarder, ForwarderCounters};
+
 mod feedback;
 pub use feedback::{StreamCounts, StreamState};
 

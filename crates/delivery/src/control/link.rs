@@ -252,6 +252,18 @@ impl Links {
         Ok(true)
     }
 
+    /// Queues bytes that another connection has brought, of which only the ends know the meaning.
+    pub(crate) fn queue_bytes(&mut self, link: LinkId, bytes: &[u8]) {
+        let Some(entry) = self.links.get_mut(&link).filter(|it| !it.is_closing) else {
+            return;
+        };
+        entry.compact();
+        entry.out.extend_from_slice(bytes);
+        if !entry.is_blocked && entry.queued() > 0 {
+            self.sendable.insert(link);
+        }
+    }
+
     /// Returns how many queued bytes the back end has not taken; `None` for a link that is gone.
     pub(crate) fn queued(&self, link: LinkId) -> Option<usize> {
         let entry = self.links.get(&link)?;

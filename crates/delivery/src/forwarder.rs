@@ -1,0 +1,316 @@
+//! Control connections through a relay: each that a receiver opens here is joined to one that goes
+//! to the sender of its session.
+//!
+//! It reads the first message alone, which says the session; everything else passes through as
+//! bytes. Whom to dial for a session, the owner says, who has heard its SPMs: a receiver cannot
+//! make a relay dial anybody else.
+//!
+//! ```text
+//!   receiver                     here                             sender
+//!   dials ------> Greeting --HELLO--> Dialling --opened--> Joined <------> accepts
+//!                    |                    |                   |
+//!                    |  REFUSED: session  |  sender gone      '-- one end closes: the other is
+//!                    '- unknown, too late '-- closed              given the rest, and closed
+//! ```
+//!
+//! Bounds: [`FORWARDS_MAX`] connections of receivers, [`GREETINGS_MAX`] beside them that have not
+//! greeted, and [`FORWARD_BYTES_MAX`] in each direction of each, with what one turn of the loop
+//! reads: an end whose other end does not read is not read either.
+//!
+//! **Spec**: `docs/src/protocol.md` section 13.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use base::{Instant, LinkEvent, LinkId};
+use wire::object::{Decoder, HELLO_LEN_MAX, Message, Refusal};
+
+use crate::{
+    LinkCommand,
+    control::Links,
+    parameters::{FORWARD_BYTES_MAX, FORWARDS_MAX, GREETING_TIMEOUT, GREETINGS_MAX},
+};
+
+base::counters! {
+    /// What a relay has done with the connections of receivers.
+    pub struct ForwarderCounters: "forward" {
+        accepted: Events, "connections that receivers have opened to this relay";
+        joined: Events, "connections that were joined to one that goes to the sender";
+        refused_sessions: Events, "connections of sessions that this relay does not carry";
+        refused_greetings: Events, "connections that began with something other than a greeting";
+        refused_full: Events, "connections turned away as there were too many";
+        late: Events, "connections closed as nothing was said in time";
+        unreached: Events, "connections closed as their sender could not be reached, or ended it";
+        bytes_up: Bytes, "bytes passed on to senders";
+        bytes_down: Bytes, "bytes passed on to receivers";
+    }
+}
+
+/// Both ends of all connections that pass through.
+#[derive(Debug, Default)]
+pub struct Forwarder {
+    links: Links,
+    ends: BTreeMap<LinkId, End>,
+    /// The receiver's connection for each one that is being dialled.
+    dialling: BTreeMap<u32, LinkId>,
+    /// Connections that have not greeted.
+    greeting_count: u32,
+    next_key: u32,
+    counters: ForwarderCounters,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+enum End {
+    /// A receiver has connected, and has not greeted.
+    Greeting {
+        peer: SocketAddr,
+        deadline: Instant,
+        decoder: Decoder,
+        said: Vec<u8>,
+    },
+    /// Its sender is being dialled; what it has said waits.
+    Dialling { key: u32, said: Vec<u8> },
+    /// It passes on what comes to its other end.
+    Joined { other: LinkId, is_receivers: bool },
+}
+
+impl Forwarder {
+    /// Handles an event of a connection. `sender_of` says where the sender of a session takes
+    /// reports; `None` when that is not known.
+    pub fn handle_link(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        event: LinkEvent,
+        data: &[u8],
+        sender_of: impl Fn(u64) -> Option<SocketAddr>,
+    ) {
+        match event {
+            LinkEvent::Accepted { peer } => self.accept(now, link, peer),
+            LinkEvent::Data => self.take(link, data, sender_of),
+            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Closed => {
+                self.links.forget(link);
+                self.part(link);
+            }
+            LinkEvent::Opened => {}
+        }
+    }
+
+    /// Closes connections that have not greeted in time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((deadline, link)) = self.next_late()
+            && deadline <= now
+        {
+            self.counters.late += 1;
+            self.close(link);
+        }
+    }
+
+    /// Returns the time when [`Forwarder::handle_timeout`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.next_late().map(|(deadline, _)| deadline)
+    }
+
+    /// Returns the next thing to do on a connection.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.links.poll()
+    }
+
+    /// Notes that the back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.links.sent(link, taken);
+        if let Some(&End::Joined {
+            other,
+            is_receivers,
+        }) = self.ends.get(&link)
+        {
+            let count = taken as u64;
+            self.counters.bytes_down += count * u64::from(is_receivers);
+            self.counters.bytes_up += count * u64::from(!is_receivers);
+            let queued = self.links.queued(link).unwrap_or(0);
+            if queued <= FORWARD_BYTES_MAX / 2 {
+                self.links.pause(other, false);
+            }
+        }
+    }
+
+    /// Notes the number of the connection that was opened with `key`.
+    pub fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.links.opened();
+        self.links.insert(link);
+        let receivers = self.dialling.remove(&key);
+        let end = receivers.and_then(|receivers| Some((receivers, self.ends.remove(&receivers)?)));
+        let Some((receivers, End::Dialling { said, .. })) = end else {
+            // The receiver has left meanwhile.
+            self.links.abort(link);
+            return;
+        };
+        self.counters.joined += 1;
+        self.links.queue_bytes(link, &said);
+        let joined = |other, is_receivers| End::Joined {
+            other,
+            is_receivers,
+        };
+        self.ends.insert(receivers, joined(link, true));
+        self.ends.insert(link, joined(receivers, false));
+        self.hold_back(receivers, link);
+    }
+
+    /// Returns the counters of what was done.
+    #[must_use]
+    pub const fn counters(&self) -> &ForwarderCounters {
+        &self.counters
+    }
+
+    /// Returns the number of receivers whose connections are joined to their senders'.
+    #[must_use]
+    pub fn joined_count(&self) -> usize {
+        let is_joined = |end: &&End| {
+            matches!(
+                end,
+                End::Joined {
+                    is_receivers: true,
+                    ..
+                }
+            )
+        };
+        self.ends.values().filter(is_joined).count()
+    }
+
+    fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
+        self.counters.accepted += 1;
+        self.links.insert(link);
+        if self.greeting_count >= GREETINGS_MAX {
+            self.make_room_for(peer);
+        }
+        self.greeting_count += 1;
+        let greeting = End::Greeting {
+            peer,
+            deadline: now + GREETING_TIMEOUT,
+            decoder: Decoder::new(HELLO_LEN_MAX),
+            said: Vec::new(),
+        };
+        self.ends.insert(link, greeting);
+    }
+
+    /// Closes a connection that has not greeted: the oldest of the same host, or else the oldest of
+    /// all.
+    fn make_room_for(&mut self, peer: SocketAddr) {
+        let waiting = self.ends.iter().filter_map(|(&link, end)| match end {
+            End::Greeting {
+                peer: other,
+                deadline,
+                ..
+            } => Some((other.ip() != peer.ip(), *deadline, link)),
+            _ => None,
+        });
+        if let Some((.., link)) = waiting.min() {
+            self.counters.refused_full += 1;
+            self.close(link);
+        }
+    }
+
+    fn take(&mut self, link: LinkId, data: &[u8], sender_of: impl Fn(u64) -> Option<SocketAddr>) {
+        match self.ends.get_mut(&link) {
+            None => {}
+            Some(&mut End::Joined { other, .. }) => {
+                self.links.queue_bytes(other, data);
+                self.hold_back(link, other);
+            }
+            Some(End::Dialling { said, .. }) => {
+                said.extend_from_slice(data);
+                if said.len() >= FORWARD_BYTES_MAX {
+                    self.links.pause(link, true);
+                }
+            }
+            Some(End::Greeting { decoder, said, .. }) => {
+                said.extend_from_slice(data);
+                decoder.push(data);
+                let session_id = match decoder.next_message() {
+                    Ok(None) => return,
+                    Ok(Some(Message::Hello(hello))) => hello.session_id,
+                    Ok(Some(_)) | Err(_) => {
+                        self.counters.refused_greetings += 1;
+                        return self.refuse(link, Refusal::Protocol);
+                    }
+                };
+                let said = std::mem::take(said);
+                self.dial(link, sender_of(session_id), said);
+            }
+        }
+    }
+
+    fn dial(&mut self, link: LinkId, sender: Option<SocketAddr>, said: Vec<u8>) {
+        let Some(sender) = sender else {
+            self.counters.refused_sessions += 1;
+            return self.refuse(link, Refusal::WrongSession);
+        };
+        if self.joined_count() + self.dialling.len() >= FORWARDS_MAX as usize {
+            self.counters.refused_full += 1;
+            return self.refuse(link, Refusal::Full);
+        }
+        let key = self.next_key;
+        self.next_key = self.next_key.wrapping_add(1);
+        self.greeting_count -= 1;
+        self.ends.insert(link, End::Dialling { key, said });
+        self.dialling.insert(key, link);
+        self.links.open(sender, key);
+    }
+
+    /// Leaves `from` unread while much waits for `to`.
+    fn hold_back(&mut self, from: LinkId, to: LinkId) {
+        if self.links.queued(to).unwrap_or(0) >= FORWARD_BYTES_MAX {
+            self.links.pause(from, true);
+        }
+    }
+
+    /// Refuses a receiver as its sender would.
+    fn refuse(&mut self, link: LinkId, reason: Refusal) {
+        let text = reason.to_string();
+        let text = text.as_str();
+        self.links
+            .close_with(link, &Message::Refused { reason, text });
+        self.part(link);
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.links.abort(link);
+        self.part(link);
+    }
+
+    /// Forgets an end that is over. The other end is given what waits for it, and closed.
+    fn part(&mut self, link: LinkId) {
+        match self.ends.remove(&link) {
+            None => {}
+            Some(End::Greeting { .. }) => self.greeting_count -= 1,
+            Some(End::Dialling { key, .. }) => {
+                self.dialling.remove(&key);
+                self.links.withdraw(key);
+            }
+            Some(End::Joined {
+                other,
+                is_receivers,
+            }) => {
+                self.counters.unreached += u64::from(!is_receivers);
+                self.ends.remove(&other);
+                self.links.close(other);
+            }
+        }
+    }
+
+    fn next_late(&self) -> Option<(Instant, LinkId)> {
+        if self.greeting_count == 0 {
+            return None;
+        }
+        let waiting = self.ends.iter().filter_map(|(&link, end)| match end {
+            End::Greeting { deadline, .. } => Some((*deadline, link)),
+            _ => None,
+        });
+        waiting.min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

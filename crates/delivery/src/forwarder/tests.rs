@@ -1,0 +1,249 @@
+use wire::object::Hello;
+
+use super::*;
+
+const SESSION: u64 = 42;
+
+fn sender() -> SocketAddr {
+    ([10, 0, 0, 1], 9000).into()
+}
+
+fn peer(host: u8) -> SocketAddr {
+    ([10, 0, 1, host], 40_000).into()
+}
+
+fn at(milliseconds: u64) -> Instant {
+    Instant::from_nanos(milliseconds * 1_000_000)
+}
+
+fn hello(session_id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        instance: 7,
+        session_id,
+        name: "r1",
+        nonce: None,
+    };
+    Message::Hello(hello).emit(&mut out);
+    out
+}
+
+/// What the back end was told to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told {
+    Open(SocketAddr),
+    Send(u32, Vec<u8>),
+    Pause(u32, bool),
+    Close(u32),
+}
+
+/// A forwarder on a back end that gives connections it dials the numbers from 100 on.
+struct Bench {
+    forwarder: Forwarder,
+    now: Instant,
+    next: u32,
+    /// How much each `Send` may give away.
+    room: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            forwarder: Forwarder::default(),
+            now: at(1000),
+            next: 100,
+            room: usize::MAX,
+        }
+    }
+
+    fn event(&mut self, link: u32, event: LinkEvent, data: &[u8]) -> Vec<Told> {
+        let sender_of = |session| (session == SESSION).then(sender);
+        self.forwarder
+            .handle_link(self.now, LinkId(link), event, data, sender_of);
+        self.pump()
+    }
+
+    fn data(&mut self, link: u32, data: &[u8]) -> Vec<Told> {
+        self.event(link, LinkEvent::Data, data)
+    }
+
+    fn pump(&mut self) -> Vec<Told> {
+        let mut told = Vec::new();
+        loop {
+            let room = self.room;
+            match self.forwarder.poll_link() {
+                None => return told,
+                Some(LinkCommand::Open { peer, key }) => {
+                    told.push(Told::Open(peer));
+                    self.next += 1;
+                    self.forwarder.link_opened(key, LinkId(self.next - 1));
+                }
+                Some(LinkCommand::Send { link, bytes }) => {
+                    let taken = bytes.len().min(room);
+                    let bytes = bytes[..taken].to_vec();
+                    self.room -= taken.min(self.room);
+                    told.push(Told::Send(link.0, bytes));
+                    self.forwarder.link_sent(link, taken);
+                }
+                Some(LinkCommand::Pause { link, is_paused }) => {
+                    told.push(Told::Pause(link.0, is_paused));
+                }
+                Some(LinkCommand::Close { link }) => told.push(Told::Close(link.0)),
+            }
+        }
+    }
+
+    /// A receiver on connection 1, joined to its sender on connection 100.
+    fn joined() -> Self {
+        let mut bench = Self::new();
+        bench.event(1, LinkEvent::Accepted { peer: peer(1) }, &[]);
+        let told = bench.data(1, &hello(SESSION));
+        assert_eq!(
+            told,
+            [Told::Open(sender()), Told::Send(100, hello(SESSION))]
+        );
+        bench
+    }
+}
+
+#[test]
+fn a_greeting_in_pieces_is_passed_on_whole_to_the_sender_that_was_heard() {
+    let mut bench = Bench::new();
+    assert!(
+        bench
+            .event(1, LinkEvent::Accepted { peer: peer(1) }, &[])
+            .is_empty()
+    );
+    let greeting = hello(SESSION);
+    for byte in &greeting[..greeting.len() - 1] {
+        assert!(bench.data(1, &[*byte]).is_empty());
+    }
+    let mut last = greeting[greeting.len() - 1..].to_vec();
+    last.extend(b"more");
+    let told = bench.data(1, &last);
+    let mut all = greeting;
+    all.extend(b"more");
+    assert_eq!(told, [Told::Open(sender()), Told::Send(100, all)]);
+    assert_eq!(
+        bench.data(100, b"welcome"),
+        [Told::Send(1, b"welcome".to_vec())]
+    );
+    assert_eq!(bench.data(1, b"have"), [Told::Send(100, b"have".to_vec())]);
+    let counters = bench.forwarder.counters();
+    assert_eq!((counters.joined, counters.bytes_down), (1, 7));
+    assert_eq!(bench.forwarder.joined_count(), 1);
+}
+
+#[test]
+fn an_end_that_closes_leaves_the_other_what_it_said() {
+    let mut bench = Bench::joined();
+    bench.room = 3;
+    assert_eq!(
+        bench.data(100, b"goodbye"),
+        [Told::Send(1, b"goo".to_vec())]
+    );
+    assert!(
+        bench.event(100, LinkEvent::Closed, &[]).is_empty(),
+        "the rest waits"
+    );
+    bench.room = usize::MAX;
+    let told = bench.event(1, LinkEvent::Writable, &[]);
+    assert_eq!(told, [Told::Send(1, b"dbye".to_vec()), Told::Close(1)]);
+    assert_eq!(bench.forwarder.joined_count(), 0);
+    // The other direction.
+    let mut bench = Bench::joined();
+    assert_eq!(bench.event(1, LinkEvent::Closed, &[]), [Told::Close(100)]);
+    assert_eq!(bench.forwarder.counters().unreached, 0);
+}
+
+#[test]
+fn an_end_is_not_read_while_the_other_does_not_read() {
+    let mut bench = Bench::joined();
+    bench.room = 0;
+    let piece = vec![7; FORWARD_BYTES_MAX / 2];
+    let told = bench.data(1, &piece);
+    assert_eq!(told, [Told::Send(100, Vec::new())]);
+    assert_eq!(bench.data(1, &piece), [Told::Pause(1, true)]);
+    bench.room = usize::MAX;
+    let told = bench.event(100, LinkEvent::Writable, &[]);
+    assert_eq!(
+        told,
+        [
+            Told::Send(100, vec![7; piece.len() * 2]),
+            Told::Pause(1, false)
+        ]
+    );
+}
+
+#[test]
+fn who_names_no_session_that_was_heard_is_refused_and_nobody_is_dialled() {
+    let mut bench = Bench::new();
+    for (link, said, reason) in [
+        (1, hello(SESSION + 1), Refusal::WrongSession),
+        (2, b"GET / HTTP/1.1\r\n\r\n".to_vec(), Refusal::Protocol),
+    ] {
+        bench.event(link, LinkEvent::Accepted { peer: peer(1) }, &[]);
+        let told = bench.data(link, &said);
+        let mut refused = Vec::new();
+        let text = reason.to_string();
+        let text = text.as_str();
+        Message::Refused { reason, text }.emit(&mut refused);
+        assert_eq!(told, [Told::Send(link, refused), Told::Close(link)]);
+    }
+    let counters = bench.forwarder.counters();
+    assert_eq!(
+        (counters.refused_sessions, counters.refused_greetings),
+        (1, 1)
+    );
+    assert_eq!(bench.forwarder.next_timeout(), None);
+}
+
+#[test]
+fn a_sender_that_cannot_be_reached_and_a_receiver_that_leaves_end_both_ends() {
+    let mut bench = Bench::joined();
+    assert_eq!(bench.event(100, LinkEvent::Closed, &[]), [Told::Close(1)]);
+    assert_eq!(bench.forwarder.counters().unreached, 1);
+    // The receiver leaves before the dial was even carried out.
+    let mut bench = Bench::new();
+    let sender_of = |_| Some(sender());
+    let accepted = LinkEvent::Accepted { peer: peer(1) };
+    for (event, data) in [
+        (accepted, Vec::new()),
+        (LinkEvent::Data, hello(SESSION)),
+        (LinkEvent::Closed, Vec::new()),
+    ] {
+        bench
+            .forwarder
+            .handle_link(bench.now, LinkId(1), event, &data, sender_of);
+    }
+    assert!(bench.pump().is_empty());
+}
+
+#[test]
+fn silent_connections_are_closed_in_time_and_one_host_keeps_nobody_out() {
+    let mut bench = Bench::new();
+    bench.event(9999, LinkEvent::Accepted { peer: peer(1) }, &[]);
+    for link in 0..2 * GREETINGS_MAX {
+        bench.now = at(1001 + u64::from(link));
+        bench.event(link, LinkEvent::Accepted { peer: peer(66) }, &[]);
+    }
+    assert_eq!(bench.forwarder.greeting_count, GREETINGS_MAX);
+    let told = bench.data(9999, &hello(SESSION));
+    assert_eq!(
+        told[0],
+        Told::Open(sender()),
+        "it was there first, and is there still"
+    );
+    bench.now = at(1_000_000);
+    assert!(
+        bench
+            .forwarder
+            .next_timeout()
+            .is_some_and(|due| due < bench.now)
+    );
+    bench.forwarder.handle_timeout(bench.now);
+    assert_eq!(bench.pump().len(), GREETINGS_MAX as usize - 1);
+    assert_eq!(bench.forwarder.next_timeout(), None);
+}
