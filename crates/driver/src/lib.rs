@@ -172,6 +172,9 @@ pub mod parameters;
 mod publisher;
 pub use publisher::Publisher;
 
+mod relay;
+pub use relay::Relay;
+
 mod stage;
 
 mod steering;

@@ -24,6 +24,7 @@
 //! | asynchronous | [`AsyncPublisher`], [`AsyncSubscriber`] | a thread | nothing |
 //! | files | `FileSender`, `FileReceiver` | the owner's loop | `wait` |
 //! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
+//! | between networks | [`Relay`] | the owner's loop | `wait` |
 //!
 //! | face | it ends by | dropped without that |
 //! |---|---|---|
@@ -33,6 +34,7 @@
 //! | asynchronous | `close`, which is awaited | the same, on its thread: nothing blocks |
 //! | files | itself, when all is proven or given up | peers see it by their connections |
 //! | files, thread | itself | is cancelled, and the peers are told |
+//! | between networks | never | peers see it by their connections |
 //!
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
 //! for the next call. A program that makes no call for long takes a face with a thread.
@@ -91,6 +93,9 @@ pub use publisher::{Closed, Publisher, PublisherBuilder, RateSetter, ReceiverSta
 
 #[cfg(feature = "counters")]
 pub mod counters;
+
+mod relay;
+pub use relay::{Relay, RelayBuilder, RelayWay};
 
 mod snapshot;
 pub use snapshot::Snapshot;

@@ -12,7 +12,8 @@ use base::{DropCounters, Instant, Io as _};
 use delivery::Key;
 use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
-    Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
+    Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup,
+    interface::{Choice, Selector},
 };
 use pgm::{Config, ConfigBuilder};
 use protection::PacketProtection;
@@ -168,12 +169,35 @@ impl SessionBuilder {
                 .advise("let receivers report, or leave the key out".to_owned())
                 .into());
         }
+        let shares_port = !config.strict_pgm();
+        let Sockets { io, choice } =
+            self.open_sockets(role, |setup| setup.shares_port(shares_port))?;
+        Ok(Opened {
+            batch: io.batch(),
+            destination: io.setup().destination,
+            io: Backend::Packets(Box::new(net::Intercept::new(io, self.faults))),
+            config,
+            local: choice.local,
+            interface: choice.interface.name.clone(),
+            #[cfg(feature = "files")]
+            adapter: Some(choice.interface),
+            warnings: choice.notes,
+        })
+    }
+
+    /// Opens the sockets of the place on the interface that is asked for, or that the routes name.
+    /// `settle` sets what is special about them. The choice's notes also say what else is odd.
+    pub(crate) fn open_sockets(
+        &self,
+        role: net::Role,
+        settle: impl FnOnce(UdpSetup) -> UdpSetup,
+    ) -> Result<Sockets, Error> {
         self.sockets.check()?;
         let group = self.place.group().ok_or_else(|| self.place.no_packets())?;
         let destination = group.resolve()?;
         let written = group.interface().map(str::parse).transpose()?;
         let wanted = self.interface.clone().or(written);
-        let choice = Interfaces::read()?.choose(wanted.as_ref(), destination.ip())?;
+        let mut choice = Interfaces::read()?.choose(wanted.as_ref(), destination.ip())?;
         let mut sockets = self.sockets.clone();
         if let Some(bytes) = choice.interface.gso_bytes_max {
             sockets.gso_bytes_max = bytes as usize;
@@ -181,23 +205,13 @@ impl SessionBuilder {
         sockets.faults = self.faults;
         let setup = UdpSetup::new(role, destination, choice.interface.index, choice.local)
             .source(group.source())
-            .shares_port(!config.strict_pgm())
             .options(sockets);
-        let mut io = UdpIo::open(setup)?;
-        let mut warnings = choice.notes;
-        warnings.extend(group.caution().map(str::to_owned));
-        warnings.extend(std::iter::from_fn(|| io.take_warning()));
-        Ok(Opened {
-            batch: io.batch(),
-            io: Backend::Packets(Box::new(net::Intercept::new(io, self.faults))),
-            config,
-            destination,
-            local: choice.local,
-            interface: choice.interface.name.clone(),
-            #[cfg(feature = "files")]
-            adapter: Some(choice.interface),
-            warnings,
-        })
+        let mut io = UdpIo::open(settle(setup))?;
+        choice.notes.extend(group.caution().map(str::to_owned));
+        choice
+            .notes
+            .extend(std::iter::from_fn(|| io.take_warning()));
+        Ok(Sockets { io, choice })
     }
 
     /// Opens a session over connections alone, of which `address` is the own address or a peer's.
@@ -313,6 +327,12 @@ impl Opened {
             local: self.local,
         }
     }
+}
+
+/// The sockets of a place, and the interface that they use.
+pub(crate) struct Sockets {
+    pub(crate) io: UdpIo,
+    pub(crate) choice: Choice,
 }
 
 /// One end of an open session: the part that all faces of the library share.

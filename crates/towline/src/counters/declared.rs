@@ -2,8 +2,8 @@
 
 use base::{CounterInfo, CounterSet, DropCounters};
 use delivery::{
-    AudienceCounters, ObjectReceiverCounters, ReporterCounters, TransferReceiverCounters,
-    TransferSenderCounters,
+    AudienceCounters, ForwarderCounters, ObjectReceiverCounters, ReporterCounters,
+    TransferReceiverCounters, TransferSenderCounters,
 };
 use driver::DriverCounters;
 use net::{UdpCounters, intercept::InterceptCounters};
@@ -20,6 +20,7 @@ pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
         of::<SourceCounters>(),
         of::<ReceiverCounters>(),
         of::<ElementCounters>(),
+        of::<ForwarderCounters>(),
         of::<AudienceCounters>(),
         of::<ReporterCounters>(),
         of::<TransferSenderCounters>(),

@@ -1,0 +1,224 @@
+//! The face of a relay: sessions of one network made to arrive on others that it does not route to.
+
+use std::{fmt, net::IpAddr};
+
+use base::{Instant, Io as _, PathId};
+use driver::{Driver, Turn};
+use net::{Group, Intercept, SystemError, WaysIo};
+use pgm::{ElementSetup, ElementTimers, Way};
+
+use crate::{Error, SessionBuilder, Snapshot, session::Sockets};
+
+/// The settings of a [`Relay`].
+#[derive(Clone, Debug)]
+pub struct RelayBuilder {
+    ways: Vec<SessionBuilder>,
+    kept_bytes_max: usize,
+}
+
+impl RelayBuilder {
+    /// Sets how many bytes of the newest packets the relay keeps to repair from. What it does not
+    /// keep it asks the sender for. Default 64 MiB, which is half a second at 1 Gbit/s.
+    #[must_use]
+    pub const fn keep(mut self, bytes: usize) -> Self {
+        self.kept_bytes_max = bytes;
+        self
+    }
+
+    /// Opens the sockets of all ways.
+    ///
+    /// # Errors
+    /// With fewer than 2 or more than 64 ways, or ways of several PGM ports; when an interface
+    /// cannot be used, or the system refuses.
+    pub fn open(self) -> Result<Relay, Error> {
+        let first = self.ways.first();
+        let (Some(first), 2..=WAYS_MAX) = (first, self.ways.len()) else {
+            let cause = format!("it joins 2 to {WAYS_MAX} networks");
+            let error = SystemError::refused("open", "a relay", cause);
+            return Err(error.advise("name a group for each".to_owned()).into());
+        };
+        let destination_port = port_of(first);
+        let (mut ways, mut ios, mut joined, mut warnings) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (path, session) in (0_u8..).map(PathId).zip(&self.ways) {
+            if port_of(session) != destination_port {
+                let cause = "all networks of a relay have one PGM port";
+                let error = SystemError::refused("relay to", &session.place, cause);
+                let advice = "write the same port for all, or name the PGM port of the senders";
+                return Err(error.advise(advice.to_owned()).into());
+            }
+            let Sockets { mut io, choice } =
+                session.open_sockets(net::Role::Source, |mut it| {
+                    it.path = path;
+                    // What a connection's other end does not take, it leaves unread.
+                    it.options.link_queue_bytes = 0;
+                    it
+                })?;
+            let group = io.setup().destination;
+            let control = io.listen((choice.local, session.control_port).into())?;
+            ways.push(Way {
+                path,
+                nla: choice.local,
+                group,
+                control_port: control.port(),
+            });
+            joined.push(RelayWay {
+                place: session.place.to_string(),
+                interface: choice.interface.name,
+                local: choice.local,
+                control_port: control.port(),
+            });
+            warnings.extend(choice.notes);
+            ios.push(io);
+        }
+        let setup = ElementSetup {
+            destination_port,
+            ways,
+            timers: ElementTimers::default(),
+            sessions_max: SESSIONS_MAX,
+            repairs_max: REPAIRS_MAX,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            kept_bytes_max: self.kept_bytes_max,
+        };
+        let io = WaysIo::new(ios, first.sockets.wait)?;
+        let batch = io.batch();
+        let io = Intercept::new(io, first.faults);
+        Ok(Relay {
+            driver: Driver::new(io, driver::Relay::open(setup), batch),
+            ways: joined,
+            warnings,
+        })
+    }
+}
+
+/// A relay: what is sent to one of its groups is sent to the others too, with repairs and reports.
+///
+/// To receivers it is the sender: they send their requests for repairs to it, and open their
+/// connections for reports to it, which it joins to those that it opens to the sender. To the
+/// sender it is a receiver that stands for all receivers behind it. So neither network needs a
+/// route to the other. Sessions go in any direction, each away from the network where the relay
+/// first heard it.
+///
+/// Sessions with a key are not carried: their packets cannot be changed.
+///
+/// A relay works while its owner calls [`Relay::turn`], again whenever [`Relay::wait`] returns.
+pub struct Relay {
+    driver: Driver<Intercept<WaysIo>, driver::Relay>,
+    ways: Vec<RelayWay>,
+    warnings: Vec<String>,
+}
+
+/// A network that a relay has joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RelayWay {
+    /// The group or host, as it was written.
+    pub place: String,
+    /// The name of the interface.
+    pub interface: String,
+    /// The relay's address there, by which receivers know it.
+    pub local: IpAddr,
+    /// The TCP port where it takes the connections of receivers there.
+    pub control_port: u16,
+}
+
+impl Relay {
+    /// Starts to describe a relay between places. Of each, place, interface, socket options, PGM
+    /// port and control port count; the faults and the way to wait are those of the first.
+    #[must_use]
+    pub fn builder(ways: impl IntoIterator<Item = SessionBuilder>) -> RelayBuilder {
+        RelayBuilder {
+            ways: ways.into_iter().collect(),
+            kept_bytes_max: KEPT_BYTES_MAX,
+        }
+    }
+
+    /// Does what is due, without waiting.
+    ///
+    /// # Errors
+    /// When the sockets cannot be used any more.
+    pub fn turn(&mut self) -> Result<Turn, Error> {
+        Ok(self.driver.turn(&mut ())?)
+    }
+
+    /// Waits until something is due, at most until `until`.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        self.driver.wait(until);
+    }
+
+    /// Reads the clock of [`Relay::wait`].
+    pub fn now(&mut self) -> Instant {
+        self.driver.io.now()
+    }
+
+    /// Makes a handle with which another thread ends a wait.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn waker(&self) -> Result<net::Waker, Error> {
+        Ok(self.driver.io.inner().waker()?)
+    }
+
+    /// Returns the networks that the relay has joined.
+    #[must_use]
+    pub fn ways(&self) -> &[RelayWay] {
+        &self.ways
+    }
+
+    /// Returns the number of sessions that are carried.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.driver.endpoint.element().session_count()
+    }
+
+    /// Returns the number of receivers that report through the relay.
+    #[must_use]
+    pub fn receiver_count(&self) -> usize {
+        self.driver.endpoint.forwarder().joined_count()
+    }
+
+    /// Takes warnings about settings that work differently than asked, one sentence each.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        let io = self.driver.io.inner_mut();
+        self.warnings
+            .extend(std::iter::from_fn(|| io.take_warning()));
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Adds every counter of the relay to a snapshot.
+    pub fn snapshot(&self, snapshot: &mut Snapshot) {
+        let relay = &self.driver.endpoint;
+        snapshot.add(self.driver.counters());
+        snapshot.add(relay.drops());
+        snapshot.add(relay.element().counters());
+        snapshot.add(relay.forwarder().counters());
+        snapshot.add(&self.driver.io.inner().counters());
+        snapshot.add(self.driver.io.counters());
+        snapshot.set_receivers(u32::try_from(self.receiver_count()).unwrap_or(u32::MAX));
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay")
+            .field("ways", &self.ways)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the PGM data-destination port of a place.
+fn port_of(session: &SessionBuilder) -> u16 {
+    let port = session.place.group().map_or(0, Group::port);
+    session.pgm_port.unwrap_or(port)
+}
+
+/// The most networks of a relay.
+const WAYS_MAX: usize = 64;
+/// The most sessions that a relay carries: judgement, as many as most groups have in a day.
+const SESSIONS_MAX: usize = 256;
+/// The most packets that a relay waits for at a time: 10 % of the packets of a second at 1 Gbit/s.
+const REPAIRS_MAX: usize = 16_384;
+/// The most bytes that wait for one network: eight full reads.
+const QUEUE_BYTES_MAX: usize = 2 << 20;
+/// Half a second at 1 Gbit/s.
+const KEPT_BYTES_MAX: usize = 64 << 20;
