@@ -68,6 +68,33 @@ impl Host {
         })
     }
 
+    /// Gives the second interface its addresses and switches it on.
+    pub(crate) fn configure_second(&self) -> Result<(), LabError> {
+        self.with_netlink(|netlink| {
+            let index = netlink.link_index(SECOND_INTERFACE)?;
+            netlink.set_up(index, true)?;
+            netlink.add_address(index, self.second_ipv4().into(), 24)?;
+            if self.has_ipv6 {
+                let [.., last] = self.ipv6().segments();
+                let own = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, last);
+                netlink.add_address(index, own.into(), 64)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns true when packets pass the second interface.
+    pub(crate) fn is_second_passing(&self) -> Result<bool, LabError> {
+        self.with_netlink(|netlink| Ok(netlink.link(SECOND_INTERFACE)?.is_passing()))
+    }
+
+    /// Returns the host's IPv4 address on a cable of [`Lab::add_cable`](crate::Lab::add_cable), in
+    /// 10.78.0.0/24.
+    #[must_use]
+    pub const fn second_ipv4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 78, 0, self.number)
+    }
+
     /// Makes a command that will run inside the host. Its process is killed when the lab is
     /// dropped, or when the thread that spawned it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
@@ -222,3 +249,5 @@ pub(crate) fn in_namespace<T: Send>(
 
 /// The name of every host's interface.
 pub(crate) const INTERFACE: &str = "e0";
+/// The name of the interface of a second cable.
+pub(crate) const SECOND_INTERFACE: &str = "e1";

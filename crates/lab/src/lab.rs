@@ -13,7 +13,7 @@ use sys::{
 
 use crate::{
     Host, LabError, LabSpec,
-    host::{INTERFACE, in_namespace},
+    host::{INTERFACE, SECOND_INTERFACE, in_namespace},
     isolation,
     switch::Switch,
 };
@@ -39,7 +39,7 @@ impl Lab {
             .map(Host::new)
             .collect::<Result<Vec<_>, _>>()?;
         let switch = if spec.is_direct() {
-            join(spec, &hosts[0], &hosts[1])?;
+            connect(INTERFACE, spec.mtu_bytes(), &hosts[0], &hosts[1])?;
             None
         } else {
             Some(Switch::new(spec, &hosts)?)
@@ -130,6 +130,22 @@ impl Lab {
         self.await_loss_of_carrier(index)
     }
 
+    /// Joins two hosts by a cable of their own beside the switch: a second network, with the
+    /// interface `e1` and an address of 10.78.0.0/24 (fd78::/64) at each end, whose last part is
+    /// the host's number. Waits until packets pass. No host has a route from one network to the
+    /// other.
+    ///
+    /// # Errors
+    /// When the kernel refuses; so also when a host has a second cable already.
+    pub fn add_cable(&self, one: usize, other: usize) -> Result<(), LabError> {
+        let ends = [&self.hosts[one], &self.hosts[other]];
+        connect(SECOND_INTERFACE, None, ends[0], ends[1])?;
+        ends.iter().try_for_each(|host| host.configure_second())?;
+        await_that("the second cable", || {
+            Ok(ends[0].is_second_passing()? && ends[1].is_second_passing()?)
+        })
+    }
+
     fn set_cable(&self, index: usize, up: bool) -> Result<(), LabError> {
         self.switch()?.set_port(&self.hosts[index], up)
     }
@@ -195,18 +211,23 @@ impl Drop for Lab {
     }
 }
 
-/// Makes a cable between two hosts.
-fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
+/// Makes a cable between the interfaces of this name of two hosts.
+fn connect(
+    interface: &str,
+    mtu_bytes: Option<u32>,
+    one: &Host,
+    other: &Host,
+) -> Result<(), LabError> {
     let namespace: &Namespace = one.namespace();
     in_namespace(namespace, || {
         Ok(Rtnetlink::open()?.add_veth(&Veth {
-            name: INTERFACE,
-            peer_name: INTERFACE,
+            name: interface,
+            peer_name: interface,
             peer_namespace: other.namespace().as_fd(),
             // When the two ends of a cable have different numbers, the kernel looks at the carrier
             // at once; when they have the same number, it looks within a second.
             index: Some(NEAR_INDEX),
-            mtu_bytes: spec.mtu_bytes(),
+            mtu_bytes,
         })?)
     })?
 }
