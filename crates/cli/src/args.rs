@@ -43,6 +43,9 @@ use towline::quantity::{bit_rate, count, size as bytes};
 mod reach;
 pub(crate) use reach::ReachArgs;
 
+mod relay;
+pub(crate) use relay::RelayArgs;
+
 mod replay;
 pub(crate) use replay::ReplayArgs;
 
@@ -131,6 +134,8 @@ pub(crate) enum Command {
     Pub(PublishArgs),
     /// Print the messages of a group
     Sub(SubscribeArgs),
+    /// Carry sessions between networks that do not route multicast to each other
+    Relay(RelayArgs),
     /// Generate messages, or receive and verify them
     #[command(subcommand)]
     Load(LoadCommand),
@@ -193,8 +198,8 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
         "130",
         "interrupted by Ctrl-C or SIGTERM: the session was closed and the report printed, marked\n\
          as interrupted; a second signal, half a second later or more, ends the command at once.\n\
-         Commands that run until they are interrupted exit otherwise: rtt reflect and udp serve\n\
-         with 0, capture, top and recv --serve with 0 or 1",
+         Commands that run until they are interrupted exit otherwise: relay, rtt reflect and\n\
+         udp serve with 0, capture, top and recv --serve with 0 or 1",
     ),
 ];
 /// The line above the exit codes in a help text.

@@ -6,9 +6,9 @@ use crate::{
     failure::{Failure, Verdict},
     plan::{
         CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PublishPlan,
-        ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan,
-        StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan,
-        UdpPlotPlan, UdpRunPlan, UdpServePlan,
+    ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan,
+    StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan,
+    UdpPlotPlan, UdpRunPlan, UdpServePlan,
     },
     report::Output,
 };
@@ -53,6 +53,8 @@ mod reach;
 
 mod recv;
 
+mod relay;
+
 mod replay;
 
 mod remedy;
@@ -95,6 +97,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Recv(args) => recv::run(&RecvPlan::new(args)?, output),
         Command::Pub(args) => publish::run(&PublishPlan::new(args)?, output),
         Command::Sub(args) => subscribe::run(&SubscribePlan::new(args)?, output),
+        Command::Relay(args) => relay::run(&RelayPlan::new(args)?, output),
         Command::Load(LoadCommand::Send(args)) => load_send::run(&LoadSendPlan::new(args)?, output),
         Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
         Command::Capture(args) => capture::run(&CapturePlan::new(args)?, output),

@@ -18,6 +18,9 @@ pub(crate) use path::{ClockPlan, MtuPlan, ReachPlan};
 
 mod place;
 
+mod relay;
+pub(crate) use relay::RelayPlan;
+
 mod rtt;
 pub(crate) use rtt::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan};
 

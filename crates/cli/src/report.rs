@@ -63,6 +63,9 @@ pub(crate) use reach::ReachDocument;
 mod recv;
 pub(crate) use recv::{RecvReport, ServeReport};
 
+mod relay;
+pub(crate) use relay::{RelayNetwork, RelayReport};
+
 mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 

@@ -244,6 +244,7 @@ fn plans() {
         "tcp serve --listen 127.0.0.1:17535",
         "mtu 127.0.0.1",
         "reach -g 239.192.77.43 --iface lo",
+        "relay 239.192.77.43@lo 127.0.0.2:7501 --pgm-port 7500",
         "clock 127.0.0.1",
         "demo",
     ];

@@ -1,4 +1,5 @@
-//! The target of a measurement, in the words of `--group`: a host, or a group and its interface.
+//! A host, or a group and its interface, in the words of `--group`: the target of a measurement, or
+//! a network of a relay.
 
 use std::{borrow::Cow, fmt, str::FromStr as _};
 
@@ -40,7 +41,9 @@ impl Place {
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     let group = Group::from_str(text).map_err(|error| error.to_string())?;
     if group.source().is_some() {
-        return Err("a measurement takes no SOURCE@: write the group alone".to_owned());
+        return Err(
+            "only receivers of files and messages take a SOURCE@: write the group alone".to_owned(),
+        );
     }
     Ok(Place {
         text: text.to_owned(),
@@ -104,7 +107,10 @@ mod tests {
                 "neither side of the @ is a multicast group",
             ),
             ("239.192.0.1@", "the interface is empty"),
-            ("10.0.0.9@239.192.0.1", "a measurement takes no SOURCE@"),
+            (
+                "10.0.0.9@239.192.0.1",
+                "only receivers of files and messages",
+            ),
         ] {
             let error = place(text).unwrap_err();
             assert!(error.contains(cause), "{text}: {error}");

@@ -28,16 +28,26 @@ pub(super) struct Station {
 impl Station {
     /// Starts to serve. A failure is no error, unless `--metrics` asks for it.
     pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
+        Self::at(role, &plan.place.to_string(), plan.metrics, output)
+    }
+
+    /// Starts to serve counters of what is at `place`.
+    pub(super) fn at(
+        role: &str,
+        place: &str,
+        metrics: Option<SocketAddr>,
+        output: &Output,
+    ) -> Result<Self, Failure> {
         let command: Vec<String> = std::env::args().collect();
         let server = CounterServer::start(&command.join(" "));
         let slot = match server {
             Ok(server) => {
-                let metrics = plan.metrics.map(|address| serve(&server, address, output));
-                let metrics = metrics.transpose()?;
-                let slot = server.slot(role, &plan.place.to_string());
-                Some((server, slot, metrics))
+                let served = metrics.map(|address| serve(&server, address, output));
+                let served = served.transpose()?;
+                let slot = server.slot(role, place);
+                Some((server, slot, served))
             }
-            Err(error) if plan.metrics.is_some() => {
+            Err(error) if metrics.is_some() => {
                 return Err(Failure::environment("serving counters", &error));
             }
             Err(error) => {

@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::{
     CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
     InterfacesReport, InterruptedDemo, Interval, LeftoversReport, LoadRecvReport, LoadSendReport,
-    MtuReport, PublishReport, ReachDocument, RecvReport, ReplayReport, RttReflectReport, RttReport,
-    SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport,
-    TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport, UdpReport,
-    UdpServeReport,
+    MtuReport, PublishReport, ReachDocument, RecvReport, RelayReport, ReplayReport,
+    RttReflectReport, RttReport, SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport,
+    SubscribeReport, TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport,
+    UdpReport, UdpServeReport,
     json::{Envelope, MessageLine},
 };
 use crate::plan::{
     CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, Plan, PublishPlan,
-    ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, StatsPlan,
+    ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, StatsPlan,
     StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan, UdpPlotPlan,
     UdpRunPlan, UdpServePlan,
 };
@@ -48,6 +48,7 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<ReplayReport>(),
         of::<StatsReport>(),
         of::<StatsSweepReport>(),
+        of::<RelayReport>(),
         of::<RttReport>(),
         of::<RttReflectReport>(),
         of::<UdpReport>(),
@@ -74,6 +75,7 @@ pub(crate) fn schemas() -> Vec<Described> {
         of_plan::<ReplayPlan>(),
         of_plan::<StatsPlan>(),
         of_plan::<StatsSweepPlan>(),
+        of_plan::<RelayPlan>(),
         of_plan::<RttRunPlan>(),
         of_plan::<RttReflectPlan>(),
         of_plan::<RttPlotPlan>(),

@@ -21,6 +21,7 @@ mod openpgm;
 mod parity;
 mod presence;
 mod rate;
+mod relay;
 #[path = "../schema_kit/mod.rs"]
 mod schema_kit;
 mod secrecy;

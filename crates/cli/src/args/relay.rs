@@ -1,0 +1,55 @@
+//! `relay`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, value_parser};
+use towline::Faults;
+
+use super::{Place, bytes, long, metrics_address, place};
+
+/// Carry the sessions of one network to others that it does not route multicast to.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = long(EXAMPLES, NOTES))]
+pub(crate) struct RelayArgs {
+    /// The networks, two or more: a group and the interface on which it is, or another host to
+    /// which packets go by unicast
+    #[arg(value_name = "GROUP@IFACE[:PORT]|HOST[:PORT]", num_args = 2.., required = true,
+          value_parser = place)]
+    pub(crate) networks: Vec<Place>,
+    /// PGM data-destination port of the sessions, when it is not the UDP port of all networks
+    #[arg(long, value_name = "PORT")]
+    pub(crate) pgm_port: Option<u16>,
+    /// Time to live of the packets that leave
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(value_parser = value_parser!(u8).range(1..))]
+    pub(crate) hops: u8,
+    /// TCP port on which receivers open their connections for reports; 0 lets the system choose
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) control_port: u16,
+    /// How much of the newest data is kept to repair from; what is not kept, the sender is asked
+    /// for
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "64MiB")]
+    pub(crate) keep: u64,
+    /// Answer Prometheus on this port of this machine, or at ADDRESS:PORT
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Simulate a bad network: lose, duplicate or damage arriving packets, for example loss=5%
+    #[arg(long, value_name = "FAULTS", hide_short_help = true)]
+    pub(crate) faults: Option<Faults>,
+}
+
+const NOTES: &str = "\
+Receivers behind a relay know it as the sender: with recv --from, name the relay's address. They ask
+the relay for repairs, and it asks the sender only for what it has not got itself. Their connections
+for reports go to the relay, which joins each to one that it opens to the sender of that session,
+and to nobody else. So neither network needs a route to the other.
+
+A relay carries files and messages in all directions, each session away from the network where the
+relay first heard it. It runs until it is interrupted, and is then done (exit code 0). It does not
+carry sessions with a key, whose packets nobody may change.";
+
+const EXAMPLES: &str = "\
+Examples:
+  towline relay 239.192.0.1@eth0 239.192.0.1@eth1
+  towline relay 239.192.0.1@wlan0:7500 10.0.0.7:7501 --pgm-port 7500
+  towline relay 239.192.0.1@eth0 239.192.0.1@br-lab --control-port 7600";

@@ -1,0 +1,85 @@
+//! `relay`.
+
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use towline::{Faults, Group, SessionBuilder, SocketOptions};
+
+use super::{Plan, session::text};
+use crate::{
+    args::{Place, RelayArgs},
+    failure::Failure,
+};
+
+/// `relay --dry-run`: sessions from each network to all others.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct RelayPlan {
+    pub(crate) networks: Vec<Place>,
+    /// PGM's data-destination port when it differs from the UDP ports.
+    pub(crate) pgm_port: Option<u16>,
+    /// Time to live of the packets that leave.
+    pub(crate) hops: u8,
+    /// TCP port for reports; 0 lets the system choose.
+    pub(crate) control_port: u16,
+    /// The most bytes of data that are kept to repair from.
+    pub(crate) kept_bytes_max: u64,
+    /// The address that answers Prometheus.
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Faults to inject.
+    #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
+    pub(crate) faults: Faults,
+}
+
+impl Plan for RelayPlan {
+    const SCHEMA: &'static str = "towline.plan.relay";
+}
+
+impl RelayPlan {
+    pub(crate) fn new(args: &RelayArgs) -> Result<Self, Failure> {
+        let ports = args
+            .networks
+            .iter()
+            .map(|it| it.at_port(Group::PORT).port());
+        let (least, most) = (ports.clone().min(), ports.max());
+        if args.pgm_port.is_none() && least != most {
+            return Err(Failure::usage(
+                "the networks have several ports: write the same port for all, or give --pgm-port, \
+                 which senders and receivers then need too",
+            ));
+        }
+        if args.keep > KEPT_BYTES_MAX {
+            return Err(Failure::usage("--keep: at most 64 GiB"));
+        }
+        Ok(Self {
+            networks: args.networks.clone(),
+            pgm_port: args.pgm_port,
+            hops: args.hops,
+            control_port: args.control_port,
+            kept_bytes_max: args.keep,
+            metrics: args.metrics,
+            faults: args.faults.unwrap_or_default(),
+        })
+    }
+
+    /// Makes the settings of each network for the library.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionBuilder> {
+        self.networks.iter().map(|network| {
+            SessionBuilder::at(network.at_port(Group::PORT))
+                .sockets(SocketOptions::default().hops(self.hops))
+                .faults(self.faults)
+                .pgm_port(self.pgm_port)
+                .control_port(self.control_port)
+        })
+    }
+
+    /// Names the networks, for people.
+    pub(crate) fn told(&self) -> String {
+        let names: Vec<String> = self.networks.iter().map(ToString::to_string).collect();
+        names.join(", ")
+    }
+}
+
+/// More than this is a slip of the pen.
+const KEPT_BYTES_MAX: u64 = 64 << 30;
