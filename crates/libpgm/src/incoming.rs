@@ -24,7 +24,6 @@ use towline::{MessageSink, SessionEvent, Subscriber, Waker};
 use crate::{
     abi::{APDU_BYTES_MAX, Tsi},
     event::Event,
-    log,
     packet::{About, Packet},
     socket::spawn,
 };
@@ -123,14 +122,11 @@ impl Incoming {
     /// `mtu` the size of packets.
     pub(crate) fn add(
         &self,
-        mut subscriber: Subscriber,
+        subscriber: Subscriber,
         port: u16,
         mtu: usize,
     ) -> Result<(), towline::Error> {
         let waker = subscriber.waker()?;
-        for warning in subscriber.take_warnings() {
-            log::warn(&warning);
-        }
         let sink = Sink {
             shared: Arc::clone(&self.shared),
             port,
@@ -144,6 +140,35 @@ impl Incoming {
         let thread = spawn("libpgm recv", move || serve(subscriber, sink))?;
         self.threads().push((waker, thread));
         Ok(())
+    }
+
+    /// Ends the threads, and forgets what they have received, so that groups can be added anew.
+    pub(crate) fn halt(&self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        // Under the lock, so that no thread is between looking and waiting.
+        drop(self.shared.queue());
+        self.shared.room.notify_all();
+        let threads = std::mem::take(&mut *self.threads());
+        for (waker, _) in &threads {
+            waker.wake();
+        }
+        for (_, thread) in threads {
+            // A thread that panicked has ended, too.
+            drop(thread.join());
+        }
+        let mut queue = self.shared.queue();
+        if queue.is_raised {
+            self.shared.recv.clear();
+        }
+        *queue = Queue::default();
+        self.shared.queued_bytes.store(0, Ordering::Relaxed);
+        self.shared.peers.store(0, Ordering::Relaxed);
+        self.shared.is_stopped.store(false, Ordering::Release);
+    }
+
+    /// Ends the waits of receive calls: the socket is being closed.
+    pub(crate) fn end_waits(&self) {
+        self.shared.fail("the socket is being closed".to_owned());
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<(Waker, JoinHandle<()>)>> {
@@ -222,18 +247,7 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.shared.is_stopped.store(true, Ordering::Release);
-        // Under the lock, so that no thread is between looking and waiting.
-        drop(self.shared.queue());
-        self.shared.room.notify_all();
-        let threads = std::mem::take(&mut *self.threads());
-        for (waker, _) in &threads {
-            waker.wake();
-        }
-        for (_, thread) in threads {
-            // A thread that panicked has ended, too.
-            drop(thread.join());
-        }
+        self.halt();
     }
 }
 
@@ -305,11 +319,11 @@ impl Queue {
 }
 
 impl Item {
-    /// Returns what it counts in a full queue.
+    /// Returns what it counts in a full queue: the memory that it takes, however short its message.
     fn bytes(&self) -> usize {
         match self {
-            Self::Message(packet) => packet.message().len() + ITEM_BYTES,
-            Self::Lost { .. } => ITEM_BYTES,
+            Self::Message(packet) => packet.memory_bytes(),
+            Self::Lost { .. } => size_of::<Self>(),
         }
     }
 }
@@ -450,7 +464,5 @@ pub(crate) fn micros() -> u64 {
 
 /// The most emptied buffers that are kept.
 const SPARE_MAX: usize = 4096;
-/// What an item counts beside its message.
-const ITEM_BYTES: usize = 256;
 /// The longest sleep of a thread whose program takes nothing.
 const FULL_WAIT: Duration = Duration::from_millis(5);

@@ -8,13 +8,14 @@ use std::{
     io,
     os::fd::{AsFd as _, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use cabi::guard;
 use rustix::event::{PollFd, PollFlags, poll};
 use towline::{Error, Publisher, SendStatus, Waker};
 
@@ -70,10 +71,7 @@ impl Events {
 }
 
 impl Outgoing {
-    pub(crate) fn start(mut publisher: Publisher, events: Arc<Events>) -> Result<Self, Error> {
-        for warning in publisher.take_warnings() {
-            log::warn(&warning);
-        }
+    pub(crate) fn start(publisher: Publisher, events: Arc<Events>) -> Result<Self, Error> {
         let waker = publisher.waker()?;
         let packet_limit = publisher.packet_limit();
         let descriptor = publisher.as_fd().try_clone_to_owned();
@@ -86,6 +84,7 @@ impl Outgoing {
             retry_at: Mutex::new(None),
             is_ended: AtomicBool::new(false),
         });
+        remember(&shared);
         let of_thread = Arc::clone(&shared);
         let thread = spawn("libpgm send", move || of_thread.serve(&descriptor))?;
         Ok(Self {
@@ -203,6 +202,43 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Remembers a publisher for the end of a program that does not close its sockets.
+fn remember(shared: &Arc<Shared>) {
+    static IS_ASKED: Once = Once::new();
+    IS_ASKED.call_once(|| {
+        // SAFETY: the handler may run at any time, and unwinds nowhere.
+        let _no_room_for_another = unsafe { libc::atexit(send_rest) };
+    });
+    let mut all = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|one| one.strong_count() > 0);
+    all.push(Arc::downgrade(shared));
+}
+
+/// Sends what waits for further messages: the last ones of a program that ends now.
+extern "C" fn send_rest() {
+    guard((), || {
+        let all = std::mem::take(&mut *LIVE.lock().unwrap_or_else(PoisonError::into_inner));
+        for shared in all.iter().filter_map(Weak::upgrade) {
+            for _ in 0..REST_TRIES_MAX {
+                // A thread may have it, which goes on meanwhile.
+                if let Ok(mut publisher) = shared.publisher.try_lock() {
+                    publisher.send_ready();
+                    if publisher.is_drained() {
+                        break;
+                    }
+                }
+                thread::sleep(WAIT_MIN);
+            }
+            // The publisher stays as it is: its end would be told as broken off.
+            std::mem::forget(shared);
+        }
+    });
+}
+
+/// The publishers of sockets that are open.
+static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// How often the end of a program tries to send the rest, 50 us apart: 0.1 s in all.
+const REST_TRIES_MAX: u32 = 2000;
 /// How long a send call that may wait sleeps at a time.
 const WAIT_MIN: Duration = Duration::from_micros(50);
 const WAIT_MAX: Duration = Duration::from_millis(10);

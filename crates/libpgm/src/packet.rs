@@ -79,11 +79,14 @@ impl Packet {
             HEAD_BYTES + message.len() <= capacity,
             "the caller chose it by its room"
         );
-        // SAFETY: the buffer's bytes are this library's while nobody else uses it.
-        let room = unsafe { std::slice::from_raw_parts_mut(skb.head, capacity) };
-        let (head, body) = room.split_at_mut(HEAD_BYTES);
-        write_headers(head, about, message.len() as u16);
-        body[..message.len()].copy_from_slice(message);
+        let head = headers(about, message.len() as u16);
+        // The buffer's bytes may never have been written, so there can be no slice of them yet.
+        // SAFETY: the buffer holds headers and message, is this library's while nobody else uses
+        // it, and overlaps neither source.
+        unsafe { skb.head.copy_from_nonoverlapping(head.as_ptr(), HEAD_BYTES) };
+        let body = skb.head.wrapping_add(HEAD_BYTES);
+        // SAFETY: as above.
+        unsafe { body.copy_from_nonoverlapping(message.as_ptr(), message.len()) };
         skb.tstamp = about.micros;
         skb.tsi = about.tsi;
         skb.sequence = about.sequence;
@@ -134,11 +137,16 @@ impl Packet {
         self.0.as_ptr()
     }
 
-    /// Gives the buffer away: the program frees it.
-    pub(crate) fn into_pointer(self) -> *mut Skb {
-        let pointer = self.0.as_ptr();
-        std::mem::forget(self);
-        pointer
+    /// Gives the program a share in the buffer, which it frees. The memory stays while this library
+    /// has it, too.
+    pub(crate) fn share(&self) -> *mut Skb {
+        self.skb().users.fetch_add(1, Ordering::AcqRel);
+        self.0.as_ptr()
+    }
+
+    /// Returns how much memory the buffer takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.skb().true_size as usize
     }
 
     fn skb(&self) -> &Skb {
@@ -160,15 +168,16 @@ impl Drop for Packet {
     }
 }
 
-/// Writes the headers that a packet with this message has, because programs look at them.
-fn write_headers(head: &mut [u8], about: &About, len: u16) {
-    head.fill(0);
+/// Returns the headers that a packet with this message has, because programs look at them.
+fn headers(about: &About, len: u16) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
     head[..2].copy_from_slice(&about.tsi.sport.to_ne_bytes());
     head[2..4].copy_from_slice(&about.port.to_be_bytes());
     head[4] = TYPE_ODATA;
     head[8..14].copy_from_slice(&about.tsi.gsi.0);
     head[14..16].copy_from_slice(&len.to_be_bytes());
     head[16..20].copy_from_slice(&about.sequence.to_be_bytes());
+    head
 }
 
 #[unsafe(no_mangle)]
@@ -244,12 +253,28 @@ mod tests {
         assert!(packet.has_room(10) && !packet.has_room(11));
         // SAFETY: the packet lives.
         assert!(pgm_skb_is_valid(Some(unsafe { &*packet.pointer() })));
-        let mut head = [0; HEAD_BYTES];
-        write_headers(&mut head, &ABOUT, 7);
+        let head = headers(&ABOUT, 7);
+        // SAFETY: `fill` has written them.
+        let written = unsafe { std::slice::from_raw_parts(packet.skb().head, HEAD_BYTES) };
+        assert_eq!(written, head);
         let sent = [
             0x12, 0x67, 0x1d, 0x4c, 4, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 7, 1, 2, 3, 4,
         ];
         assert_eq!(head[..20], sent);
+    }
+
+    #[test]
+    fn what_a_program_was_given_a_share_of_stays_after_it_has_freed_it() {
+        let packet = Packet::of_loss(ABOUT.tsi, 7, 9);
+        let given = packet.share();
+        assert!(!packet.is_ours());
+        // As `pgm_free_skb` does, which is compiled into programs. ZeroMQ reads on after that.
+        // SAFETY: the packet lives.
+        let users = unsafe { &(*given).users };
+        assert_eq!(users.fetch_sub(1, Ordering::AcqRel), 2);
+        // SAFETY: this library has it still.
+        assert_eq!(unsafe { (*given).tsi }.sport, ABOUT.tsi.sport);
+        assert!(packet.is_ours());
     }
 
     #[test]

@@ -30,7 +30,7 @@ enum Came {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn pgm_recv(
+pub(crate) extern "C" fn pgm_recv(
     sock: Option<&Sock>,
     buffer: *mut c_void,
     len: usize,
@@ -135,7 +135,9 @@ extern "C" fn pgm_recvmsgv(
             {
                 let mut packet = Packet::of_loss(tsi, count, micros());
                 packet.set_sock(pointer);
-                place.write(msgv(0, packet.into_pointer()));
+                place.write(msgv(0, packet.share()));
+                // ZeroMQ frees it, and then reads the session from it.
+                inbox.lend(packet);
                 return Status::Reset;
             }
             tell(open, other, slot)
@@ -175,12 +177,12 @@ fn with_inbox(
     sock: Option<&Sock>,
     body: impl FnOnce(&Open, &mut Inbox, &mut Vec<Packet>) -> Status,
 ) -> Status {
-    let Some(open) = sock.and_then(|sock| sock.open.get()) else {
+    let Some(open) = sock.and_then(Sock::call) else {
         return Status::Error;
     };
     let mut inbox = open.inbox.lock().unwrap_or_else(PoisonError::into_inner);
     let mut emptied = inbox.reclaim();
-    let status = body(open, &mut inbox, &mut emptied);
+    let status = body(&open, &mut inbox, &mut emptied);
     open.incoming.settle(&mut inbox, emptied);
     status
 }

@@ -14,7 +14,7 @@ use crate::{
     abi::{IoVec, Skb, Status},
     memory::pgm_free,
     outgoing::Outgoing,
-    socket::{Open, Sock},
+    socket::{Call, Open, Sock},
 };
 
 #[unsafe(no_mangle)]
@@ -30,7 +30,7 @@ extern "C" fn pgm_send(
         let (Some(open), Some(message)) = (opened(sock), message) else {
             return Status::Error;
         };
-        let status = send(open, &[message], len);
+        let status = send(&open, &[message], len);
         if status == Status::Normal {
             give(written, len);
         }
@@ -59,7 +59,7 @@ extern "C" fn pgm_sendv(
             unsafe { cabi::bytes(part.base, part.len) }.unwrap_or_default()
         });
         let parts: Vec<&[u8]> = parts.collect();
-        send_parts(open, &parts, is_one, written)
+        send_parts(&open, &parts, is_one, written)
     })
     .into()
 }
@@ -87,7 +87,7 @@ extern "C" fn pgm_send_skbv(
             data.unwrap_or_default()
         });
         let parts: Vec<&[u8]> = parts.collect();
-        let status = send_parts(open, &parts, is_one, written);
+        let status = send_parts(&open, &parts, is_one, written);
         if status == Status::Normal {
             buffers.iter().copied().for_each(let_go);
         }
@@ -107,8 +107,8 @@ fn let_go(skb: *mut Skb) {
     }
 }
 
-fn opened(sock: Option<&Sock>) -> Option<&Open> {
-    sock?.open.get()
+fn opened(sock: Option<&Sock>) -> Option<Call<'_>> {
+    sock?.call()
 }
 
 fn send_parts(open: &Open, parts: &[&[u8]], is_one: bool, written: Out<'_, usize>) -> Status {
@@ -158,6 +158,9 @@ fn send(open: &Open, parts: &[&[u8]], len: usize) -> Status {
         let is_full = matches!(status, Status::RateLimited | Status::WouldBlock);
         if !is_full || !open.may_wait {
             return status;
+        }
+        if open.is_closing.load(Ordering::Acquire) {
+            return Status::Error;
         }
         outgoing.wait();
     }

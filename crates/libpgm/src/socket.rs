@@ -5,10 +5,15 @@ use std::{
     io,
     mem::MaybeUninit,
     net::SocketAddr,
+    ops::Deref,
     os::fd::RawFd,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicUsize},
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use cabi::{Out, give, guard};
@@ -18,6 +23,7 @@ use crate::{
     abi::{IPPROTO_PGM, InterfaceReq, SockAddr, Tsi},
     error::{self, Code, Domain, Fault, Slot},
     incoming::{Inbox, Incoming},
+    log,
     option::Number,
     outgoing::{Events, Outgoing},
     settings::{GroupSetting, Settings},
@@ -29,6 +35,29 @@ pub(crate) struct Sock {
     life: Mutex<Life>,
     /// Set when connected, so that sending and receiving take no lock of the socket.
     pub(crate) open: OnceLock<Open>,
+    /// How many threads are sending or receiving.
+    calls: AtomicU32,
+}
+
+/// A call that sends or receives: the socket stays while it lasts.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    sock: &'a Sock,
+    open: &'a Open,
+}
+
+impl Deref for Call<'_> {
+    type Target = Open;
+
+    fn deref(&self) -> &Open {
+        self.open
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.sock.calls.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// How far a socket has come.
@@ -63,6 +92,8 @@ pub(crate) struct Open {
     pub(crate) apdu_limit: usize,
     /// Where a row of messages that was taken in part goes on.
     pub(crate) parts_sent: AtomicUsize,
+    /// Calls that wait are to end.
+    pub(crate) is_closing: AtomicBool,
 }
 
 impl Life {
@@ -96,6 +127,31 @@ impl Sock {
     pub(crate) fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Begins a call that sends or receives; `None` when the socket is not connected, or is being
+    /// closed.
+    pub(crate) fn call(&self) -> Option<Call<'_>> {
+        let open = self.open.get()?;
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        let call = Call { sock: self, open };
+        (!open.is_closing.load(Ordering::Acquire)).then_some(call)
+    }
+
+    /// Ends the calls that other threads have under way. Returns false when one does not end.
+    fn end_calls(&self) -> bool {
+        if let Some(open) = self.open.get() {
+            open.is_closing.store(true, Ordering::Release);
+            open.incoming.end_waits();
+        }
+        let until = Instant::now() + CALLS_END_MAX;
+        while self.calls.load(Ordering::Acquire) > 0 {
+            if Instant::now() > until {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -124,6 +180,7 @@ extern "C" fn pgm_socket(
         let sock = Sock {
             life: Mutex::new(life),
             open: OnceLock::new(),
+            calls: AtomicU32::new(0),
         };
         place.write(Box::into_raw(Box::new(sock)));
         true
@@ -260,19 +317,28 @@ extern "C" fn pgm_connect(sock: Option<&Sock>, slot: Slot<'_>) -> bool {
         let Some(bound) = life.bound.as_ref().filter(|_| !life.is_connected) else {
             return false;
         };
-        match open(&life.settings, bound) {
+        let mut warnings = Vec::new();
+        match open(&life.settings, bound, &mut warnings) {
             Ok(open) => {
                 life.rate.clone_from(&open.outgoing);
                 life.is_connected = sock.open.set(open).is_ok();
             }
-            Err(fault) => error::put(slot, &fault),
+            Err(fault) => {
+                // Groups that were joined are left, and the program may try again.
+                bound.incoming.halt();
+                error::put(slot, &fault);
+            }
         }
-        life.is_connected
+        let is_connected = life.is_connected;
+        // The program's handler may ask the socket something.
+        drop(life);
+        warnings.iter().for_each(|warning| log::warn(warning));
+        is_connected
     })
 }
 
 /// Opens the sessions of a socket that is bound.
-fn open(settings: &Settings, bound: &Bound) -> Result<Open, Fault> {
+fn open(settings: &Settings, bound: &Bound, warnings: &mut Vec<String>) -> Result<Open, Fault> {
     let fault =
         |error: towline::Error| Fault::new(Domain::Socket, Code::of(&error), error.to_string());
     let outgoing = match settings.send_group.filter(|_| settings.can_send()) {
@@ -280,7 +346,8 @@ fn open(settings: &Settings, bound: &Bound) -> Result<Open, Fault> {
             let session = session(settings, bound, &group, bound.send_interface.as_ref())?
                 .config(settings.sender())
                 .tsi(bound.tsi);
-            let publisher = Publisher::builder(session).open().map_err(fault)?;
+            let mut publisher = Publisher::builder(session).open().map_err(fault)?;
+            warnings.extend(publisher.take_warnings());
             let events = Arc::clone(&bound.events);
             Some(Arc::new(Outgoing::start(publisher, events).map_err(fault)?))
         }
@@ -289,7 +356,8 @@ fn open(settings: &Settings, bound: &Bound) -> Result<Open, Fault> {
     for group in settings.groups.iter().filter(|_| settings.can_receive()) {
         let session = session(settings, bound, group, bound.recv_interface.as_ref())?
             .config(settings.receiver());
-        let subscriber = Subscriber::open(&session).map_err(fault)?;
+        let mut subscriber = Subscriber::open(&session).map_err(fault)?;
+        warnings.extend(subscriber.take_warnings());
         let incoming = &bound.incoming;
         incoming
             .add(subscriber, bound.port, settings.mtu())
@@ -304,6 +372,7 @@ fn open(settings: &Settings, bound: &Bound) -> Result<Open, Fault> {
         aborts_on_reset: settings.is_set(Number::AbortOnReset),
         apdu_limit: settings.apdu_limit(),
         parts_sent: AtomicUsize::new(0),
+        is_closing: AtomicBool::new(false),
     })
 }
 
@@ -332,13 +401,20 @@ fn session(
 }
 
 /// Closes a socket, and frees it. What was sent before leaves; without `flush` as with it, NAKs are
-/// answered for a moment more.
+/// answered for a moment more. Calls of other threads that send or receive end with an error first.
 #[unsafe(no_mangle)]
-extern "C" fn pgm_close(sock: Option<Box<Sock>>, _flush: bool) -> bool {
+extern "C" fn pgm_close(sock: Option<NonNull<Sock>>, _flush: bool) -> bool {
     guard(false, || {
-        let is_there = sock.is_some();
-        drop(sock);
-        is_there
+        let Some(sock) = sock else {
+            return false;
+        };
+        // SAFETY: the program closes a socket once.
+        if unsafe { sock.as_ref() }.end_calls() {
+            // SAFETY: `pgm_socket` has made it so, and no thread has it any more.
+            drop(unsafe { Box::from_raw(sock.as_ptr()) });
+        }
+        // Otherwise a call still has it, and its memory stays.
+        true
     })
 }
 
@@ -395,4 +471,61 @@ fn block_signals() -> Option<libc::sigset_t> {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     // SAFETY: the call has written it.
     (result == 0).then(|| unsafe { before.assume_init() })
+}
+
+/// How long a close waits for calls of other threads. A handler of messages that closes the socket
+/// of its own call would wait for ever.
+const CALLS_END_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Status;
+
+    /// A connected socket without groups, on which receive calls wait.
+    fn waiting() -> *mut Sock {
+        let open = Open {
+            incoming: Arc::new(Incoming::new(1000).unwrap()),
+            inbox: Mutex::default(),
+            outgoing: None,
+            port: 7500,
+            may_wait: true,
+            aborts_on_reset: false,
+            apdu_limit: 1000,
+            parts_sent: AtomicUsize::new(0),
+            is_closing: AtomicBool::new(false),
+        };
+        let sock = Sock {
+            life: Mutex::default(),
+            open: OnceLock::from(open),
+            calls: AtomicU32::new(0),
+        };
+        Box::into_raw(Box::new(sock))
+    }
+
+    #[test]
+    fn a_close_ends_the_calls_of_other_threads_before_it_frees() {
+        let sock = NonNull::new(waiting()).unwrap();
+        let address = sock.as_ptr().expose_provenance();
+        let receiver = thread::spawn(move || {
+            let mut room = [0_u8; 10];
+            // SAFETY: the socket stays while the call lasts: that is what is tested.
+            let sock = unsafe { &*std::ptr::with_exposed_provenance::<Sock>(address) };
+            crate::receive::pgm_recv(
+                Some(sock),
+                room.as_mut_ptr().cast(),
+                room.len(),
+                0,
+                None,
+                None,
+            )
+        });
+        // SAFETY: it is closed below.
+        while unsafe { sock.as_ref() }.calls.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        assert!(pgm_close(Some(sock), true));
+        assert_eq!(receiver.join().unwrap(), c_int::from(Status::Eof));
+        assert!(!pgm_close(None, true));
+    }
 }
