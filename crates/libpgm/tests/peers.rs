@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
 use std::{
+    io::Read as _,
     net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -122,10 +123,24 @@ fn finish(child: Child) -> String {
     text
 }
 
+/// Starts a receiver, and waits until it says that it has joined the group: how long that takes
+/// depends on what else the machine does.
+fn ready(mut command: Command) -> Child {
+    let mut receiver = command.spawn().unwrap();
+    let said = receiver.stdout.as_mut().unwrap();
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    // Byte by byte, so that what follows is left to whoever reads the rest.
+    while said.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    let line = String::from_utf8_lossy(&line).into_owned();
+    assert_eq!(line, "ready", "{command:?}");
+    receiver
+}
+
 /// Runs a sender on host 0 and a receiver on host 1, and returns what both print.
 fn session(lab: &Lab, pair: (Library, Library), [send, recv]: [(&Path, String); 2]) -> String {
-    let receiver = on(lab.host(1), pair.1, recv.0, &recv.1).spawn().unwrap();
-    thread::sleep(START_TIME);
+    let receiver = ready(on(lab.host(1), pair.1, recv.0, &recv.1));
     let sender = on(lab.host(0), pair.0, send.0, &send.1).spawn().unwrap();
     let sent = finish(sender);
     sent + &finish(receiver)
@@ -228,8 +243,7 @@ fn a_loss_is_told_with_its_number() {
         let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
         let count = 60_000;
         let recv = format!("recv {to} {count} short recvmsgv poll");
-        let receiver = on(lab.host(1), Ours, &program, &recv).spawn().unwrap();
-        thread::sleep(START_TIME);
+        let receiver = ready(on(lab.host(1), Ours, &program, &recv));
         let send = format!("send {from} {count} 20000000 short");
         let sender = on(lab.host(0), Ours, &program, &send).spawn().unwrap();
         // The sender begins after 0.3 s and sends for 2 s; its window holds a third of a second.
@@ -303,8 +317,7 @@ fn it_outlives_the_datagrams_that_end_libpgm() {
         let lab = lab(0);
         let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
         let recv = format!("recv {to} {MESSAGES} short recvmsgv poll");
-        let receiver = on(lab.host(1), Ours, &program, &recv).spawn().unwrap();
-        thread::sleep(START_TIME);
+        let receiver = ready(on(lab.host(1), Ours, &program, &recv));
         let send = format!("send {from} {MESSAGES} 1400000 short");
         let sender = on(lab.host(0), Ours, &program, &send).spawn().unwrap();
         let attack = || {

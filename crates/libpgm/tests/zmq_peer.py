@@ -9,6 +9,8 @@ import zmq
 
 END = b"end"
 GROUP = "239.192.7.1:5555"
+# The group as the kernel lists it.
+JOINED = "0107C0EF"
 
 
 def publish(socket, count, size, rate_kbit):
@@ -28,6 +30,13 @@ def publish(socket, count, size, rate_kbit):
 def subscribe(socket, count):
     """Receives until the end, or 15 s of silence."""
     socket.setsockopt(zmq.SUBSCRIBE, b"")
+    # ZeroMQ connects on a thread of its own.
+    for _ in range(1000):
+        with open("/proc/net/igmp", encoding="ascii") as groups:
+            if JOINED in groups.read():
+                break
+        time.sleep(0.01)
+    print("ready", flush=True)
     socket.setsockopt(zmq.RCVTIMEO, 15_000)
     received, gaps, following, size = 0, 0, 0, 0
     start = last = time.monotonic()

@@ -280,6 +280,7 @@ int main(int argc, char** words) {
     send_all(sock, (unsigned)atoi(words[3]));
     linger(sock, 2);
   } else {
+    printf("ready\n");
     receive_all(sock, (unsigned)atoi(words[3]), words[5], words[6]);
   }
   printf("close %d\n", pgm_close(sock, true));
