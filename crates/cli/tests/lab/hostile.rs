@@ -129,7 +129,7 @@ fn forged_ends_cost_no_message_without_a_key_at_any_kind_of_address() {
             let session = overhear(lab.host(2), to.parse().unwrap(), true);
             // In the sender's name: ends, resets, and trails far ahead.
             let mut near = Attacker::new(lab.host(0), &session);
-            near.at(200, 400, |near, number| near.forged_end(number));
+            near.at(200, 400, Attacker::forged_end);
             near.at(20, 20, |near, _| near.far_lead());
             assert_complete(&receiver.report(LIMIT), 5_000);
             let sent = source.report(LIMIT);
