@@ -87,33 +87,33 @@ fn a_guest_beside_others_brings_the_rate_to_the_floor_and_no_further() {
 
 #[test]
 fn what_a_guest_said_brings_the_rate_no_further_down_when_it_has_left() {
-    for leaves_at in (1_000..12_000).step_by(50) {
-        let config = RateConfig {
-            guests_from: 1,
-            ..RateConfig::default()
-        };
-        let mut control = RateControl::new(config, at(0));
-        for ms in (10..leaves_at + 500).step_by(10) {
-            let well = report(ms, 10 * ms);
-            control.report(at(ms), 0, &well);
-            if ms < leaves_at {
-                // A queue for three seconds, which then is gone for half of one.
-                let is_queued = ms % 3_500 < 3_000;
-                let liar = RateReport {
-                    delivery_bytes_per_s: 1_000,
-                    queue_delay: Duration::from_millis(if is_queued { 400 } else { 0 }),
-                    ..well
-                };
-                control.report(at(ms), 1, &liar);
-            } else {
-                control.forget(1);
-            }
-            let pace = control.steer(at(ms), true).bytes_per_s();
-            let least = part(GUEST_BYTES_PER_S_MIN, 97);
-            let is_kept = pace.is_none_or(|bytes_per_s| bytes_per_s >= least);
-            assert!(is_kept, "{pace:?} at {ms} ms, left at {leaves_at} ms");
+    let mut control = cruising();
+    control.config.guests_from = 1;
+    // The guest has brought the rate to its floor before.
+    control.pace = Pace::of(GUEST_BYTES_PER_S_MIN);
+    control.carried_bytes_per_s = GUEST_BYTES_PER_S_MIN;
+    control.carried_bytes_per_s_max = GUEST_BYTES_PER_S_MIN;
+    let (mut is_drained, mut lowest) = (false, u64::MAX);
+    for ms in (1_500..4_000).step_by(10) {
+        let well = report(ms, 10 * ms);
+        control.report(at(ms), 0, &well);
+        let is_guests = control.limit.is_some_and(|limit| limit.slot == 1);
+        is_drained |= matches!(control.phase, Phase::Drain { .. }) && is_guests;
+        if is_drained {
+            control.forget(1);
+        } else {
+            let liar = RateReport {
+                delivery_bytes_per_s: 1_000,
+                queue_delay: Duration::from_millis(400),
+                ..well
+            };
+            control.report(at(ms), 1, &liar);
         }
+        let pace = control.steer(at(ms), true).bytes_per_s();
+        lowest = lowest.min(pace.unwrap_or(u64::MAX));
     }
+    assert!(is_drained);
+    assert!(lowest >= part(GUEST_BYTES_PER_S_MIN, 97), "{lowest}");
 }
 
 #[test]
