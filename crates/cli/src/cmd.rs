@@ -6,9 +6,9 @@ use crate::{
     failure::{Failure, Verdict},
     plan::{
         CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PublishPlan,
-    ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan,
-    StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan,
-    UdpPlotPlan, UdpRunPlan, UdpServePlan,
+        ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan,
+        SendPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan,
+        TcpWritesPlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
     },
     report::Output,
 };

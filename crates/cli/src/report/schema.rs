@@ -8,9 +8,9 @@ use super::{
     CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
     InterfacesReport, InterruptedDemo, Interval, LeftoversReport, LoadRecvReport, LoadSendReport,
     MtuReport, PublishReport, ReachDocument, RecvReport, RelayReport, ReplayReport,
-    RttReflectReport, RttReport, SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport,
-    SubscribeReport, TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport,
-    UdpReport, UdpServeReport,
+    RttReflectReport, RttReport, SendReport, ServeReport, StatReport, StatsReport,
+    StatsSweepReport, SubscribeReport, TcpConnectionLine, TcpServeReport, TcpWatchReport,
+    TcpWritesReport, TopReport, UdpReport, UdpServeReport,
     json::{Envelope, MessageLine},
 };
 use crate::plan::{
