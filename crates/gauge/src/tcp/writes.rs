@@ -190,11 +190,11 @@ impl Writes {
             Some(CallAnswer::Ready) => {}
             Some(CallAnswer::Refused(reason)) => {
                 let reason = crate::shown(&reason);
-                return Err(SystemError::refused("use", self.server, &reason).into());
+                return Err(SystemError::refused("use", self.server, reason).into());
             }
             None => {
                 let cause = "it does not answer as a responder";
-                return Err(SystemError::refused("use", self.server, &cause).into());
+                return Err(SystemError::refused("use", self.server, cause).into());
             }
         }
         let stream = link.into_stream();
