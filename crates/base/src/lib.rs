@@ -18,7 +18,8 @@
 //!    sent (`delivery::Audience::set_stream`): the machine cuts a report that claims more.
 //! 4. `handle_timeout(now)` when `next_timeout()` is not later than `now`.
 //! 5. Once a turn, `observe(now, state)` on each machine that follows another machine; `state` says
-//!    how far the other machine has come. What `observe` returns, the owner applies to the other.
+//!    how far the other machine has come. The owner applies what `observe` returns to the other
+//!    machine.
 //! 6. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs; then
 //!    `poll_link()`, each `Open` answered by `link_opened` and each `Send` by `link_sent`. Both go
 //!    on until `None`, or until the owner has spent what it allows itself for a turn: the rest
@@ -52,8 +53,9 @@
 //!
 //! Each machine also has commands for what its user decides, such as `offer` and `close` of
 //! `pgm::Source`. Other names exist where a machine needs what no common name passes. `pgm` knows
-//! packets only, and anybody can forge these. So what the owner learns of a sender on a connection,
-//! or decides about it, reaches `pgm::Receiver` by methods of their own:
+//! packets only, and anybody can forge these. So separate methods tell `pgm::Receiver` what the
+//! owner learns of a sender on a connection, or decides about that sender. These methods, and those
+//! of other machines that no common name covers, are:
 //!
 //! ```text
 //!   method              machine            kind     why it exists

@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 pub enum Pace {
     /// As fast as the host can.
     Unlimited,
-    /// At most so many bytes a second.
+    /// At most this many bytes a second.
     BytesPerS(NonZeroU64),
 }
 

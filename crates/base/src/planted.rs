@@ -26,7 +26,8 @@ pub enum Bug {
     ConfirmedTooEarly,
     /// An end with a key takes data whose tag is wrong.
     ForgedTaken,
-    /// A receiver with a key greets senders without the key, and does not ask them to prove theirs.
+    /// A receiver with a key greets senders as if it had none, and does not ask them to prove that
+    /// they have the key.
     SenderNotAsked,
     /// A source repairs in one order for all receivers, even when one of them asks for much more.
     RepairsInOneLine,

@@ -41,8 +41,8 @@ pub(crate) fn rivals() -> Vec<String> {
     let mut ask = Command::new("dpkg-query");
     ask.args(["-W", "-f", "${Package} ${Version}\n"])
         .args(RIVALS);
-    // Without dpkg there is nothing to tell; it fails when one of them is missing, and names the
-    // others all the same.
+    // Without dpkg there is nothing to tell. When a package is not installed, dpkg-query fails, but
+    // names the others all the same.
     let Ok(output) = ask.output() else {
         return Vec::new();
     };

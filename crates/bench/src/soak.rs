@@ -3,8 +3,8 @@
 //! Nothing may be missing at the end. Once a second the bench looks at the resident memory of both
 //! ends and at the packets that have arrived. In the second half memory may exceed the most of the
 //! first half by at most 2 % (at the receiver by 2 MiB more), and the rate must stay above half of
-//! that of the first half. At most a quarter of the packets that arrive may be repairs. How high
-//! the rate is, [`crate::peer`] measures.
+//! that of the first half. At most a quarter of the packets that arrive may be repairs.
+//! [`crate::peer`] measures how high the rate is.
 
 use std::{
     path::Path,

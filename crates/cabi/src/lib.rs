@@ -2,9 +2,10 @@
 //! no panic crosses.
 //!
 //! Arguments that C declares as pointers to one object are declared as `Option<&T>` or [`Out`]:
-//! null is `None`, and that the object is there is the duty of the caller in C.
+//! null is `None`; otherwise the caller in C must see to it that the object is there.
 //!
-//! Both libraries for C stand on it: `libtowline` (`capi`) and the stand-in for libpgm (`libpgm`).
+//! Both libraries for C stand on this crate: `libtowline` (`capi`) and the stand-in for libpgm
+//! (`libpgm`).
 #![allow(
     unsafe_code,
     reason = "pointers of a C program become references and slices here"

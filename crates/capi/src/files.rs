@@ -75,7 +75,7 @@ extern "C" fn towline_send_files(
 ) -> Outcome {
     attempt(|| {
         let session = session.ok_or_else(|| Failure::null("the session"))?;
-        // SAFETY: the header says that so many texts are there.
+        // SAFETY: the header says that `count` texts are there.
         let paths = unsafe { cabi::slice(paths, count) };
         let paths = paths.ok_or_else(|| Failure::null("the array of paths"))?;
         let paths = paths.iter().map(|&path| text(path, "a path"));

@@ -35,7 +35,7 @@ extern "C" fn towline_interfaces(
 ) -> Outcome {
     attempt(|| {
         let count = count.ok_or_else(|| Failure::null("the place of the count"))?;
-        // SAFETY: the header says that there is so much room.
+        // SAFETY: the header says that there is room for `capacity` elements.
         let room = unsafe { cabi::room(array, capacity) }.unwrap_or_default();
         let all = Interfaces::read().map_err(towline::Error::Interface)?;
         let each = all.list().iter().flat_map(|one| {

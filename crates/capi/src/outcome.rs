@@ -108,7 +108,7 @@ pub(crate) fn time(millis: i64) -> Option<Duration> {
 #[unsafe(no_mangle)]
 extern "C" fn towline_error_text(buffer: *mut c_char, len: usize) -> usize {
     guard(0, || {
-        // SAFETY: the header says that there is so much room.
+        // SAFETY: the header says that there is room for `len` bytes.
         let room = unsafe { cabi::room(buffer, len) };
         let print = |last: &RefCell<String>| cabi::print(&last.borrow(), room.unwrap_or_default());
         LAST.try_with(print).unwrap_or(0)

@@ -59,7 +59,7 @@ extern "C" fn towline_publisher_send(
 ) -> Outcome {
     attempt(|| {
         let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
-        // SAFETY: the header says that so many bytes are there.
+        // SAFETY: the header says that `len` bytes are there.
         let message = unsafe { cabi::bytes(message, len) };
         let message = message.or((len == 0).then_some(&[]));
         let message = message.ok_or_else(|| Failure::null("the message"))?;

@@ -15,7 +15,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Returns the senders that files and messages are taken from; of all when it is empty.
+    /// Returns the senders that files and messages are taken from; empty for all senders.
     pub(crate) fn allowed(&self) -> &[Allowed] {
         &self.allowed
     }

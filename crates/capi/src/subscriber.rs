@@ -133,7 +133,7 @@ extern "C" fn towline_subscriber_sender(
 ) -> Outcome {
     attempt(|| {
         let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
-        // SAFETY: the header says that there is so much room.
+        // SAFETY: the header says that there is room for `len` bytes.
         let room = unsafe { cabi::room(buffer, len) };
         let room = room.ok_or_else(|| Failure::null("the buffer"))?;
         let gone = || Failure::new(Outcome::NotFound, "that sender is not there any more");

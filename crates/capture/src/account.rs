@@ -221,8 +221,8 @@ impl Account {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
-    /// True unless nothing can have been lost. So it is also true when a file lost bytes at its
-    /// end, which may be any number of packets, or when the account does not add up.
+    /// Returns true when something may have been lost: also when a file lost bytes at its end,
+    /// which may be any number of packets, or when the account does not add up.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lost() + self.losses.lost_bytes > 0 || !self.closes()
@@ -375,7 +375,7 @@ const FIELDS: [Field; 9] = [
     |second| &mut second.damaged,
 ];
 
-/// The seconds of one day, which take 4 MiB.
+/// The seconds of one day, which take 7 MB: 80 bytes each.
 const SECONDS_MAX: usize = 86_400;
 
 /// Adds up 32-bit counters, which the kernel resets when they are read.

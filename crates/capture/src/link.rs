@@ -95,9 +95,9 @@ impl LinkCounters {
         Some((link.flags.is_up(), link.flags.is_running()))
     }
 
-    /// Returns the losses since it was found, by the kernel's and the driver's names; none for an
-    /// interface that is gone. The driver's counters explain parts of the kernel's, so the two must
-    /// not be added up.
+    /// Returns the losses since the interface was found, by the kernel's and the driver's names;
+    /// none for an interface that is gone. The driver's counters explain parts of the kernel's, so
+    /// the two must not be added up.
     pub(crate) fn named_losses(&mut self) -> Vec<(String, u64)> {
         let kernel = self.since_start().unwrap_or_default();
         let kernel = [

@@ -137,7 +137,7 @@ impl Pacer {
     }
 
     /// Returns when to send the packet that is due at `due`. When the last packet was late, this is
-    /// later than `due`, so that the gap between the two is nearly kept.
+    /// later than `due`, so that the gap between the two packets is nearly kept.
     fn leave_at(&self, due: Instant) -> Instant {
         match self.last {
             Some((last_due, last_left)) if self.burst_packets == 1 => {
@@ -251,7 +251,7 @@ const FINE_BITS: u32 = 5;
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
 /// A packet that is later than this shortens its gap by half.
 const LATE: Duration = Duration::from_millis(1);
-/// After this many packets a packet that was one gap late has caught up.
+/// A sender that is one gap late has caught up after this many packets.
 const GAPS_TO_CATCH_UP: u32 = 16;
 /// A rate over a shorter time would mostly measure the first packet.
 const ATTAINED_SPAN: Duration = Duration::from_millis(10);

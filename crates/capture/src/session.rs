@@ -186,8 +186,8 @@ impl Session {
         self.path.shape.editor.iter().flat_map(Editor::unmet)
     }
 
-    /// Captures until the sources end, a limit is reached, or `is_stopped` gives true, which is
-    /// called 100 times a second. Each second it passes the account to `tick`.
+    /// Captures until the sources end, a limit is reached, or `is_stopped` gives true. It asks
+    /// `is_stopped` 100 times a second, and passes the account to `tick` each second.
     ///
     /// # Errors
     /// When a source cannot be used any more. What was captured before is in the sink.
@@ -391,7 +391,7 @@ impl Session {
         while is_waiting {
             let sources = self.sources.iter_mut().zip(&has_stopped);
             for (tapped, has_stopped) in sources.filter(|(tapped, _)| !tapped.is_over) {
-                // As nothing more is kept, a source may now give one frame in each call.
+                // When a limit was reached, a source gives as little as one frame in each call.
                 while tapped.read(&mut self.path, &|| false)? == Progress::Some
                     && *has_stopped
                     && !is_late()

@@ -445,7 +445,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
 }
 
 /// Mixes addresses in a few nanoseconds. A sender that forges addresses can make some thousands of
-/// pairs collide, which costs time; [`PAIRS_MAX`] bounds it.
+/// pairs collide, which costs time; [`PAIRS_MAX`] bounds how much.
 #[derive(Debug, Default)]
 struct Mixer(u64);
 

@@ -105,7 +105,7 @@ fn read_until(
     limit: Limit,
     message: &mut Vec<u8>,
 ) -> io::Result<Found> {
-    // One byte more than allowed, and the end: enough to recognise a message that is too long.
+    // Room for the end, and for one byte more than allowed, which shows a message that is too long.
     let bytes_max = (limit.bytes as u64).saturating_add(2);
     if input.take(bytes_max).read_until(end, message)? == 0 {
         return Ok(Found::End);

@@ -218,8 +218,9 @@ impl Output {
             .suspend(|| output.write_all(text.as_bytes()))?)
     }
 
-    /// Returns the time, as the library's events show it, where a stream is read later and has no
-    /// times of its own: of a service, and with `--verbose`. Otherwise nothing.
+    /// Returns the time, as the library's events show it, to begin a line with. Lines that are read
+    /// later have it: with `--verbose`, or of a service whose lines do not go to the journal, which
+    /// has times of its own. Other lines, and all lines on a terminal, have none.
     fn stamp(&self, is_terminal: bool) -> String {
         let is_in_journal = || env::var_os("JOURNAL_STREAM").is_some();
         let is_read_later = self.verbosity > 0 || self.is_service && !is_in_journal();
@@ -239,7 +240,7 @@ impl Output {
     }
 }
 
-/// Returns a document's text, as it is written on a terminal: texts from elsewhere command nothing.
+/// Returns a document's text, fit for a terminal: no text from another host can command it.
 fn shown_text<D: Document>(document: &D) -> String {
     let text = document.text();
     if D::HAS_COLOURS {

@@ -48,8 +48,8 @@ pub struct ContentError {
     pub code: ErrorCode,
     /// Operation, file and cause, for a person.
     pub text: String,
-    /// The file that it is about, by its index among [`Manifest::files`]; `None` when it is about
-    /// all.
+    /// The file that the error is about, by its index among [`Manifest::files`]; `None` when the
+    /// error is about the whole content.
     pub file: Option<usize>,
 }
 

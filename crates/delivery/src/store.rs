@@ -54,7 +54,7 @@ pub enum Surplus {
         /// Its path beneath the receive directory.
         path: Vec<u8>,
     },
-    /// It would be deleted, but was to be listed only.
+    /// The owner asked for a list only. Otherwise this would have been deleted.
     Listed {
         /// Its path beneath the receive directory.
         path: Vec<u8>,
@@ -74,12 +74,12 @@ pub enum Surplus {
 pub struct Unset {
     /// For a person: what, with its name and number at the sender, and why.
     pub what: String,
-    /// Of how many files, directories and links.
+    /// How many files, directories and links it could not be set for.
     pub entries: u64,
 }
 
 impl Unset {
-    /// What could not be set of so many entries.
+    /// Names what could not be set, and for how many entries.
     #[must_use]
     pub const fn new(what: String, entries: u64) -> Self {
         Self { what, entries }

@@ -13,8 +13,8 @@
 //! While a reporting receiver lacks something, or an expected one is still to come, the source
 //! answers NAKs until the deadline, however short its linger is. It lingers only briefly when it
 //! takes reports and either every receiver that it heard reports, or it heard none. One NAK of a
-//! host without a reporting receiver is enough for the full linger: libpgm, which does not report,
-//! asks for what it still lacks every two seconds only.
+//! host without a reporting receiver is enough for the full linger: libpgm does not report, and it
+//! asks for what it still lacks only every two seconds.
 
 use base::{Instant, earliest};
 use delivery::Audience;

@@ -1,5 +1,5 @@
-//! The sending end of an object session: a PGM source fed by a manifest, or a manifest alone, which
-//! goes over connections.
+//! The sending end of an object session: a PGM source that a transfer feeds, or a transfer alone,
+//! which goes over connections.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 3 and 6.
 
@@ -13,8 +13,8 @@ use wire::pgm::Profile;
 use crate::parameters::{FILES_BACKLOG_BYTES, FILES_BURST_BYTES};
 use crate::{Endpoint, Handle, Sending, opening, steering};
 
-/// A sender of one manifest: it fills the source's window from the manifest, and tells the manifest
-/// when a pass has left.
+/// A sender of one manifest: it fills the source's window with the blocks of a transfer, and tells
+/// the transfer when a pass has left.
 ///
 /// **Flow control**: new blocks wait for the slowest receiver that reports its position, within the
 /// source's flow window; the source does repairs and keeps the window.
@@ -70,12 +70,12 @@ impl<C: Content> ObjectSender<C> {
         self.source.as_ref()
     }
 
-    /// Returns the manifest and its receivers.
+    /// Returns the transfer: the manifest and its receivers.
     pub const fn transfer(&self) -> &TransferSender<C> {
         &self.transfer
     }
 
-    /// Returns the manifest and its receivers, for callers that take events or cancel.
+    /// Returns the transfer, for callers that take events or cancel.
     pub const fn transfer_mut(&mut self) -> &mut TransferSender<C> {
         &mut self.transfer
     }
@@ -90,7 +90,7 @@ impl<C: Content> ObjectSender<C> {
         self.transfer.is_closed() && self.is_closing
     }
 
-    /// Moves blocks from the manifest into the source's window while fewer than
+    /// Moves blocks of the transfer into the source's window while fewer than
     /// [`FILES_BACKLOG_BYTES`] bytes wait there.
     fn feed(&mut self, now: Instant) {
         let Some(source) = &mut self.source else {

@@ -28,9 +28,9 @@ pub trait MessageSink {
     /// Takes an event other than data, in its place between the messages.
     fn event(&mut self, event: SessionEvent);
 
-    /// Takes what a sender calls itself, once it has said so: some time after
-    /// [`SessionEvent::Found`], and never by a sender that does not take reports. Text of another
-    /// host, and without a key anybody's. Ignores it unless overridden.
+    /// Takes the name that a sender has given itself: some time after [`SessionEvent::Found`], and
+    /// never from a sender that takes no reports. The name is text of another host; without a key,
+    /// any host can have made it. The default ignores it.
     fn sender_name(&mut self, session: u32, name: &str) {
         let _ignored = (session, name);
     }
@@ -120,7 +120,7 @@ pub struct Subscriber {
 /// How a closed subscriber left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// This end has handed its last messages to every sender to the back end, as far as it knows.
+    /// The back end has taken this end's last messages to every sender, as far as this end knows.
     Told,
     /// A sender did not take this end's last messages in time.
     TimedOut,
@@ -345,7 +345,8 @@ impl Subscriber {
                     }
                     sink.event(SessionEvent::Refused { session, reason });
                 }
-                // A sender that answers a call to the address of its packets is not forged.
+                // A sender is real when it answers a connection to the address that its packets
+                // come from.
                 ReporterEvent::Joined { session, .. } => self.believe(now, session, sink),
                 ReporterEvent::Named { session, name } => sink.sender_name(session, &name),
                 ReporterEvent::Closed { session } => self.receiver.conclude(session),

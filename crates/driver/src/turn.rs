@@ -43,7 +43,7 @@ pub struct Driver<I, E> {
     pub io: I,
     /// The state machines at this end.
     pub endpoint: E,
-    /// The key's work on packets that leave and enter.
+    /// The stage that, with a key, protects packets that leave and opens packets that enter.
     stage: Stage,
     batch: RecvBatch,
     link_data: Vec<u8>,
@@ -235,8 +235,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         RUNS_MAX
     }
 
-    /// Sends what waits, for a message that must leave at once, and leaves arrived packets to the
-    /// next turn. Returns how many runs left.
+    /// Sends what waits, so that a message can leave at once. Packets that have arrived wait for
+    /// the next turn. Returns how many runs left.
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)
@@ -285,8 +285,8 @@ impl Turn {
     pub const fn is_idle(&self) -> bool {
         self.buffers == 0
             && self.link_events == 0
-            // A turn that carried out as many commands as it may has perhaps left some undone, and
-            // no event would wake the loop for them.
+            // A turn that reached this limit may have left commands undone, and no event would wake
+            // the loop for them.
             && self.link_commands < LINK_COMMANDS_MAX
             && (self.runs == 0 || self.blocked)
     }

@@ -93,7 +93,7 @@ fn edits_of(asked: &[u8], frame: &[u8]) -> Edits {
     edits
 }
 
-/// The sum over a whole IPv4 header, as for its checksum.
+/// Returns the sum over a whole IPv4 header, as for its checksum.
 fn header_sum(frame: &[u8]) -> Option<u64> {
     let layers = Layers::parse(frame);
     let ip = layers.ip.filter(|ip| ip.version == 4)?;
@@ -165,7 +165,7 @@ pub fn compressed(data: &[u8]) {
     assert_eq!(Contents::read(&mut again), plain, "packed by zstd");
 }
 
-/// A source that reads these bytes; `None` when they do not begin like a capture file.
+/// Makes a source that reads these bytes; `None` when they do not begin like a capture file.
 fn file(data: &[u8]) -> Option<FileSource> {
     let input = Cursor::new(data.to_vec());
     FileSource::new(Path::new("fuzzed"), Box::new(input)).ok()

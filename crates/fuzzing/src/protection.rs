@@ -12,13 +12,15 @@ use wire::{
     },
 };
 
-/// Any bytes as a list of five-byte orders: which genuine packet is sent, and what happens to it.
+/// Reads any bytes as a list of five-byte orders: which genuine packet is sent, and what happens to
+/// it.
 ///
-/// An order is a kind, a sequence number, a place (two bytes) and what turns the byte there; an
-/// untouched packet is turned by 0. What is checked: a packet is handed on only if it says what its
-/// maker said; SPMs, NCFs and parity only once. The bytes themselves are sent as a packet too.
+/// An order is a kind, a sequence number, a place (two bytes), and the bits to turn in the byte
+/// there; with 0 the packet stays as it is. What is checked: a packet is handed on only if it says
+/// what its maker said; SPMs, NCFs and parity only once. The bytes themselves are sent as a packet
+/// too.
 ///
-/// **Panics**: when a packet is handed on that nobody made so.
+/// **Panics**: when a packet is handed on that no holder of the key made.
 pub fn unprotect(data: &[u8]) {
     let mut source = PacketProtection::source(key(), TSI, 7, nla(), Sqn(0));
     let mut receiver = PacketProtection::receiver(key(), 1);
@@ -57,7 +59,7 @@ fn nla() -> IpAddr {
     IpAddr::from([10, 0, 0, 1])
 }
 
-/// A packet of the source, as it goes in.
+/// Makes a packet of the source, as it is before protection.
 fn plain(kind: u8, sqn: u8) -> Vec<u8> {
     let sqn = Sqn(sqn.into());
     let data = Data { sqn, trail: Sqn(0) };
@@ -126,8 +128,8 @@ fn protect(end: &mut PacketProtection, tpdu: &[u8]) -> Vec<u8> {
     run.datagrams().flatten().copied().collect()
 }
 
-/// What a packet says, except what nobody has to believe: whether data is a repair, its trail, and
-/// how an SPM is tagged.
+/// Writes what a packet says, except what nobody has to believe: whether data is a repair, its
+/// trail, and how an SPM is tagged.
 fn meaning(tpdu: &[u8]) -> String {
     let packet = Packet::parse(tpdu).expect("what is handed on is whole");
     let header = packet.header();

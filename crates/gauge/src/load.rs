@@ -5,15 +5,15 @@ pub use sender::{LoadSender, LoadSpec};
 
 pub use measure::{Delays, Percentiles, Schedule, ScheduleError, load::*};
 
-/// How far the wall clock may be wrong, in nanoseconds, as the daemon that keeps it right has told
-/// the kernel; `None` when no daemon does.
+/// Returns how far the wall clock may be wrong, in nanoseconds, as the daemon that keeps it right
+/// has told the kernel; `None` when no daemon does.
 #[must_use]
 pub fn wall_error_ns_max() -> Option<u64> {
     let clock = sys::discipline::read().ok()?;
     clock.is_synchronised.then_some(clock.error_ns_max)
 }
 
-/// The wall clock in nanoseconds since 1970; stamps hold this time.
+/// Returns the wall clock's time in nanoseconds since 1970; stamps hold this time.
 #[must_use]
 pub fn wall_ns() -> u64 {
     sys::clock::wall_nanos()

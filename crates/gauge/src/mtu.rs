@@ -2,7 +2,7 @@
 //! fragmented, and says which ICMP messages were right about the path.
 //!
 //! ```text
-//!   probe(size) --> arrived   the reflector answers at this size, or the host that nobody listens
+//!   probe(size) --> arrived   the reflector answers at this size, or the host says: nobody listens
 //!               --> too big   a router says so (ICMP), and names an MTU: a claim, to be tested
 //!               --> silence   tried three times: dropped without a word
 //! ```
@@ -109,7 +109,7 @@ impl Claim {
 /// # Errors
 /// When not even a small packet is answered, or when the system refuses.
 ///
-/// **Cost**: some 15 packets when a reflector answers; 1 s for each packet that is dropped.
+/// **Cost**: some 15 packets when a reflector answers; `timeout` for each packet that is dropped.
 pub fn path_mtu(
     peer: SocketAddr,
     timeout: Duration,
@@ -331,7 +331,8 @@ impl Search {
                     fate = Fate::TooBig;
                     continue;
                 }
-                // Our own link dropped the packet, as a veth pair does when its far end takes less.
+                // This host's own interface dropped the packet, as a veth pair does when its far
+                // end takes less.
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
                 // The error is that of an earlier packet; this one was not sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
@@ -392,8 +393,8 @@ impl Search {
         }
     }
 
-    /// Notes that an answer came. The time that it took sets how long to wait for one after a
-    /// router's message.
+    /// Notes that an answer came. The time that the answer took sets how long to wait for an answer
+    /// after a router's message.
     fn arrived(&mut self, sent: Instant) -> Fate {
         let took = sys::clock::monotonic().since(sent);
         self.patience = self.patience.max(took * 3).min(self.timeout);
@@ -445,8 +446,8 @@ impl Search {
 const TRIES: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_millis(50);
 const CLAIMS_MAX: usize = 8;
-/// The number that tells answers from strangers' messages. It is fixed, because probes carry no
-/// secret.
+/// The number that tells answers from messages of other programs. It is fixed, because probes carry
+/// no secret.
 const TOKEN: u64 = 0x6d74_7520_7072_6f62;
 const UDP_HEADER: u32 = 8;
 /// Bytes of PGM's common header and its data header.

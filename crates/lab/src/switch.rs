@@ -52,8 +52,8 @@ impl Switch {
         Ok(Self { namespace })
     }
 
-    /// Switches the port of one host on or off; the host's `e0` keeps its addresses. Off takes its
-    /// carrier.
+    /// Switches the port of one host on or off. While the port is off, the host's `e0` has no
+    /// carrier; it keeps its addresses.
     pub(crate) fn set_port(&self, host: &Host, up: bool) -> Result<(), LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;

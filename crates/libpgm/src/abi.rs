@@ -169,7 +169,7 @@ pub(crate) struct Skb {
     pub(crate) tail: *mut u8,
     pub(crate) end: *mut u8,
     pub(crate) true_size: u32,
-    /// How many hold it; whoever lets go last frees it.
+    /// How many users hold it; whoever lets go last frees it.
     pub(crate) users: AtomicU32,
 }
 
@@ -194,7 +194,8 @@ pub(crate) struct Error {
 /// The most fragments of a message, and its most bytes.
 pub(crate) const FRAGMENTS_MAX: usize = 16;
 pub(crate) const APDU_BYTES_MAX: usize = u16::MAX as usize;
-/// The bytes of a `struct group_req`, a `struct group_source_req`, and of where their parts begin.
+/// The bytes of a `struct group_req` and a `struct group_source_req`; below, where their parts
+/// begin.
 pub(crate) const GROUP_REQ_BYTES: usize = 136;
 pub(crate) const GROUP_SOURCE_REQ_BYTES: usize = 264;
 pub(crate) const GROUP_AT: usize = 8;

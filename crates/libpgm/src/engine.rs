@@ -24,7 +24,8 @@ extern "C" fn pgm_supported() -> bool {
     *USERS.lock().unwrap_or_else(PoisonError::into_inner) > 0
 }
 
-/// Returns false when there were as many calls as of `pgm_init`. Sockets that are open stay open.
+/// Ends one use of the library. Returns false when all calls of `pgm_init` were answered already.
+/// Sockets that are open stay open.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_shutdown() -> bool {
     let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);

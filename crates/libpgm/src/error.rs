@@ -1,7 +1,7 @@
 //! Errors, as programs get and free them.
 //!
-//! A function that can fail takes the place of a pointer to an error. It fills the place when it
-//! fails and the place holds no error yet.
+//! A function that can fail gets a place for a pointer to an error. When it fails, it fills the
+//! place, unless the place holds an error already.
 
 use std::{
     ffi::{CStr, c_int},

@@ -22,7 +22,8 @@ impl Event {
         self.add(1);
     }
 
-    /// Makes it not writable; readable, too, but nobody asks that of one that is filled.
+    /// Makes it not writable. It is then readable, too, but nobody waits to read one that is
+    /// filled.
     pub(crate) fn fill(&self) {
         self.add(u64::MAX - 1);
     }

@@ -76,7 +76,7 @@ extern "C" fn pgm_gsi_create_from_data(
     len: usize,
 ) -> bool {
     guard(false, || {
-        // SAFETY: the program says that so many bytes are there.
+        // SAFETY: the program says that `len` bytes are there.
         let data = unsafe { cabi::bytes(data, len) };
         data.is_some_and(|data| put_gsi(place, None, Ok(gsi_of(data))))
     })
@@ -90,7 +90,7 @@ extern "C" fn pgm_gsi_create_from_string(
 ) -> bool {
     guard(false, || {
         let data = match usize::try_from(len) {
-            // SAFETY: the program says that so many bytes are there.
+            // SAFETY: the program says that `len` bytes are there.
             Ok(len) => unsafe { cabi::bytes(text.cast(), len) },
             // SAFETY: without a length, the program's text ends with a zero byte.
             Err(_) => unsafe { cabi::text(text) }.map(CStr::to_bytes),
@@ -141,7 +141,7 @@ extern "C" fn pgm_tsi_print(tsi: Option<&Tsi>) -> *const c_char {
 
 fn print_to(text: Option<String>, room: *mut c_char, len: usize) -> c_int {
     guard(-1, || {
-        // SAFETY: the program says that there is so much room.
+        // SAFETY: the program says that there is room for `len` bytes.
         let room = unsafe { cabi::room(room, len) };
         match (text, room) {
             (Some(text), Some(room)) => cabi::print(&text, room) as c_int,

@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Item {
     Message(Packet),
-    /// So many packets of a session are lost for good.
+    /// Packets of a session are lost for good: `count` of them.
     Lost {
         tsi: Tsi,
         count: u64,
@@ -328,7 +328,7 @@ impl Item {
     }
 }
 
-/// Sets a descriptor that is raised or not, and returns how it is then.
+/// Raises or clears a descriptor as `wanted` says; returns whether it is raised then.
 fn set(event: &Event, is_raised: bool, wanted: bool) -> bool {
     match (is_raised, wanted) {
         (false, true) => event.raise(),
@@ -349,9 +349,10 @@ impl Drop for Ending {
     }
 }
 
-/// The body of a group's thread.
+/// Runs a group's thread.
 fn serve(mut subscriber: Subscriber, mut sink: Sink) {
-    // However the thread ends, also by a panic. What it says itself comes first and stays.
+    // This tells the program however the thread ends, also by a panic. A reason that the thread
+    // gives itself comes first and stays.
     let _ending = Ending(Arc::clone(&sink.shared));
     while !sink.shared.is_stopped.load(Ordering::Acquire) {
         sink.micros = 0;
@@ -408,7 +409,8 @@ impl Sink {
 
 impl MessageSink for Sink {
     fn message(&mut self, session: u32, position: u64, data: &[u8]) {
-        // By its length, an empty message is nothing: programs take it for a broken promise.
+        // An empty message would come as 0 bytes. To programs that means that nothing came,
+        // although the descriptor was readable.
         if data.is_empty() || data.len() > APDU_BYTES_MAX {
             return;
         }

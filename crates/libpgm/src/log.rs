@@ -33,7 +33,7 @@ struct Closure(*mut c_void);
 // called by any thread.
 unsafe impl Send for Closure {}
 
-/// The first handler. A program that wants messages sets its own.
+/// Drops a message: the first handler. A program that wants messages sets its own.
 extern "C" fn ignore(_level: c_int, _message: *const c_char, _closure: *mut c_void) {}
 
 /// Sets who takes messages, and returns who did; null sets the first handler again.

@@ -47,7 +47,7 @@ extern "C" fn pgm_malloc0_n(count: usize, bytes: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 extern "C" fn pgm_memdup(from: *const c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: the program says that so many bytes are there.
+    // SAFETY: the program says that `bytes` bytes are there.
     let from = unsafe { cabi::bytes(from, bytes) };
     from.map_or(std::ptr::null_mut(), |from| duplicate(from).cast())
 }

@@ -140,9 +140,9 @@ extern "C" fn pgm_setsockopt(
     len: u32,
 ) -> bool {
     guard(false, || {
-        // SAFETY: the program says that so many bytes are there.
+        // SAFETY: the program says that `len` bytes are there.
         let value = unsafe { cabi::bytes(value, len as usize) };
-        // An empty list has no place.
+        // An empty list may come without a place.
         let value = value.or_else(|| (len == 0).then_some(&[][..]));
         let (Some(sock), Some(value)) = (sock, value) else {
             return false;
@@ -291,7 +291,7 @@ extern "C" fn pgm_getsockopt(
         let (Some(sock), Some(len), IPPROTO_PGM) = (sock, len, level) else {
             return false;
         };
-        // SAFETY: the program says that there is so much room.
+        // SAFETY: the program says that there is room for `*len` bytes.
         let Some(room) = (unsafe { cabi::room::<u8>(place.cast(), *len as usize) }) else {
             return false;
         };
@@ -352,8 +352,8 @@ fn get(life: &Life, name: Number) -> Option<Vec<u8>> {
     }
 }
 
-/// Writes a time as a `struct timeval`, rounded up to a millisecond: programs that count so would
-/// not wait otherwise.
+/// Writes a time as a `struct timeval`, rounded up to a millisecond: a program that counts in
+/// milliseconds would not wait at all for less.
 fn time_bytes(time: Duration) -> Vec<u8> {
     let millis = time.as_nanos().div_ceil(1_000_000) as i64;
     [millis / 1000, millis % 1000 * 1000]

@@ -185,7 +185,7 @@ impl Shared {
             self.events.set_full(&publisher, false);
             drop(publisher);
             if turn.is_idle() {
-                // Whatever ends the wait, the next turn sees.
+                // The next turn sees whatever ended the wait.
                 let _ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], None);
             }
         }

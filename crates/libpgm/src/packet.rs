@@ -96,7 +96,7 @@ impl Packet {
         skb.tail = skb.data.wrapping_add(message.len());
     }
 
-    /// Makes the buffer that says of a loss how many packets of which session are missing.
+    /// Makes the buffer that tells a loss: how many packets of which session are missing.
     pub(crate) fn of_loss(tsi: Tsi, count: u64, micros: u64) -> Self {
         let mut packet = Self::new(0);
         let skb = packet.skb_mut();
@@ -113,7 +113,7 @@ impl Packet {
 
     pub(crate) fn message(&self) -> &[u8] {
         let skb = self.skb();
-        // SAFETY: `fill` has written so many bytes there, and the program may only read them.
+        // SAFETY: `fill` has written `skb.len` bytes there, and the program may only read them.
         unsafe { std::slice::from_raw_parts(skb.data, skb.len.into()) }
     }
 

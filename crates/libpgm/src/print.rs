@@ -68,7 +68,7 @@ extern "C" fn pgm_addrinfo_to_string(
 
 fn print_to(text: Option<String>, place: *mut c_char, len: usize) -> *mut c_char {
     guard(std::ptr::null_mut(), || {
-        // SAFETY: the program says that there is so much room.
+        // SAFETY: the program says that there is room for `len` bytes.
         let room = unsafe { cabi::room(place, len) };
         match (text, room) {
             (Some(text), Some(room)) => {

@@ -66,7 +66,7 @@ fn recv_from(
     slot: Slot<'_>,
 ) -> c_int {
     guard(Status::Error, || {
-        // SAFETY: the program says that there is so much room.
+        // SAFETY: the program says that there is room for `len` bytes.
         let room = unsafe { cabi::room::<u8>(buffer.cast(), len) };
         with_inbox(sock, |open, inbox, emptied| {
             let packet = match next(open, inbox, flags) {
@@ -118,7 +118,7 @@ extern "C" fn pgm_recvmsgv(
     slot: Slot<'_>,
 ) -> c_int {
     guard(Status::Error, || {
-        // SAFETY: the program says that there are so many elements.
+        // SAFETY: the program says that there are `count` elements.
         let Some(room) = (unsafe { cabi::room(messages, count) }) else {
             return Status::Error;
         };
@@ -208,7 +208,7 @@ fn next(open: &Open, inbox: &mut Inbox, flags: c_int) -> Came {
     }
 }
 
-/// Tells the program what came, which is not a message.
+/// Tells the program what came instead of a message.
 fn tell(open: &Open, came: Came, slot: Slot<'_>) -> Status {
     match came {
         Came::Message(_) => Status::Normal,

@@ -25,7 +25,7 @@ extern "C" fn pgm_send(
     written: Out<'_, usize>,
 ) -> c_int {
     guard(Status::Error, || {
-        // SAFETY: the program says that so many bytes are there.
+        // SAFETY: the program says that `len` bytes are there.
         let message = unsafe { cabi::bytes(message, len) }.or((len == 0).then_some(&[]));
         let (Some(open), Some(message)) = (opened(sock), message) else {
             return Status::Error;
@@ -52,10 +52,10 @@ extern "C" fn pgm_sendv(
         let Some(open) = opened(sock) else {
             return Status::Error;
         };
-        // SAFETY: the program says that so many elements are there.
+        // SAFETY: the program says that `count` elements are there.
         let parts = unsafe { cabi::slice(parts, count as usize) };
         let parts = parts.unwrap_or_default().iter().map(|part| {
-            // SAFETY: the program says that so many bytes are there.
+            // SAFETY: the program says that `part.len` bytes are there.
             unsafe { cabi::bytes(part.base, part.len) }.unwrap_or_default()
         });
         let parts: Vec<&[u8]> = parts.collect();
@@ -77,7 +77,7 @@ extern "C" fn pgm_send_skbv(
         let Some(open) = opened(sock) else {
             return Status::Error;
         };
-        // SAFETY: the program says that so many pointers are there.
+        // SAFETY: the program says that `count` pointers are there.
         let buffers = unsafe { cabi::slice(buffers, count as usize) }.unwrap_or_default();
         let parts = buffers.iter().map(|&skb| {
             // SAFETY: the program's buffers are null or there.

@@ -92,7 +92,7 @@ impl Settings {
         (part * FRAGMENTS_MAX).min(APDU_BYTES_MAX)
     }
 
-    /// Returns a window's packets, which a program sets as such, or as seconds at a rate.
+    /// Returns a window in packets. A program sets it in packets, or in seconds at a rate.
     fn window_sqns(&self, sqns: Number, secs: Number, rate: Number) -> usize {
         match self.size(sqns) {
             0 => self.size(secs) * self.size(rate) / self.mtu().max(1),
@@ -248,8 +248,8 @@ const SQNS_MAX: usize = 1 << 24;
 const WINDOW_BYTES_MIN: usize = 256 << 10;
 const WINDOW_BYTES_MAX: usize = 256 << 20;
 const RECEIVE_BYTES_MIN: usize = 4 << 20;
-/// What may wait to be sent: a hundredth of a second, because a send call that was taken is taken
-/// for sent.
+/// The part of a second for which messages may wait to be sent: short, because a program takes a
+/// message for sent once a call has taken it.
 const BACKLOG_PART: usize = 100;
 const BACKLOG_BYTES_MIN: usize = 32 << 10;
 const BACKLOG_BYTES_MAX: usize = 4 << 20;

@@ -376,7 +376,8 @@ fn open(settings: &Settings, bound: &Bound, warnings: &mut Vec<String>) -> Resul
     })
 }
 
-/// Describes the session of a group. No receiver of another PGM reports, so nobody does.
+/// Describes the session of a group. Receivers of other PGM libraries do not report, so here no
+/// receiver does.
 fn session(
     settings: &Settings,
     bound: &Bound,

@@ -33,8 +33,8 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// Adds a socket's descriptors to sets, and returns one more than the highest, also in `count` if
-/// that is less.
+/// Adds a socket's descriptors to sets. Returns one more than the highest descriptor, and raises
+/// `count` to that if it is less.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_select_info(
     sock: Option<&Sock>,
@@ -79,7 +79,7 @@ extern "C" fn pgm_poll_info(
         let (Some((reads, writes)), Some(count)) = (found, count) else {
             return fail(libc::EINVAL);
         };
-        // SAFETY: the program says that there is so much room.
+        // SAFETY: the program says that there is room for `*count` elements.
         let room = unsafe { cabi::room(array, usize::try_from(*count).unwrap_or(0)) };
         let wanted = |descriptors: Vec<RawFd>, event: i16| {
             let is_wanted = events & event != 0;

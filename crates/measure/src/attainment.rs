@@ -56,7 +56,8 @@ impl Series<'_> {
         let (first_ns, count) = unanswered.fold((last_ns, 1), |(_, count), (sent_ns, _)| {
             (sent_ns, count + 1)
         });
-        // With a window fewer messages are sent without an answer, so fewer prove as much.
+        // A window lets fewer messages leave without an answer, so fewer are enough to show
+        // silence.
         let window = match self.setup.per_second {
             Some(_) => self.setup.window_messages.unwrap_or(u32::MAX),
             None => 1,
@@ -80,7 +81,8 @@ impl Series<'_> {
 
 /// This many messages in a row without an answer are more than usual loss explains.
 const SILENT_MIN: u64 = 10;
-/// The shortest time in which they were sent: a full queue drops many packets, but not for long.
+/// Messages that were sent within a shorter time show no silence: a full queue drops many packets,
+/// but not for long.
 const SILENT_NS_MIN: u64 = 50_000_000;
 
 /// A rate counts as attained when at least this share of it was reached.

@@ -79,7 +79,7 @@ impl LoadPattern {
     /// True when `message` is exactly message number `sequence`, except for a stamp.
     fn is_intact(&self, sequence: u64, message: &[u8], is_stamped: bool) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
-            // No load message is that long, so its head is a stranger's.
+            // No load message is that long, so another program has sent this one.
             return false;
         }
         let mark = self.mark(sequence, message.len()).to_le_bytes();

@@ -160,7 +160,7 @@ impl OneWayTimes {
     }
 }
 
-/// An error when one end had no synchronised clock during an exchange.
+/// Checks that each end had a synchronised clock in every exchange.
 fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
     let remedy = "start chrony, ntpd, or ptp4l with phc2sys";
     let here = exchanges.iter().all(|one| one.here.is_synchronised);

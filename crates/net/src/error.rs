@@ -18,8 +18,8 @@ pub struct SystemError {
 }
 
 impl SystemError {
-    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error. For
-    /// errors with one usual remedy, it is there already; [`SystemError::advise`] replaces it.
+    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error. An
+    /// error with one usual remedy has it from the start; [`SystemError::advise`] replaces it.
     pub fn system(operation: &'static str, target: impl Display, error: &io::Error) -> Self {
         Self {
             operation,
@@ -77,7 +77,8 @@ impl SystemError {
     }
 }
 
-/// What helps against an error of the system whatever was tried; `None` where that depends.
+/// Returns what helps against an error of the system, whatever was tried; `None` where that depends
+/// on what was tried.
 const fn usual_remedy(code: i32) -> Option<&'static str> {
     Some(match code {
         errno::EMFILE => "raise the limit of open files (`ulimit -n`)",

@@ -11,7 +11,7 @@
 //!
 //! Text forms: times, sizes, rates and numbers as [`base::quantity`] has them, where a rate of `0`
 //! means no limit; lists with commas, empty for an empty list; switches `true`, `false`; and `auto`
-//! for times that follow measurements.
+//! for a time or a rate that follows measurements.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 
@@ -437,7 +437,7 @@ impl Config {
         self.tx_window_bytes = self.object_window_bytes;
         let packets = u32::try_from(self.object_window_bytes / 256).unwrap_or(u32::MAX);
         self.tx_window_sqns = self.tx_window_sqns.min(packets.max(16));
-        // A block fills its packet, so messages cannot share one.
+        // A block fills its packet, so two messages cannot share a packet.
         self.pack = false;
         self
     }

@@ -109,7 +109,7 @@ impl PacketQueue {
         let done = match outcome {
             Outcome::Sent { datagrams } => datagrams.min(self.in_run),
             Outcome::Blocked => 0,
-            // A timer makes a lost request again.
+            // The packet is lost. If it was a request, its timer makes it again.
             Outcome::TooBig | Outcome::Failed => self.in_run,
         };
         self.items.drain(..done);

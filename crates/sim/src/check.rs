@@ -297,8 +297,8 @@ impl Publication {
     }
 }
 
-/// Of the positions whose low 32 bits are those of `position`, the one nearest to `near`. The two
-/// ends of a session may count from different multiples of 2^32.
+/// Returns the position nearest to `near` that has the low 32 bits of `position`. The two ends of a
+/// session may count from different multiples of 2^32.
 fn near(position: u64, near: u64) -> u64 {
     let ahead = (position as u32).wrapping_sub(near as u32);
     near.wrapping_add_signed(i64::from(ahead.cast_signed()))

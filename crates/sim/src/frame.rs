@@ -28,7 +28,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Changes some bytes as a host on the path can, which also corrects the checksum.
+    /// Changes some bytes and corrects the checksum, as a host on the path can.
     pub fn forge(&mut self, rng: &mut Rng) {
         let mut bytes = self.bytes.to_vec();
         forge(&mut bytes, rng);
@@ -119,7 +119,7 @@ pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     }
 }
 
-/// A number drawn below a length in memory, as an index.
+/// Returns a number as an index; the number is below the length of something in memory.
 pub(crate) fn index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

@@ -65,7 +65,7 @@ impl SimIo {
         self.world.borrow().endpoints[self.endpoint.0].blocked_until
     }
 
-    /// True when a receive call or a control event is waiting.
+    /// Returns true when a datagram or a control event waits for the endpoint.
     #[must_use]
     pub fn has_input(&self) -> bool {
         let world = self.world.borrow();

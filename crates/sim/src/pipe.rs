@@ -83,7 +83,7 @@ pub enum Fault {
 pub struct Flight {
     /// When the datagram is at this point of the pipe.
     pub at: Instant,
-    /// What.
+    /// The datagram.
     pub frame: Frame,
 }
 

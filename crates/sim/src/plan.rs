@@ -120,7 +120,7 @@ pub enum FirstSqn {
     NearHalf,
     /// Up to 2,000 before 2^32.
     NearWrap,
-    /// There.
+    /// At this number.
     At(u32),
 }
 
@@ -325,7 +325,8 @@ impl EndPlan {
     }
 }
 
-/// A host that sends what no correct program sends, from its own address.
+/// A host that sends what no correct program sends: from its own address, and with
+/// [`Forgery::Senders`] from the real sender's, too.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntruderPlan {
@@ -350,7 +351,8 @@ pub enum Forgery {
     Sessions,
     /// Packets of existing sessions, from the real sender's address and port, with new ends, resets
     /// and windows too. Use it only where a key protects the packets, or with trees, whose content
-    /// is verified: of messages without a key, such a packet replaces a genuine one.
+    /// is verified: a receiver of messages without a key would take such a packet in place of a
+    /// genuine one.
     Senders,
 }
 
@@ -443,7 +445,7 @@ pub enum EndedPlan {
     Confirmed,
     /// All have confirmed, and the deadline cut the announcement of the end short.
     Hurried,
-    /// Some expected receivers never came.
+    /// Some expected receivers did not join, or did not come back for what they lacked.
     Unconfirmed,
     /// The deadline came before the receivers had everything.
     BrokenOff,

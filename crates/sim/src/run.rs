@@ -152,7 +152,7 @@ fn finish(mut setting: Setting<'_>, records: bool) -> (Report, Option<Trace>) {
             fingerprint,
         }
     });
-    // After a panic in the middle of a step the world is still borrowed: then there is no record.
+    // If a panic has left the world borrowed, there is no record.
     let trace = world
         .try_borrow_mut()
         .ok()
@@ -569,7 +569,7 @@ fn endpoint(
     }
 }
 
-/// Plans that from `at` on the links have no faults except their delay and their speed.
+/// Plans the end of faults at `at`: from then on, only the delay and the rate of the links remain.
 fn calm(world: &mut World, plan: &Plan, at: Instant) {
     let quiet = |faults: &[Fault]| -> Vec<Fault> {
         let stays = |fault: &&Fault| matches!(fault, Fault::Delay(_) | Fault::Rate { .. });

@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamConditions {
-    /// One way.
+    /// The delay in one direction.
     pub delay: Span,
     /// The most by which a segment is delayed further.
     pub jitter: Span,
@@ -283,7 +283,7 @@ impl World {
         self.hosts[to.0].is_up && !self.is_cut(from, to) && !self.is_cut(to, from)
     }
 
-    /// The way is cut or the host has no power: tries again later, or gives up after the timeout.
+    /// Tries again later, or gives up after the timeout: the way is cut, or the host has no power.
     fn postpone_or_break(&mut self, stream: usize, to: usize) {
         let Some((since, _)) = self.streams[stream].ends[to].arriving.front() else {
             return;
@@ -402,7 +402,7 @@ impl World {
         self.schedule(at, Event::Stream(StreamEvent::Arrive { stream, to }));
     }
 
-    /// Does to the connections of a process that ended what its kernel does.
+    /// Ends the connections of a process that has ended, as its kernel would.
     pub(crate) fn break_streams_of(&mut self, id: EndpointId, kind: CrashKind) {
         let epoch = self.endpoints[id.0].epoch;
         for stream in 0..self.streams.len() {
@@ -412,8 +412,8 @@ impl World {
                     continue;
                 }
                 if side == 1 && !end.is_open {
-                    // The call has not arrived: the process that runs when it does takes or refuses
-                    // it.
+                    // The connection request is still under way: the process that runs when it
+                    // arrives accepts or refuses it.
                     continue;
                 }
                 end.is_closed_told = true;

@@ -94,7 +94,7 @@ fn without_endings(seed: u64) -> Plan {
             // The margin of 130 s is for a far receiver with room for eight packets, which takes 13
             // packets a second (seed 18870).
             deadline: Span::millis(calm_ms + 130_000),
-            // These promises hold while no process is killed.
+            // These promises hold while no process is killed and no MTU changes.
             all_delivered: is_promised && is_survivable,
             proven: objects.is_some() && is_promised && is_survivable,
             ..CheckPlan::default()

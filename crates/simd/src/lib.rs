@@ -1,9 +1,9 @@
-//! Vector kernels chosen at run time, with safe faces; one of the two homes of unsafe.
+//! Vector kernels chosen at run time, with safe faces. Unsafe code is allowed in this crate.
 //!
-//! It knows no protocol: byte slices in, byte slices out. Each kernel exists in a plain form that
-//! every processor runs, which is also what the others are tested against, and in one form per
-//! vector extension. The choice is made once, when a kernel is asked for; what is handed out is an
-//! ordinary function: the pure crates take it as a value and never depend on this crate.
+//! The crate knows no protocol: byte slices in, byte slices out. Each kernel exists in a plain
+//! form, which every processor runs, and in one form for each vector extension, which is tested
+//! against the plain form. The caller chooses a form once and gets an ordinary function. The pure
+//! crates take this function as a value and never depend on this crate.
 //!
 //! ```text
 //! gf256::Level::best() --combine()--> fn(rows, stride, coefficients, inputs) --> pgm's FEC
@@ -12,8 +12,8 @@
 //! Miri runs the tests with extensions that the processor lacks:
 //! `RUSTFLAGS=-Ctarget-feature=+gfni,+avx512f,+avx512bw cargo +nightly miri test -p towline-simd`.
 //!
-//! Invariant: a function that needs a vector extension is handed out only by a [`gf256::Level`]
-//! that exists because the processor was asked.
+//! Invariant: a function that needs a vector extension comes only from a [`gf256::Level`], and that
+//! level is made only after the processor has said that it has the extension.
 //!
 //! The Internet checksum is not here. Copying and summing 1400 bytes into a ring takes the wire
 //! crate's plain loop 149 ns and a fused AVX2 loop 128 ns, and 64 or 8000 bytes the same time with

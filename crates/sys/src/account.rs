@@ -8,7 +8,7 @@ use std::{
 
 use libc::{group, passwd, size_t};
 
-/// The name of a user; `None` when there is no such user, or nobody can tell.
+/// Returns the name of a user; `None` when there is no such user, or nobody can tell.
 ///
 /// **Cost**: reads files, and may ask a directory service.
 #[must_use]
@@ -20,7 +20,7 @@ pub fn user_name(number: u32) -> Option<Vec<u8>> {
     })
 }
 
-/// As [`user_name`], for a group.
+/// Returns the name of a group, as [`user_name`] does of a user.
 #[must_use]
 pub fn group_name(number: u32) -> Option<Vec<u8>> {
     let found = |it: &group| name_of(it.gr_name);
@@ -30,7 +30,8 @@ pub fn group_name(number: u32) -> Option<Vec<u8>> {
     })
 }
 
-/// The number of the user of a name; `None` when there is no such user, or nobody can tell.
+/// Returns the number of the user called `name`; `None` when there is no such user, or nobody can
+/// tell.
 ///
 /// **Cost**: as [`user_name`].
 #[must_use]
@@ -46,7 +47,7 @@ pub fn user_number(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// As [`user_number`], for a group.
+/// Returns the number of the group called `name`, as [`user_number`] does of a user.
 #[must_use]
 pub fn group_number(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
@@ -60,7 +61,7 @@ pub fn group_number(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// Asks with a buffer that is large enough, and takes what `found` makes of the answer.
+/// Asks with a buffer that is large enough, and returns what `found` makes of the answer.
 fn ask<T, R>(
     found: impl FnOnce(&T) -> R,
     call: impl Fn(*mut T, *mut c_char, size_t, *mut *mut T) -> c_int,
@@ -78,8 +79,8 @@ fn ask<T, R>(
         if errno == libc::EINTR {
             continue;
         }
-        // SAFETY: the call leaves this pointer null, or makes it that of the record, which it has
-        // filled then; what the record points to is in the buffer, which lives on.
+        // SAFETY: after the call, this pointer is null or points to the record, which the call has
+        // then filled. The record's own pointers lead into the buffer, which outlives `found`.
         return unsafe { result.as_ref() }.map(found);
     }
 }

@@ -125,7 +125,7 @@ impl From<SocketAddr> for RawAddress {
 }
 
 // SAFETY: the pointer is to `bytes`, all of which are initialised, and live while `self` is
-// borrowed; they are an address of `len` bytes, or zeros, which no call takes for one.
+// borrowed. They hold an address of `len` bytes, or zeros, which no call takes for an address.
 unsafe impl SocketAddrArg for RawAddress {
     unsafe fn with_sockaddr<R>(
         &self,

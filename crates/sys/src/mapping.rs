@@ -16,13 +16,13 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread. Only the ring that owns it reaches
-// it. The ring's methods take `&mut self` wherever they read or write memory that is not atomic;
-// with `&self` they only load and store its atomic indices.
+// SAFETY: the mapping belongs to the process, not to a thread. Only its owner reaches it: a ring, a
+// socket or a program. The owner's methods take `&mut self` wherever they read or write memory that
+// is not atomic; with `&self` they only load and store atomic words.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the `len` bytes of the ring that belongs to `fd`.
+    /// Maps the `len` bytes of the ring or the table that `fd` stands for.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         Self::at(fd, len, 0)
     }
@@ -87,7 +87,7 @@ impl Mapping {
     ///
     /// # Safety
     /// Until the slice is gone, neither the kernel nor another reference writes these bytes: the
-    /// kernel has released the block or slot that they are part of, and it has not been returned.
+    /// kernel has released the block or slot that holds them, and this process has not returned it.
     #[inline]
     pub(crate) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         assert!(
@@ -148,8 +148,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length and is unmapped only here; every
-        // reference into it borrows `self`.
+        // SAFETY: `at` or `anonymous` made the mapping with this length, and only this call unmaps
+        // it; every reference into it borrows `self`.
         let _result = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -421,9 +421,11 @@ impl Received {
 /// The most messages that one call sends or receives.
 pub const MANY_MAX: usize = 64;
 
-/// Length of segment size and hop limit, in bytes: two messages of a header and up to eight bytes.
+/// Length of the control messages with segment size and hop limit, in bytes: each is a header and
+/// up to eight bytes.
 const CONTROL_SEND_BYTES: usize = 2 * (aligned(HEADER_BYTES) + 8);
-/// Length of GRO size, drop count and IPv6 packet information, in bytes, with room to spare.
+/// Length of the control messages with GRO size, drop count and IPv6 packet information, in bytes,
+/// with room to spare.
 const CONTROL_RECEIVE_BYTES: usize = 128;
 
 const HEADER_BYTES: usize = aligned(size_of::<cmsghdr>());

@@ -76,7 +76,7 @@ fn parse(family: u8, attributes: Attributes<'_>, way: Way) -> Option<Chain> {
             _ => {}
         }
     }
-    // The hooks of a device are numbered on their own.
+    // The netdev family has numbers of its own for its hooks.
     let hooks: &[u32] = match (family == NETDEV, way) {
         (true, Way::In) => &[DEVICE_INGRESS],
         (true, Way::Out) => &[DEVICE_EGRESS],

@@ -109,7 +109,7 @@ fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Extended)
 }
 
-/// Picks the offset from times of system and device clock in turns, the system's first and last.
+/// Picks the offset from times of both clocks in turns. The first and the last are the system's.
 fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     let triples = times
         .windows(3)

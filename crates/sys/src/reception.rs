@@ -98,7 +98,8 @@ fn int(data: &[u8], at: usize) -> Option<c_int> {
     Some(c_int::from_ne_bytes(bytes))
 }
 
-/// Length of hop limit and packet information in bytes, with room to spare.
+/// Length of the control messages with hop limit and packet information, in bytes, with room to
+/// spare.
 const CONTROL_BYTES: usize = 128;
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! One request often comes as several signals, microseconds apart: `timeout` signals its child and
 //! then the child's group, and so do supervisors that signal a whole group.
 //!
-//! The handler needs no thread. So a program that must stay single-threaded can use it, as one must
-//! that makes a user namespace.
+//! The handler needs no thread. So it also serves a program that must stay single-threaded, such as
+//! one that makes a user namespace.
 
 use std::{
     io, mem,
@@ -80,8 +80,9 @@ pub fn watch_end_requests(repeat: Duration, exit_code: u8) -> io::Result<Arc<Ato
 /// When the child has ended and was already waited for.
 pub fn request_end(child: &Child) -> io::Result<()> {
     let id = c_int::try_from(child.id()).map_err(|_beyond| io::ErrorKind::InvalidInput)?;
-    // SAFETY: `kill` takes two integers. The number is that of a child that is not waited for yet,
-    // or of no process: `Child` waits once, and only when its owner calls.
+    // SAFETY: `kill` takes two integers and reaches no memory. The number is the child's until its
+    // owner has waited for it. Afterwards it is no process's until Linux gives it out again, which
+    // takes a whole round of process numbers.
     check(unsafe { libc::kill(id, libc::SIGTERM) }).map(drop)
 }
 

@@ -1,8 +1,8 @@
 //! TCP connections that never block, not even during their set-up.
 //!
-//! The streams and listeners are the standard library's. This module has only what that cannot do:
-//! a connect that returns at once, a backlog for a thousand receivers that dial together, and the
-//! options that find out that a peer's host is gone.
+//! The streams and listeners are the standard library's. This module adds only what the standard
+//! library lacks: a connect that returns at once, a backlog for a thousand receivers that dial
+//! together, and the options that find out that a peer's host is gone.
 
 use std::{
     io,

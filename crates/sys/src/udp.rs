@@ -85,7 +85,7 @@ impl UdpSocket {
         Ok(Self { fd, family })
     }
 
-    /// Binds to a local address and port (port 0: any free one). Bound to a group's address, the
+    /// Binds to a local address and port (port 0: any free one). When the address is a group's, the
     /// kernel passes on only packets to that group.
     ///
     /// # Errors
@@ -129,7 +129,8 @@ impl UdpSocket {
     }
 
     /// Blocks `source` in a group that the socket has joined. When `source` is an address of this
-    /// host and no other socket here is in the group, its packets do not even loop back.
+    /// host and no other socket here is in the group, the packets of `source` do not even loop
+    /// back.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
@@ -301,8 +302,8 @@ impl UdpSocket {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Returns the number of socket buffers dropped since the socket was made, mostly because it
-    /// was full: the count that received messages report, without waiting for a message.
+    /// Returns the number of socket buffers dropped since the socket was made, mostly because the
+    /// socket was full. Received messages report the same count; this call needs no message.
     ///
     /// # Errors
     /// On kernels before 4.12.
@@ -319,7 +320,7 @@ impl UdpSocket {
     }
 
     /// Sets a buffer, trying the privileged option first. The kernel doubles the value that it is
-    /// given, and reads back the doubled value.
+    /// given, so the value read back is halved.
     fn set_buffer(&self, force: c_int, plain: c_int, bytes: usize) -> io::Result<usize> {
         let value = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
         if self.set(libc::SOL_SOCKET, force, &value).is_err() {

@@ -17,7 +17,7 @@ pub enum Allowed {
 }
 
 impl Allowed {
-    /// The network that holds `ip` alone.
+    /// Makes the network that holds `ip` alone.
     #[cfg(feature = "files")]
     pub(crate) const fn host(ip: IpAddr) -> Self {
         Self::Network {
@@ -92,7 +92,7 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// The length of an address in bits.
+/// Returns the length of an address in bits.
 const fn bits_of(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }

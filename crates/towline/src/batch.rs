@@ -143,7 +143,7 @@ impl MessageSink for Batch {
 
 /// How many bytes of a message `Debug` shows.
 const SHOWN_BYTES: usize = 64;
-/// Bytes from which on a batch takes no further receive batch, until the application has emptied
+/// With this many bytes, a batch takes no further receive batch until the application has emptied
 /// it.
 const FULL_BYTES: usize = 1 << 20;
 const FULL_ENTRIES: usize = 1 << 15;

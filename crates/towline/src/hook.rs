@@ -272,8 +272,8 @@ impl Completed {
         self.items.iter().map(|it| it.as_os_str().len() + 1).sum()
     }
 
-    /// The program's standard input: a file without a name, which needs nobody to write to it
-    /// while the program reads.
+    /// Makes the program's standard input: a file without a name, which needs nobody to write to
+    /// it while the program reads.
     fn input(&self) -> io::Result<Stdio> {
         if self.items.is_empty() {
             return Ok(Stdio::null());

@@ -74,8 +74,9 @@ impl Aead for Cipher {
 /// line end after the first 32 bytes does not count.
 ///
 /// # Errors
-/// When the file cannot be read, when another user owns it or may read or change it, when it is too
-/// short, or when it repeats a few bytes: a host that hears one packet could then guess the key.
+/// When the file cannot be read, when neither this user nor root owns it, when others may read or
+/// change it, when it is too short or too long, or when it repeats a few bytes: a host that hears
+/// one packet could then guess the key.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
     let failed = |error: &std::io::Error| SystemError::system("read the key of", &shown, error);

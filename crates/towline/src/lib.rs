@@ -51,8 +51,8 @@
 //! `counters` shows counters to other processes and to Prometheus, `tracing` emits events,
 //! `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the counters' JSON.
 //!
-//! The faces stand in `examples/` as a program of one page that runs on one machine: `publish` and
-//! `subscribe`, `send` and `receive`, `poll_loop` (a loop of your own) and `tokio`.
+//! Programs of one page in `examples/` show the faces on one machine: `publish` and `subscribe`,
+//! `send` and `receive`, `poll_loop` (a loop of your own) and `tokio`.
 #![forbid(unsafe_code)]
 
 mod aio;

@@ -42,7 +42,7 @@ impl Place {
         Ok(peers)
     }
 
-    /// Says that what needs packets cannot be had here.
+    /// Makes the error of asking for something that needs packets where there are none.
     pub(crate) fn no_packets(&self) -> SystemError {
         let cause = "this needs packets, and the session has TCP connections alone";
         SystemError::refused("use", self, cause).advise("name a group")

@@ -536,8 +536,8 @@ impl Publisher {
     }
 
     /// Begins to count the receivers by polls: those that report and those that only listen, if
-    /// they can read polls as ours can. [`Publisher::census`] has the result when turns have been
-    /// made for another ten seconds at most. The parameter `poll_interval` counts again and again.
+    /// they can read polls as ours can. [`Publisher::census`] has the result after ten more seconds
+    /// of turns at most. With the parameter `poll_interval` the count is repeated.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -588,8 +588,8 @@ impl LookTimes {
 }
 
 impl Drop for Publisher {
-    /// Tells receivers that the session is broken off, unless it was closed. Cuts an end that has
-    /// begun short.
+    /// Tells receivers that the session is broken off, unless it was closed. Cuts short an end that
+    /// has begun.
     fn drop(&mut self) {
         if self.is_closed() {
             return;
@@ -613,8 +613,8 @@ impl Drop for Publisher {
     }
 }
 
-/// Number of waiting messages up to which every message looks at the clock; below, of how many
-/// further messages one does.
+/// While no more than `LOOKS_AT_ONCE` messages wait, each message looks at the clock; beyond that,
+/// one in `LOOKS_APART` does.
 const LOOKS_AT_ONCE: u32 = 8;
 const LOOKS_APART: u32 = 8;
 /// After this many messages in a row with shorter gaps than the time below, messages are a stream:

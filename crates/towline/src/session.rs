@@ -341,7 +341,7 @@ pub(crate) struct End<E> {
     pub(crate) warnings: Vec<String>,
     interface: String,
     local: IpAddr,
-    /// Emits the event that the session is closed when it is dropped.
+    /// When this is dropped, it emits the event that the session is closed.
     open: Open,
 }
 

@@ -55,7 +55,8 @@ impl Sources {
         Self::checked(allowed.to_vec(), has_key, target)
     }
 
-    /// Makes the rule, if it is enough: `target` says where others reach this host, if they do.
+    /// Makes the rule, or an error when it is not enough; `target` says where other hosts reach
+    /// this one, if they do.
     fn checked(
         allowed: Vec<Allowed>,
         has_key: bool,
@@ -75,7 +76,7 @@ impl Sources {
         })
     }
 
-    /// Returns true when whoever is admitted was named, has the key or is on this machine: such a
+    /// Returns true when every admitted sender was named, has the key or is on this machine: such a
     /// sender is told why something fails here.
     pub(crate) fn are_known(&self) -> bool {
         self.has_key || !self.is_reached || !self.allowed.contains(&Allowed::Any)

@@ -148,9 +148,9 @@ impl Subscriber {
     }
 
     /// Returns what the sender of a session calls itself ([`SessionBuilder::name`]), once it has
-    /// said so, while it is there; never of a sender that does not take reports. It is text of
-    /// another host, and without a key anybody's: pass it through [`text::printable`] before a
-    /// terminal sees it.
+    /// said so, while it is there; always `None` for a sender that does not take reports. The text
+    /// comes from another host, and without a key from anybody: pass it through [`text::printable`]
+    /// before a terminal sees it.
     ///
     /// [`text::printable`]: crate::text::printable
     #[must_use]

@@ -202,7 +202,8 @@ impl<T: Transfer> TransferThread<T> {
     /// counters say now. Once the transfer is over, its last state answers; `None` when it ended
     /// with an error.
     ///
-    /// The question holds the transfer up, so it should only look. It must not use this thread.
+    /// The question holds the transfer up, so it should only look. It must not call this
+    /// `TransferThread`, which would wait for itself.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), towline::Error> {

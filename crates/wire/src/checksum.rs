@@ -18,8 +18,7 @@
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
     // Adds up the whole words (which loses carries) and their high halves; the sum of the low
-    // halves follows from both. The compiler makes vector instructions of so plain a loop by
-    // itself.
+    // halves follows from both. The compiler turns this loop into vector instructions by itself.
     let (words, rest) = bytes.as_chunks::<8>();
     let (mut whole, mut high) = (0_u64, 0_u64);
     for word in words {
@@ -137,8 +136,8 @@ const fn never_zero(check: u16) -> u16 {
     if check == 0 { 0xFFFF } else { check }
 }
 
-/// Bytes that are copied before they are summed. So few stay in the first-level cache, and the C
-/// library does not yet copy them with string instructions, which are slow to start.
+/// Number of bytes that are copied before they are summed: few enough to stay in the first-level
+/// cache, and for the C library to copy without string instructions, which are slow to start.
 const BLOCK: usize = 2048;
 
 #[cfg(test)]

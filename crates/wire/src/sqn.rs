@@ -29,6 +29,7 @@ use std::{
 /// | `hold` | the first packet that must be kept |
 /// | `base`, `contiguous` | the first packet that was not handed out: an exclusive end |
 /// | `lead` | the last packet that was sent, or is known to exist: an inclusive end |
+/// | `lead` of `pgm::Source` and its log | one past the newest packet: an exclusive end |
 /// | `next`, `end` | one past the last packet: an exclusive end |
 ///
 /// **Spec**: RFC 3208 section 3.1 (unsigned 32-bit serial numbers), RFC 1982.

@@ -144,7 +144,7 @@ impl TraceDecoder {
     /// breaks off. Returns how many bytes these packets took, and whether `visit` broke off.
     /// [`TraceDecoder::step`] reads what comes next, a packet or anything else.
     ///
-    /// **Cost**: half of what as many calls of [`TraceDecoder::step`] cost.
+    /// **Cost**: for each packet, half of the cost of [`TraceDecoder::step`].
     #[inline]
     pub fn packets<'a>(
         &self,

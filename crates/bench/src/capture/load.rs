@@ -63,7 +63,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// From the report of `towline replay`.
+    /// Reads the report of `towline replay`.
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let report: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("replay: {error}: {text}"))?;

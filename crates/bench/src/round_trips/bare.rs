@@ -45,5 +45,5 @@ pub(super) fn figures(printed: &str) -> Result<Figures, String> {
     Ok([at("p50")?, at("p99.9")?])
 }
 
-/// As ours.
+/// Payload bytes of a message, for the yardsticks in C as for `towline rtt`.
 pub(super) const SIZE: &str = "64";

@@ -256,7 +256,7 @@ sender had caught up with it, are left out";
 const RATE: u32 = 40_000;
 const SECONDS: u32 = 10;
 const TURNS: u32 = 6;
-/// The most by which the bar allows a slot to be late.
+/// The loop did not run between two readings of the clock that are further apart than this.
 const GAP_NS: u64 = 10_000;
 /// A longer interruption counts as a pause, as in Towline's measuring thread.
 const PAUSE_NS: u64 = 500_000;

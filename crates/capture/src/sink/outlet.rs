@@ -154,7 +154,7 @@ impl Outlet {
         dropped.saturating_sub(self.tried_again)
     }
 
-    /// Notes whether the interface counted the frame that it did not take as dropped.
+    /// Notes whether the interface counted a drop for the frame that it has just not taken.
     pub(super) fn note_retry(&mut self) {
         if let Ok(since) = self.counters.since_start() {
             self.tried_again += u64::from(since.tx_dropped > self.dropped_seen);

@@ -31,7 +31,8 @@ pub struct SendOptions {
     /// How long to wait for an interface that takes nothing, because it has no carrier or its queue
     /// stays full.
     pub patience: Duration,
-    /// Setting it ends that wait; packets that wait then count as unwritten.
+    /// The flag that ends that wait once it is set; packets that have not left then count as
+    /// unwritten.
     pub stop: Option<Arc<AtomicBool>>,
 }
 

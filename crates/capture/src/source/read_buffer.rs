@@ -4,9 +4,10 @@
 //! | room | what was left over | offset of the file, page for page | ... |
 //!                             ^ the next reading goes here
 //! ```
-//! The kernel copies several times faster when source and target lie alike in their pages. So bytes
-//! have the same place in their page here as in the file. What one reading leaves over is moved in
-//! front of the next. The memory is reused, and small enough to stay in the processor's cache.
+//! The kernel copies several times faster when source and target have the same offset in their
+//! pages. So each byte has the same offset in its page here as in the file. What one reading leaves
+//! over is moved in front of the next. The memory is reused, and small enough to stay in the
+//! processor's cache.
 //!
 //! When a file is long, a thread reads or unpacks the next pieces while one is decoded. At the end
 //! of the file it gives the input back. When all is decoded, the input is read once more, because

@@ -104,7 +104,7 @@ fn added(
     let is_given =
         |arg: &&Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let on_line: Vec<&Arg> = command.get_arguments().filter(is_given).collect();
-    // Of two flags that exclude each other, either may be the one that declares it.
+    // Of two flags that exclude each other, either may be the one that declares the conflict.
     let excludes = |one: &Arg, other: &Arg| {
         let named = command.get_arg_conflicts_with(one);
         named.iter().any(|arg| arg.get_id() == other.get_id())

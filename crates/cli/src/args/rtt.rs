@@ -258,8 +258,7 @@ pub(crate) struct Listen {
 
 /// Reads `ADDRESS:PORT`, `ADDRESS` or `PORT`, or a group with its interface.
 fn listen(text: &str) -> Result<Listen, String> {
-    // When a text that looks like a group is none, the error says so, and does not call it an
-    // address.
+    // When the text looks like a group and is none, the error is about a group, not an address.
     let group = match place(text) {
         Ok(found) if found.is_group() => Some(found),
         Err(error) if text.contains('@') => return Err(error),

@@ -167,7 +167,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     rtt::listen_with(text, PORT)
 }
 
-/// A group alone: which interface and source it has, the trial says.
+/// Reads a group alone: the trial, not this text, says which interface and source it has.
 fn group(text: &str) -> Result<Group, String> {
     let group = text.parse::<Group>().map_err(|error| error.to_string())?;
     let is_plain = group.is_multicast() && group.source().is_none() && group.interface().is_none();

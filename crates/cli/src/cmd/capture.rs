@@ -116,7 +116,7 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
     let (SinkAddress::Pcap(target) | SinkAddress::Pcapng(target)) = &plan.sink else {
         return Ok(());
     };
-    // A file that does not exist yet, as most output files, is no source either.
+    // A file that does not exist yet, as most output files do not, cannot be a source.
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let target = identity(target).filter(|_| !plan.sink.is_standard_output());
     let is_target = |source: &&SourceAddress| match source {

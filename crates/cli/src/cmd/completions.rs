@@ -20,8 +20,8 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// Adds interfaces to the script where an interface is wanted: the generator knows files, and no
-/// shell's own list of interfaces.
+/// Adds interfaces to the script where an interface is wanted: the generator can complete files,
+/// but does not use the list of interfaces that a shell has.
 fn with_places(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH_PLACES}"),

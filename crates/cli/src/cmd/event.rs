@@ -130,7 +130,7 @@ impl Allowance {
     }
 }
 
-/// As many receivers as a person reads about at once; then one line a second.
+/// The most lines at once, which a person still reads; after them, one line a second.
 const LINES_AT_ONCE: u32 = 64;
 
 fn refusal(host: IpAddr, reason: Refusal) -> String {

@@ -33,7 +33,7 @@ pub(super) struct Incoming<'a> {
     complete: u64,
     failed: u64,
     interrupted: u64,
-    /// The service was told to stop: transfers that are not done then have not failed.
+    /// The service was told to stop: from then on, an unfinished transfer does not count as failed.
     pub(super) is_leaving: bool,
     bytes: u64,
     /// How many senders were not dialled or had their manifest declined; below, why the last one.

@@ -50,7 +50,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if sink.received > 0 {
-            // From the first message on: its rates are of the stream, not of the wait for it.
+            // The bar begins with the first message: its rates leave out the wait for the stream.
             let bar = bar.get_or_insert_with(|| progress.messages(&group, plan.count));
             bar.set_position(sink.received);
             intervals.look(|| sink.done())?;
@@ -300,7 +300,7 @@ impl Stretch {
     }
 }
 
-/// The number of corrupt messages without an intact one that cannot come from the network.
+/// After this many corrupt messages and no intact one, the network cannot be the cause.
 const CORRUPT_ENOUGH: u64 = 100;
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ fn spec(plan: &LoadSendPlan) -> LoadSpec {
     }
 }
 
-/// Waits until the last packet has left; after a signal, no longer than its farewell.
+/// Waits until the last packet has left; after a signal, only until the farewell is over.
 fn flush(publisher: &mut Publisher, interrupt: &Interrupt) -> Result<(), Failure> {
     loop {
         let is_idle = publisher.turn()?.is_idle();

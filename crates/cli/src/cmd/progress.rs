@@ -219,7 +219,7 @@ fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
             is_connected: false,
             ..
         } => "not connected".to_owned(),
-        // The bar says as much.
+        // The bar itself shows that the receiver receives.
         ReceiverState::Active {
             phase: Phase::Receiving,
             ..

@@ -54,7 +54,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     let end = *sent.as_ref().unwrap_or(&SendingEnd::Cut);
     let closed = end.close(&mut job.publisher, plan.timeout, &interrupt)?;
     let is_proven = match end {
-        // This is about what was sent: there was more to send.
+        // Only what was sent can be proven; perhaps more was to be sent.
         SendingEnd::Cut => closed.missing == 0 && closed.unconfirmed.is_empty(),
         SendingEnd::Whole | SendingEnd::Unbegun => closed.is_complete(),
     };
@@ -80,7 +80,8 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     ))
 }
 
-/// Returns true when a receiver has all of it, and none that was present lacks anything.
+/// Returns true when at least one receiver has everything that was sent, and no receiver that is
+/// expected or has joined lacks anything.
 pub(super) fn is_confirmed(closed: &Closed) -> bool {
     closed.confirmed > 0 && closed.missing == 0 && closed.unconfirmed.is_empty()
 }

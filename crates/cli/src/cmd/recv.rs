@@ -130,7 +130,7 @@ impl Service<'_> {
         Ok(())
     }
 
-    /// Does what is due ten times a second.
+    /// Does what has to be done ten times a second.
     fn look(&mut self, receiver: &mut FileReceiver) {
         self.incoming.look(receiver);
         self.incoming.look_after_hook();

@@ -135,7 +135,7 @@ impl Senders {
         }
     }
 
-    /// What the sender calls itself, once it has said so.
+    /// Returns what the sender calls itself, once it has said so.
     pub(super) fn called(&self, session: u32) -> Option<&str> {
         self.known.get(&session)?.called.as_deref()
     }

@@ -246,7 +246,8 @@ impl RecvPlan {
             exec: exec.unwrap_or_default(),
             exec_timeout: args.exec_timeout,
             patience: args.timeout.unwrap_or_default(),
-            // A place of a service is not held for ever by a sender that sends nothing.
+            // Without a limit, a sender that sends nothing would hold a place of the service for
+            // ever.
             timeout: args.timeout.or(args.serve.then_some(SERVE_TIMEOUT)),
             session: match args.listen {
                 Some(address) => {

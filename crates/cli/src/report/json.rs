@@ -52,8 +52,8 @@ fn end_line(output: &mut impl Write, document: String) -> io::Result<()> {
     output.flush()
 }
 
-/// Escapes what a terminal would obey or hide: the document means the same, as such characters
-/// stand in strings only. Serde escapes only those below a blank.
+/// Escapes what a terminal would obey or hide. The document keeps its meaning, because such
+/// characters occur only in strings. Serde escapes only characters below the blank.
 fn plain(document: String) -> String {
     let is_fit = |c: char| c == '\n' || is_plain(c);
     if document.chars().all(is_fit) {

@@ -101,7 +101,7 @@ fn put(out: &mut dyn Write, text: &str) {
     out.write_str(text).unwrap_or_default();
 }
 
-/// Writes the rate, but not at first: the rate of the first moment is that of a queue that fills.
+/// Writes the rate, but not at first: the first rate is the one at which a queue fills.
 fn put_rate(state: &ProgressState, out: &mut dyn Write, text: impl Fn(f64) -> String) {
     if state.elapsed() >= RATE_AFTER {
         put(out, &text(state.per_sec()));

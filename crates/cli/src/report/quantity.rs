@@ -75,7 +75,7 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// Writes three digits, and all before the point; whole numbers below 1000 stay whole.
+/// Writes three digits, or all before the point when these are more. A whole number stays whole.
 fn digits(value: f64) -> String {
     if value >= 100.0 || value.fract() == 0.0 {
         format!("{value:.0}")

@@ -129,8 +129,8 @@ fn schema<T: JsonSchema>(name: &'static str, version: u32) -> Schema {
     schema
 }
 
-/// Puts a definition in place of the root's reference to it, which a struct of one unnamed field
-/// has.
+/// Puts a definition in place of a root that only refers to it, as the root of a struct with one
+/// unnamed field does.
 fn inline(schema: &mut Schema) {
     let Some(Value::String(reference)) = schema.remove("$ref") else {
         return;

@@ -164,7 +164,7 @@ impl StatsReport {
         .expect("text grows in memory");
     }
 
-    /// Writes what is missing from the counts, and what of it is unusual.
+    /// Writes how many packets were lost, left unread, or unusual (fragments, tagged, cut short).
     fn losses(&self, text: &mut String) {
         let lost = [
             (self.lost_ring, "lost because the ring was full"),

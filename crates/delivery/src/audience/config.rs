@@ -14,16 +14,17 @@ use crate::{Key, RateConfig};
 pub enum Policy {
     /// The sender is held back: it forgets nothing that a tracked receiver has not been given.
     ///
-    /// Without a key, a receiver that is not expected holds the receivers of other hosts back for
-    /// 5 s at first, and for a quarter of the time then; after that it may lose data, and is told
-    /// how much.
+    /// Without a key, the guests of one host (receivers that are not expected) may hold the
+    /// receivers of other hosts back for 5 s at first, and later for a quarter of the time. Beyond
+    /// that they may lose data, and are told how much.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
     Lose,
     /// The sender drops a receiver that stays 2 s behind, and tells it. It also drops one that has
-    /// held the sender back for 2 s while half of the others are at least half as far ahead. For a
-    /// receiver that is alone, or as slow as the others, it waits until that is 2 s behind.
+    /// held the sender back for 2 s while at least half of the receivers are less than half as far
+    /// behind. A receiver that is alone, or as slow as the others, is dropped only when it is 2 s
+    /// behind.
     Drop,
 }
 
@@ -32,14 +33,15 @@ pub enum Policy {
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// What receivers are told that this sender is called, cut to 255 bytes. Default: empty, and
-    /// they are told nothing.
+    /// The sender's name that receivers are told, cut to 255 bytes. Default: empty, and they are
+    /// told none.
     pub name: String,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
     /// What happens when a receiver is too slow.
     pub policy: Policy,
-    /// How many receivers must join before the sender may forget anything. Default 0.
+    /// How many receivers are expected. Under [`Policy::Wait`] the sender forgets nothing before
+    /// this many have joined. Default 0.
     pub expected: u32,
     /// The most receivers admitted at once.
     pub receivers_max: u32,
@@ -52,8 +54,8 @@ pub struct AudienceConfig {
     pub greeting_timeout: Duration,
     /// The shortest report interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// The number of positions after which a receiver reports at the latest, a share of the
-    /// transmit window: so waiting for reports never limits the rate. Default 0: never.
+    /// A receiver reports at the latest after this many positions. When they are a share of the
+    /// transmit window, waiting for reports never limits the rate. Default 0: no such bound.
     pub report_sqns: u32,
     /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
     /// rate control.
@@ -84,8 +86,8 @@ impl AudienceConfig {
         4 * self.receivers_max as usize
     }
 
-    /// Returns the number of the first receiver that nobody expects and that shows no key; `None`
-    /// with a key.
+    /// Returns the lowest number that a guest has, a receiver that is not expected; `None` with a
+    /// key, because then there are no guests.
     pub(super) fn guests_from(&self) -> Option<u32> {
         self.key.is_none().then_some(self.expected)
     }

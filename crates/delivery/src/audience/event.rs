@@ -77,7 +77,7 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// How many.
+        /// How many packets.
         lost: u64,
     },
     /// A receiver reports that it has packets which were never sent: a host forges packets of this
@@ -97,9 +97,9 @@ pub enum AudienceEvent {
         /// Positions that the receiver had not been given.
         behind: u64,
     },
-    /// A receiver that nobody expects and that has no key has held the receivers of other hosts
-    /// back for too long, or others on its host have. The sender waits for it no longer, for some
-    /// time, and it may lose data.
+    /// A guest (a receiver that nobody expects and that has no key) has held the receivers of other
+    /// hosts back for too long, alone or with other guests on its host. For some time the sender
+    /// does not wait for it, and it may lose data.
     PassedOver {
         /// The receiver's number.
         slot: u32,

@@ -1,7 +1,7 @@
-//! Receivers that report that they lost messages for good, or that they have what was never sent.
+//! Receivers that report messages lost for good, or packets that were never sent.
 //!
-//! Neither has confirmed anything, however far its position is. It does not wait for them: what is
-//! lost never comes.
+//! Such a receiver has confirmed nothing, however far its position is. The audience does not wait
+//! for it to change that: what is lost never comes.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Audience {
     }
 
     /// Takes from a report how many packets the receiver has lost in all, and whether it has some
-    /// that were never sent. Each is told once.
+    /// that were never sent. Tells the owner of each the first time only.
     pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
         // Reports come hundreds of times a second, and nearly none of them tells of a loss.
         if lost == 0 && !is_astray {

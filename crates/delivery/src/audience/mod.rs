@@ -3,8 +3,8 @@
 //!
 //! An audience does not know what a packet is. It turns reports of positions into one position,
 //! [`Audience::hold`], below which the sender may forget packets, and applies a [`Policy`] to slow
-//! receivers. Receivers that are neither expected nor have the key, *guests*, hold the others back
-//! within limits of each host alone.
+//! receivers. *Guests*, receivers that are not expected and have no key, hold the others back only
+//! for a limited time, which is counted for each host alone.
 //!
 //! ```text
 //!   HELLO --> Tracked --BYE, close, reset--> gone (Left)
@@ -66,7 +66,7 @@ pub struct Audience {
     config: AudienceConfig,
     listener: Listener,
     tracked: BTreeMap<LinkId, Tracked>,
-    /// How many of them there are on each host.
+    /// How many tracked receivers there are on each host.
     hosts: BTreeMap<IpAddr, u32>,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
@@ -147,7 +147,7 @@ impl Audience {
         self.check_at = earliest(self.check_at, self.listener.next_deadline());
     }
 
-    /// True when a receiver on this host is there: it has shown, by its control connection, that
+    /// Returns true when a receiver on this host is present: its control connection has shown that
     /// the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
@@ -180,8 +180,8 @@ impl Audience {
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.contract.tell_time(now);
         let pace = self.steer(now, source.is_rate_limited);
-        // The new lead comes afterwards: a receiver that has everything that it can have heard of
-        // limits nobody.
+        // The new lead is taken only after this: a receiver that has everything up to the old lead
+        // limits nobody, because it cannot have heard of more.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
         self.set_stream(source);
@@ -311,14 +311,14 @@ impl Audience {
     }
 
     /// Returns true when every receiver that is waited for has been given everything below
-    /// `position`, and no
-    /// expected receiver is still to come.
+    /// `position`, and no expected receiver is still to come.
     #[must_use]
     pub fn has_confirmed(&self, position: u64) -> bool {
         self.has_given(position) && !self.awaits(position)
     }
 
-    /// Returns true when every present receiver has been given everything below `position`.
+    /// Returns true when every receiver that is here and waited for has been given everything below
+    /// `position`.
     #[must_use]
     pub fn has_given(&self, position: u64) -> bool {
         let is_behind = |&(contiguous, _): &(u64, LinkId)| contiguous < position;

@@ -95,7 +95,8 @@ impl Audience {
         }
         let host = tracked.peer.ip().to_canonical();
         let is_elsewhere = |link| self.tracked[link].peer.ip().to_canonical() != host;
-        // A host with more receivers than this in front of all others holds back at least itself.
+        // When the `LOOKED_AT_MAX` receivers that are furthest ahead are all on the guest's own
+        // host, the guest counts as slow: it holds back at least these.
         let mut ahead = self.order.iter().rev().take(LOOKED_AT_MAX);
         let best = ahead.find(|(_, link)| is_elsewhere(link));
         let best = best.map_or(end, |&(position, _)| position);
@@ -103,8 +104,8 @@ impl Audience {
         is_slow.then_some(host)
     }
 
-    /// Waits no longer for guests of hosts that have held the others back for too long, and waits
-    /// again for those of hosts that have not for some time.
+    /// Stops waiting for guests of hosts that have held the others back for too long, and waits
+    /// again for those of hosts whose account has shrunk by enough.
     pub(super) fn lose_patience(&mut self, now: Instant) {
         if !self.patience.look(now) {
             return;
@@ -135,5 +136,6 @@ impl Audience {
     }
 }
 
-/// A judgement: how many receivers of one host are looked at for one of another.
+/// A judgement: how many receivers, from the one furthest ahead, are searched for one on another
+/// host.
 const LOOKED_AT_MAX: usize = 64;

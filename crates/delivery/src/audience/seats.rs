@@ -1,7 +1,8 @@
 //! The names that have joined, and who gets a place.
 //!
-//! A name is remembered when its receiver has left. When too many are, the one that left first is
-//! forgotten, unless it was expected: so whoever joins under name after name keeps nobody out.
+//! A name stays remembered when its receiver has left. When too many names are remembered, the one
+//! whose receiver left first is forgotten, unless it was expected: so whoever joins under name
+//! after name keeps nobody out.
 
 use std::net::IpAddr;
 
@@ -49,7 +50,7 @@ impl Audience {
         self.joined = self.joined.checked_add(1).unwrap_or(self.config.expected);
     }
 
-    /// Notes that a receiver is gone, or on its next connection.
+    /// Notes that a receiver is gone, or moves to its next connection.
     pub(super) fn leave_seat(&mut self, tracked: &Tracked, standing: Standing) {
         let Some(seat) = self.seats.get_mut(&tracked.name) else {
             return;

@@ -1,5 +1,5 @@
-//! What receivers are told of the packet stream on their connections: how far it is. They need not
-//! believe packets, which anybody can forge.
+//! Tells receivers on their connections how far the packet stream is, so that they need not believe
+//! packets, which anybody can forge.
 //!
 //! **Spec**: `docs/src/protocol.md` section 9 (ASK, WINDOW).
 
@@ -34,7 +34,7 @@ impl Audience {
         self.counters.windows_told += u64::from(self.listener.links.queue(link, &window));
     }
 
-    /// Tells a receiver how far the stream is that has heard of packets which were never sent.
+    /// Tells a receiver how far the stream is, if it has heard of packets that were never sent.
     pub(super) fn correct(&mut self, link: LinkId, pos: &Pos) {
         let is_ahead = |lead| Sqn::of(pos.lead).extend(lead) > lead;
         // A receiver that has not begun yet reports 0.

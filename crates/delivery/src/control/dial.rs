@@ -48,7 +48,7 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
-    /// The sender's session, as its mark says, or its invitation.
+    /// The sender's session, as its mark or its invitation says.
     pub(crate) session_id: u64,
     opener: Opener,
     /// The owner's number for this call, by which it recognises the connection.
@@ -423,7 +423,7 @@ impl Caller {
         was_open
     }
 
-    /// Waits with a dial that the limits do not allow: until the sender is heard again, or for a
+    /// Puts off a dial that the limits do not allow: until the sender is heard again, or for a
     /// while.
     pub(crate) fn put_off(&mut self, now: Instant, call: &mut Call) {
         let until = now + DIAL_PUT_OFF + self.rng.duration_up_to(DIAL_PUT_OFF);
@@ -492,8 +492,8 @@ impl Call {
         }
     }
 
-    /// Since when the sender has been asked, when it has never answered and a connection to it is
-    /// under way: the call then has a seat.
+    /// Returns the time since which the sender has been asked, while a connection to it is under
+    /// way and it has never answered: the call then has a seat.
     pub(crate) fn asked_since(&self) -> Option<Instant> {
         let is_asked = matches!(
             self.state,
@@ -534,9 +534,9 @@ impl Call {
         !matches!(self.state, State::Open { .. } | State::Silent)
     }
 
-    /// Handles the sender's refusal because of a duplicate name. The sender recognises a former
-    /// connection of this run. It takes one of an earlier run, on a host that lost its network or
-    /// power, for alive until that has been silent for a while.
+    /// Handles the sender's refusal because of a duplicate name. The sender recognises an earlier
+    /// connection of this run. A connection of an earlier run, on a host that lost its network or
+    /// power, counts as alive at the sender until it has been silent for a while.
     pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
         let Some(since) = self.taken_since else {
             self.taken_since = Some(now);

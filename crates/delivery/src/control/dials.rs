@@ -47,8 +47,8 @@ impl Dials {
         }
     }
 
-    /// Counts a dial to `host` if there may be one. A sender's first dial goes before another try,
-    /// for which half of what is allowed at once stays unused.
+    /// Counts a dial to `host` if there may be one. First dials go before further tries: a further
+    /// try is allowed only within half of what is allowed at once.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -111,8 +111,9 @@ pub(crate) fn seat<K: Copy>(
     }
 }
 
-/// Counts how often something is done: so often at once, then once in each interval, at a random
-/// time in it. Whoever forges marks cannot know that time, and be first whenever a dial is free.
+/// A limit on how often something is done: a number of times at once, then once in each interval,
+/// at a random time in it. A host that forges marks cannot know that time, and so cannot be first
+/// whenever a dial is free.
 #[derive(Clone, Copy, Debug)]
 struct Meter {
     interval: Duration,

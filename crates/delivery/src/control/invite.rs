@@ -28,7 +28,7 @@ pub(crate) struct Invitation {
     state: State,
     /// Attempts since a receiver at this host was last admitted.
     attempts: u32,
-    /// A receiver at this host was admitted: its number.
+    /// The number of the receiver at this host, once one was admitted.
     pub(crate) slot: Option<usize>,
     /// Why there is no receiver at this host, for a person.
     pub(crate) text: String,
@@ -61,7 +61,7 @@ impl Invitations {
         Self(peers.iter().map(fresh).collect())
     }
 
-    /// Returns a host that is due to be dialled, by its place, and notes that it is.
+    /// Returns a host that is due, with its place, and notes that it is being dialled.
     pub(crate) fn dial(&mut self, now: Instant) -> Option<(usize, SocketAddr)> {
         let is_due = |it: &Invitation| it.due().is_some_and(|due| due <= now);
         let place = self.0.iter().position(is_due)?;
@@ -100,7 +100,7 @@ impl Invitations {
     }
 
     /// Handles a connection that ended or could not be opened: the host is dialled again. Returns
-    /// the host when that is news.
+    /// the host and the reason when the reason is news.
     pub(crate) fn lost(&mut self, now: Instant, link: LinkId) -> Option<(SocketAddr, &str)> {
         let invitation = self.of_mut(link)?;
         let text = match invitation.state {
@@ -112,8 +112,9 @@ impl Invitations {
         invitation.say(text)
     }
 
-    /// Handles a connection whose ends do not take each other. A receiver that is busy, or whose
-    /// name is taken at present, is asked again. Returns the host when that is news.
+    /// Handles a connection on which one end refused the other. A receiver that is busy, or whose
+    /// name is taken at present, is asked again. Returns the host and the reason when the reason is
+    /// news.
     pub(crate) fn refused(
         &mut self,
         now: Instant,
@@ -131,7 +132,7 @@ impl Invitations {
         invitation.say(text)
     }
 
-    /// Dials a host no more: the part of its receiver, whose number is `slot`, is over.
+    /// Stops dialling the host of receiver `slot`, whose part is over.
     pub(crate) fn end(&mut self, slot: usize) {
         for invitation in self.0.iter_mut().filter(|it| it.slot == Some(slot)) {
             invitation.state = State::Over;
@@ -196,7 +197,8 @@ impl Invitation {
         }
     }
 
-    /// Keeps the reason; returns it when it is another one than before, and no receiver has joined.
+    /// Keeps the reason. Returns it with its host when it is news: it has changed, and no receiver
+    /// has joined.
     fn say(&mut self, text: &str) -> Option<(SocketAddr, &str)> {
         let is_news = self.text != text && self.slot.is_none();
         if is_news {

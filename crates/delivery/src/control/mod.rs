@@ -66,7 +66,7 @@ pub(crate) trait Talks {
     }
 }
 
-/// A machine at the listening end: it says what follows from what peers say.
+/// A machine at the listening end: it decides what follows from the peers' messages.
 pub(crate) trait Hosts: Talks {
     /// Returns the machine's listener.
     fn listener(&mut self) -> &mut Listener;

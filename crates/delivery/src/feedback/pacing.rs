@@ -110,8 +110,9 @@ impl Feedback {
         }
     }
 
-    /// Takes a mark of the sender. Later reports repeat when it left, and tell how long it was
-    /// under way: from this the sender learns the round trip, and the effect of its rate.
+    /// Takes a mark of the sender. Later reports repeat the time at which the mark left, and tell
+    /// how long it was under way: from this the sender learns the round trip, and the effect of
+    /// its rate.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark) {
         self.heard.mark(now, mark, self.empty_at);
         self.count = mark.receiver_count;

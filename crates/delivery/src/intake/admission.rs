@@ -188,7 +188,8 @@ struct Known {
     /// True when the sender is not dialled again. When false, it may be dialled, and only the event
     /// is not repeated.
     is_barred: bool,
-    /// The sender has not answered so often in a row, and is not dialled before this time.
+    /// How often in a row the sender has not answered; below, the time before which it is not
+    /// dialled.
     silences: u32,
     rests_until: Instant,
 }

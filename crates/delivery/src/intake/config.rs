@@ -137,8 +137,8 @@ pub enum ObjectReceiverEvent {
         /// The sender's new session.
         sender: Sender,
     },
-    /// Something happened in a transfer. Before a transfer begins, the only such event is that the
-    /// name is taken.
+    /// Something happened in a transfer. Before a transfer begins, the only such events are that
+    /// the name is taken, and that a receiver of a single transfer has failed.
     Transfer {
         /// The transfer's number.
         transfer: u32,

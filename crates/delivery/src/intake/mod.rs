@@ -22,9 +22,9 @@
 //!
 //! Invariants: a block reaches only the transfer whose sender's stream it came in; a sender that is
 //! not admitted is not dialled, and nothing is kept for it but its address in a bounded list; at
-//! most `transfers_max` transfers and `prospects_max` connections beside them; whatever is said of
-//! a stream that brings the blocks of an accepted transfer, the transfer keeps it; a transfer goes
-//! on only with a sender at its address, or with one that has the key.
+//! most `transfers_max` transfers and `prospects_max` connections beside them; an accepted transfer
+//! keeps the stream that brings its blocks, whatever else is said of that stream; a transfer goes
+//! on only with a sender at its sender's address, or with one that has the key.
 
 use std::{
     collections::VecDeque,
@@ -162,8 +162,8 @@ impl<I: Intake> Transfers<I> {
         self.verdicts.pop_front()
     }
 
-    /// Gives all transfers up, and tells the senders why. This ends a receiver of a single
-    /// transfer.
+    /// Gives all transfers up, and tells the senders why. The receiver takes no further one, and is
+    /// over once these are.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.is_cancelled = true;
         let has_one = self.all.iter().any(|t| t.state != State::Leaving);
@@ -204,7 +204,7 @@ impl<I: Intake> Transfers<I> {
         is_quiet && self.all.iter().all(|t| t.receiver.is_idle())
     }
 
-    /// Returns every transfer that is under way, with its number and its sender.
+    /// Returns every transfer whose offer was taken, with its number and its sender.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Sender, &TransferReceiver<I::Store>)> {
         self.taken().map(|t| (t.number, &t.sender, &t.receiver))
     }
@@ -345,7 +345,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Asks a sender that is admitted for its offer, in place of the one with the index `late`.
+    /// Asks an admitted sender for its offer, in place of the one with the index `late`.
     fn ask(
         &mut self,
         now: Instant,
@@ -425,7 +425,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on the only event that matters before a transfer has begun.
+    /// Passes on that the name is taken, the only event that matters before a transfer has begun.
     fn tell_name_taken(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {

@@ -57,7 +57,7 @@ pub enum ManifestError {
         /// The newest that is known.
         known: u8,
     },
-    /// What is said of owners cannot be written.
+    /// The list of owners cannot be written.
     #[error("the list of owners is wrong: {0}")]
     Owners(&'static str),
     /// The extended attributes cannot be written.
@@ -272,7 +272,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     Ok(parts)
 }
 
-/// Links of both kinds have no extended attributes of their own.
+/// Checks that links of both kinds have no extended attributes of their own.
 fn check_attributes(
     sections: &Sections<'_>,
     entry: &EntryRef<'_>,
@@ -410,8 +410,8 @@ pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// The order of a manifest's paths, depth first: byte order, except that `/` sorts before every
-/// other byte.
+/// Compares two paths in the order of a manifest, depth first: byte order, except that `/` sorts
+/// before every other byte.
 #[must_use]
 pub fn path_order(a: &[u8], b: &[u8]) -> Ordering {
     let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };

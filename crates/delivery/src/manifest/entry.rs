@@ -19,10 +19,10 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Where a symbolic link points; the path of a hard link's file; empty for the rest.
     pub target: Vec<u8>,
-    /// Who owns it. Either all entries of a manifest but hard links have one, or none has.
+    /// Who owns it. Either all entries except hard links have an owner, or none has.
     pub owner: Option<Owner>,
-    /// The extended attributes of a file or directory. When an entry of a manifest has `Some`, even
-    /// an empty list, receivers take those without as having none.
+    /// The extended attributes of a file or directory. Once any entry of a manifest has `Some`,
+    /// even an empty list, receivers take an entry with `None` as having no attributes.
     pub attributes: Option<Vec<Attribute>>,
 }
 
@@ -72,7 +72,8 @@ impl Entry {
         }
     }
 
-    /// Another name of the file at `target`, which comes before it in [`path_order`].
+    /// Makes a hard link: another name of the file at `target`, which comes before `path` in
+    /// [`path_order`].
     ///
     /// [`path_order`]: crate::path_order
     #[must_use]
@@ -85,7 +86,7 @@ impl Entry {
         }
     }
 
-    /// The entry as the manifest holds it.
+    /// Returns the entry as the manifest holds it.
     #[must_use]
     pub fn as_ref(&self) -> EntryRef<'_> {
         EntryRef {

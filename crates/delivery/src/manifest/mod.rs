@@ -203,7 +203,7 @@ impl Manifest {
         self.header.flags & flag != 0
     }
 
-    /// What the sender says of all entries: who owns them, and their extended attributes.
+    /// Returns what the sender says of all entries: who owns them, and their extended attributes.
     ///
     /// **Cost**: reads the whole manifest once.
     #[must_use]
@@ -251,13 +251,13 @@ impl Manifest {
         &self.files
     }
 
-    /// All further names of files: ascending by file, then in the order of the entries.
+    /// Returns all further names of files: ascending by file, then in the order of the entries.
     #[must_use]
     pub fn hard_links(&self) -> &[HardLink] {
         &self.hard_links
     }
 
-    /// The further names of one file (its index among [`Manifest::files`]).
+    /// Returns the further names of one file (its index among [`Manifest::files`]).
     #[must_use]
     pub fn hard_links_of(&self, file: usize) -> &[HardLink] {
         let links = &self.hard_links[..];
@@ -266,20 +266,20 @@ impl Manifest {
         &links[from..to]
     }
 
-    /// The paths of a file (its index among [`Manifest::files`]), the first one first.
+    /// Returns the paths of a file (its index among [`Manifest::files`]), its first path first.
     pub fn paths_of(&self, file: usize) -> impl Iterator<Item = &[u8]> {
         let links = self.hard_links_of(file).iter();
         let further = links.map(|link| self.entry(link.entry as usize).path);
         std::iter::once(self.path_of(&self.files[file])).chain(further)
     }
 
-    /// The index of the file whose first path this is.
+    /// Returns the index of the file whose first path this is.
     #[must_use]
     pub fn file_called(&self, path: &[u8]) -> Option<usize> {
         file_called(&self.bytes, &self.entries, &self.files, path)
     }
 
-    /// The first path of a file.
+    /// Returns the first path of a file.
     #[must_use]
     pub fn path_of(&self, file: &File) -> &[u8] {
         self.entry(file.entry as usize).path
@@ -498,8 +498,8 @@ const SLAB_SHIFT: u8 = 20;
 const SLAB_SHIFT_MAX: u8 = 30;
 const SLAB_SHIFT_AT: usize = 5;
 
-/// The index of the file at `path` among `files`, which ascend by path. `entries` says where in
-/// `bytes` each entry begins.
+/// Returns the index of the file at `path` among `files`, which ascend by path. `entries` says
+/// where in `bytes` each entry begins.
 fn file_called(bytes: &[u8], entries: &[u32], files: &[File], path: &[u8]) -> Option<usize> {
     let found = files.binary_search_by(|file| {
         let at = entries[file.entry as usize] as usize;

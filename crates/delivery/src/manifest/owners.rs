@@ -11,14 +11,15 @@ use super::{Entry, ManifestError};
 /// The names of users and groups at the sender, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerNames {
-    /// Of users.
+    /// The names of users.
     pub users: BTreeMap<u32, Vec<u8>>,
-    /// Of groups.
+    /// The names of groups.
     pub groups: BTreeMap<u32, Vec<u8>>,
 }
 
 impl OwnerNames {
-    /// The body of the section that says who owns `entries`; `None` when they say nothing.
+    /// Makes the body of the section that says who owns `entries`; `None` when no entry has an
+    /// owner.
     pub(super) fn section(&self, entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
         let owned = || entries.iter().filter(|it| it.kind != EntryKind::HardLink);
         let count = owned().filter(|entry| entry.owner.is_some()).count();

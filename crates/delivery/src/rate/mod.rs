@@ -253,7 +253,7 @@ impl RateControl {
         }
     }
 
-    /// Handles a report that shows nothing wrong with the present rate. `seen` begins with the mark
+    /// Handles a report that shows nothing wrong with the present rate. The report repeats the mark
     /// that left at `echo`.
     fn all_well(&mut self, now: Instant, echo: Instant, seen: &Observation) {
         if seen.loss.is_none() && self.phase.is_for_loss() {

@@ -215,7 +215,7 @@ struct Lacking {
 }
 
 impl Lacking {
-    /// Finds what `held` has not of an object of `len` bytes, in at most `max` ranges; `None` when
+    /// Finds what `held` lacks of an object of `len` bytes, in at most `max` ranges; `None` when
     /// nothing is missing.
     fn of(object: ObjectId, held: &RangeSet, len: u64, max: usize) -> Option<Self> {
         let set = RangeSet::covering(held.missing(len), len, max);

@@ -1,5 +1,5 @@
-//! How the bytes of a manifest get into the store: it takes blocks of the objects, has slabs hashed
-//! and compared, and starts the commit.
+//! How the bytes of a manifest get into the store: the receiver takes blocks of the objects, has
+//! slabs hashed and compared, and starts the commit.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 3 and 7.
 
@@ -20,7 +20,7 @@ use crate::{
 /// The way by which a block came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// In packets of the stream, which anybody can forge who has no key to show.
+    /// In packets of the stream. Without a key, anybody can forge these.
     Packets,
     /// Over the control connection.
     Connection,
@@ -53,7 +53,8 @@ impl<S: Store> TransferReceiver<S> {
                 self.verdict(put)
             }
             ObjectId::SEALS => {
-                // Seals that come later differ from those with which the content was compared.
+                // Once the commit has begun, seals are not taken: they may differ from those that
+                // the content was compared with.
                 let (Some(contents), Step::Preparing | Step::Receiving) =
                     (&mut self.contents, self.step)
                 else {
@@ -241,7 +242,7 @@ impl<S: Store> TransferReceiver<S> {
         };
         let file = &manifest.files()[manifest.slab(slab).file as usize];
         let path = manifest.path_of(file).escape_ascii().to_string();
-        // The first time, packets of the stream may have been forged.
+        // The first wrong hash may come from forged packets of the stream, so it does not count.
         if u32::from(times) > self.config.slab_attempts_max {
             let text = format!("{path}: the hash of a slab was wrong {times} times");
             return self.fail(now, ErrorCode::HashMismatch, &text);

@@ -58,8 +58,8 @@ pub struct TransferReceiverConfig {
     pub key: Option<Key>,
     /// The limits of a manifest.
     pub limits: ManifestLimits,
-    /// The sender is told only of what kind the reason is when this end cannot store a transfer:
-    /// the whole reason holds paths of this host, and says what exists there. Default false.
+    /// When this end cannot store a transfer, it tells the sender only the kind of the reason. The
+    /// whole reason holds paths of this host, and says what exists there. Default false.
     pub is_discreet: bool,
     /// How long the answer to a pass waits for packets of the pass.
     pub settle_timeout: Duration,
@@ -73,9 +73,9 @@ pub struct TransferReceiverConfig {
     pub ranges_max: usize,
     /// The most ranges that are requested after a pass.
     pub need_ranges_max: usize,
-    /// How often the hash of one slab may be wrong before the transfer fails, when its bytes came
-    /// over the connection. Blocks of the packet stream do not fail a transfer: a slab that was
-    /// wrong once is taken only from the connection.
+    /// How often the hash of one slab may be wrong, with bytes that came over the connection,
+    /// before the transfer fails. Blocks of the packet stream do not fail a transfer: a slab that
+    /// was wrong once is taken only from the connection.
     pub slab_attempts_max: u32,
 }
 
@@ -201,7 +201,7 @@ pub enum TransferReceiverEvent {
     /// All that this receiver has and the sender does not have. Given before
     /// [`TransferReceiverEvent::Delivered`], at most once.
     Surplus(Vec<Surplus>),
-    /// All that the sender says of files and that could not be set here. Given before
+    /// What the sender says of files and this receiver could not set. Given before
     /// [`TransferReceiverEvent::Delivered`], at most once.
     Unset(Vec<Unset>),
     /// Everything is verified, synced and in place, and the sender was told. If the sender gave
@@ -211,8 +211,8 @@ pub enum TransferReceiverEvent {
         root: Hash,
         /// The numbers that the sender was told.
         numbers: DoneNumbers,
-        /// The sender whose hashes the content was compared with. Where a transfer went on with
-        /// another sender, that may be another than the one that began it.
+        /// The sender whose hashes the content was compared with. It need not be the sender that
+        /// began the transfer: another may have continued it.
         sealer: SocketAddr,
     },
     /// The sender has acknowledged the proof. The transfer is over.

@@ -65,9 +65,9 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Greets a sender on a connection that it has dialled, with what has arrived on it. The first
-    /// one says which sender this receiver has; the caller sees to it that others are of the same
-    /// sender and session.
+    /// Greets a sender on a connection that it has dialled; `entry` holds what has arrived on it.
+    /// The first such connection says which sender this receiver has; the caller sees to it that
+    /// later ones are of the same sender and session.
     pub(crate) fn answer_call(
         &mut self,
         now: Instant,
@@ -544,8 +544,8 @@ impl<S: Store> TransferReceiver<S> {
         self.left(now, ErrorCode::Limit, &text);
     }
 
-    /// Handles a sender that has given this receiver up. A store that is putting verified files in
-    /// place goes on; otherwise the transfer waits for the sender.
+    /// Handles a sender that is done with this receiver. A store that is putting verified files in
+    /// place goes on; otherwise the transfer fails.
     fn left(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.step == Step::Committing {
             self.given_up(now, code, text);

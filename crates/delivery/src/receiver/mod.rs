@@ -193,8 +193,9 @@ impl<S: Store> TransferReceiver<S> {
         self.check_pos(now);
     }
 
-    /// Takes a mark of the sender. Later reports repeat when the mark left, and tell how long it
-    /// was under way: from this the sender learns the round trip, and the effect of its rate.
+    /// Takes a mark of the sender. Later reports repeat the time at which the mark left, and tell
+    /// how long it was under way: from this the sender learns the round trip, and the effect of
+    /// its rate.
     pub fn mark(&mut self, now: Instant, mark: &Mark) {
         self.feedback.mark(now, mark);
     }

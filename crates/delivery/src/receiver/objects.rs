@@ -199,7 +199,7 @@ impl Contents {
         noted.is_ok()
     }
 
-    /// Returns true when a slab came out wrong that has bytes in this range.
+    /// Returns true when a slab with bytes in this range came out wrong.
     pub(super) fn was_wrong(&self, range: Range<u64>) -> bool {
         if self.bad.is_empty() || range.is_empty() {
             return false;
@@ -257,8 +257,8 @@ impl Contents {
         let times = self.bad.entry(slab).or_default();
         *times = times.saturating_add(1);
         let times = *times;
-        // This works with a full set, too: each slab adds at most one range, and there are only so
-        // many.
+        // This works with a full set, too: each slab adds at most one range, and the number of
+        // slabs is bounded.
         self.held.remove_always(slab_at.range());
         state.step = Step::Lacking;
         state.lacking = slab_at.len;
@@ -349,7 +349,7 @@ impl Contents {
         self.are_seals_good && self.good == self.manifest.slab_count()
     }
 
-    /// Returns true when the store has answered all requests for hashes.
+    /// Returns true when no complete slab waits for its hash.
     pub(super) fn is_quiet(&self) -> bool {
         self.asked == 0 && self.unasked.is_empty()
     }

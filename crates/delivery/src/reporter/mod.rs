@@ -456,7 +456,7 @@ impl Reporter {
         }
     }
 
-    /// Notes what a sender calls itself. Of one that goes on naming itself, the first name counts.
+    /// Notes what a sender calls itself. Only the first name that it gives counts.
     fn named(&mut self, session: u32, name: &str) {
         let known = self.sessions.get_mut(&session);
         if let Some(known) = known.filter(|known| known.name.is_none()) {
@@ -523,8 +523,8 @@ impl Reporter {
         self.lost(now, link);
     }
 
-    /// Leaves a sender alone that is done with this receiver: it is not dialled again in this
-    /// session.
+    /// Leaves alone a sender that is done with this receiver: the sender is not dialled again in
+    /// this session.
     fn silence(&mut self, link: LinkId, session: u32, event: ReporterEvent) {
         self.by_link.remove(&link);
         if let Some(known) = self.sessions.get_mut(&session) {
@@ -562,8 +562,8 @@ impl Reporter {
         }
     }
 
-    /// Sends a report. A sender that does not read its reports loses the connection, and is dialled
-    /// again later.
+    /// Sends a report. Skips it while the sender does not read the reports before it: a later one
+    /// tells the position.
     fn report(&mut self, link: LinkId, pos: Pos) {
         let queued = self.caller.links.queued(link);
         if queued.is_some_and(|queued| queued > REPORTS_QUEUED_MAX) {

@@ -35,7 +35,7 @@ base::counters! {
 /// How content goes to the receivers of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Carriage {
-    /// In a packet stream to all; connections carry what single receivers lack beside it.
+    /// In a packet stream to all; what only single receivers lack goes over their connections.
     /// Receivers hear of the sender in the stream, and dial it.
     #[default]
     Packets,
@@ -252,8 +252,8 @@ pub enum TransferSenderEvent {
         /// Why the sender refused it.
         reason: Refusal,
     },
-    /// A host that the sender dials has no receiver that takes the transfer, for another reason
-    /// than before. It is dialled again, unless the reason is for good.
+    /// No receiver takes the transfer at a host that the sender dials. Given again when the reason
+    /// changes. The host is dialled again, unless the reason is for good.
     NotReached {
         /// The address that was dialled.
         peer: SocketAddr,
@@ -401,7 +401,8 @@ pub struct TransferOutcome {
     /// Bytes of content sent to single receivers over their connections.
     pub unicast_bytes: u64,
     /// The number of the expected receiver that is furthest behind, or was done last;
-    /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two expected receivers.
+    /// [`ReceiverReport::limited_by`] says why. `None` with fewer than two expected receivers that
+    /// have not failed.
     pub slowest: Option<u32>,
     /// Why the sender itself gave up.
     pub failure: Option<(ErrorCode, String)>,

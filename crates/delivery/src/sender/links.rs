@@ -3,7 +3,8 @@
 //!
 //! The passes are those of any transfer, with nothing in them for a packet stream. Nobody waits for
 //! anybody: a receiver gets the manifest as soon as it has joined, and its content as soon as it
-//! has said what it holds. Content is hashed as the first of them is sent it; the seals follow.
+//! has said what it holds. Content is hashed when it is read for the first receiver that gets it;
+//! the seals follow.
 
 use base::{Instant, LinkId};
 use wire::object::{ObjectId, PassEnd, Refusal};
@@ -23,7 +24,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Tells the peer on a connection that is open now of the session.
+    /// Tells the peer of the session, on a connection that has just opened.
     pub(super) fn invite(&mut self, now: Instant, link: LinkId) {
         let count = self.announced_count();
         if let Some(peer) = self.invitations.opened(link) {
@@ -39,7 +40,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that a host that is dialled and this sender do not take each other.
+    /// Notes that a dialled host refused this sender, or this sender its receiver.
     pub(super) fn not_taken(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
         if let Some((peer, text)) = self.invitations.refused(now, link, reason, text) {
             let text = text.to_owned();
@@ -81,8 +82,8 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Returns true when what is being sent to a receiver will be hashed as it is read, so that
-    /// nothing need be read for the hash alone. Not while a receiver that has everything waits for
-    /// the seals: it would wait for the slowest of the others.
+    /// nothing need be read for the hash alone. Returns false while a receiver that has everything
+    /// waits for the seals: it would have to wait for the slowest of the others.
     pub(super) fn hashes_on_the_way(&self) -> bool {
         let waits = |member: &Member| member.fills.waits_for_seals || member.early.is_some();
         if self.members.iter().any(waits) {

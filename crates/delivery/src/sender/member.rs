@@ -45,11 +45,11 @@ pub(super) struct Member {
 /// The way by which content goes to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The packet stream, and its connection for what it lacks beside others.
+    /// The packet stream, and the receiver's connection for what only few receivers lack.
     Packets,
-    /// Its connection, for this reason.
+    /// The receiver's connection alone, for this reason.
     Demoted(Demotion),
-    /// Its connection: there is no packet stream.
+    /// The receiver's connection: there is no packet stream.
     Connection,
 }
 

@@ -1,8 +1,8 @@
 //! The sender of a manifest: gathers receivers, sends what they lack in passes, and collects their
 //! proofs.
 //!
-//! It hands blocks to the owner of the packet stream, and of that stream knows only the position of
-//! a pass's last packet. It reads content through [`Content`].
+//! It hands blocks to the owner of the packet stream; of that stream it sees positions, not
+//! packets. It reads content through [`Content`].
 //!
 //! ```text
 //!   Joining   --expected joined, or join deadline--> pass 0: manifest

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A file that cannot be read is withdrawn, if the sender may do that: from then on it reads as
-//! zeros, and its seals say so. Seals that receivers were told before then change.
+//! zeros, and its seals say so. Seals that receivers were told already may change by this.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 3.
 
@@ -90,8 +90,8 @@ impl<C: Content> Window<C> {
         Ok(())
     }
 
-    /// Copies bytes as [`Window::copy`] does, without moving the window, for what one receiver
-    /// lacks beside a pass.
+    /// Copies bytes as [`Window::copy`] does, without moving the window, for what one receiver gets
+    /// over its own connection.
     pub(super) fn copy_apart(
         &mut self,
         object: ObjectId,
@@ -107,8 +107,8 @@ impl<C: Content> Window<C> {
         self.read(offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_apart`] does, and moves the window over the place where
-    /// hashing stands: so content is read once where no packet stream carries it.
+    /// Copies bytes as [`Window::copy_apart`] does, but moves the window when hashing has come to
+    /// these bytes: so without a packet stream, content is read once for both.
     pub(super) fn copy_hashing(
         &mut self,
         object: ObjectId,

@@ -52,7 +52,8 @@ impl<I: Intake> ObjectReceiver<I> {
     ) -> Self {
         let is_protected = config.receiver.key.is_some();
         let mut receiver = receiving.receiver(Mode::Arrival, is_protected, now);
-        // A sender that is not taken may be anybody.
+        // Any host may claim to be a sender. Until the owner vouches for one, this end asks it for
+        // nothing.
         receiver.ask_known_only();
         Self {
             receiver: Some(receiver),

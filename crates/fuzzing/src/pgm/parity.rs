@@ -205,7 +205,7 @@ impl Link {
         self.deliver(&packet);
     }
 
-    /// For this time, everything arrives in both directions.
+    /// Lets everything arrive in both directions, for this time.
     fn exchange(&mut self, time: Duration) {
         let end = self.now + time;
         for _ in 0..ROUNDS_MAX {

@@ -134,7 +134,7 @@ impl Play {
         }
     }
 
-    /// The next packet of the stream, which may be lost on the way.
+    /// Delivers the next packet of the stream, or loses it on the way.
     fn next_data(&mut self, is_lost: bool, bytes: &mut Bytes<'_>) {
         let sqn = self.lead;
         self.lead = self.lead.wrapping_add(1);

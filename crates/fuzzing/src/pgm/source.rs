@@ -88,7 +88,7 @@ impl SourcePlan {
         }
     }
 
-    /// A small configuration chosen by three numbers.
+    /// Makes a small configuration, chosen by three numbers.
     ///
     /// **Panics** (bug): when the rules of the parameter table refuse the configuration.
     #[must_use]
@@ -365,7 +365,7 @@ impl Model {
         self.source.run_done(self.now, outcome);
     }
 
-    /// The source gave no run: then nothing except its end can have been due.
+    /// Checks that nothing but the source's end was due when the source gave no run.
     fn check_silence(&mut self, due: Option<Instant>) {
         if self.blocked || self.source.is_over() {
             return;

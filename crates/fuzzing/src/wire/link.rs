@@ -1,11 +1,11 @@
-//! Frames: their headers, and what the kernel hands over before checksums are made or before it is
-//! cut.
+//! Frames: their headers, and frames as the kernel hands them over, before they are cut or their
+//! checksums are made.
 
 use wire::link::{
     Ethernet, Igmp, Ipv4, Ipv6, Layers, Mld, SegmentKind, Stop, Tcp, Udp, fill_checksum, segment,
 };
 
-/// Any bytes as a packet of each link type, and as each header.
+/// Reads any bytes as a packet of each link type, and as each header.
 ///
 /// The first two bytes are the link type. What is checked: the places of headers lie within the
 /// packet unless the search says why it stopped; a view takes exactly the bytes that hold its fixed
@@ -58,7 +58,7 @@ fn igmp(packet: &[u8]) {
         assert!(packet.len() < 8);
         return;
     };
-    // A group is not reported by anything but a report.
+    // Only a report reports a group.
     let is_report = matches!(view.kind(), 0x12 | 0x16 | 0x22);
     assert!(is_report || !view.reports(view.group()));
     let version = view.query_version(packet.len());
@@ -208,7 +208,7 @@ fn assert_unchanged(before: &[u8], after: &[u8], field: std::ops::Range<usize>) 
     assert_eq!(before[field.end..], after[field.end..]);
 }
 
-/// Any bytes as a frame: cut as a super-packet, and with one checksum filled in.
+/// Reads any bytes as a frame: cut as a super-packet, and with one checksum filled in.
 ///
 /// The first bytes say of which kind the super-packet is, how much payload each packet gets, and
 /// where the checksum stands. What is checked of a cut: the packets carry the whole payload in
@@ -276,8 +276,8 @@ fn sequence_of(tcp: &[u8]) -> u32 {
     u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])
 }
 
-/// Written against RFC 791, 8200 and 1071 and not against the code, so that the two check each
-/// other.
+/// Checks the lengths and checksums of a packet. It follows RFC 791, 8200 and 1071 and not the
+/// code, so that the two check each other.
 fn assert_headers(packet: &[u8], network: usize, transport: usize, version: u8, protocol: u8) {
     let field = |at: usize| u16::from_be_bytes([packet[network + at], packet[network + at + 1]]);
     let len = packet.len() - network;
@@ -311,7 +311,7 @@ fn fill(frame: &[u8], start: usize, offset: usize) {
     assert_eq!(filled, frame, "only the checksum changes");
 }
 
-/// The sum of the 16-bit words, of which the last may lack a byte.
+/// Returns the sum of the 16-bit words, of which the last may lack a byte.
 fn sum(bytes: &[u8]) -> u64 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
     bytes.chunks(2).map(word).sum()

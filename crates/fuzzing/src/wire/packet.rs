@@ -41,8 +41,8 @@ pub fn packet(data: &[u8]) {
     }
 }
 
-/// False for packets that are built shorter than they came: those with an option chain without
-/// options, and those with our own mark in another version.
+/// Returns false for packets that are built shorter than they came: those with an option chain
+/// without options, and those with our own mark in another version.
 fn keeps_its_length(packet: &Packet<'_>) -> bool {
     let is_empty_chain = packet.header().flags.0 & 1 != 0 && packet.options().is_empty();
     let foreign_mark = packet
@@ -57,7 +57,7 @@ fn keeps_its_length(packet: &Packet<'_>) -> bool {
     !is_empty_chain && !foreign_mark
 }
 
-/// The packet's bytes, with zeros for all fields that receivers ignore or senders compute.
+/// Returns the packet's bytes, with zeros for all fields that receivers ignore or senders compute.
 ///
 /// This function follows the diagrams of the RFC and does not use the parser, so that the two check
 /// each other.

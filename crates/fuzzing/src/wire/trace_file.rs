@@ -86,7 +86,7 @@ fn describe(block: &Block<'_>) {
     }
 }
 
-/// A record must be the same after it was written to either format and read again.
+/// Checks that a record is the same after it was written to either format and read again.
 fn identity(record: &Record<'_>) {
     let stamp_ns = record.stamp_ns.unwrap_or(0);
     let mut out = Vec::new();

@@ -154,7 +154,7 @@ impl LoadSender {
         }
     }
 
-    /// The stamp of the next message. With a schedule no clock is read for it.
+    /// Makes the stamp of the next message. With a schedule, it reads no clock.
     fn stamp(&self, start: Start) -> LoadStamp {
         let due_ns = |schedule: Schedule| start.wall_ns + schedule.due_ns(self.messages);
         LoadStamp {

@@ -21,7 +21,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct FrameWatch {
     socket: Option<PacketSocket>,
-    /// Sees IGMP and MLD alone, also what leaves.
+    /// The socket that sees only IGMP and MLD, also what leaves this host.
     leaving: Option<PacketSocket>,
     /// The interfaces by which this host's reports for the group have left.
     pub(super) reported: BTreeSet<u32>,

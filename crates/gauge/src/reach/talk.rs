@@ -237,8 +237,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Returns whether `bytes` more may go to a host that was heard. Its beacons may be forged, so
-    /// that what it gets is in proportion to them.
+    /// Returns true when `bytes` more may go to a host that was heard. The host's beacons may be
+    /// forged, so it gets at most [`ANSWER_SHARE`] bytes for each byte of them.
     fn may_answer(&mut self, host: IpAddr, bytes: u64) -> bool {
         let heard = self.facts.bytes_of(host);
         let answered = self.answered.entry(host).or_default();
@@ -363,8 +363,9 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Returns true when the kernel reports that this host joins the group: nobody here has joined it
-/// before, and it is not one of those that no switch forgets.
+/// Returns true when the kernel must report that this host joins the group: no program here has
+/// joined it before, the interface is not loopback, and switches do not forward the group to
+/// everybody anyway.
 fn is_report_due(group: IpAddr, interface: &Interface) -> bool {
     let is_local = match group {
         IpAddr::V4(group) => matches!(group.octets(), [224, 0, 0, _]),

@@ -186,8 +186,8 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(found.unwrap_or_else(|| of_unseen(facts, word)))
 }
 
-/// Returns true when this host heard more hosts than its list holds. A host that is missing from
-/// the list may then have been heard, so that it is missing is no finding.
+/// Returns true when this host heard more hosts than its list holds. Then a host that is not in the
+/// list may have been heard all the same, and its absence is no finding.
 const fn is_heard_cut(facts: &Facts) -> bool {
     facts.unlisted.heard > 0
 }

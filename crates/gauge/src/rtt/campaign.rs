@@ -258,9 +258,9 @@ impl Campaign {
     /// others.
     ///
     /// The variants are tried before the manifest is written, so that the manifest says what was
-    /// refused. They are tried on separate threads, because the recorder's thread inherits the
-    /// settings of this thread: bound and in a real-time class, a spinning thread on its processor
-    /// would never let it run.
+    /// refused. Each is tried on a thread of its own: settings of this thread would pass to the
+    /// recorder's thread, which would then never run on the processor of a measuring thread that
+    /// spins in a real-time class.
     fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
         let mut add = |remark: String| {
             if !remarks.contains(&remark) {

@@ -162,9 +162,9 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(sys::errno::ENOBUFS)
 }
 
-/// Returns true when nothing listens at the far end. A datagram was refused: perhaps nothing
-/// listens yet. Or a connection has ended: nothing listens any more; [`is_passing`] is false for
-/// that.
+/// Returns true when nothing listens at the far end. A refused datagram may mean that nothing
+/// listens yet. A connection that has ended means that nothing listens any more; for that error,
+/// [`is_passing`] is false.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(

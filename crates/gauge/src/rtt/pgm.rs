@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   client publishes to the group        -->  reflector subscribes
-//!   client subscribes to the one after   <--  reflector publishes
+//!   client subscribes to the next group  <--  reflector publishes
 //! ```
 
 use std::{
@@ -165,9 +165,9 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(answers)
 }
 
-/// How long an idle publisher waits for a turn when the thread sleeps; below, after how many
-/// receive calls it gets one when the thread spins. The time is long enough for the subscriber to
-/// sleep in its socket.
+/// How long an idle publisher waits for a turn when the thread sleeps: long enough for the
+/// subscriber to sleep in its socket. When the thread spins, the publisher gets a turn after the
+/// number of receive calls below.
 const TURN_NS: u64 = 10_000_000;
 const RECEIVES_PER_TURN: u32 = 256;
 /// How often the publisher looks at NAKs while messages come and go.

@@ -25,7 +25,7 @@ pub(super) struct Tcp {
     /// Bytes of a message that has not arrived completely, and bytes that have not left.
     inbound: Vec<u8>,
     outbound: Vec<u8>,
-    /// At a reflector: the client's place, which it keeps by messages.
+    /// At a reflector: the client's place, which the client keeps as long as it sends messages.
     place: Option<Arc<TcpPlace>>,
 }
 

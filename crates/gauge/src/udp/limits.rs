@@ -57,7 +57,8 @@ impl ServeSpec {
         Ok(())
     }
 
-    /// Returns the trial as the server makes it, and its rate when the client asks for more.
+    /// Returns the trial as the server makes it, and the server's own rate when the client asks for
+    /// a higher one.
     ///
     /// # Errors
     /// When the server does not make such a trial; the text is for the client.

@@ -1,4 +1,5 @@
-//! Who uses a server's only place, and for how long. It decides; it neither listens nor sends.
+//! Who uses a server's only place, and for how long. This module decides; it neither listens nor
+//! sends.
 //!
 //! ```text
 //!   asks --> place free --------------------------------> Turn --> leaves, or its turn is over
@@ -142,7 +143,7 @@ impl Turn {
         self.idle_since_ns.swap(Self::BUSY, Ordering::Relaxed)
     }
 
-    /// Notes that a trial has ended. One that failed leaves the host as idle as it was: whoever
+    /// Notes that a trial has ended. A trial that failed leaves the host as idle as it was: whoever
     /// keeps a place must measure.
     pub(super) fn end_trial(&self, idle_since_ns: u64, is_whole: bool, now: Instant) {
         let since = if is_whole {

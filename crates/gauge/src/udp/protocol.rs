@@ -155,8 +155,8 @@ impl Dispatch {
 
 impl Receipt {
     /// Returns the datagrams received each second, by the receiver's clock. A receiver whose thread
-    /// ran late found a queue, and counted for less time than the sender took, which is `sent_ns`:
-    /// then that time counts, as no path carries more.
+    /// ran late finds a queue, and counts for less time than the sender took (`sent_ns`). Then the
+    /// sender's time counts, because no path carries more than was sent.
     #[must_use]
     pub fn received_per_s(&self, sent_ns: u64) -> f64 {
         let counted = self.received - self.received_first.min(self.received);

@@ -337,7 +337,7 @@ fn fragments(size_bytes: u64, mtu_bytes: u64, is_ipv6: bool) -> u64 {
 /// Returns a remark for each pair of rows, there and back, whose rates differ.
 pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
-    // How fast processors are changes from moment to moment, and is no property of the path.
+    // The speed of processors changes from moment to moment, and is no property of the path.
     let is_of_path = |row: &Row| {
         use Limit::{Network, Reassembly, SenderInterface};
         matches!(row.limit, Network | Reassembly | SenderInterface)

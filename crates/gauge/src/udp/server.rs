@@ -379,7 +379,7 @@ const BUSY: &str = "it serves another client now; two at a time would disturb ea
 const BACKLOG: u16 = 8;
 /// How late a stop may be noticed.
 const LOOK: Duration = Duration::from_millis(50);
-/// How late the end of a trial may be noticed, and that its client has gone.
+/// How late the server may notice the end of a trial, or that the trial's client has gone.
 const FOLLOW: Duration = Duration::from_millis(10);
 /// How long a client waits for the place: until an idle one has lost it.
 const WAIT_MAX: Duration = Duration::from_secs(3);

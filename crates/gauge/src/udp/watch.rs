@@ -50,7 +50,7 @@ impl<'a> TrialWatch<'a> {
     }
 
     /// Watches the counts until the other end of `is_over` is dropped. `about` has everything that
-    /// stays the same; a count that it lacks is not watched.
+    /// stays the same; a count that `about` lacks is not watched.
     pub(super) fn follow(
         &mut self,
         mut about: TrialPassage,

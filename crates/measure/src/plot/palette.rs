@@ -32,8 +32,8 @@ pub(super) const LEVELS: u8 = 200;
 
 /// A colour of the map for a count, from low (0) to high (`LEVELS - 1`). The colours are those of
 /// viridis, whose lightness changes evenly, so that colour-blind readers and grey prints show the
-/// same. High counts are dark, as the ground is white. The lightest quarter, yellow, is left out: a
-/// single message is a cell of two pixels, and what stands out of a map are single messages.
+/// same. High counts are dark, as the ground is white. The lightest quarter, yellow, is left out:
+/// outliers are single messages in cells of two pixels, and must be seen on the white ground.
 pub(super) fn level(level: u8) -> Colour {
     let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&VIRIDIS, LIGHTEST * place)

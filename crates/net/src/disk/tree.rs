@@ -35,8 +35,8 @@ pub struct Tree {
     /// What the walk left out, one sentence each.
     pub notes: Vec<String>,
     /// What the walk found below the sources and could not read; see [`Tree::select`]. Files among
-    /// it are in the manifest all the same: the sender withdraws each when it comes to it, so
-    /// receivers can name it.
+    /// these are in the manifest all the same: the sender withdraws each when its turn comes, so
+    /// that receivers can name it.
     pub unsent: Vec<Unsent>,
 }
 
@@ -67,7 +67,7 @@ impl TreeSource {
     }
 }
 
-/// What a manifest says beside names, content, modes and times.
+/// What a manifest says besides names, content, modes and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
     /// What cannot be read below a source is skipped; see [`Tree::unsent`].
@@ -100,9 +100,9 @@ impl Tree {
     /// wanted.
     ///
     /// A source itself is always wanted: it was named. With [`TreeOptions::may_skip`] what cannot
-    /// be read below a source is told in [`Tree::unsent`]. Of what has no entry then, as a
-    /// directory that cannot be listed, receivers learn from [`ManifestHeader::INCOMPLETE`] that
-    /// there was something.
+    /// be read below a source is told in [`Tree::unsent`]. Some of that has no entry, such as a
+    /// directory that cannot be listed: of this, [`ManifestHeader::INCOMPLETE`] tells receivers
+    /// that there was something.
     ///
     /// **Cost**: two system calls for each file. A file that this process may not read is found
     /// before any receiver waits.
@@ -201,7 +201,7 @@ struct Walk<W> {
     /// The entries of each file that has several names, by its device and number there; `None` when
     /// each name is to be a file of its own.
     names: Option<BTreeMap<(u64, u64), Vec<usize>>>,
-    /// Some of that is not in the manifest.
+    /// Something that could not be read is not in the manifest.
     is_incomplete: bool,
     /// The rules have left something out.
     has_left_out: bool,
@@ -222,7 +222,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 let is_directory = directory
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
-                // What is not sent is no doubled name, so the rules come before that check.
+                // A name that is not sent doubles no other, so the rules come before that check.
                 let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
                 self.has_left_out |= !is_wanted;
                 if is_wanted {
@@ -292,8 +292,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         }
     }
 
-    /// Notes an entry that is left out because it cannot be read. Returns false when nothing may
-    /// be.
+    /// Notes an entry that is left out because it cannot be read. Returns false when nothing may be
+    /// left out.
     fn skip(&mut self, path: &Path, name: &[u8], error: &io::Error) -> bool {
         let Some(unsent) = &mut self.unsent else {
             return false;
@@ -413,8 +413,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    /// Reads the extended attributes that are sent. What vanishes meanwhile, or may not be read, is
-    /// none.
+    /// Reads the extended attributes that are sent. One that vanishes meanwhile, or may not be
+    /// read, is left out.
     fn attributes(&self, open: &impl AsFd) -> io::Result<Vec<Attribute>> {
         let mut names = attribute_names(open)?;
         names.retain(|name| is_sent(name, self.user == SUPERUSER));
@@ -434,7 +434,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         self.has_owners.then_some(Owner { user, group })
     }
 
-    /// The names of those who own entries, as far as this machine knows them.
+    /// Returns the names of those who own entries, as far as this machine knows them.
     fn owner_names(&self) -> OwnerNames {
         let mut names = OwnerNames::default();
         let owners = self.entries.iter().filter_map(|entry| entry.owner);
@@ -447,7 +447,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         names
     }
 
-    /// Of the names of a file the first one in the manifest's order stays a file.
+    /// Makes hard links of the further names of files: of a file's names, the first one in the
+    /// manifest's order stays a file.
     fn find_hard_links(&mut self) {
         for mut names in self.names.take().unwrap_or_default().into_values() {
             names.sort_by(|a, b| path_order(&self.entries[*a].path, &self.entries[*b].path));
@@ -485,7 +486,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     }
 }
 
-/// Words what could not be read: the first of it, and of how much, and how much of that is missing.
+/// Words the paths that could not be read: the first of them, and how many they are. The advice
+/// depends on whether all of them are missing.
 fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> SystemError {
     let mut cause = first.join("; ");
     if count > first.len() {

@@ -1,8 +1,8 @@
 //! The run loop's world without packets: control connections over TCP alone, and one epoll
 //! descriptor to wait for them.
 //!
-//! What [`UdpIo`](super::UdpIo) does for connections beside its packets, [`LinkIo`] does with
-//! nothing beside them: same connections, same counters, same ways to wait.
+//! [`LinkIo`] has what [`UdpIo`](super::UdpIo) has without the packets: the same connections, the
+//! same counters, the same ways to wait.
 
 use std::{
     net::SocketAddr,
@@ -30,8 +30,8 @@ pub struct LinkIo {
 }
 
 impl LinkIo {
-    /// Makes a back end without any connection yet. Its connections have no queues: what the kernel
-    /// does not take waits where it was made.
+    /// Makes a back end without any connection yet. Its connections have no queues: bytes that the
+    /// kernel does not take stay with the caller.
     ///
     /// # Errors
     /// When the process is out of descriptors.

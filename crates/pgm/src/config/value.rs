@@ -71,11 +71,11 @@ impl Timer {
 /// |---|---|
 /// | `auto` | what receivers that report allow; no limit without reports |
 /// | `12MB/s`, `1GiB/s`, `12MBps` | bytes a second, with the packets' headers |
-/// | `100M`, `100Mbit/s`, `100Mbps` | bits a second, an eighth of as many bytes |
+/// | `100M`, `100Mbit/s`, `100Mbps` | bits a second; eight bits are one byte |
 /// | `0` | no limit |
 ///
 /// A number without a unit, except 0, is refused: one reader would take it for bits and another for
-/// bytes. `base::quantity::byte_rate` reads them.
+/// bytes. `base::quantity::byte_rate` reads these texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// As fast as the network and the receivers allow. The owner of the source sets the limit.

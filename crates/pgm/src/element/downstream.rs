@@ -107,8 +107,8 @@ impl Element {
         Ok(())
     }
 
-    /// Notes that the element at `path_nla` says that it cannot reach us. It counts when our NAKs
-    /// go to that element.
+    /// Takes the word of the element at `path_nla` that it cannot reach us. The word counts only
+    /// when our NAKs go to that element.
     fn cut_off(
         &mut self,
         way: usize,
@@ -124,7 +124,8 @@ impl Element {
         Ok(session)
     }
 
-    /// Takes an NCF that says so, and tells it to those below: they hear no such NCF.
+    /// Takes an NCF by which the neighbour upstream says that it cannot reach us. Receivers do not
+    /// hear this NCF, so the element tells them with an SPM.
     fn take_unreachable_ncf(&mut self, way: usize, packet: &Packet<'_>) -> Result<(), DropReason> {
         let tsi = packet.header().tsi();
         let path_nla = packet.options().find_map(|option| match option {
@@ -287,8 +288,8 @@ impl Element {
         Ok(())
     }
 
-    /// Queues a packet of at most `bytes_max` bytes for the group of a way. Returns false when too
-    /// much waits.
+    /// Queues a packet of at most `bytes_max` bytes for the group of a way. Returns false when the
+    /// way's queue has no room for the packet.
     pub(super) fn send_down(
         &mut self,
         way: usize,
@@ -306,7 +307,7 @@ impl Element {
         self.queue(way, destination, bytes_max, write)
     }
 
-    /// Queues a packet for a way. Returns false when too much waits.
+    /// Queues a packet for a way. Returns false when the way's queue has no room for the packet.
     pub(super) fn queue(
         &mut self,
         way: usize,

@@ -141,7 +141,7 @@ impl Way {
 /// The intervals of an element's repair state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementTimers {
-    /// How long a NAK is repeated until it is confirmed (NAK_RPT_IVL).
+    /// How long the element repeats a NAK that nobody confirms (NAK_RPT_IVL).
     pub repeat_time: Duration,
     /// The time between two NAKs for a packet (one part of NAK_RPT_RTE).
     pub repeat_every: Duration,

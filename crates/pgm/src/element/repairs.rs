@@ -66,7 +66,7 @@ enum State {
 pub(super) enum Reply {
     /// It is passed on.
     PassedOn,
-    /// It says what is known.
+    /// The element knows already that the packet is missing.
     Eliminated,
     /// There is no room for its state.
     NoRoom,

@@ -140,7 +140,7 @@ impl Element {
         Ok(())
     }
 
-    /// Sends NAKs that nobody has confirmed once more.
+    /// Repeats the NAKs that nobody has confirmed.
     pub(super) fn ask_again(&mut self, keys: &[Key]) {
         let mut keys = keys.to_vec();
         keys.sort_unstable();
@@ -261,5 +261,5 @@ fn emit_list(out: &mut Vec<u8>, addressing: &Addressing, flags: Flags, body: &Bo
 
 /// Length of a full NAK over IPv6, in bytes.
 const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
-/// Judgement: the receivers of a network ask once.
+/// Judgement: receivers of one network that ask at about the same time need only one SPM.
 const SPMR_SPACING: Duration = Duration::from_millis(100);

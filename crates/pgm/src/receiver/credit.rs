@@ -1,9 +1,10 @@
 //! How many bytes of requests (NAKs, SPMRs) a receiver may send to one sender: no more than the
 //! sender's packets are worth.
 //!
-//! An SPM with a forged source address, or with a lead that does not exist, would otherwise make
-//! each receiver of a group send to one host what it likes. It does not know gaps or packets. In:
-//! what has arrived of the session, and what was asked. Out: how much may be asked now.
+//! Without this limit, one SPM with a forged source address or a lead that does not exist would
+//! make each receiver of a group send any number of NAKs to one host. The module does not know gaps
+//! or packets. In: what has arrived of the session, and what was asked. Out: how much may be asked
+//! now.
 //!
 //! ```text
 //!   packet arrives --> as much as one short NAK, or its share of bytes --> credit --> NAKs, SPMRs
@@ -15,8 +16,9 @@
 //! four bytes for each packet, and each of the packets that answer it is worth far more. So credit
 //! does not limit a receiver whose sender answers.
 //!
-//! Invariant: the bytes sent to one sender are at most the credit that its packets brought and one
-//! NAK; with packets of 53 bytes, the shortest there are, that is 1.3 times their bytes.
+//! Invariant: the bytes sent to one sender are at most the credit that its packets brought, plus
+//! one NAK. A data packet with one byte of payload brings 1.2 times its length over IPv4 (64 for 53
+//! bytes), and 1.5 times over IPv6 (108 for 73).
 
 use std::{net::IpAddr, time::Duration};
 
@@ -31,7 +33,8 @@ pub(super) struct Credit {
     /// What has been counted into `bytes`.
     packets_seen: u64,
     bytes_seen: u64,
-    /// SPMs, confirmations, parity, and data that could not be kept or was there before.
+    /// Number of SPMs, confirmations, parity packets, and data packets that were duplicates or
+    /// could not be kept.
     other_packets: u64,
     /// The sender has answered a request, with a confirmation or a repair.
     is_answered: bool,
@@ -40,7 +43,7 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// Notes that a packet arrived that is not among those of data which were kept.
+    /// Notes the arrival of a packet other than a data packet that was kept.
     pub(super) const fn heard(&mut self) {
         self.other_packets += 1;
     }
@@ -68,7 +71,7 @@ impl Credit {
         self.bytes = self.bytes.saturating_add(earned).min(CREDIT_MAX);
     }
 
-    /// How many sequence numbers may be asked for.
+    /// Returns how many sequence numbers may be asked for.
     pub(super) fn sqns(&self, source: IpAddr) -> u64 {
         let nak = NakBytes::of(source);
         let bytes = u64::try_from(self.bytes).unwrap_or(0);
@@ -78,7 +81,7 @@ impl Credit {
         full * SQNS_A_NAK as u64 + last
     }
 
-    /// True when a request of `bytes` may be sent.
+    /// Returns true when a request of `bytes` may be sent.
     pub(super) fn affords(&self, bytes: u64) -> bool {
         i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes)
     }
@@ -90,7 +93,8 @@ impl Credit {
         self.bytes = self.bytes.saturating_sub(all);
     }
 
-    /// The time from one turn of asking to the next: `turn` where the sender answers.
+    /// Returns the time from one turn of asking to the next: `turn` when the sender answers, more
+    /// when it has never answered.
     pub(super) fn turn(&self, turn: Duration) -> Duration {
         (turn * (1 << self.doublings)).min(TURN_MAX).max(turn)
     }

@@ -507,7 +507,7 @@ impl Gap {
         }
     }
 
-    /// Returns true when every request so far was answered.
+    /// Returns true when no request for the range has remained without an answer.
     const fn is_untried(&self) -> bool {
         self.ncf_tries == 0 && self.data_tries == 0
     }
@@ -618,13 +618,14 @@ impl Request<'_> {
     }
 }
 
-/// Limit of the times in a row that other receivers' NAKs may put off this receiver's without a
-/// confirmation of the source.
+/// How many times in a row other receivers' NAKs may put off this receiver's NAK while the source
+/// confirms none.
 const SILENCED_MAX: u8 = 4;
-/// From so many unanswered requests on, a position counts as unanswered ([`Gaps::is_answered`]).
+/// Number of requests without a confirmation, and of confirmations without data, after which a
+/// position counts as unanswered ([`Gaps::is_answered`]).
 const VAIN_NCF_TRIES: u16 = 2;
 const VAIN_DATA_TRIES: u16 = 4;
-/// Judgement: to repair so few packets repeatedly costs a paused sender little.
+/// Judgement: asking for 8 packets again without a long wait costs a paused sender little.
 const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]

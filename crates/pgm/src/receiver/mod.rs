@@ -221,8 +221,8 @@ impl Receiver {
         }
     }
 
-    /// Stops following a session whose sender the owner does not take, as [`Receiver::forget`]
-    /// does, and counts it.
+    /// Stops following a session, as [`Receiver::forget`] does, because the owner does not want its
+    /// sender. A counter counts such sessions.
     pub fn ignore(&mut self, session: u32) {
         self.shared.counters.sessions_ignored += 1;
         self.forget(session);
@@ -257,9 +257,9 @@ impl Receiver {
         true
     }
 
-    /// Notes that the sender has ended its session, as it said by other means than packets. When
-    /// this end knows of no missing packet, the call ends the session as the sender's last SPM
-    /// would.
+    /// Notes that the sender has ended its session. The sender said so by other means than packets.
+    /// If no packet is known to be missing, the session ends here as if the sender's last SPM had
+    /// come.
     pub fn conclude(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.conclude();
@@ -267,10 +267,10 @@ impl Receiver {
         }
     }
 
-    /// Notes whether the owner can ask the sender of `session`, by other means than packets, how
-    /// far it is. While it can, a trail by which something would be lost, an end and a reset that
-    /// packets announce wait for [`Receiver::told`]; [`Receiver::is_doubtful`] says when something
-    /// waits. When it cannot, packets are believed.
+    /// Notes whether the owner can ask the sender of `session` by other means than packets. If so,
+    /// the receiver does not act on three things that a packet may announce: a trail by which
+    /// something would be lost, an end, and a reset. They wait for [`Receiver::told`];
+    /// [`Receiver::is_doubtful`] says when something waits. If not, the receiver believes packets.
     pub fn check_claims(&mut self, session: u32, is_checked: bool) {
         let peer = self.peers.get_mut(session);
         if let Some(peer) = peer.filter(|peer| peer.is_checked() != is_checked) {
@@ -533,7 +533,7 @@ impl Receiver {
     }
 }
 
-/// Makes a receiver's random bits differ from its other draws.
+/// Salt of the seed, by which a receiver's random bits differ from its other draws.
 const NODE_SALT: u64 = 0x504F_4C4C;
 /// Pause between two scans of all sessions, for each session.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

@@ -12,8 +12,8 @@
 //!                                  '---> Quiet   a poll with another number
 //! ```
 //!
-//! A round after the first counts only for those that heard the first: so the number of receivers
-//! is that of one moment.
+//! Only receivers that heard the first round reply to later rounds. So a poll counts the receivers
+//! of one moment.
 //!
 //! **Spec**: RFC 3208 sections 14.3, 14.5.
 

@@ -78,8 +78,8 @@ impl Receiver {
         {
             let store = &mut self.shared.store;
             if let Some((position, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
-                // A forged packet that claimed otherwise would harm only what was given out with
-                // it.
+                // A plain packet is no row of messages. An earlier packet that claimed a row may
+                // have been forged; its claim ends here.
                 peer.is_packed = false;
                 peer.count_data(header.kind, &mut self.shared.counters);
                 let range = packet.tsdu_range();
@@ -305,8 +305,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns true when a NAK or NCF names counts of parity packets instead of packets, and counts
-    /// such a packet.
+    /// Returns true when a NAK or NCF asks for numbers of parity packets instead of for data
+    /// packets. Counts the NAK or NCF in that case.
     fn count_parity(&mut self, header: &Header) -> bool {
         let is_parity = header.flags.contains(Flags::PARITY);
         self.shared.counters.parity_packets += u64::from(is_parity);
@@ -361,8 +361,8 @@ impl Receiver {
     }
 }
 
-/// The most senders of one TSI to which another receiver's request is taken to go. More are forged,
-/// and a request that is not heeded costs a second one.
+/// The most senders of one TSI for which another receiver's request counts. Further senders are
+/// forged; a request that is ignored costs only one more request, by this receiver.
 const SHARING_MAX: usize = 4;
 
 /// What the options of an NCF say.

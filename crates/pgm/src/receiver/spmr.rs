@@ -11,7 +11,7 @@
 //! ```
 //!
 //! From the configured number of retries on, the wait doubles. A receiver never stops asking, since
-//! that would lose data. But a receiver that gets no answer asks less often.
+//! without an SPM it would lose data. But a receiver that gets no answer asks less often.
 //!
 //! **Spec**: RFC 3208 section 13.5. Deviation: the RFC neither ends the repetition nor slows it.
 

@@ -84,12 +84,13 @@ struct TimersSet {
 #[derive(Clone, Copy, Debug, Default)]
 struct BackOffTold {
     interval: Option<Duration>,
-    /// The shortest and the longest that it may be.
+    /// The shortest and the longest value that the longest back-off may have.
     range: Option<(Duration, Duration)>,
 }
 
 impl BackOffTold {
-    /// Returns the longest back-off where this receiver alone would take `own`.
+    /// Returns the longest back-off; `own` is the one that this receiver takes when it is told
+    /// none.
     fn apply(&self, own: Duration) -> Duration {
         let told = self.interval.unwrap_or(own);
         match self.range {
@@ -147,8 +148,7 @@ impl Timing {
         self.follow();
     }
 
-    /// Takes the range that the sender tells for the longest back-off; one that is empty counts for
-    /// nothing.
+    /// Takes the range that the sender tells for the longest back-off, and ignores an empty range.
     pub(super) fn tell_range(&mut self, min: Duration, max: Duration) {
         if min <= max && !max.is_zero() {
             let range = [min, max].map(|it| it.min(BACK_OFF_TOLD_MAX));
@@ -312,10 +312,11 @@ const FEW_DOUBLINGS: u32 = 3;
 const SPREAD_START: Duration = Duration::from_micros(1800);
 const WAIT_NCF_START: Duration = Duration::from_millis(10);
 const WAIT_DATA_START: Duration = Duration::from_millis(20);
-/// Judgement: a busy host answers so late although nothing is lost.
+/// Judgement: a busy host may need 1 ms to answer although nothing is lost.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// The times that a group listens on a LAN: a step for each doubling of a small group, a longer one
-/// for each further doubling, until the time is as long as before anything is measured.
+/// The times that a group listens on a LAN: a step for each doubling of a small group, then a
+/// longer step for each of `MANY_DOUBLINGS` further doublings. All steps together are
+/// `SPREAD_START`, the time used before anything is measured.
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;

@@ -125,7 +125,7 @@ struct Pacers {
 /// The state that reporting receivers impose on the source.
 #[derive(Clone, Copy, Debug)]
 struct Reports {
-    /// The position from which on the window keeps everything.
+    /// The position from which the window keeps every packet.
     hold: u64,
     /// True while new data waits, because the receivers that it is for have still to join.
     is_waiting: bool,
@@ -391,8 +391,8 @@ impl Source {
     }
 
     /// Returns the time when `poll_run` or `handle_timeout` next has something to do; a past time
-    /// means now. After [`base::Outcome::Blocked`], whatever was due already waits for room, not
-    /// for a time.
+    /// means now. After [`base::Outcome::Blocked`], what is overdue waits for room in the network,
+    /// not for a time.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let end = match self.closing {
@@ -459,7 +459,7 @@ impl Source {
         matches!(self.closing, Closing::Over)
     }
 
-    /// Says whether more data will follow, as SPMs do.
+    /// Returns whether more data will follow, which SPMs announce, too.
     #[must_use]
     pub const fn phase(&self) -> StreamPhase {
         match (&self.reset, &self.closing) {
@@ -670,7 +670,7 @@ const SPM_BYTES: usize = 136;
 const CONTROL_BYTES: usize = 512;
 /// The most repairs in one run, and the most pieces that the source gives to one send call.
 const IOVECS_MAX: usize = 128;
-/// Confirmations take at most one part in so many of a limited rate.
+/// Confirmations take at most an eighth of a limited rate.
 const NCF_PART: u64 = 8;
 /// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
@@ -682,5 +682,5 @@ const ELIMINATION_MIN: Duration = Duration::from_millis(1);
 /// Judgement: the longest time by which one receiver's long round trip can delay another receiver's
 /// lost repair. On paths with a longer round trip, the source may send one repair too many.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
-/// SPMs take at most one part in so many of a limited rate.
+/// SPMs take at most a sixteenth of a limited rate.
 const SPM_PART: u64 = 16;

@@ -13,8 +13,8 @@
 //!   more replies than expected: a poll with another number that nobody answers -> Census
 //! ```
 //!
-//! All rounds of a count have one number: who joins meanwhile keeps silent. So opening the door
-//! wider brings no more replies than the last round foretells.
+//! All rounds of a count have one number, and a receiver that joins meanwhile keeps silent. So a
+//! round that asks more receivers brings no more replies than the round before it foretells.
 //!
 //! Invariant: at most `REPLIES_MAX` replies are kept; a reply counts once for its address.
 //!
@@ -54,7 +54,7 @@ pub struct Census {
 #[derive(Clone, Debug)]
 pub(super) struct Polling {
     rng: Rng,
-    /// The time between two counts; zero for none but those that are asked for.
+    /// The time between two counts; with zero, only [`Source::count_receivers`] starts a count.
     interval: Duration,
     next_at: Instant,
     /// The number of the present poll, and its round.
@@ -121,7 +121,7 @@ impl Polling {
         self.farthest = None;
         self.bits = match self.last {
             None => BITS_START,
-            // Many may have joined since.
+            // Many receivers may have joined since the last count.
             Some(last) => (bits_for(last.receivers, ENOUGH) + BITS_STEP).min(BITS_START),
         };
         self.step = Step::Due(Kind::Count);
@@ -244,9 +244,9 @@ impl Polling {
         self.step = Step::Due(kind);
     }
 
-    /// Notes how many receivers the replies of this round stand for. A reply may be lost, so the
-    /// round with most counts when each receiver was asked; a smaller sample tells less than the
-    /// one before.
+    /// Notes how many receivers the replies of this round stand for. The second round, which
+    /// measures round trips, counts only when it asks every receiver and more of them reply:
+    /// replies of the first round may be lost, and a smaller sample tells less.
     fn count(&mut self, kind: Kind) {
         let is_complete = self.bits == 0 && self.heard.len() < REPLIES_MAX;
         let found = (self.heard.len() as u64) << self.bits;
@@ -321,17 +321,17 @@ const NOBODY: Census = Census {
     is_complete: false,
     farthest_round_trip: None,
 };
-/// Makes the draws of polls differ from the source's others.
+/// Salt of the seed, by which the draws of polls differ from the source's other draws.
 const SALT: u64 = 0x504F_4C4C;
-/// Judgement: with four million receivers, the first round brings as many replies as are wanted.
+/// Judgement: with four million receivers, the first round brings 64 replies, which are enough.
 const BITS_START: u32 = 16;
 /// Judgement: a round brings at most sixteen times the replies of the round before.
 const BITS_STEP: u32 = 4;
-/// Judgement: with so many replies, the estimate is off by a sixth in two of three cases.
+/// Judgement: with 32 replies, the estimate is off by at most 18 % in two of three cases.
 const ENOUGH: u64 = 32;
-/// Judgement: so many short packets at once are no burden for a source.
+/// Judgement: 64 short packets at once are no burden for a source.
 const RANGE_RECEIVERS: u64 = 64;
-/// Judgement: eight times what is expected at most.
+/// Judgement: eight times the 512 replies that a round is expected to bring at most.
 const REPLIES_MAX: usize = 4096;
 /// Judgement: 512 replies in this time are one each 400 us.
 const BACK_OFF: Duration = Duration::from_millis(200);

@@ -181,7 +181,7 @@ impl RepairQueue {
     }
 }
 
-/// Judgement: at most so many receivers need many repairs at the same time; further receivers share
+/// Judgement: at most 16 receivers need many repairs at the same time; further receivers share
 /// lines.
 const LINES: usize = 16;
 

@@ -139,6 +139,6 @@ impl Source {
     }
 }
 
-/// A row is padded when less than one part in so many of it is free: the padding then costs less
-/// than ending a run at each row of another length.
+/// A row is padded when at most a quarter of it is free: the padding then costs less than ending a
+/// run at each row of another length.
 const PADDING_PART: usize = 4;

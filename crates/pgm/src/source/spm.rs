@@ -74,8 +74,8 @@ impl SpmSchedule {
         self.spacing = spacing;
     }
 
-    /// Sets the longest round trip of the group, so that a receiver that misses the last packet
-    /// hears of it about as soon as an answer could have come.
+    /// Sets the longest round trip of the group, so that a receiver that missed the last packet
+    /// learns of the loss about one round trip later.
     pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = round_trip.clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
         self.heartbeat_min = self.heartbeat_set.or(measured.min(self.heartbeat_max));

@@ -1,10 +1,10 @@
 //! How much a source repairs for hosts that do not report, here called strangers.
 //!
 //! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. A host that reports
-//! has opened a control connection from its address; a stranger has shown nothing. So what
-//! strangers have repaired is a share of the new data with a floor, and never more than a second of
-//! that at once. It does not know packets or queues. In: bytes of new data, and what each stranger
-//! asks for. Out: whether to repair it.
+//! has opened a control connection from its address; a stranger has shown nothing. So the source
+//! repairs for strangers only a share of the bytes of new data, at least a fixed rate (the floor),
+//! and at once never more than one second of both. The module does not know packets or queues. In:
+//! bytes of new data, and what each stranger asks for. Out: whether to repair it.
 //!
 //! ```text
 //!   new data --share--\
@@ -16,8 +16,9 @@
 //! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too. They get what they need while they lose
 //! less than the share; beyond it they ask again, and are served at the share's rate.
 //!
-//! Invariant: over any interval the bytes granted are at most the share of the new data of the
-//! interval and of about the second before, the floor for as long, and one packet.
+//! Invariant: over any interval the bytes granted are at most the sum of three: the share of the
+//! new data in the interval and in about the second before it, the floor for the same time, and one
+//! packet.
 
 use std::net::IpAddr;
 
@@ -26,7 +27,7 @@ use base::Instant;
 use super::Duration;
 use crate::Config;
 
-/// What strangers may have repaired.
+/// The bytes that strangers may have repaired.
 ///
 /// **Cost**: fixed size; a request costs one look at each of [`HOSTS`] entries.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub(super) struct Strangers {
     hosts: [Host; HOSTS],
 }
 
-/// What one stranger was granted recently.
+/// The bytes that one stranger was granted recently.
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
     address: Option<IpAddr>,
@@ -67,12 +68,12 @@ impl Strangers {
         self.credit = self.credit.saturating_add(self.share_of(bytes as u64));
     }
 
-    /// True when `bytes` may be repaired for `host`; they count as sent.
+    /// Returns true when `bytes` may be repaired for `host`, and then counts them as repaired.
     pub(super) fn grant(&mut self, now: Instant, host: IpAddr, bytes: usize) -> bool {
         let rate = self.rate(now);
         let passed = now.since(self.earned_at).min(SECOND);
         let earned = u128::from(self.bytes_per_s_min) * passed.as_nanos() / SECOND.as_nanos();
-        // What a short time earns would be rounded away.
+        // When a short time earns less than one byte, that time is kept for the next call.
         if earned > 0 {
             self.earned_at = now;
         }
@@ -88,7 +89,8 @@ impl Strangers {
         true
     }
 
-    /// Bytes a second that strangers may have repaired, and the most that they may have at once.
+    /// Returns the bytes a second that strangers may have repaired. It is also the most bytes that
+    /// they may have repaired at once.
     fn rate(&self, now: Instant) -> u64 {
         let share = self.share_of(self.data.per_s(now));
         share.saturating_add(self.bytes_per_s_min)
@@ -99,7 +101,8 @@ impl Strangers {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// The entry of this host: its own, or that of the host that was granted least.
+    /// Returns the index of this host's entry. A new host takes the entry of the host that was
+    /// granted least.
     fn entry_of(&mut self, now: Instant, host: IpAddr) -> usize {
         let own = |entry: &Host| entry.address == Some(host);
         let least = || (0..HOSTS).min_by_key(|&index| self.hosts[index].granted.per_s(now));
@@ -114,7 +117,8 @@ impl Strangers {
         index
     }
 
-    /// True when the host has had less than an equal part of what all strangers may have.
+    /// Returns true when the host has had no more than an equal part of what all strangers may
+    /// have.
     fn is_within_part(&self, now: Instant, index: usize, rate: u64) -> bool {
         let granted = |entry: &Host| entry.granted.per_s(now);
         let others = self.hosts.iter().filter(|entry| granted(entry) > 0).count() as u64;
@@ -122,12 +126,12 @@ impl Strangers {
     }
 }
 
-/// Bytes of about the last second. What is older counts less and less, by an eighth in each eighth
-/// of a second.
+/// Bytes of about the last second. In each eighth of a second, the bytes before it lose an eighth
+/// of their count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     bytes: u64,
-    /// When `bytes` last became less, in eighths of a second.
+    /// The eighth of a second in which `bytes` was last brought up to date.
     step: u64,
 }
 
@@ -144,7 +148,7 @@ impl Recent {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Bytes a second, recently.
+    /// Returns the bytes of about the last second.
     fn per_s(&self, now: Instant) -> u64 {
         let steps = step_of(now).saturating_sub(self.step);
         let mut bytes = self.bytes;
@@ -162,7 +166,7 @@ const fn step_of(now: Instant) -> u64 {
     now.as_nanos() / (SECOND.as_nanos() as u64 / 8)
 }
 
-/// How long a stranger's repair keeps the same packet from being repaired for strangers again: the
+/// Returns how long the source waits before it repairs a packet for strangers again: the
 /// elimination interval, doubled with each repair of the packet after the first.
 pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
     let doubled = elimination * (1 << repairs.saturating_sub(1).min(DOUBLINGS_MAX));
@@ -170,10 +174,10 @@ pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Judgement: as many strangers have a part of their own; others share the parts of those that ask
-/// for least.
+/// Judgement: 16 strangers have an entry each; a further one takes the entry of the stranger that
+/// was granted least.
 const HOSTS: usize = 16;
-/// Judgement: a receiver asks for ten seconds at least, so a packet gets twenty repairs and more.
+/// Judgement: a receiver asks for at least ten seconds, so a packet can get twenty repairs or more.
 const ELIMINATION_MAX: Duration = Duration::from_millis(500);
 const DOUBLINGS_MAX: u32 = 16;
 

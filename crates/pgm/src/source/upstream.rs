@@ -31,7 +31,7 @@ use super::{Closing, Source, Sqn, strangers};
 impl Source {
     /// Takes one packet that arrived on either socket. Its sender is a stranger, for whom the
     /// source repairs a share of the new data (`stranger_repair_share`), unless the session has a
-    /// key: then only those that have it come this far.
+    /// key: then only packets of hosts that have the key come this far.
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
@@ -109,7 +109,8 @@ impl Source {
                 self.counters.poll_replies += 1;
                 Ok(())
             }
-            // This source elects no PGMCC receiver, so none of these packets can be meant for it.
+            // These packets go to receivers, except ACKs; and no receiver sends this source an ACK,
+            // because the source elects none for PGMCC.
             Body::Spm(_)
             | Body::Poll(_)
             | Body::Odata(_)
@@ -270,7 +271,7 @@ impl Source {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub(super) address: SocketAddr,
-    /// It has shown neither a key nor, by a control connection, that the address is its own.
+    /// True when the host has shown neither a key nor a control connection from its address.
     pub(super) is_stranger: bool,
 }
 

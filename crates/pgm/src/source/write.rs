@@ -241,8 +241,8 @@ impl Source {
         }
     }
 
-    /// Returns whether data leaves with a checksum. Protected data has a stronger tag instead: who
-    /// protects the packet removes the checksum.
+    /// Returns whether data leaves with a checksum. Protected data has a stronger tag instead, and
+    /// the stage that protects a packet removes its checksum.
     #[inline]
     fn has_checksum(&self) -> bool {
         !self.setup.is_protected()

@@ -13,9 +13,10 @@
 //!   without the key reads SPMs, which name the session as protected, and finds everything else
 //!   malformed.
 //! - The checksums of data and parity are 0: a sum of the payload would reveal something about it.
-//! - Whatever depends on the position alone is the same in ODATA and RDATA, so that a repair equals
-//!   the original. The tag covers header and options, except type, checksum and trail, which a
-//!   repair changes. The trail that a receiver sees is the trail of the last SPM.
+//! - The encrypted payload and the tag depend on the position of the data, not on the packet's
+//!   type, so that those of a repair equal those of the original. The tag covers header and
+//!   options, except type, checksum and trail, which a repair changes. The trail that a receiver
+//!   sees is the trail of the last SPM.
 //! - A receiver numbers its own packets; `instance` tells receivers apart.
 //!
 //! Invariants: a holder of the key made, for this session, whatever [`PacketProtection::unprotect`]
@@ -177,8 +178,9 @@ impl PacketProtection {
     }
 
     /// Returns how much of a run that fills `limit` plain packets may take, so that the run still
-    /// fits once it is protected. A run of small packets then holds fewer of them: with less than
-    /// `PROTECTED_BYTES_MIN` for each packet, it would not be worth its system call.
+    /// fits once it is protected. Each packet needs `OVERHEAD_MAX` bytes of the run. So a run holds
+    /// at most one packet for each `PROTECTED_BYTES_MIN` of its bytes: with more packets, too
+    /// little would be left for their payloads to be worth a system call.
     #[must_use]
     pub fn room(limit: RunLimit) -> RunLimit {
         let RunLimit { bytes, datagrams } = limit;
@@ -548,7 +550,7 @@ fn split_instance(tail: &[u8; 16]) -> (u64, u64) {
 /// The most bytes by which protection makes a packet longer.
 const OVERHEAD_MAX: usize = MarkTag::PACKET_BYTES_MAX;
 
-/// Bytes of a run for each of its packets, at least.
+/// The fewest bytes of a run's limit for each packet of the run.
 const PROTECTED_BYTES_MIN: usize = 4 * OVERHEAD_MAX;
 
 /// Place of the checksum in every packet.

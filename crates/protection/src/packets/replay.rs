@@ -1,7 +1,7 @@
 //! The window of packet numbers taken before; it slides with the highest number.
 
-/// How far below the highest number a number may be and still be told from one taken before.
-/// Packets overtake each other by less.
+/// The window's length. A number that is this far below the highest number, or further, counts as
+/// taken before. Packets overtake each other by less.
 pub(super) const SPAN: u64 = 1024;
 
 /// The numbers that one end has used, as far as another end has taken them.

@@ -31,7 +31,8 @@ pub(super) struct Placed {
 }
 
 impl Tiles {
-    /// In order: everything before this position was delivered or reported lost.
+    /// Returns the position before which everything was delivered or reported lost; `None` in
+    /// arrival mode and before the first delivery.
     pub(super) const fn reached(&self) -> Option<u64> {
         match self {
             Self::InOrder(next) => *next,
@@ -52,8 +53,8 @@ impl Tiles {
         }
     }
 
-    /// Accounts for a loss report; true when this is where the receiver began, later than the
-    /// session.
+    /// Accounts for a loss report. Returns true when this report is the receiver's first of the
+    /// session, and begins later than the session.
     pub(super) fn lost(
         &mut self,
         publication: &Publication,

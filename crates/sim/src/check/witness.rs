@@ -207,7 +207,7 @@ impl Witness {
         }
     }
 
-    /// The sender broke the session off, and told so.
+    /// The sender broke the session off, and told the receiver so.
     pub fn broken_off(&mut self, session: u32) {
         self.totals.broken_off += u64::from(self.sessions.contains_key(&session));
         self.gone(session);

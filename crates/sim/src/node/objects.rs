@@ -31,7 +31,7 @@ pub struct Tree {
 impl Tree {
     /// A tree of files of random sizes, whose bytes follow from `seed`.
     ///
-    /// **Panics** (bug): when no transfer plan can be made of these sizes.
+    /// **Panics** (bug): when no manifest can be made of files of these sizes.
     #[must_use]
     pub fn generate(objects: &ObjectsPlan, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -197,8 +197,8 @@ impl SenderNode {
         )
     }
 
-    /// How many receivers, by the sender's word, have proved delivery; and whether all expected
-    /// ones have.
+    /// Returns how many receivers have proved delivery as the sender counts them, and whether all
+    /// expected receivers have.
     #[must_use]
     pub fn proven(&self) -> (usize, bool) {
         let outcome = self.driver.endpoint.transfer().outcome();
@@ -278,7 +278,7 @@ pub struct TakerNode {
     wanted: Tree,
     totals: Rc<RefCell<Vec<Totals>>>,
     progress: Progress,
-    /// The most bytes held so far, of packets and of the plan, and the bound of each.
+    /// The most bytes held so far: of packets, and of the manifest. Then the bound of each.
     held_bytes_max: [usize; 2],
     bound_bytes: [usize; 2],
     ends_at: Option<Instant>,

@@ -155,7 +155,7 @@ impl PublisherNode {
                 "{turns} turns in a row did nothing, yet another is due at once"
             ));
         }
-        // A full window needs no timer: an arriving report makes room.
+        // The next offer is due with the next burst, and after `RETRY` when the window was full.
         let next_offer = self.has_more().then_some(self.burst_at.max(now + RETRY));
         if self.driver.endpoint.ended().is_some() {
             self.has_exited = true;
@@ -263,8 +263,8 @@ impl PublisherNode {
         taken
     }
 
-    /// True when the expected receivers have joined. When they have not in time, nothing is ever
-    /// sent.
+    /// Returns true when the expected receivers have joined. If they have not joined within
+    /// `START_MAX`, the publisher never sends anything.
     fn may_begin(&mut self, now: Instant) -> bool {
         if self.plan.expected.is_none() || self.next > 0 {
             return true;

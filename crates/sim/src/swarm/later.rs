@@ -14,8 +14,8 @@ use crate::{
 /// Draws, in one run of five, a host that imitates the senders, and links that change packets.
 ///
 /// Messages then have a key, which all ends know, and the run promises what it would without the
-/// forger. Trees have one in two of three runs. Without one the forger may keep a receiver out, and
-/// only this must hold: no wrong content and no false proof.
+/// forger. Trees have a key in two of three such runs. Without a key the forger may keep a receiver
+/// out, and only this must hold: no wrong content and no false proof.
 pub(super) fn with_forger(seed: u64, mut plan: Plan) -> Plan {
     let rng = &mut Rng::new(seed ^ 0x66_6f72_6765);
     let has_control = plan.objects.is_some() || plan.session.reports;

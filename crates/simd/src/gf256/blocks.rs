@@ -30,7 +30,7 @@ pub(super) fn take<'a>(rows: &mut &'a mut [u8], stride: usize) -> &'a mut [u8] {
     row
 }
 
-/// Groups inputs in a row that have one length.
+/// Groups neighbouring inputs of equal length.
 pub(super) fn runs<'a>(inputs: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [&'a [u8]]> {
     inputs.chunk_by(|one, next| one.len() == next.len())
 }
@@ -46,9 +46,9 @@ pub(super) fn vectors<const WIDTH: usize>(
 ///
 /// The module gives `Vector`, `Factor` (a constant made ready), and functions with the same target
 /// features: `load`, `store`, `and`, `xor`, `factor`, `halves` (what all products of one
-/// vector have in common) and `product`. `WIDTH` is a vector's length in bytes, `ACROSS` how many
-/// vectors of each of four rows find room in registers; `HAS_ROOM` whether keeping these there is
-/// faster than keeping the factors there.
+/// vector have in common) and `product`. `WIDTH` is a vector's length in bytes. `ACROSS` is how
+/// many vectors of each of four rows fit into the registers. `HAS_ROOM` is true when it is faster
+/// to keep these vectors in registers than to keep the factors there.
 macro_rules! combine_in_blocks {
     ($features:literal) => {
         /// See [`Combine`](super::super::Combine).
@@ -78,7 +78,7 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// Adds one input after the other. Its factors stay in registers.
+        /// Adds one input after the other. The factors of the present input stay in registers.
         #[target_feature(enable = $features)]
         fn add_to_four(rows: [&mut [u8]; 4], coefficients: &[u8], inputs: &[&[u8]]) {
             use $crate::gf256::blocks::vectors;
@@ -122,8 +122,8 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// Adds inputs column by column, each group of inputs in a row with one length at a time.
-        /// The sums stay in registers.
+        /// Adds one group of neighbouring inputs of equal length after the other, each column by
+        /// column. The sums stay in registers.
         #[target_feature(enable = $features)]
         fn sum_runs<const ROWS: usize>(
             mut rows: [&mut [u8]; ROWS],
@@ -220,7 +220,8 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// Adds what [`last`] led to, to the row that begins where the input does.
+        /// Adds `product`, computed from the vector that [`last`] gave, to the row's bytes at the
+        /// end of an input of `len` bytes. Row and input begin at the same place.
         #[target_feature(enable = $features)]
         fn finish(row: &mut [u8], len: usize, product: Vector) {
             if let Some(sum) = row[..len].last_chunk_mut() {

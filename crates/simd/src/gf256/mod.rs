@@ -2,7 +2,7 @@
 //!
 //! The field is that of RFC 3208's Reed-Solomon code: polynomials over GF(2) modulo
 //! x^8 + x^4 + x^3 + x^2 + 1 (0x11D). Addition is exclusive or. A product by a constant is linear
-//! in the other factor's bits, so that it is the sum of a product of the low and one of the high
+//! in the other factor's bits. So it is the sum of two products, one of the low and one of the high
 //! half of each byte: two look-ups in tables of 16, which one vector instruction does for all bytes
 //! of a register. GFNI does the whole product by an 8 x 8 bit matrix.
 //!
@@ -29,9 +29,9 @@ mod x86;
 /// Adds products of inputs to rows: `row[j] ^= sum of coefficients[j * n + i] * inputs[i]`, where
 /// `n` is the number of inputs.
 ///
-/// **Shape**: row `j` is `rows[j * stride..]`; the number of rows is that of the coefficients over
-/// that of the inputs. A row's bytes beyond the longest input stay as they are. A stride that is a
-/// multiple of 64 is fastest.
+/// **Shape**: row `j` is `rows[j * stride..]`; the number of rows is the number of coefficients
+/// divided by the number of inputs. A row's bytes beyond the longest input stay as they are. A
+/// stride that is a multiple of 64 is fastest.
 ///
 /// **Panics** (bug): when the coefficients are not a whole number of rows, an input is longer than
 /// the stride, or the last row is too short for the longest input.
@@ -80,7 +80,7 @@ impl Level {
         self.name
     }
 
-    /// Multiply and add in this form.
+    /// Returns this form's function that multiplies and adds.
     #[must_use]
     pub const fn combine(self) -> Combine {
         self.combine

@@ -25,7 +25,7 @@ pub fn attribute_names(open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// Returns the value of an attribute; `None` when there is none of that name, also because this
+/// Returns the value of an attribute; `None` when there is no attribute of that name, or this
 /// process may not see it.
 ///
 /// # Errors
@@ -47,8 +47,7 @@ pub fn attribute(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 ///
 /// # Errors
 /// `PermissionDenied` when this process may not, `Unsupported` when the filesystem has no such
-/// attributes, `StorageFull` when it has no room for the value, also for a value that is too long
-/// for it.
+/// attributes, `StorageFull` when it has no room for the value or the value is too long.
 pub fn set_attribute(open: &impl AsFd, name: &[u8], value: &[u8]) -> io::Result<()> {
     Ok(fsetxattr(open, name, value, XattrFlags::empty())?)
 }

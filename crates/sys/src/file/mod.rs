@@ -219,8 +219,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Sets the user and the group of what is at `path`, those that are given; a link there is not
-    /// followed, but gets them itself.
+    /// Sets the user and the group of what is at `path`; `None` leaves one as it is. It does not
+    /// follow a link there: the link itself gets the new owner.
     ///
     /// # Errors
     /// `PermissionDenied` when this process may not; `InvalidInput` for a number that this
@@ -329,8 +329,8 @@ impl Directory {
         Ok(unlinkat(parent, &name, flags)?)
     }
 
-    /// Opens a regular file. It never waits, as opening a pipe would for the other end, and checks
-    /// the kind of what it opened.
+    /// Opens a regular file. It never waits (opening a pipe would wait for the pipe's other end),
+    /// and checks the kind of what it opened.
     fn regular(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let fd = self.beneath(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, 0)?;
         let file = File::from(fd);
@@ -450,7 +450,7 @@ pub fn allocate_ahead(file: &File, at: u64, bytes: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fallocate(file, flags, at, bytes))?)
 }
 
-/// Sets the user and the group of an open file or directory, those that are given.
+/// Sets the user and the group of an open file or directory; `None` leaves one as it is.
 ///
 /// # Errors
 /// As [`Directory::set_owner_of`].
@@ -459,8 +459,8 @@ pub fn set_owner(open: &impl AsFd, user: Option<u32>, group: Option<u32>) -> io:
     Ok(fchown(open, user, group)?)
 }
 
-/// Makes `bytes` bytes of a file from `at` on zeros that take no room, as far as the filesystem
-/// gives room in smaller pieces. The file's length stays.
+/// Makes `bytes` bytes of a file, from `at` on, zeros that take no room on the disk. A block of the
+/// filesystem that is only partly in this range keeps its room. The file's length stays.
 ///
 /// # Errors
 /// `Unsupported` where the filesystem cannot.
@@ -523,7 +523,7 @@ fn link_over(
     Ok(unlinkat(old_at, old, AtFlags::empty())?)
 }
 
-/// True once the call has failed as a missing call does. A race only repeats the attempt.
+/// True once openat2 has failed as a missing call does. Threads that race only try it once more.
 static OPENAT2_IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

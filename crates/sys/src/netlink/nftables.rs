@@ -1,7 +1,7 @@
 //! Random packet loss by a netfilter rule, made over netlink without the `nft` program.
 //!
-//! The rule is the only one in the only chain of a table of its own, which comes before all other
-//! chains:
+//! The rule is alone in the only chain of a table of its own. That chain comes before connection
+//! tracking:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
@@ -31,8 +31,8 @@ impl RandomLoss {
     }
 
     /// Drops `lost` of `of` UDP packets that arrive by `interface`, each drawn at random, and
-    /// counts the dropped ones from 0. Replaces the rule set before. A GSO run that arrives whole
-    /// is one draw.
+    /// counts the dropped ones from 0. Replaces the former rule, if there is one. A GSO run that
+    /// arrives whole is one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.

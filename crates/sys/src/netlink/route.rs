@@ -78,8 +78,8 @@ impl Route {
         Ok(route)
     }
 
-    /// Reads the first of several next hops that share the traffic; the route is described by it
-    /// alone.
+    /// Reads the first of several next hops that share the traffic. [`Route`] shows none of the
+    /// others.
     fn read_first_hop(&mut self, hops: &[u8]) -> Result<(), Malformed> {
         // struct rtnexthop: length u16, flags u8, hops u8, interface i32.
         let (header, _) = fixed::<8>(hops, "route next hop")?;

@@ -167,9 +167,9 @@ impl Block<'_> {
             // when `self` is dropped; no packet's bytes, which might be borrowed, contain it.
             let header = unsafe { ring.mapping.bytes(start, HEADER_LEN) };
             let (header, next_offset) = parse(header);
-            // The proofs trust the kernel that this offset leads to the header of the next packet.
-            // One that leads out of the block ends the visits; a wrong one within it, which would
-            // let two packets overlap, cannot be told.
+            // The safety proofs trust the kernel that this offset leads to the header of the next
+            // packet. An offset that leads out of the block ends the visits. A wrong offset inside
+            // the block could let two packets overlap, and nothing here can detect it.
             *next = start.saturating_add(next_offset);
             // The kernel wrote the header on another processor: without the hint, reading each
             // packet waits for its header to arrive from there. The place is a guess, because
@@ -211,8 +211,8 @@ impl Drop for Block<'_> {
     }
 }
 
-/// Reads a `struct tpacket3_hdr` and the `struct sockaddr_ll` behind it; also returns the offset to
-/// the next.
+/// Reads a `struct tpacket3_hdr` and the `struct sockaddr_ll` behind it. Also returns the offset
+/// from this header to that of the next packet.
 #[inline]
 fn parse(bytes: &[u8]) -> (RingHeader, usize) {
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));

@@ -174,12 +174,12 @@ pub(super) struct RingHeader {
 
 impl RingHeader {
     /// Returns the packet whose header begins at `start` and whose room ends at `end` of the
-    /// mapping. When a VLAN tag belongs into the packet, this moves its bytes apart. `None` when
-    /// the header points outside the room.
+    /// mapping. When the kernel has taken a VLAN tag out, this moves the hardware addresses to put
+    /// it back. `None` when the header points outside the room.
     ///
     /// # Safety
-    /// The kernel has released the bytes from `start` to `end` and leaves them so for `'a`, and the
-    /// bytes of this packet are not borrowed otherwise.
+    /// The kernel has released the bytes from `start` to `end` and does not touch them during `'a`,
+    /// and nothing else borrows the bytes of this packet.
     #[inline]
     pub(super) unsafe fn packet<'a>(
         &self,

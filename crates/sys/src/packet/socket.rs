@@ -247,7 +247,7 @@ impl PacketSocket {
     /// # Errors
     /// Never in practice.
     pub fn take_drops(&self) -> io::Result<SocketDrops> {
-        // Only a ring of blocks reports freezes, the last count.
+        // The last count is that of freezes, which only a ring of blocks reports.
         let counts = int_options(self.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         let [seen, dropped, freezes] = counts.map(c_int::cast_unsigned);
         Ok(SocketDrops {
@@ -437,7 +437,7 @@ impl Auxiliary {
     }
 }
 
-/// Length of auxiliary data and a stamp in bytes, with room to spare.
+/// Length of the control messages with auxiliary data and a stamp, in bytes, with room to spare.
 const CONTROL_BYTES: usize = 128;
 const AUXILIARY_BYTES: usize = size_of::<tpacket_auxdata>();
 /// `PACKET_FANOUT_FLAG_UNIQUEID`.

@@ -134,8 +134,8 @@ impl TransmitRing {
         self.refused_at.take()
     }
 
-    /// Returns how many of the frames that are [`TransmitRing::waiting`] the kernel has not begun
-    /// with. They are the last of the waiting frames.
+    /// Returns how many of the [`TransmitRing::waiting`] frames the kernel has not begun to send.
+    /// They are the last of the waiting frames.
     #[must_use]
     pub fn untaken(&self) -> usize {
         let untold = self.untold.min(self.slots);
@@ -146,7 +146,7 @@ impl TransmitRing {
         (1..=untold).take_while(is_untaken).count()
     }
 
-    /// Takes back the frames that the kernel has not begun with. Returns their number.
+    /// Takes back the frames that the kernel has not begun to send. Returns their number.
     pub fn take_back(&mut self) -> usize {
         let untaken = self.untaken();
         for _ in 0..untaken {

@@ -204,7 +204,7 @@ const fn count(to: u8, from: u8) -> Instruction {
     Instruction::new(0xdb, to, from, 0, 0)
 }
 
-/// Skips `over` instructions when `register` compared with `value` holds.
+/// Skips `over` instructions when the comparison `compared` holds for `register` and `value`.
 const fn jump(compared: u8, register: u8, value: i32, over: i16) -> Instruction {
     Instruction::new(compared, register, 0, over, value)
 }

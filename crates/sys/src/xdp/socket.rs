@@ -30,7 +30,7 @@ pub struct XdpSpec {
     /// Length of one chunk in bytes: 2048 or 4096. A frame that is longer than [`XdpSpec::room`]
     /// takes several chunks.
     pub chunk_bytes: u32,
-    /// Number of chunks, at least 1: as many pieces of frames can wait.
+    /// Number of chunks, at least 1; each holds one piece of a frame that waits to be read.
     pub chunks: u32,
 }
 
@@ -89,7 +89,7 @@ pub struct XdpDrops {
 pub struct XdpSocket {
     receive: ReceiveRing,
     fill: FillRing,
-    // The kernel itself pins the pages; even so, the fields unmap them last.
+    // The kernel itself pins the pages of `memory`; even so, the socket is dropped before they are.
     socket: OwnedFd,
     memory: Mapping,
     spec: XdpSpec,

@@ -50,8 +50,9 @@ pub struct MemoryFile {
 }
 
 impl MemoryFiles {
-    /// An empty place for transfers of at most `bytes_max` bytes each; larger ones are refused. A
-    /// file that is sent with several names (hard links) is kept, and counts, once for each.
+    /// Makes an empty place for transfers of at most `bytes_max` bytes each; larger ones are
+    /// refused. A file that is sent with several names (hard links) is kept, and counts, once for
+    /// each.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self {
@@ -109,7 +110,7 @@ impl Store for MemoryStore {
             let code = ErrorCode::Limit;
             return self.events.push_back(StoreEvent::Failed { code, text });
         };
-        // No more than that, though only the copies at the end may need it.
+        // The content is staged once; the copies for hard links, which count too, come at the end.
         let staged = usize::try_from(manifest.content_bytes()).unwrap_or(len);
         self.staged = Some((Arc::clone(manifest), vec![0; staged]));
         let held = RangeSet::new(1);

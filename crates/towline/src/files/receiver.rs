@@ -87,7 +87,7 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Makes holes of runs of zeros, which then take no room on the disk, also when the sender does
+    /// Makes holes of runs of zeros, which then take no room on the disk, even when the sender does
     /// not ask for that. Default false.
     #[must_use]
     pub const fn sparse(mut self, is_sparse: bool) -> Self {
@@ -95,19 +95,19 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Who owns what arrives, where the sender says who owned it. What this process may not set is
-    /// named by `TransferReceiverEvent::Unset`. Default: whoever receives it.
+    /// Sets who owns what arrives, where the sender says who owned it. What this process may not
+    /// set is named by `TransferReceiverEvent::Unset`. Default: whoever receives it.
     #[must_use]
     pub const fn owner(mut self, owner: Owners) -> Self {
         self.owner = owner;
         self
     }
 
-    /// Gives files and directories the extended attributes of the sender's, where the sender tells
-    /// them ([`crate::FileSetBuilder::attributes`]): those of users (`user.*`), and others as far
-    /// as the system lets this process. Attributes of users that the sender's files have not are
-    /// removed. File capabilities and `system.*` are never set. What could not be set is named by
-    /// `TransferReceiverEvent::Unset`. Default false.
+    /// Gives files and directories the extended attributes that they have at the sender, where the
+    /// sender tells these ([`crate::FileSetBuilder::attributes`]): those of users (`user.*`), and
+    /// others as far as the system lets this process. Attributes of users that they do not have
+    /// there are removed. File capabilities and `system.*` are never set. What could not be set is
+    /// named by `TransferReceiverEvent::Unset`. Default false.
     #[must_use]
     pub const fn attributes(mut self, are_set: bool) -> Self {
         self.attributes = are_set;
@@ -215,8 +215,8 @@ impl FileReceiverBuilder {
 }
 
 impl FileReceiverBuilder {
-    /// Opens the sockets, of packets or of connections alone, and makes the rule of whom to take
-    /// files from.
+    /// Opens the sockets, of packets or of connections alone, and makes the rule that says from
+    /// whom files are taken.
     fn open_session(&self) -> Result<(Opened, Option<Receiving>, Sources), Error> {
         let (session, has_key) = (&self.session, self.session.key.is_some());
         if let Place::Listen(address) = session.place {

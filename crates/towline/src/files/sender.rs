@@ -143,7 +143,8 @@ impl FileSender {
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// How many files are sent, without withdrawn ones; one with several names counts for each.
+    /// Returns how many files are sent, without withdrawn ones; one with several names counts for
+    /// each.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let transfer = self.end.driver.endpoint.transfer();

@@ -94,9 +94,10 @@ impl FileSetBuilder {
     }
 
     /// Tells receivers the extended attributes of files and directories: those of users (`user.*`),
-    /// and for the superuser those of other kinds, except file capabilities and `system.*`. Those
-    /// that take them ([`crate::FileReceiverBuilder::attributes`]) set them; those that are too old
-    /// for this refuse the transfer. Different ones may have 16 MiB in all. Default false.
+    /// and for the superuser those of other kinds, except file capabilities and `system.*`.
+    /// Receivers that take attributes ([`crate::FileReceiverBuilder::attributes`]) set them;
+    /// receivers that are too old for this refuse the transfer. Different attributes may have
+    /// 16 MiB in all. Default false.
     #[must_use]
     pub const fn attributes(mut self, are_told: bool) -> Self {
         self.options.attributes = are_told;
@@ -195,7 +196,8 @@ impl FileSet {
         self.entries().map(|entry| entry.bytes).sum()
     }
 
-    /// How many regular files are in [`FileSet::entries`]; one with several names counts for each.
+    /// Returns how many regular files are in [`FileSet::entries`]; one with several names counts
+    /// for each.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let entries = self.entries();

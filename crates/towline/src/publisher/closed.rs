@@ -49,10 +49,10 @@ impl Closed {
         closed
     }
 
-    /// True when the session ended in good order: everything was sent, every expected receiver
-    /// came, no receiver lost anything, and all receivers present at the end have been given
-    /// everything. What receivers that left earlier had not been given does not count;
-    /// [`Closed::unconfirmed`] names them.
+    /// Returns true when the session ended in good order: everything was sent, every expected
+    /// receiver came, no receiver lost anything, and all receivers present at the end have been
+    /// given everything. A receiver that left earlier does not count, whatever it had not been
+    /// given; [`Closed::unconfirmed`] names it.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete

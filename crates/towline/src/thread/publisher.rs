@@ -439,8 +439,8 @@ impl PublisherThread {
         self.poll_state(cx, |state| state.is_gone.then_some(()))
     }
 
-    /// Polls until `look` gives an answer. True: the awaited thing is there, `Ok`. False: it will
-    /// never come; the result is the error that ended the session.
+    /// Polls until `look` gives an answer. With true, the awaited thing is there. With false, it
+    /// will never come, and the result is the error that ended the session.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -96,7 +96,7 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
-    /// Sets the type of what follows header and first tag. That must not be the type of a tag.
+    /// Sets the type of what follows header and first tag. The new type must not be that of a tag.
     pub fn set_ether_type(&mut self, ether_type: u16) {
         let at = self.header_len() - 2;
         put_u16(self.bytes.as_mut(), at, ether_type);
@@ -185,7 +185,7 @@ pub(super) const fn is_tag(ether_type: u16) -> bool {
 /// Length of a header without tag, and with one, in bytes.
 pub(super) const LEN: usize = 14;
 const TAGGED_LEN: usize = 18;
-/// Types of contents.
+/// IPv4 in an Ethernet frame.
 pub const ETHER_TYPE_IPV4: u16 = 0x0800;
 /// IPv6 in an Ethernet frame.
 pub const ETHER_TYPE_IPV6: u16 = 0x86DD;

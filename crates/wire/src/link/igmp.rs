@@ -144,7 +144,7 @@ pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8;
     records.take(count)
 }
 
-/// The types of IGMP messages.
+/// An IGMP query. The constants below are types of IGMP messages.
 pub const IGMP_QUERY: u8 = 0x11;
 /// A report of version 1.
 pub const IGMP_REPORT_V1: u8 = 0x12;

@@ -36,7 +36,8 @@ pub enum Stop {
     OtherType,
     /// An IP header has another version than its type says, or a length below its fixed part.
     Malformed,
-    /// More VLAN tags (4) or extension headers (8) than are followed.
+    /// The frame has more VLAN tags or extension headers than the search follows: 4 tags, 8
+    /// headers.
     TooMany,
 }
 
@@ -93,8 +94,8 @@ impl Layers {
         Some(Self::behind(packet, ether_type, network))
     }
 
-    /// Finds the headers from `network` on; `ether_type` says what begins there, and VLAN tags may
-    /// come first. `None` when the frame ends in front of its type.
+    /// Finds the headers from `network` on, where VLAN tags may come first. `ether_type` says what
+    /// begins there; it is `None` when the frame ends in front of its type.
     #[inline]
     pub(super) fn behind(frame: &[u8], ether_type: Option<u16>, network: usize) -> Self {
         let mut layers = Self {

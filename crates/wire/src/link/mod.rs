@@ -44,7 +44,7 @@ pub use udp::{Udp, UdpHeader};
 
 use crate::checksum;
 
-/// The numbers of protocols within IP.
+/// IGMP within IP, by its protocol number.
 pub const PROTOCOL_IGMP: u8 = 2;
 /// UDP within IP.
 pub const PROTOCOL_UDP: u8 = 17;

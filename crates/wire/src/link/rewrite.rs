@@ -29,7 +29,8 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
             let at = layers.network + ipv6::SOURCE;
             replace(frame, &ip, at, &from.octets(), &to.octets(), None)
         }
-        // The frame was cut within the header: what there is of it may still name a host.
+        // The frame ends within the IP header, but may still have an address of it, which names a
+        // host.
         (IpAddr::V4(from), IpAddr::V4(to), None) if layers.ether_type == IPV4 => {
             let mut is_changed = false;
             for at in [ipv4::SOURCE, ipv4::DESTINATION] {
@@ -83,7 +84,7 @@ pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
 /// Finds the headers behind all VLAN tags, however many there are.
 fn innermost(frame: &[u8]) -> Layers {
     let mut layers = Layers::parse(frame);
-    // Where no IP was found, what there were too many of are tags.
+    // Without an IP header, the search can only have found too many tags.
     while layers.stop == Stop::TooMany && layers.ip.is_none() {
         layers = Layers::behind(frame, Some(layers.ether_type), layers.network);
     }

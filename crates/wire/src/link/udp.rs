@@ -112,7 +112,7 @@ pub struct UdpHeader {
 
 impl UdpHeader {
     /// Appends the header and `data`, with length and checksum; `pseudo` is the partial sum of the
-    /// pseudo header of as many bytes.
+    /// pseudo header for a datagram of that length.
     ///
     /// **Shape**: a length beyond 65,535 bytes does not fit the field, which then has 65,535.
     pub fn emit(&self, out: &mut Vec<u8>, data: &[u8], pseudo: u64) {

@@ -59,7 +59,7 @@ impl<'a> AttributesRef<'a> {
         for _ in 0..entries {
             let at = reader.offset();
             let set = reader.u32("attributes of an entry")?;
-            // Each set has a first use, in the order of the sets.
+            // Entries use the sets for the first time in the order of the sets.
             if set > count || set > highest + 1 {
                 return Err(reader.forbidden("attributes of an entry", at, set.into()));
             }
@@ -109,13 +109,13 @@ impl<'a> AttributesRef<'a> {
         }
     }
 
-    /// The sets; the first one is set 1.
+    /// Returns the sets; the first one is set 1.
     #[must_use]
     pub const fn sets(&self) -> AttributeSets<'a> {
         self.sets
     }
 
-    /// The set of an entry, counted from 1; 0 for no attributes.
+    /// Returns the set of an entry, counted from 1; 0 for no attributes.
     ///
     /// **Panics** (bug): when the manifest has no such entry.
     #[must_use]
@@ -124,7 +124,7 @@ impl<'a> AttributesRef<'a> {
         u32::from_be_bytes(set.try_into().expect("four bytes"))
     }
 
-    /// The bytes of the section's body.
+    /// Returns the bytes of the section's body.
     #[must_use]
     pub const fn body(&self) -> &'a [u8] {
         self.body
@@ -142,7 +142,7 @@ impl<'a> Iterator for AttributeSets<'a> {
         read_set(&mut reader).expect("parse read every one");
         let (set, rest) = self.0.split_at(reader.offset());
         self.0 = rest;
-        // Behind the count, whose attributes end with the set.
+        // The count comes first; the last attribute ends where the set ends.
         Some(AttributeSet(&set[2..]))
     }
 }
@@ -161,7 +161,7 @@ impl<'a> Iterator for AttributeSet<'a> {
     }
 }
 
-/// True for a name that a manifest may hold.
+/// Returns true for a name that a manifest may hold.
 #[must_use]
 pub fn is_attribute_name(name: &[u8]) -> bool {
     (1..=255).contains(&name.len()) && !name.contains(&0)

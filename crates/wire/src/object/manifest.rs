@@ -112,7 +112,7 @@ impl<'a> ManifestRef<'a> {
     }
 
     /// Appends a whole manifest; the header's entry count is the number of `entries`, and the
-    /// version is the oldest that has all of them.
+    /// version is the oldest that has everything in this manifest.
     ///
     /// **Panics** (bug): when a path or target is longer than 65,535 bytes, nanoseconds are not
     /// below 1,000,000,000, or there are more than 2^32 - 1 entries. Callers check manifests first.
@@ -185,8 +185,8 @@ impl<'a> Sections<'a> {
 pub struct ManifestHeader {
     /// Shift of the slab size, 20 to 30: a slab, the unit of hashing, has 2^`slab_shift` bytes.
     pub slab_shift: u8,
-    /// Bits that say whether other files of a receiver are surplus: [`ManifestHeader::INCOMPLETE`]
-    /// and others. Unknown bits are ignored.
+    /// Bits for receivers: which of their other files are surplus ([`ManifestHeader::INCOMPLETE`],
+    /// `SELECTED`, `CONTENTS`), and [`ManifestHeader::SPARSE`]. Receivers ignore unknown bits.
     pub flags: u16,
     /// Number of entries that follow.
     pub entry_count: u32,
@@ -205,19 +205,20 @@ impl ManifestHeader {
     pub const INCOMPLETE: u16 = 1;
     /// A flag: the sender's rules have left something out.
     pub const SELECTED: u16 = 2;
-    /// A flag: the manifest is all that is in one directory, without the directory's own name.
+    /// A flag: the manifest has everything in one directory, but not that directory itself.
     pub const CONTENTS: u16 = 4;
     /// A flag: the sender asks that runs of zeros in files take no room at receivers.
     pub const SPARSE: u16 = 8;
 
-    /// The version byte of what may be a manifest; `None` where there is none.
+    /// Returns the version byte of bytes that may be a manifest; `None` when they do not begin as
+    /// one.
     #[must_use]
     pub fn version_of(bytes: &[u8]) -> Option<u8> {
         let version = *bytes.get(VERSION_AT)?;
         bytes.starts_with(&MAGIC).then_some(version)
     }
 
-    /// The version, and the rest.
+    /// Reads a header. Returns its version, and the other fields.
     fn read(reader: &mut Reader<'_>) -> Result<(u8, Self), ParseError> {
         let magic = reader.u32("manifest magic")?;
         if magic.to_be_bytes() != MAGIC {
@@ -342,12 +343,12 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// Another name of a file of the manifest; version 2.
+    /// Another name of a file of the manifest. Only version 2 has this kind.
     HardLink,
 }
 
 impl EntryKind {
-    /// The first version of the manifest that has it.
+    /// Returns the first version of the manifest that has this kind.
     const fn version(self) -> u8 {
         match self {
             Self::File | Self::Directory | Self::Symlink => 1,

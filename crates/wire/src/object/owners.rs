@@ -6,8 +6,8 @@
 //!           | for each entry: index of its user u16 | index of its group u16
 //! ```
 //!
-//! Numbers ascend, so that each list has one way to be written. A name may be empty: the sender
-//! knows none.
+//! Numbers ascend, so that each list has one way to be written. An empty name means that the sender
+//! knows no name for the number.
 
 use super::reader::Reader;
 use crate::{Fault, ParseError};
@@ -106,19 +106,19 @@ impl<'a> OwnersRef<'a> {
         }
     }
 
-    /// The users, by index.
+    /// Returns the users, by index.
     #[must_use]
     pub const fn users(&self) -> Accounts<'a> {
         self.users
     }
 
-    /// The groups, by index.
+    /// Returns the groups, by index.
     #[must_use]
     pub const fn groups(&self) -> Accounts<'a> {
         self.groups
     }
 
-    /// The indices of an entry's user and group.
+    /// Returns the indices of an entry's user and group.
     ///
     /// **Panics** (bug): when the manifest has no such entry.
     #[must_use]
@@ -128,7 +128,7 @@ impl<'a> OwnersRef<'a> {
         (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
     }
 
-    /// The bytes of the section's body.
+    /// Returns the bytes of the section's body.
     #[must_use]
     pub const fn body(&self) -> &'a [u8] {
         self.body
@@ -149,7 +149,7 @@ impl<'a> Iterator for Accounts<'a> {
     }
 }
 
-/// True for a name that a manifest may hold.
+/// Returns true for a name that a manifest may hold.
 #[must_use]
 pub fn is_account_name(name: &[u8]) -> bool {
     name.len() <= 255

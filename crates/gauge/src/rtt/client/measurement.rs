@@ -51,7 +51,8 @@ impl<'a> Measurement<'a> {
         let schedule = setup.schedule();
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
-        // All that can be under way has room: twice the messages that leave during the time-out.
+        // The messages under way get room for twice as many as the schedule sends during the
+        // time-out.
         let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
         let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
         let room = usize::try_from(under_way.saturating_mul(2)).unwrap_or(FLIGHT_MAX);

@@ -1,8 +1,8 @@
 //! The extended attributes of what has arrived, where the receiver's owner has asked for them.
 //!
-//! A staged file gets them by a descriptor before it gets its mode, a directory before its own.
-//! What is under its final name already gets them there, and only if no name that is not the
-//! transfer's leads to it; otherwise it is replaced by a copy, as with owners.
+//! A staged file gets them by a descriptor before it gets its mode, and so does a directory. A file
+//! that is under its final name already gets them there by a descriptor, but only if all its names
+//! are the transfer's; otherwise a copy replaces it, as with owners.
 //!
 //! Attributes of users (`user.*`) become those of the sender: what it does not have is removed.
 //! Other ones are only added, as far as the system lets this process. Two kinds are never set: file
@@ -23,14 +23,14 @@ pub(super) struct Attributes {
     sets: Vec<Vec<Attribute>>,
     /// The set of each entry.
     of: Vec<u32>,
-    /// Of how many entries an attribute could not be set, and why, by its name.
+    /// By an attribute's name: for how many entries it could not be set, and why.
     refused: BTreeMap<Vec<u8>, (u64, String)>,
-    /// How often attributes could not be set for which the list had no room.
+    /// The same count for all attributes for which the list has no room.
     refused_unlisted: u64,
 }
 
 impl Attributes {
-    /// `None` when nothing is to be set.
+    /// Reads the attributes of a manifest's entries; `None` when nothing is to be set.
     pub(super) fn of(manifest: &Manifest, are_wanted: bool) -> Option<Self> {
         let said = manifest.sections().attributes.filter(|_| are_wanted)?;
         let sets = said.sets().map(|set| {
@@ -50,7 +50,7 @@ impl Attributes {
         })
     }
 
-    /// True when an entry has its attributes already, as far as they can be set.
+    /// Returns true when an entry has its attributes already, as far as they can be set.
     pub(super) fn are_set(&self, entry: usize, open: &impl AsFd) -> io::Result<bool> {
         let set = &self.sets[self.of[entry] as usize];
         for wanted in set.iter().filter(|wanted| is_allowed(&wanted.name)) {
@@ -88,7 +88,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Counts what the system does not let this process set; any other error is one.
+    /// Counts an attribute that the system does not let this process set; returns any other error.
     fn settle(&mut self, name: &[u8], done: io::Result<()>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
         match error.kind() {
@@ -114,7 +114,8 @@ impl Attributes {
         refused.or_insert_with(|| (0, why.to_owned())).0 += 1;
     }
 
-    /// What could not be set, once for each name; names beyond the first 16 together.
+    /// Returns what could not be set: one item for each name, and one for all names beyond the
+    /// first 16.
     pub(super) fn into_unset(self) -> Vec<Unset> {
         let named = self.refused.into_iter().map(|(name, (count, why))| {
             let name = String::from_utf8_lossy(&name);
@@ -151,8 +152,8 @@ fn surplus(set: &[Attribute], open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// Does something that needs the right to write: where the mode of a file or directory of our own
-/// forbids it, with another mode for the moment.
+/// Calls `act`, which needs the right to write. Where the mode of our own file or directory forbids
+/// that, it has another mode for the moment.
 fn while_writable(open: &impl AsFd, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let done = act();
     if !done
@@ -175,5 +176,5 @@ const NEVER: &str = "receivers never take these from the network";
 /// The most names of attributes that are told apart when they cannot be set.
 const NAMED_MAX: usize = 16;
 const OWNER_WRITES: u32 = 0o200;
-/// The mode forbids it, unlike EPERM, which no mode changes.
+/// The error when a mode forbids something. No other mode helps against EPERM.
 const EACCES: i32 = 13;

@@ -156,6 +156,6 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The most attempts. One fails only when another receiver has just ended, which does not happen so
-/// often.
+/// The most attempts. One fails only when another receiver ends at that moment, which does not
+/// happen this often in a row.
 const ATTEMPTS_MAX: usize = 100;

@@ -144,11 +144,12 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Files that stay where they are get their owner by a descriptor. One that has names besides
-    /// the transfer's may be somebody's who did not ask for this: it is replaced by a copy.
+    /// Sets the owner of files that stay where they are, by a descriptor. A file with names besides
+    /// the transfer's may be somebody's who did not ask for this: a copy replaces it.
     fn own_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
-        // Where names must be free, this transfer has put there what is in place, with its owner.
+        // Where names must be free, what is in place was put there by this transfer, with its
+        // owner.
         let owners = self.owners.as_mut();
         let Some(owners) = owners.filter(|_| self.taken == Taken::Replace) else {
             return Ok(());
@@ -176,8 +177,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Files that stay where they are get their extended attributes by a descriptor, or are
-    /// replaced by a copy, as with owners.
+    /// Sets the extended attributes of files that stay where they are, by a descriptor, or replaces
+    /// the files by copies, as with owners.
     fn attribute_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
         let attributes = self.attributes.as_mut();
@@ -223,7 +224,7 @@ impl Commit<'_> {
         set.map_err(|error| self.staging.fault("set the attributes of", index, error))
     }
 
-    /// Files and symbolic links in the staged tree get their owner there.
+    /// Sets the owner of files and symbolic links in the staged tree.
     fn own_staged(&mut self) -> Result<(), Fault> {
         let Some(owners) = &mut self.owners else {
             return Ok(());
@@ -251,9 +252,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Gives files their further names in the staged tree, from where these move as the rest does.
-    /// A file that stays where it was is one of the transfer too: it is verified, and gets its
-    /// names from there.
+    /// Gives files their further names in the staged tree, from where the names move as the rest
+    /// does. For a file that stayed in place these are links to it there: it is verified, too.
     fn make_hard_links(&mut self) -> Result<(), Fault> {
         let staging = &*self.staging;
         let manifest = &staging.manifest;
@@ -299,7 +299,7 @@ impl Commit<'_> {
         }
     }
 
-    /// True when the final name of a hard link is one of its file already.
+    /// Returns true when the final name of a hard link leads to its file already.
     fn is_name_in_place(&self, entry: &EntryRef<'_>) -> bool {
         let directory = &self.staging.directory;
         let target = Path::new(OsStr::from_bytes(entry.target));
@@ -309,8 +309,9 @@ impl Commit<'_> {
         }
     }
 
-    /// A link with the same target may stay, unless the name must be free.
-    /// One with another owner is made anew: a name says too little about what it leads to.
+    /// Returns true when a link with the same target may stay, which it may not when names must be
+    /// free. A link with another owner is made anew: setting an owner by name could give something
+    /// else away.
     fn is_link_in_place(&self, index: usize, entry: &EntryRef<'_>) -> bool {
         let may_stay = self.staging.was_committing || self.taken == Taken::Replace;
         let directory = &self.staging.directory;
@@ -336,7 +337,7 @@ impl Commit<'_> {
             ..
         } = &mut *self.staging;
         let synced = journal.note_commit(disk).and_then(|()| {
-            // Owners and extended attributes of some came after they were synced one by one.
+            // Some files got owners or extended attributes after they were synced one by one.
             if !self.has_few || self.owners.is_some() || self.attributes.is_some() {
                 return disk.sync_filesystem(place);
             }

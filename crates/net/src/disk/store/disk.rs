@@ -200,8 +200,8 @@ impl Disk {
         file.write_all_at(bytes, at)
     }
 
-    /// As [`Disk::write`], but runs of zeros become holes, whatever was there. The file does not
-    /// get longer by a hole at its end.
+    /// Writes as [`Disk::write`] does, but runs of zeros become holes, whatever was there. A hole
+    /// at its end does not make the file longer.
     pub(super) fn write_sparse(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         self.before(DiskCall::Write)?;
         holes::parts(bytes, |part, is_hole| {
@@ -231,7 +231,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Reads as much as there is; the number of bytes.
+    /// Reads as much as there is; returns the number of bytes.
     pub(super) fn read(&self, file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
         self.before(DiskCall::Read)?;
         let mut done = 0;

@@ -6,7 +6,7 @@ use std::{io, ops::Range};
 /// at least [`HOLE_BYTES_MIN`], or of [`EDGE_BYTES_MIN`] at an end of the bytes, where the run may
 /// go on in what comes before or behind.
 ///
-/// **Cost**: looks at one byte in [`PROBE_BYTES`] of what has no zeros there.
+/// **Cost**: where the bytes are not zeros, looks at one in [`PROBE_BYTES`] of them.
 pub(super) fn parts(
     bytes: &[u8],
     mut take: impl FnMut(Range<usize>, bool) -> io::Result<()>,

@@ -129,14 +129,15 @@ pub struct StoreOptions {
     /// wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else. Without it,
     /// poll the store. Default none.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
-    /// Runs of zeros take no room on the disk, also when the sender does not ask for that
+    /// Runs of zeros take no room on the disk, even when the sender does not ask for that
     /// ([`ManifestHeader::SPARSE`]). No space is taken beforehand then: a full disk shows when it
     /// is reached. Default false.
     pub sparse: bool,
     /// Who owns what arrives, where the sender says who owned it. Default: whoever receives it.
     pub owner: Owners,
-    /// Files and directories get the extended attributes of the sender's, where the sender tells
-    /// them. Those of users (`user.*`) that the sender's have not are removed then. Default false.
+    /// Files and directories get the extended attributes that they have at the sender, where the
+    /// sender tells these. Attributes of users (`user.*`) that they do not have there are then
+    /// removed. Default false.
     pub attributes: bool,
     /// Which permission bits are set. Default: those that the process's mask leaves.
     pub modes: Modes,
@@ -451,7 +452,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
         // The error's own text says what to do.
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
         io::ErrorKind::InvalidFilename => (ErrorCode::NameTooLong, ""),
-        // No call of the system fails so: it is what this store refuses.
+        // No system call fails with this kind: it marks what this store itself refuses.
         io::ErrorKind::InvalidData => (ErrorCode::ManifestRefused, ""),
         _ if error.raw_os_error() == Some(EIO) => (
             ErrorCode::Io,

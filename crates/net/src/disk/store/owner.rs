@@ -1,9 +1,10 @@
 //! Who owns what has arrived, where the receiver's owner has asked for that.
 //!
-//! Numbers and names are the sender's: what they are here is decided once for each. Staged files
-//! and links get their owner beneath the store's own directory. What is under its final name
-//! already gets it by a descriptor, and only if no name that is not the transfer's leads to it:
-//! otherwise somebody who may write in the directory could have another's file given away.
+//! Numbers and names are the sender's; the receiver decides once for each what it means here.
+//! Staged files and links get their owner beneath the store's own directory. A file that is under
+//! its final name already gets its owner by a descriptor, and only if all its names are the
+//! transfer's: otherwise somebody who may write in the directory could have another's file given
+//! away.
 //!
 //! Invariant: what cannot be set is counted and named once, and is no reason to fail.
 
@@ -33,7 +34,8 @@ pub(super) struct Ownership {
     groups: Vec<Local>,
     /// The indices of each entry's user and group.
     of: Vec<(u16, u16)>,
-    /// Of how many entries something was refused, and why: users first, each by its index.
+    /// By user or group (users first, each by its index): for how many entries it was refused, and
+    /// why.
     refused: BTreeMap<(bool, u16), (u64, String)>,
 }
 
@@ -45,7 +47,7 @@ struct Local {
 }
 
 impl Ownership {
-    /// `None` when nothing is to be set.
+    /// Finds the owners of a manifest's entries; `None` when nothing is to be set.
     pub(super) fn of(manifest: &Manifest, owners: Owners) -> Option<Self> {
         if owners == Owners::Receiver {
             return None;
@@ -66,14 +68,14 @@ impl Ownership {
         })
     }
 
-    /// True when an entry has its owner already.
+    /// Returns true when an entry has its owner already.
     pub(super) fn is_set(&self, entry: usize, status: &Status) -> bool {
         let (user, group) = self.of[entry];
         self.users[usize::from(user)].number == status.owner
             && self.groups[usize::from(group)].number == status.group
     }
 
-    /// Sets the owner of an entry by `set`, which gets the numbers of what differs.
+    /// Sets the owner of an entry: calls `set` with the numbers that differ.
     pub(super) fn set(
         &mut self,
         entry: usize,
@@ -104,7 +106,7 @@ impl Ownership {
         Ok(())
     }
 
-    /// Counts what this process may not set; any other error is one.
+    /// Counts an owner that this process may not set; returns any other error.
     fn refuse(&mut self, what: (bool, u16), error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::PermissionDenied
@@ -118,7 +120,7 @@ impl Ownership {
         }
     }
 
-    /// What could not be set, once each.
+    /// Returns what could not be set, each user and group once.
     pub(super) fn into_unset(self) -> Vec<Unset> {
         let Self {
             users,

@@ -206,7 +206,7 @@ impl Attempt<'_> {
                     is_ours || self.of.existing != Existing::Refuse
                 }
                 (EntryKind::HardLink, _) => {
-                    // Whether it is the same file shows when that is in place.
+                    // Whether the name leads to that file shows only when the file is in place.
                     let file = self.manifest.file_called(entry.target);
                     let file = file.map(|file| self.manifest.files()[file].entry as usize);
                     let is_same = |file| is_same(&self.manifest.entry(file), &status);
@@ -239,7 +239,7 @@ impl Attempt<'_> {
         self.of.existing != Existing::Refuse
     }
 
-    /// Checks that there is room for what is still to come. Nothing is taken for a manifest's word
+    /// Checks that there is room for what is still to come. It takes no room for a manifest's word
     /// alone: another program may be faster, and then the transfer fails on the way.
     fn check_space(&self) -> Result<(), Fault> {
         let mut needs = Needs {

@@ -71,7 +71,7 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Makes a directory in another one and removes it; what the filesystem says of it.
+/// Makes a directory in another one and removes it; returns what the filesystem says of it.
 fn probe(within: &Directory) -> io::Result<Status> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..ATTEMPTS_MAX {

@@ -45,9 +45,9 @@ pub enum KeepFree {
     /// 5 % of its bytes, at most 1 GiB; and 5 % of the files that it can have, at most 100,000.
     #[default]
     Usual,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// So many hundredths of its bytes, and of the files that it can have; less than 100.
+    /// This many hundredths of its bytes, and of the files that it can have; less than 100.
     Percent(u8),
 }
 
@@ -183,7 +183,7 @@ impl Room {
 }
 
 impl Share {
-    /// The share of a transfer that holds `arrived` bytes from an earlier attempt.
+    /// Makes the share of a transfer that holds `arrived` bytes from an earlier attempt.
     pub(super) const fn new(room: Room, arrived: u64) -> Self {
         Self {
             room,
@@ -223,8 +223,8 @@ impl Share {
         Ok(())
     }
 
-    /// Counts `bytes` that were bought as given to a file. Returns false, and counts nothing, when
-    /// fewer were bought.
+    /// Counts `bytes` of the bytes bought as given to a file. Returns false, and counts nothing,
+    /// when fewer were bought.
     pub(super) fn covers(&mut self, bytes: u64) -> bool {
         let is_enough = bytes <= self.credit;
         if is_enough {

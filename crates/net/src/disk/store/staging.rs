@@ -42,7 +42,7 @@ pub(super) struct Staging {
     pub(super) tree: Directory,
     /// The state of each of the manifest's files.
     pub(super) files: Vec<FileState>,
-    /// The number on the disk of each staged file that was opened, which is what was hashed.
+    /// The inode of each staged file that was opened: the file that was hashed has this one.
     pub(super) inodes: Vec<u64>,
     /// Ranges of the content that are staged, without files that are in place.
     pub(super) held: RangeSet,
@@ -324,8 +324,8 @@ impl Staging {
             disk.write(&file, bytes, 0)?;
         }
         if mode & 0o600 != 0o600 {
-            // With its mode, the file could not be opened again to put a slab right: the commit
-            // sets it.
+            // With this mode, the file could not be opened again to put a slab right, so the commit
+            // sets the mode.
             return Ok(());
         }
         if has_mode {
@@ -485,8 +485,8 @@ impl Works {
     }
 }
 
-/// Pays for bytes that are about to be written. What unfinished transfers have left goes where
-/// there would be no room without that.
+/// Pays for bytes that are about to be written. Where there is no room for them, it discards what
+/// unfinished transfers have left.
 fn pay(
     share: &mut Share,
     (directory, manifest): (&Arc<Directory>, &Manifest),

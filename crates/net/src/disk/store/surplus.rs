@@ -2,13 +2,13 @@
 //! everything that the sender has is verified, synced and in place.
 //!
 //! Only the directories of the manifest are looked at, and the receive directory itself only when
-//! the manifest is all that is in one directory. Each is opened beneath the receive directory.
+//! the sender sent the contents of one directory. Each is opened beneath the receive directory.
 //! Neither links nor mount points are followed, on the way there or in what is deleted: of a link,
 //! the link itself is deleted.
 //!
 //! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file; nothing at
-//! all is deleted when the sender could not read everything, or has left out by rules what the
-//! receiver may have.
+//! all is deleted when the sender could not read everything, nor, unless the owner chose
+//! [`Delete::Excluded`], when its rules have left something out.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,7 @@ pub enum Delete {
     /// They are deleted when all of the transfer is in place, but not when the sender's rules have
     /// left something out or it could not read everything.
     Surplus,
-    /// As [`Delete::Surplus`], also when the sender's rules have left something out: that is
+    /// As [`Delete::Surplus`], even when the sender's rules have left something out: that is
     /// deleted, too.
     Excluded,
     /// The receiver names what [`Delete::Surplus`] would delete, and deletes nothing.

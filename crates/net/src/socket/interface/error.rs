@@ -59,7 +59,8 @@ pub enum InterfaceError {
         /// The interfaces that could reach it.
         candidates: Vec<String>,
     },
-    /// The kernel would drop packets from the interface's network, because its way back is another.
+    /// The kernel would drop packets from the interface's network, because its route back to them
+    /// is not by this interface.
     NoReturnPath {
         /// The interface's name.
         name: String,

@@ -79,7 +79,7 @@ fn cells(interface: &Interface) -> [String; COLUMNS] {
     ]
 }
 
-/// The addresses of an interface, and which default routes lead through it.
+/// Returns the addresses of an interface, and which default routes lead through it.
 fn details(interface: &Interface) -> Vec<String> {
     let addresses = interface.addresses.iter().map(InterfaceAddress::describe);
     let default = match (interface.default_route_v4, interface.default_route_v6) {

@@ -62,7 +62,8 @@ pub(super) struct Links {
     /// When each connection that is not open by then is dialled again, earliest first.
     redials: VecDeque<(Instant, u32, SocketAddr)>,
     may_accept: bool,
-    /// The listener is not polled until then: a connection waits that cannot even be refused.
+    /// Until when the listener is not polled, because a connection waits that cannot even be
+    /// refused.
     rests_until: Option<Instant>,
     queue_bytes: usize,
     links_max: usize,

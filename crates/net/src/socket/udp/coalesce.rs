@@ -17,7 +17,8 @@ pub(super) struct Coalescing {
     /// The longest sleep; zero switches sleeping off.
     at_most: Duration,
     buffer_bytes: u64,
-    /// Datagrams received up to the last wait. Bytes and time of that wait follow.
+    /// How many datagrams were received up to the last wait; below, how many bytes, and the time of
+    /// that wait.
     packets: u64,
     bytes: u64,
     waited_at: Instant,

@@ -13,8 +13,8 @@
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
 //!
 //! A source blocks its own address in the group: otherwise its own data would loop back to it,
-//! which costs a fifth of the speed. Receivers on its host send what they multicast also to the
-//! session's port of their own address, so that it hears them.
+//! which costs a fifth of the speed. Receivers on its host also send what they multicast to their
+//! own address, at the session's port, so that the source hears them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -50,8 +50,9 @@ pub struct UdpSetup {
     pub local: IpAddr,
     /// The number by which the state machines know this interface.
     pub path: PathId,
-    /// Whether a source takes upstream packets on any port when another program has the session's:
-    /// only for sources that tell their receivers which. Default false.
+    /// Whether a source takes upstream packets on any free port when another program has the
+    /// session's port. Only for sources that tell their receivers which port that is. Default
+    /// false.
     pub shares_port: bool,
     /// The socket options.
     pub options: SocketOptions,

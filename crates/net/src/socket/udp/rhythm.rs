@@ -1,5 +1,5 @@
-//! What the last calls showed about the owner and its packets. The next calls save system calls by
-//! it.
+//! What the last calls showed about the owner and its packets. With this, the next calls save
+//! system calls.
 //!
 //! It is always right to ask the poll set before every receive and to wait in it, but that costs a
 //! call and several microseconds for each packet. Three states tell when something cheaper is

@@ -1,4 +1,5 @@
-//! What packets say that costs data if it is forged: that repairs are over, or the session.
+//! Claims of packets that cost data if they are forged: that a packet can no longer be repaired, or
+//! that the session is over.
 //!
 //! Where the owner can ask the sender by other means than packets, such a claim waits for the
 //! sender's word ([`Told`]), or until the owner gives up asking. Without an owner who asks, packets
@@ -16,7 +17,7 @@ use super::{Farewell, Peer, Shared};
 /// The sender's own word about its packet stream, which did not come in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Nothing before it can be repaired any more.
+    /// The sequence number before which the sender can repair nothing any more.
     pub trail: Sqn,
     /// One past the last packet that has left.
     pub end: Sqn,
@@ -31,7 +32,8 @@ pub(super) struct Claims {
     is_checked: bool,
     /// The highest trail that the sender has told.
     told_trail: u64,
-    /// The highest trail of a packet beyond it, by which something would be lost; 0 for none.
+    /// The highest trail beyond `told_trail` that a packet announced and by which something would
+    /// be lost; 0 for none.
     trail: u64,
     /// Where the data ends, as a packet says.
     end: Option<u64>,
@@ -55,7 +57,7 @@ impl Claims {
 impl Peer {
     /// Takes a packet's trail; `certain` is as in the window's own `see_trail`.
     pub(super) fn see_trail(&mut self, trail: u64, certain: u64) {
-        // A trail that passes nothing missing costs nothing.
+        // A trail costs nothing when no packet before it is missing.
         let harmless = self.window.contiguous().max(self.claims.told_trail);
         let trail = if self.claims.is_checked && trail > harmless {
             self.claims.trail = self.claims.trail.max(trail);
@@ -84,7 +86,8 @@ impl Peer {
         }
     }
 
-    /// Notes whether the owner can ask the sender. If not, what packets have claimed is believed.
+    /// Notes whether the owner can ask the sender. If not, the receiver believes what packets have
+    /// claimed.
     pub(in crate::receiver) fn check_claims(&mut self, is_checked: bool) {
         self.claims.is_checked = is_checked;
         if !is_checked && self.is_doubtful() {
@@ -115,8 +118,8 @@ impl Peer {
         }
     }
 
-    /// Takes the sender's own word. Packets that were announced beyond its end and have not arrived
-    /// do not exist.
+    /// Takes the sender's own word. Packets at or beyond `told.end` that have not arrived do not
+    /// exist, even if they were announced.
     pub(in crate::receiver) fn told(&mut self, told: &Told, shared: &mut Shared) {
         if !self.is_established || self.is_over() {
             return;

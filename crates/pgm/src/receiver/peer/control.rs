@@ -361,6 +361,6 @@ const fn scope_of(source: SocketAddr) -> u32 {
 
 /// The lowest port that an unprivileged sender can have.
 const UPSTREAM_PORT_MIN: u16 = 1024;
-/// When so many SPMs are in sequence with each other but not with an earlier SPM, the earlier SPM
-/// was wrong.
+/// Number of SPMs, in sequence with each other but not with an earlier SPM, that show that the
+/// earlier SPM was wrong.
 const STALE_MAX: u8 = 8;

@@ -493,6 +493,6 @@ enum Way {
 /// Start of a sender's positions: one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 
-/// A sender has proved to be real after so many data packets: with an SPM, and without.
+/// Number of data packets after which a sender has proved to be real: with an SPM, and without.
 const PROVEN_DATA_PACKETS: u64 = 4;
 const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;

@@ -59,7 +59,7 @@ impl Peer {
             return Err(DropReason::Ended);
         }
         // Deviation: a reply goes only where NAKs would go. Any sender of a POLL could name a third
-        // host there, to which all receivers would then reply.
+        // host as its path, and all receivers would then reply to that host.
         let is_way = if shared.limits.asks_path {
             is_fit_for_naks(poll.path_nla, shared.setup.group.ip(), self.source)
         } else {
@@ -102,10 +102,10 @@ impl Peer {
     }
 
     /// Takes an SPM or an NCF by which the element at `path_nla` says that it cannot reach its
-    /// children. It counts when NAKs go to that element.
+    /// children. The packet counts only when NAKs go to that element.
     ///
-    /// Deviation: without `network_elements` NAKs go to the source, whose elements then say nothing
-    /// about the way. One forged packet would otherwise stop them.
+    /// Deviation: without `network_elements` NAKs go straight to the source, so the packet stops
+    /// none of them: otherwise one forged packet would stop all.
     pub(in crate::receiver) fn cut_off(
         &mut self,
         now: Instant,
@@ -127,8 +127,8 @@ impl Peer {
         self.follow_back_off(back_off);
     }
 
-    /// Notes a back-off that an SPM or an NCF tells. One that a poll found counts for those that
-    /// heard that poll, or an earlier one.
+    /// Notes a back-off that an SPM or an NCF tells. When a poll found the back-off, it counts only
+    /// for receivers that heard that poll or an earlier one.
     pub(in crate::receiver) fn follow_back_off(&mut self, notes: &BackOffNotes) {
         if let Some(range) = notes.range {
             let [min, max] = [range.min_us, range.max_us].map(micros);
@@ -170,8 +170,8 @@ struct LossRate {
 }
 
 impl LossRate {
-    /// Counts what came and what was missed since the last call, when that is enough to say
-    /// something, and returns the rate.
+    /// Updates the rate with the packets that came and were missed since the last update, once they
+    /// are enough for a sample. Returns the rate.
     fn update(&mut self, originals: u64, missed: u64) -> u16 {
         let lost = missed - self.missed;
         let all = originals - self.originals + lost;
@@ -188,7 +188,7 @@ fn micros(us: u32) -> Duration {
     Duration::from_micros(u64::from(us))
 }
 
-/// Judgement: a rate of 1 % shows in so many packets.
+/// Judgement: a loss of 1 % shows in 200 packets.
 const SAMPLE_PACKETS: u64 = 200;
 
 #[cfg(test)]

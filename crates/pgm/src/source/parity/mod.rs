@@ -112,9 +112,9 @@ impl Asked {
 enum Answer {
     /// The source will send more parity than before.
     Queued,
-    /// Receivers had asked for as much parity already.
+    /// Parity that waits to be sent covers this request, too.
     Merged,
-    /// The source has just sent as much parity.
+    /// Parity that the source has just sent covers this request.
     Eliminated,
 }
 
@@ -292,7 +292,8 @@ impl Parity {
         asked
     }
 
-    /// How many more parity packets of a group are to be sent when a receiver asks for `need`.
+    /// Returns how many more parity packets of a group must be sent when a receiver asks for
+    /// `need`.
     fn more(&mut self, now: Instant, elimination: Duration, group: u64, need: u32) -> u32 {
         let asked = self.asked(group);
         let is_recent = asked.recent > 0 && now.since(asked.sent_at) < elimination;

@@ -3,7 +3,7 @@
 //! ```text
 //! frame:  body length u32 | kind u16 | flags u16 | body
 //!         flags bit 0: who does not know the kind must give up instead of skipping the frame
-//!         flags bit 1: the last 32 bytes of the body are a tag under the connection's key
+//!         flags bit 1: the last 16 bytes of the body are a tag under the connection's key
 //! ```
 //!
 //! A body is the fields of its struct in order of declaration. A reader skips bytes behind the last
@@ -179,7 +179,7 @@ pub struct Welcome {
 /// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Nothing before it can be repaired any more.
+    /// The position before which the sender can repair nothing any more.
     pub trail: u64,
     /// One past the last packet that has left.
     pub end: u64,

@@ -61,8 +61,8 @@ pub struct Mark {
     pub announced_pace: Pace,
     /// The slot of the receiver that limits the rate; [`Mark::NO_RECEIVER`] when no receiver does.
     pub limiting_receiver: u32,
-    /// The sender's UDP port for NAKs and SPMRs. 0 means the session's port, which is also what
-    /// senders mean that do not know this field.
+    /// The sender's UDP port for NAKs and SPMRs. 0 means the session's port; senders that do not
+    /// know this field write 0.
     pub upstream_port: u16,
     /// The tag that shows that the SPM is genuine. Present exactly when [`Mark::PROTECTED`] is
     /// required.
