@@ -16,7 +16,10 @@ mod kit;
 use kit::Killed;
 
 mod schema_kit;
-use schema_kit::{check, check_as, check_schema, json};
+use schema_kit::{check_schema, json};
+
+mod shape_kit;
+use shape_kit::{check, check_as};
 
 fn towline(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));

@@ -14,7 +14,9 @@ use std::{
 use serde_json::{Value, json};
 
 mod schema_kit;
-use schema_kit::check;
+
+mod shape_kit;
+use shape_kit::check;
 
 const GROUP: [&str; 2] = ["-g", "239.192.78.1@lo:7801"];
 

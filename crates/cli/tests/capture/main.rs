@@ -205,7 +205,7 @@ fn a_sweep_measures_every_source_at_every_size() {
         let rest = ["--pps", "2k", "--plot", &plot, "--json"];
         let output = run(lab.host(0), &[&sweep[..], &rest].concat());
         assert_eq!(output.status.code(), Some(0));
-        let (name, report) = schema_kit::check(&String::from_utf8_lossy(&output.stdout));
+        let (name, report) = schema_kit::check_schema(&String::from_utf8_lossy(&output.stdout));
         assert_eq!(name, "stats-sweep");
         let rows = report["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 18);

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::schema_kit::{check, check_schema};
+use crate::schema_kit::check_schema;
 
 /// What the demo printed; the tree is this crate's own source.
 fn demo(mut command: Command) -> Value {
@@ -20,7 +20,7 @@ fn demo(mut command: Command) -> Value {
     let output = command.output().unwrap();
     let (status, said) = (output.status, String::from_utf8_lossy(&output.stderr));
     assert!(status.success(), "{status}: {said}");
-    let (name, document) = check(&String::from_utf8_lossy(&output.stdout));
+    let (name, document) = check_schema(&String::from_utf8_lossy(&output.stdout));
     assert_eq!(name, "demo");
     for report in document["received"]
         .as_array()
@@ -118,7 +118,7 @@ fn a_demo_that_is_ended_leaves_nothing() {
     assert!(status.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let (name, document) = check(&String::from_utf8_lossy(&output.stdout));
+    let (name, document) = check_schema(&String::from_utf8_lossy(&output.stdout));
     assert_eq!(name, "demo-interrupted");
     assert_eq!(document["is_interrupted"], true, "{document:#}");
     assert!(!root.exists());

@@ -8,7 +8,7 @@ use sys::netlink::Rtnetlink;
 
 use crate::{
     ends::{End, alone, towline},
-    schema_kit::check,
+    schema_kit::check_schema,
 };
 
 /// A virtual cable drops what is longer than its other end takes, and nobody says so.
@@ -53,7 +53,7 @@ fn the_receivers_of_a_group_are_listed_as_the_schema_says() {
             }
             assert!(Instant::now() < until, "no reflector came up");
         };
-        let (name, document) = check(&text);
+        let (name, document) = check_schema(&text);
         assert_eq!(name, "mtu-group");
         let answered = &document["receivers"][0]["address"];
         assert_eq!(*answered, lab.host(1).ipv4().to_string());
