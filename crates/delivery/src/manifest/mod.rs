@@ -501,12 +501,13 @@ const SLAB_SHIFT_AT: usize = 5;
 /// Returns the index of the file at `path` among `files`, which ascend by path. `entries` says
 /// where in `bytes` each entry begins.
 fn file_called(bytes: &[u8], entries: &[u32], files: &[File], path: &[u8]) -> Option<usize> {
-    let found = files.binary_search_by(|file| {
+    let path_of = |file: &File| {
         let at = entries[file.entry as usize] as usize;
-        let entry = ManifestRef::entry_at(bytes, at).expect("it was read");
-        path_order(entry.path, path)
-    });
-    found.ok()
+        ManifestRef::entry_at(bytes, at).expect("it was read").path
+    };
+    let found = files.binary_search_by(|file| path_order(path_of(file), path));
+    // In the order a slash counts as a NUL byte, which is in no path of a manifest.
+    found.ok().filter(|&file| path_of(&files[file]) == path)
 }
 
 #[cfg(test)]

@@ -198,6 +198,22 @@ fn linked() -> Vec<Entry> {
 }
 
 #[test]
+fn a_hard_link_to_a_path_with_a_nul_byte_for_its_slash_is_refused() {
+    let entries = |target| {
+        vec![
+            Entry::directory("d"),
+            Entry::file("d/one", 5),
+            Entry::hard_link("d/two", target),
+        ]
+    };
+    assert!(build(entries("d/one")).is_ok());
+    assert!(build(entries("d\0one")).is_err());
+    let manifest = build(entries("d/one")).unwrap();
+    assert_eq!(manifest.file_called(b"d/one"), Some(0));
+    assert_eq!(manifest.file_called(b"d\0one"), None);
+}
+
+#[test]
 fn hard_links_are_further_names_of_a_file_and_have_its_sum() {
     let manifest = build(linked()).unwrap();
     let paths = |file| manifest.paths_of(file).collect::<Vec<_>>();
