@@ -153,7 +153,8 @@ fn the_rate_behind_a_relay_beside_that_without_one() {
             drop(end(relay));
             let ratio = seconds(&alone) / seconds(&relayed);
             println!(
-                "220 MB to 3 receivers: {:.2} s without a relay, {:.2} s with: {ratio:.2} of the rate",
+                "220 MB to 3 receivers: {:.2} s without a relay, {:.2} s with: {ratio:.2} of \
+                 the rate",
                 seconds(&alone),
                 seconds(&relayed)
             );
