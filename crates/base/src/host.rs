@@ -2,7 +2,7 @@
 //!
 //! A host of IPv6 mostly has as many addresses as it likes, all of one /64: its *network*. But all
 //! hosts of a LAN are in one /64, too, and none of them may take what the others need. So an
-//! address has a share, and all addresses of a network together have one and a half.
+//! address has a share, and all addresses of a network together have three quarters of the whole.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,9 +18,14 @@ pub enum Share {
 }
 
 /// Says whether `address` may have one more place beside those that are `taken`, each by an
-/// address: `own_max` is the share of one.
+/// address. There are `places_max` places, and `own_max` of them are the share of one address.
 #[must_use]
-pub fn share(own_max: usize, taken: impl Iterator<Item = IpAddr>, address: IpAddr) -> Share {
+pub fn share(
+    own_max: usize,
+    places_max: usize,
+    taken: impl Iterator<Item = IpAddr>,
+    address: IpAddr,
+) -> Share {
     let address = address.to_canonical();
     let network = network_of(address);
     let (mut own, mut near) = (0, 0);
@@ -30,11 +35,18 @@ pub fn share(own_max: usize, taken: impl Iterator<Item = IpAddr>, address: IpAdd
     }
     if own >= own_max {
         Share::HostFull
-    } else if near >= own_max + own_max / 2 {
+    } else if near >= network_share(own_max, places_max) {
         Share::NetworkFull
     } else {
         Share::Free
     }
+}
+
+/// Returns how many of `places_max` places are the share of a network: three quarters, rounded up,
+/// and at least the share of one address, `own_max`.
+#[must_use]
+pub fn network_share(own_max: usize, places_max: usize) -> usize {
+    (places_max - places_max / 4).max(own_max)
 }
 
 /// Returns what stands for all addresses of a network: those of an IPv6 /64. An IPv4 address stands
@@ -62,10 +74,10 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_its_share_and_a_network_one_and_a_half() {
+    fn an_address_has_its_share_and_a_network_three_quarters() {
         let taken = |texts: &[&str], who: &str| {
             let taken: Vec<IpAddr> = texts.iter().map(|text| ip(text)).collect();
-            share(2, taken.into_iter(), ip(who))
+            share(2, 4, taken.into_iter(), ip(who))
         };
         let own = ["fd00::1", "fd00::1"];
         assert_eq!(taken(&own, "fd00::1"), Share::HostFull);
@@ -77,5 +89,21 @@ mod tests {
         assert_eq!(taken(&four, "10.0.0.1"), Share::HostFull);
         assert_eq!(taken(&four, "10.0.0.4"), Share::Free);
         assert_eq!(network_of(ip("::ffff:10.0.0.1")), ip("10.0.0.1"));
+    }
+
+    #[test]
+    fn a_network_has_room_for_two_hosts_wherever_there_are_two_places() {
+        for places in 2..100 {
+            for own in 1..=places / 2 {
+                let near = std::iter::repeat_n(ip("fd00::1"), own);
+                assert_eq!(
+                    share(own, places, near, ip("fd00::2")),
+                    Share::Free,
+                    "{own} of {places}"
+                );
+            }
+        }
+        assert_eq!(network_share(8, 64), 48);
+        assert_eq!(network_share(8, 8), 8, "one address may have everything");
     }
 }

@@ -91,11 +91,11 @@ impl Audience {
             self.remove(old, LeaveReason::Closed);
             return Ok(());
         }
-        let places = self.config.receivers_max;
+        let places = self.config.receivers_max as usize;
         let present = self.tracked.values().map(|tracked| tracked.peer.ip());
-        let has_share = share(places.div_ceil(2) as usize, present, host) == Share::Free;
+        let has_share = share(places.div_ceil(2), places, present, host) == Share::Free;
         let is_served = has_share || !self.is_guest(self.slot_of(hello.name));
-        if self.tracked.len() >= places as usize || !is_served {
+        if self.tracked.len() >= places || !is_served {
             return Err(Refusal::Full);
         }
         let is_known = self.seats.contains_key(hello.name);

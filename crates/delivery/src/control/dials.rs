@@ -92,15 +92,15 @@ pub(crate) fn seat<K: Copy>(
 ) -> Seat<K> {
     let asked: Vec<_> = asked.collect();
     let hosts = asked.iter().map(|&(_, whose, _)| whose);
-    let share = share(seats_max.div_ceil(2), hosts, host);
-    if share == Share::HostFull {
+    let own = share(seats_max.div_ceil(2), seats_max, hosts, host);
+    if own == Share::HostFull {
         return Seat::None;
     }
-    if share == Share::Free && asked.len() < seats_max {
+    if own == Share::Free && asked.len() < seats_max {
         return Seat::Free;
     }
     // A network that has its share makes room within it.
-    let may_go = |whose| share == Share::Free || network_of(whose) == network_of(host);
+    let may_go = |whose| own == Share::Free || network_of(whose) == network_of(host);
     let is_late = |since| now.since(since) >= ANSWER_EXPECTED;
     let late = asked.iter().filter(|it| may_go(it.1) && is_late(it.2));
     let late: Vec<K> = late.map(|&(key, ..)| key).collect();

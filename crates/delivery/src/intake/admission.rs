@@ -126,7 +126,11 @@ impl<I: Intake> Transfers<I> {
         I::Store: 't,
     {
         let hosts = transfers.map(|transfer| transfer.sender.address.ip());
-        share(self.config.transfers_per_host_max, hosts, host) == Share::Free
+        let (own_max, all_max) = (
+            self.config.transfers_per_host_max,
+            self.config.transfers_max,
+        );
+        share(own_max, all_max, hosts, host) == Share::Free
     }
 
     fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {

@@ -2,8 +2,8 @@
 //! neither listens nor answers.
 //!
 //! A thread answers each client, so that there are [`PLACES_MAX`] places. A host has at most
-//! [`PLACES_PER_HOST_MAX`] of them ([`share`]), and a client that sends no message for [`IDLE_MAX`]
-//! loses its place, so that no host keeps the others out.
+//! [`PLACES_PER_HOST_MAX`] of them, a network three quarters ([`share`]), and a client that sends no
+//! message for [`IDLE_MAX`] loses its place, so that no host keeps the others out.
 
 use std::{
     net::IpAddr,
@@ -40,7 +40,7 @@ impl Places {
     /// Gives a place to a client at `host`; `None` when there is none for it.
     pub(super) fn take(&mut self, host: IpAddr, now: Instant) -> Option<Arc<TcpPlace>> {
         let hosts = self.0.iter().map(|it| it.place.host);
-        let has_share = share(PLACES_PER_HOST_MAX, hosts, host) == Share::Free;
+        let has_share = share(PLACES_PER_HOST_MAX, PLACES_MAX, hosts, host) == Share::Free;
         if self.0.len() >= PLACES_MAX || !has_share {
             return None;
         }
@@ -128,6 +128,24 @@ mod tests {
             places.leave(place);
         }
         assert!(places.take(greedy, at(7)).is_some());
+    }
+
+    #[test]
+    fn hosts_of_one_network_have_their_share_each() {
+        let mut places = Places::default();
+        let host = |n: u16| -> IpAddr { [0xfe80, 0, 0, 0, 0, 0, 0, n].into() };
+        let taken = |places: &mut Places, n| {
+            let tries = (0..PLACES_MAX).filter(|_| places.take(host(n), at(0)).is_some());
+            tries.count()
+        };
+        let each: Vec<usize> = (1..=7).map(|n| taken(&mut places, n)).collect();
+        assert_eq!(
+            each,
+            [8, 8, 8, 8, 8, 8, 0],
+            "48 of 64 places are a network's"
+        );
+        let elsewhere = [0xfd00, 0, 0, 0, 0, 0, 0, 1].into();
+        assert!(places.take(elsewhere, at(0)).is_some());
     }
 
     #[test]
