@@ -19,13 +19,18 @@ pub(crate) trait Linked {
     fn link_opened(&mut self, key: u32, link: LinkId);
 }
 
-/// Runs a test with addresses of IPv4, then with those of IPv6, on a thread whose name says so.
+/// Runs a test with addresses of IPv4, then with those of IPv6.
+pub(crate) fn over_ipv4_and_ipv6(test: impl Fn() + Copy + Send + 'static) {
+    test();
+    over_ipv6(test);
+}
+
+/// Runs a test with addresses of IPv6, all of one network, on a thread whose name says so.
 #[allow(
     clippy::disallowed_types,
     reason = "the test has a thread anyway; here its name says more"
 )]
-pub(crate) fn over_ipv4_and_ipv6(test: impl Fn() + Copy + Send + 'static) {
-    test();
+pub(crate) fn over_ipv6(test: impl Fn() + Send + 'static) {
     let run = thread::Builder::new().name(IPV6.to_owned());
     run.spawn(test).unwrap().join().unwrap();
 }

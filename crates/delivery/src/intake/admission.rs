@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, net::IpAddr};
 
-use base::{Instant, Share, share};
+use base::{Instant, Share, network_of, network_share, share};
 use wire::object::{ErrorCode, Phase};
 
 use super::{Decline, Intake, ObjectReceiverCounters, Sender, State, Transfer, Transfers};
@@ -23,8 +23,8 @@ pub(super) enum Place {
     Later,
     /// As many transfers as allowed are under way, and this sender continues none of them.
     Full,
-    /// As many transfers of one host as allowed are under way, and this sender continues none.
-    HostFull,
+    /// The share of its host or network is under way, and this sender continues none of it.
+    NoShare(Share),
     /// Its offers will never be wanted.
     Never,
 }
@@ -59,7 +59,7 @@ impl<I: Intake> Transfers<I> {
     pub(super) fn place_for(&mut self, now: Instant, sender: &Sender) -> Place {
         let host = sender.address.ip();
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
-        let own = || under_way().filter(|t| t.is_of(host));
+        let may_continue = |t: &Transfer<_>| t.may_continue_at(host, self.has_key());
         let count = under_way().count();
         if self.config.is_single && (count > 0 || self.is_over()) {
             // Only the transfer's own sender matters from here on; it may have been restarted.
@@ -67,13 +67,14 @@ impl<I: Intake> Transfers<I> {
             if !is_its || self.is_over() {
                 return Place::Never;
             }
-        } else if count >= self.config.transfers_max
-            && !under_way().any(|t| t.may_continue_at(host, self.has_key()))
-        {
+        } else if count >= self.config.transfers_max && !under_way().any(may_continue) {
             // A sender that continues a transfer takes no place of its own.
             return Place::Full;
-        } else if !self.has_share(under_way(), host) && own().all(|t| t.receiver.is_connected()) {
-            return Place::HostFull;
+        } else if !under_way().any(|t| may_continue(t) && !t.receiver.is_connected()) {
+            let share = self.share_of(under_way(), host);
+            if share != Share::Free {
+                return Place::NoShare(share);
+            }
         }
         let asked = self.all.iter().enumerate().filter_map(|(index, transfer)| {
             let since = transfer.receiver.asked_at().unwrap_or(now);
@@ -116,12 +117,12 @@ impl<I: Intake> Transfers<I> {
         self.config.receiver.key.is_some()
     }
 
-    /// Returns true when a sender at `host` may have one more transfer beside these.
-    fn has_share<'t>(
+    /// Says whether a sender at `host` may have one more transfer beside these.
+    fn share_of<'t>(
         &self,
         transfers: impl Iterator<Item = &'t Transfer<I::Store>>,
         host: IpAddr,
-    ) -> bool
+    ) -> Share
     where
         I::Store: 't,
     {
@@ -130,7 +131,22 @@ impl<I: Intake> Transfers<I> {
             self.config.transfers_per_host_max,
             self.config.transfers_max,
         );
-        share(own_max, all_max, hosts, host) == Share::Free
+        share(own_max, all_max, hosts, host)
+    }
+
+    /// Words how many transfers are the share of `host`, or of its network when that is used up.
+    pub(super) fn share_in_words(&self, share: Share, host: IpAddr) -> String {
+        let (own_max, all_max) = (
+            self.config.transfers_per_host_max,
+            self.config.transfers_max,
+        );
+        match share {
+            Share::NetworkFull => {
+                let count = network_share(own_max, all_max);
+                format!("{count} transfers from the network {}/64", network_of(host))
+            }
+            Share::Free | Share::HostFull => format!("{own_max} transfers from {host}"),
+        }
     }
 
     fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {
@@ -148,11 +164,10 @@ impl<I: Intake> Transfers<I> {
                 "this receiver takes {transfers_max} transfers at once, and all are under way"
             )));
         }
-        let own_max = self.config.transfers_per_host_max;
-        if !self.has_share(self.all.iter().filter(stays), host) {
-            return Err(limit(format!(
-                "this receiver takes {own_max} transfers of one host at once"
-            )));
+        let share = self.share_of(self.all.iter().filter(stays), host);
+        if share != Share::Free {
+            let most = self.share_in_words(share, host);
+            return Err(limit(format!("this receiver takes {most} at once")));
         }
         if bytes > bytes_max {
             return Err(limit(format!(

@@ -126,7 +126,7 @@ impl<I: Intake> Transfers<I> {
         let late = match self.place_for(now, &sender) {
             Place::Free => None,
             Place::InsteadOf(late) => Some(late),
-            Place::Later | Place::Full | Place::HostFull | Place::Never => {
+            Place::Later | Place::Full | Place::NoShare(_) | Place::Never => {
                 self.counters.senders_full += 1;
                 let text =
                     "as many senders as it takes are being served; it was told to come later";

@@ -329,10 +329,9 @@ impl<I: Intake> Transfers<I> {
                 let text = format!("{count} transfers are under way, the most at a time");
                 self.full(sender, text);
             }
-            Place::HostFull => {
-                let (count, host) = (self.config.transfers_per_host_max, heard.source);
-                let text = format!("{count} transfers from {host} are under way, its share");
-                self.full(sender, text);
+            Place::NoShare(share) => {
+                let most = self.share_in_words(share, heard.source);
+                self.full(sender, format!("{most} are under way, its share"));
             }
             Place::Never => self.unwanted(stream),
         }

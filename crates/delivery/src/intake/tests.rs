@@ -5,7 +5,7 @@ use wire::object::{BlockHeader, Invite, Message, ObjectId, Refusal, VERSION, Wel
 use super::*;
 use crate::{
     Entry, Manifest, ManifestId, TransferReceiverConfig,
-    fabric::{Fabric, over_ipv4_and_ipv6},
+    fabric::{Fabric, over_ipv4_and_ipv6, over_ipv6},
     memory::{MemoryContent, MemoryStore},
     parameters::HOST_DIALS_AT_ONCE,
 };
@@ -325,6 +325,36 @@ fn a_sender_that_comes_back_at_another_address_shows_a_key_or_begins_anew() {
             assert_eq!(receiver.intake.accepted, 1);
         }
     });
+}
+
+#[test]
+fn a_keyed_sender_continues_at_another_address_of_a_network_that_has_its_share() {
+    let test = || {
+        let key = crate::Key::derive(b"secret", protection::portable);
+        let mut receiver = serving(Choosy::default());
+        (
+            receiver.config.transfers_max,
+            receiver.config.transfers_per_host_max,
+        ) = (4, 2);
+        for (link, host) in [(1, 1), (2, 1), (3, 2)] {
+            hear(&mut receiver, at(1), host, link, link.into());
+            open(&mut receiver, at(1), link);
+            let manifest = tree(&link.to_string()).0;
+            say(&mut receiver, link, &welcome(link.into(), &manifest));
+        }
+        hear(&mut receiver, at(1), 3, 1, 9);
+        let told = refusals(&mut receiver);
+        let text = "3 transfers from the network fd00::/64 are under way, its share";
+        assert_eq!(told, [(sender(3, 9), text.to_owned())]);
+        receiver.config.receiver.key = Some(key);
+        hear(&mut receiver, at(1), 4, 1, 9);
+        assert_eq!(refusals(&mut receiver).len(), 1, "nothing to continue");
+        receiver.handle_link(at(1), LinkId(3), LinkEvent::Closed, &[]);
+        hear(&mut receiver, at(1), 5, 1, 10);
+        assert_eq!(refusals(&mut receiver), []);
+        assert!(receiver.all.iter().any(|t| t.sender == sender(5, 10)));
+    };
+    over_ipv6(test);
 }
 
 #[test]
