@@ -62,6 +62,31 @@ pub fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Whose something is that is kept for each host, and for all addresses of its network together. It
+/// is a key of a map: a host may have the very address that stands for its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// The host at this address.
+    Host(IpAddr),
+    /// All addresses of this network.
+    Network(IpAddr),
+}
+
+impl Party {
+    /// Makes the key of the host at `address`.
+    #[must_use]
+    pub fn host(address: IpAddr) -> Self {
+        Self::Host(address.to_canonical())
+    }
+
+    /// Makes the key of the network of `address`; `None` where an address is its own network.
+    #[must_use]
+    pub fn network(address: IpAddr) -> Option<Self> {
+        let is_v6 = address.to_canonical().is_ipv6();
+        is_v6.then(|| Self::Network(network_of(address)))
+    }
+}
+
 /// The bits that tell the addresses of one network apart (RFC 4291 section 2.5.4).
 const HOST_BITS: u32 = 64;
 

@@ -16,7 +16,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use base::{Instant, network_of};
+use base::{Instant, Party};
 use wire::object::StreamPhase;
 
 use super::{Audience, AudienceEvent};
@@ -28,7 +28,7 @@ use crate::{
 /// The accounts of all hosts with guests, and of their networks.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    hosts: BTreeMap<IpAddr, Account>,
+    accounts: BTreeMap<Party, Account>,
     /// The host whose guest held the others back at the last turn, and when that was.
     seen: Option<(Instant, IpAddr)>,
     looked_at: Instant,
@@ -45,10 +45,10 @@ impl Patience {
     /// Notes whose guest holds the others back.
     pub(super) fn observe(&mut self, now: Instant, holder: Option<IpAddr>) {
         if let Some((at, host)) = self.seen {
-            let (time, network) = (now.since(at), network_of(host));
-            self.hosts.entry(host).or_default().spent += time;
-            if network != host {
-                self.hosts.entry(network).or_default().spent += time * 2 / 3;
+            let time = now.since(at);
+            self.accounts.entry(Party::host(host)).or_default().spent += time;
+            if let Some(network) = Party::network(host) {
+                self.accounts.entry(network).or_default().spent += time * 2 / 3;
             }
         }
         self.seen = holder.map(|host| (now, host));
@@ -58,8 +58,8 @@ impl Patience {
     fn look(&mut self, now: Instant) -> bool {
         let back = now.since(self.looked_at) / GUEST_SHARE;
         self.looked_at = now;
-        let had_accounts = !self.hosts.is_empty();
-        self.hosts.retain(|_, account| {
+        let had_accounts = !self.accounts.is_empty();
+        self.accounts.retain(|_, account| {
             account.spent = account.spent.saturating_sub(back);
             let limit = if account.is_over {
                 GUEST_PATIENCE * 4 / 5
@@ -74,8 +74,12 @@ impl Patience {
 
     /// Returns true for a host whose guests are not waited for.
     pub(super) fn is_over(&self, host: IpAddr) -> bool {
-        let is_over = |it| self.hosts.get(&it).is_some_and(|account| account.is_over);
-        is_over(host) || is_over(network_of(host))
+        let is_over = |it| {
+            self.accounts
+                .get(&it)
+                .is_some_and(|account| account.is_over)
+        };
+        is_over(Party::host(host)) || Party::network(host).is_some_and(is_over)
     }
 }
 
@@ -139,3 +143,27 @@ impl Audience {
 /// A judgement: how many receivers, from the one furthest ahead, are searched for one on another
 /// host.
 const LOOKED_AT_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_address_of_its_network_uses_up_its_own_account() {
+        let host = |n: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, n]);
+        let mut patience = Patience::default();
+        let begin = Instant::from_nanos(1_000_000_000);
+        patience.observe(begin, Some(host(0)));
+        let end = begin + GUEST_PATIENCE + GUEST_PATIENCE / 4;
+        patience.looked_at = end;
+        patience.observe(end, None);
+        assert!(patience.look(end));
+        assert!(patience.is_over(host(0)));
+        assert!(!patience.is_over(host(1)), "another host of its network");
+        patience.observe(end, Some(host(0)));
+        patience.observe(end + GUEST_PATIENCE, None);
+        patience.looked_at = end + GUEST_PATIENCE;
+        patience.look(end + GUEST_PATIENCE);
+        assert!(patience.is_over(host(1)), "its network has held long");
+    }
+}
