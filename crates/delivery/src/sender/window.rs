@@ -40,6 +40,9 @@ pub(super) struct Window<C> {
     withdrawn: BTreeSet<usize>,
     /// Withdrawals that [`Window::take_news`] has not given yet, with their reasons.
     news: Vec<ContentError>,
+    /// How often the seals of all slabs were computed.
+    #[cfg(test)]
+    completions: u32,
 }
 
 impl<C: Content> Window<C> {
@@ -57,6 +60,8 @@ impl<C: Content> Window<C> {
             may_withdraw,
             withdrawn: BTreeSet::new(),
             news: Vec::new(),
+            #[cfg(test)]
+            completions: 0,
         }
     }
 
@@ -199,25 +204,34 @@ impl<C: Content> Window<C> {
         &mut self,
         mut read: impl FnMut(&mut C, &Manifest) -> Result<(), ContentError>,
     ) -> Result<(), ContentError> {
-        loop {
+        let withdrawn_before = self.withdrawn.len();
+        let outcome = loop {
             let Err(error) = read(&mut self.content, &self.manifest) else {
-                return Ok(());
+                break Ok(());
             };
             let file = error.file.filter(|_| self.may_withdraw);
             let Some(file) = file.filter(|&file| self.withdrawn.insert(file)) else {
-                return Err(error);
+                break Err(error);
             };
             self.content.withdraw(file);
             self.news.push(error);
-            if self.seals_hash.is_some() {
-                self.complete_seals();
-            }
+        };
+        // Once for all files: the seals of all slabs are computed.
+        if self.seals_hash.is_some() && self.withdrawn.len() > withdrawn_before {
+            self.complete_seals();
         }
+        outcome
     }
 
     /// Completes the seals when all content is hashed; the seals of withdrawn files say that they
     /// are.
+    ///
+    /// **Cost**: a hash for each slab.
     fn complete_seals(&mut self) {
+        #[cfg(test)]
+        {
+            self.completions += 1;
+        }
         for &file in &self.withdrawn {
             self.hashes.withdraw(&self.manifest, file);
         }
@@ -343,5 +357,61 @@ mod tests {
         assert_eq!((out, withdrawn(&window)), ([0; 100], vec![1, 2]));
         assert_ne!(window.seals_hash(), before);
         assert_eq!(manifest.delivered_bytes(window.hashes().unwrap()), 10);
+    }
+
+    /// Content of which no file can be read once it `is_gone`.
+    #[derive(Debug)]
+    struct Going {
+        content: MemoryContent,
+        is_gone: bool,
+        withdrawn: BTreeSet<usize>,
+    }
+
+    impl Content for Going {
+        fn read(
+            &mut self,
+            manifest: &Manifest,
+            offset: u64,
+            out: &mut [u8],
+        ) -> Result<(), ContentError> {
+            let range = offset..offset + out.len() as u64;
+            let mut files = manifest.pieces(range).map(|(index, ..)| index);
+            let lost = files.find(|it| self.is_gone && !self.withdrawn.contains(it));
+            let gone = || ContentError::new(wire::object::ErrorCode::SourceChanged, "it is gone");
+            match lost {
+                Some(index) => Err(gone().of_file(index)),
+                None => self.content.read(manifest, offset, out),
+            }
+        }
+
+        fn withdraw(&mut self, file: usize) {
+            self.withdrawn.insert(file);
+            self.content.withdraw(file);
+        }
+    }
+
+    #[test]
+    fn many_files_that_go_at_once_cost_the_seals_once() {
+        let entries = (0..1000).map(|n| Entry::file(&format!("f{n:04}"), 1000));
+        let (manifest, content) = MemoryContent::generate(entries.collect(), [0; 16], 4).unwrap();
+        let content = Going {
+            content,
+            is_gone: false,
+            withdrawn: BTreeSet::new(),
+        };
+        let mut window = Window::new(Arc::clone(&manifest), content, true);
+        while !window.hash_ahead().unwrap() {}
+        window.content.is_gone = true;
+        let mut out = vec![1; 500_000];
+        window.copy_apart(ObjectId::CONTENT, 0, &mut out).unwrap();
+        assert!(out.iter().all(|byte| *byte == 0));
+        assert_eq!(window.take_news().len(), 500);
+        assert_eq!(
+            window.completions, 2,
+            "when all was read, and when files went"
+        );
+        let hashes = window.hashes().unwrap();
+        assert_eq!(manifest.delivered_bytes(hashes), 500_000);
+        assert_eq!(window.seals_hash(), Some(hashes.seals_hash()));
     }
 }
