@@ -117,8 +117,10 @@ pub(crate) struct OutputArgs {
     /// Print more on standard error: events of sessions; -vv adds those of their connections
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Check flags and configuration, print the resulting plan as JSON, and stop; send lists its
-    /// files instead, with --json as JSON
+    /// Check flags and configuration, print the resulting plan as JSON, and stop
+    ///
+    /// `towline send` prints the list of its files in place of a plan: as text, or as JSON with
+    /// --json.
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }

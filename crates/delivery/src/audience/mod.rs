@@ -180,8 +180,8 @@ impl Audience {
     pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
         self.contract.tell_time(now);
         let pace = self.steer(now, source.is_rate_limited);
-        // The new lead is taken only after this: a receiver that has everything up to the old lead
-        // limits nobody, because it cannot have heard of more.
+        // Who limits is judged by the old lead, before `set_stream` takes the new one: a receiver
+        // that has everything up to the old lead cannot have heard of more.
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
         self.set_stream(source);

@@ -65,7 +65,7 @@ impl Running {
     }
 }
 
-/// Bytes written to a file after which it is synced.
+/// A file is synced each time that this many more bytes have been written to it.
 pub(super) const EARLY_BYTES: u64 = 32 << 20;
 
 #[cfg(test)]
