@@ -54,36 +54,29 @@ fn hello(name: &str, nonce: Option<[u8; 16]>) -> Message<'_> {
 
 /// Hands each message of the example to `take`, with who says it.
 fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
+    joining(manifest, &mut take);
+    delivering(manifest, &mut take);
+}
+
+fn end(pass: u32) -> Message<'static> {
+    let position = (pass == 1).then_some(101);
+    Message::PassEnd(PassEnd { pass, position })
+}
+
+const fn whole(object: ObjectId, data: &[u8]) -> Message<'_> {
+    let offset = 0;
+    Message::Block(Block {
+        object,
+        offset,
+        data,
+    })
+}
+
+/// The example until the receiver has the manifest.
+fn joining(manifest: &Manifest, take: &mut impl FnMut(&str, &Message<'_>)) {
+    let (mut have, mut need) = (Vec::new(), Vec::new());
     let bytes = manifest.bytes();
-    let (mut have, mut need, mut seals_need) = (Vec::new(), Vec::new(), Vec::new());
-    let hashes = MemoryContent::new(b"hello".to_vec()).hashes(manifest);
-    let seal = hashes.seal(0);
-    let occasion = Occasion {
-        nonce: NONCE_S,
-        session_id: 42,
-        instance: 7,
-        name: "r1",
-    };
     let len = bytes.len() as u64;
-    let whole = |object, data| {
-        let offset = 0;
-        Message::Block(Block {
-            object,
-            offset,
-            data,
-        })
-    };
-    let end = |pass| {
-        let position = (pass == 1).then_some(101);
-        Message::PassEnd(PassEnd { pass, position })
-    };
-    let numbers = DoneNumbers {
-        bytes: 5,
-        time_ns: 1_000_000,
-        ..DoneNumbers::default()
-    };
-    let holding = Holding::of(manifest, &hashes);
-    let (root, proof) = (holding.root, holding.prove(&occasion));
     take("receiver", &hello("r1", None));
     take(
         "sender",
@@ -107,6 +100,26 @@ fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
     take("sender", &end(0));
     let nothing = list(&mut have, ObjectId::CONTENT, 0);
     take("receiver", &Message::Have(nothing));
+}
+
+/// The rest of it: content and proof.
+fn delivering(manifest: &Manifest, take: &mut impl FnMut(&str, &Message<'_>)) {
+    let (mut need, mut seals_need) = (Vec::new(), Vec::new());
+    let hashes = MemoryContent::new(b"hello".to_vec()).hashes(manifest);
+    let seal = hashes.seal(0);
+    let occasion = Occasion {
+        nonce: NONCE_S,
+        session_id: 42,
+        instance: 7,
+        name: "r1",
+    };
+    let numbers = DoneNumbers {
+        bytes: 5,
+        time_ns: 1_000_000,
+        ..DoneNumbers::default()
+    };
+    let holding = Holding::of(manifest, &hashes);
+    let (root, proof) = (holding.root, holding.prove(&occasion));
     let (bytes, hash) = (32, hash_bytes(&seal));
     take("sender", &Message::Seals(Seals { bytes, hash }));
     take("sender", &end(1));
@@ -189,9 +202,10 @@ fn written() -> String {
 #[test]
 fn the_example_is_what_the_code_writes() {
     let written = written();
-    let (_, example) = TEXT
+    let (_, rest) = TEXT
         .split_once("everything on its connection.\n\n")
         .unwrap();
+    let (example, _) = rest.split_once("\n## ").unwrap();
     assert!(example == written, "the example should be:\n\n{written}");
 }
 
