@@ -13,7 +13,11 @@
 
 use std::ops::Range;
 
-use super::{HASH_LEN, Hash, Manifest, Slab, SlabHash, WITHDRAWN, hash, hash_bytes};
+use super::{
+    HASH_LEN, Hash, Manifest, Slab, SlabHash, WITHDRAWN,
+    hash::{self, Sealer},
+    hash_bytes,
+};
 
 /// The hashes of a manifest's slabs: [`WITHDRAWN`] for each that is not known, or not sent.
 ///
@@ -52,7 +56,7 @@ impl SlabHashes {
 
     /// Computes the seal of a slab.
     pub(crate) fn seal(&self, slab: u32) -> Hash {
-        hash::seal(witness(&self.witnesses[place(slab)]))
+        Sealer::new().seal(witness(&self.witnesses[place(slab)]))
     }
 
     /// Computes bytes of object 2, the seals.
@@ -101,8 +105,8 @@ impl SlabHashes {
 
     fn seals_in(&self, slabs: Range<usize>) -> impl Iterator<Item = Hash> {
         let witnesses = &self.witnesses[slabs.start * HASH_LEN..slabs.end * HASH_LEN];
-        let witnesses = witnesses.chunks_exact(HASH_LEN);
-        witnesses.map(|bytes| hash::seal(witness(bytes)))
+        let (witnesses, sealer) = (witnesses.chunks_exact(HASH_LEN), Sealer::new());
+        witnesses.map(move |bytes| sealer.seal(witness(bytes)))
     }
 }
 
