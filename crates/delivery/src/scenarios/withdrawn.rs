@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::SlowPolicy;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -157,6 +158,54 @@ fn who_joins_late_learns_what_is_withdrawn() {
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
     assert_withdrawn(&world, 1_500_000);
+}
+
+/// The seals are known when the pass reads the last content, and sent after it. In between they are
+/// told to who gets everything over its own connection.
+#[test]
+fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
+    let entries = vec![Entry::file("f", 8 << 20), Entry::file("g", 250_000)];
+    let mut config = TransferSenderConfig::new(SESSION, 4);
+    config.withdraws = true;
+    config.slow = SlowPolicy::Demote;
+    config.slow_after = Duration::from_millis(300);
+    let mut world = World::with(24, 4, entries, config);
+    (world.blocks_per_step, world.window) = (100, 2_000);
+    for slow in [0, 1] {
+        world.nodes[slow].blocks_per_step = 1;
+    }
+    let demoted = |world: &World| -> Vec<usize> {
+        let is_demoted = |index: &usize| {
+            let name = format!("r{}", index + 1);
+            let reports = world.sender.outcome().receivers;
+            let mut reports = reports.iter();
+            reports.any(|it| it.name == name && it.demoted.is_some())
+        };
+        (0..4).filter(is_demoted).collect()
+    };
+    // Both say nothing for a while, so their content is read later.
+    assert!(world.run_until(MINUTE, |world| !demoted(world).is_empty()));
+    let later = demoted(&world)[0];
+    world.nodes[later].is_up = false;
+    assert!(world.run_until(MINUTE, |world| demoted(world).len() == 2));
+    let early = 1 - later;
+    world.nodes[early].is_up = false;
+    world.blocks_per_step = 10;
+    assert!(world.run_until(MINUTE, |world| world.sender.file_roots().is_some()));
+    world.blocks_per_step = 0;
+    world.nodes[early].is_up = true;
+    let has_all = |world: &World| world.nodes[early].receiver.proof().is_some();
+    assert!(world.run_until(MINUTE, has_all));
+    assert!(world.sender.may_send_content(), "the pass is over");
+    world.sender.content_mut().fails_at = Some(0);
+    world.nodes[later].is_up = true;
+    assert!(world.run_until(MINUTE, |world| !world.sender.outcome().unsent.is_empty()));
+    world.blocks_per_step = BLOCKS_PER_STEP;
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    let proof = world.nodes[early].receiver.proof().unwrap();
+    assert_ne!(Some(proof.root), outcome.root);
+    assert_eq!(proof.numbers.bytes, world.manifest.content_bytes());
 }
 
 proptest! {

@@ -171,6 +171,10 @@ impl<C: Content> TransferSender<C> {
 
     pub(super) fn send_pass_end(&mut self, now: Instant, slot: usize, end: PassEnd) {
         if let Some(hash) = self.window.seals_hash() {
+            // From here on this receiver may prove what these seals name.
+            if self.holdings.is_empty() {
+                self.note_holding();
+            }
             let bytes = self.manifest.seals_bytes();
             self.tell(now, slot, &Message::Seals(Seals { bytes, hash }));
         }
