@@ -135,3 +135,28 @@ fn the_slowest_is_the_one_whose_row_has_the_longest_time() {
         assert_eq!(slowest.next().and_then(|it| it.took), longest);
     }
 }
+
+#[test]
+fn a_receiver_that_comes_from_many_addresses_takes_no_host_of_another() {
+    let mut config = TransferSenderConfig::new(SESSION, 2);
+    config.receivers_max = 2;
+    let mut world = World::with(71, 0, tree(), config);
+    for (name, node) in (10..20).map(|node| ("moving", node)).chain([("r2", 30)]) {
+        let link = world.fabric.dial(node, 0);
+        let hello = wire::object::Hello {
+            version_min: 1,
+            version_max: 1,
+            instance: 77,
+            session_id: SESSION,
+            name,
+            nonce: None,
+        };
+        let mut bytes = Vec::new();
+        wire::object::Message::Hello(hello).emit(&mut bytes);
+        world.fabric.send(node, link, bytes, false);
+        world.run_until(Duration::from_millis(50), |_| false);
+    }
+    let has_host = |node| world.sender.has_host(Fabric::address(node).ip());
+    let known: Vec<usize> = (10..40).filter(|&node| has_host(node)).collect();
+    assert_eq!(known, [19, 30]);
+}

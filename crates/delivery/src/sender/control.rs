@@ -3,7 +3,7 @@
 //!
 //! **Spec**: `docs/src/protocol.md` sections 5 and 6.
 
-use std::net::SocketAddr;
+use std::{collections::btree_map::Entry, net::SocketAddr};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
@@ -60,6 +60,13 @@ impl<C: Content> TransferSender<C> {
                 member.disconnect(now);
             }
             None => {}
+        }
+        let host = member.peer.ip().to_canonical();
+        if let Entry::Occupied(mut count) = self.hosts.entry(host) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
         if !is_same {
             let is_expected = member.is_expected;
@@ -365,10 +372,7 @@ impl<C: Content> Hosts for TransferSender<C> {
         });
         self.listener.admit(link);
         self.invitations.admitted(link, slot);
-        let hosts_max = self.config.receivers_max as usize;
-        if self.hosts.len() < hosts_max {
-            self.hosts.insert(peer.ip().to_canonical());
-        }
+        *self.hosts.entry(peer.ip().to_canonical()).or_default() += 1;
         self.by_link.insert(link, slot);
         let member = &mut self.members[slot];
         member.link = Some(link);

@@ -87,8 +87,9 @@ pub struct TransferSender<C> {
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
     by_name: BTreeMap<String, usize>,
-    /// Hosts of receivers that were admitted.
-    hosts: BTreeSet<IpAddr>,
+    /// The hosts of receivers that were admitted, each by the address that it came from last, with
+    /// how many receivers each has.
+    hosts: BTreeMap<IpAddr, u32>,
     /// Slots of the receivers that still get blocks over their connections.
     filling: BTreeSet<usize>,
     stage: Stage,
@@ -204,7 +205,7 @@ impl<C: Content> TransferSender<C> {
             members: Vec::new(),
             by_link: BTreeMap::new(),
             by_name: BTreeMap::new(),
-            hosts: BTreeSet::new(),
+            hosts: BTreeMap::new(),
             filling: BTreeSet::new(),
             stage: Stage::Joining,
             pass,
@@ -567,11 +568,11 @@ impl<C: Content> TransferSender<C> {
         &self.unsent
     }
 
-    /// Returns true when a receiver on this host was admitted: it has shown, by its control
+    /// Returns true when a receiver on this host was admitted, and came from no other since: it has shown, by its control
     /// connection, that the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
-        self.hosts.contains(&host.to_canonical())
+        self.hosts.contains_key(&host.to_canonical())
     }
 
     /// Returns how many receivers are connected.
