@@ -38,18 +38,22 @@
 //!
 //! ```text
 //!   method                    machine          kind          what it passes
-//!   handle                    both of pgm      handle        a packet
+//!   handle                    all of pgm       handle        a packet
 //!   handle_link               all of delivery  handle        an event of a connection
 //!   handle_timeout            all              handle        the time, when something is due
 //!   observe                   all of delivery  handle        how far the packet stream is
 //!   pop_ready                 pgm::Receiver    poll          messages, losses and news of senders,
 //!                                                            in order
-//!   poll_run, then run_done   both of pgm      poll, handle  packets to send, and their fate
+//!   poll_run, then run_done   all of pgm       poll, handle  packets to send, and their fate
 //!   poll_link, then           all of delivery  poll, handle  what to do on connections, and what
 //!   link_opened, link_sent                                   came of it
 //!   pop_event                 all of delivery  poll          what the user may want to know
 //!   next_timeout              all              getter        when to call again at the latest
 //! ```
+//!
+//! `delivery::Forwarder` is no end of a session: it passes connections through a relay. It has neither
+//! `observe` nor `pop_event`, and its `handle_link` is also told where the sender of a session is,
+//! which the relay's `pgm::Element` has heard.
 //!
 //! Each machine also has commands for what its user decides, such as `offer` and `close` of
 //! `pgm::Source`. Other names exist where a machine needs what no common name passes. `pgm` knows
