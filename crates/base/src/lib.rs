@@ -51,9 +51,9 @@
 //!   next_timeout              all              getter        when to call again at the latest
 //! ```
 //!
-//! `delivery::Forwarder` is no end of a session: it passes connections through a relay. It has neither
-//! `observe` nor `pop_event`, and its `handle_link` is also told where the sender of a session is,
-//! which the relay's `pgm::Element` has heard.
+//! `delivery::Forwarder` is no end of a session: it passes connections through a relay. It has
+//! neither `observe` nor `pop_event`, and its `handle_link` is also told where the sender of a
+//! session is, which the relay's `pgm::Element` has heard.
 //!
 //! Each machine also has commands for what its user decides, such as `offer` and `close` of
 //! `pgm::Source`. Other names exist where a machine needs what no common name passes. `pgm` knows

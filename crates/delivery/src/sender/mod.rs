@@ -568,8 +568,8 @@ impl<C: Content> TransferSender<C> {
         &self.unsent
     }
 
-    /// Returns true when a receiver on this host was admitted, and came from no other since: it has shown, by its control
-    /// connection, that the address is its own.
+    /// Returns true when a receiver on this host was admitted, and came from no other since: it has
+    /// shown, by its control connection, that the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
         self.hosts.contains_key(&host.to_canonical())

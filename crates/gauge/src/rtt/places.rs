@@ -2,8 +2,8 @@
 //! neither listens nor answers.
 //!
 //! A thread answers each client, so that there are [`PLACES_MAX`] places. A host has at most
-//! [`PLACES_PER_HOST_MAX`] of them, a network three quarters ([`share`]), and a client that sends no
-//! message for [`IDLE_MAX`] loses its place, so that no host keeps the others out.
+//! [`PLACES_PER_HOST_MAX`] of them, a network three quarters ([`share`]), and a client that sends
+//! no message for [`IDLE_MAX`] loses its place, so that no host keeps the others out.
 
 use std::{
     net::IpAddr,
