@@ -218,7 +218,7 @@ impl Rival for Ours {
         Some([
             us("p50_ns")?,
             us("p999_ns")?,
-            delay["late"].as_f64()?,
+            delay["messages_late"].as_f64()?,
             report["missing"].as_f64()?,
         ])
     }
