@@ -8,8 +8,8 @@ use base::{DropReason, Instant};
 use wire::{
     Sqn,
     pgm::{
-        Addressing, Body, Data, Flags, Mark, Nak, NakList, OPTIONS_MAX, Packet, PgmOption, Spm,
-        Tsi, emit_flagged,
+        Addressing, Body, Data, Flags, Mark, Nak, OPTIONS_MAX, Packet, PgmOption, Spm, Tsi,
+        emit_flagged,
     },
 };
 
@@ -50,24 +50,20 @@ impl Element {
             (mark.session_id, address)
         });
         self.check_session(now, way, source.ip(), tsi, spm.sqn, control)?;
-        let session = self.sessions.entry(tsi).or_insert(Session {
+        let known = self.sessions.get(&tsi);
+        let session = Session {
             way,
             upstream,
             last_spm: spm.sqn,
             trail: spm.trail,
-            numbering: None,
+            numbering: numbering_of(packet),
             control,
             heard: now,
             is_cut_off: false,
-            requested: None,
-        });
-        session.upstream = upstream;
-        session.last_spm = spm.sqn;
-        session.trail = spm.trail;
-        session.numbering = numbering_of(packet);
-        session.control = control;
-        session.heard = now;
-        session.is_cut_off = false;
+            requested: known.and_then(|known| known.requested),
+        };
+        self.counters.sessions_found += u64::from(known.is_none());
+        self.sessions.insert(tsi, session);
         self.forward_spm(way, packet, spm);
         Ok(())
     }
@@ -75,7 +71,7 @@ impl Element {
     /// Checks that an SPM may begin a session, or go on with one: a session is its neighbour's
     /// while that one is heard, and its number in marks belongs to no other.
     fn check_session(
-        &mut self,
+        &self,
         now: Instant,
         way: usize,
         source: IpAddr,
@@ -98,11 +94,8 @@ impl Element {
         if number.is_some() && others.any(|(_, other)| holds(other)) {
             return Err(DropReason::WrongSource);
         }
-        if known.is_none() {
-            if self.sessions.len() >= self.setup.sessions_max {
-                return Err(DropReason::PeerLimit);
-            }
-            self.counters.sessions_found += 1;
+        if known.is_none() && self.sessions.len() >= self.setup.sessions_max {
+            return Err(DropReason::PeerLimit);
         }
         Ok(())
     }
@@ -332,7 +325,7 @@ pub(super) fn sqns_of<'a>(packet: &Packet<'a>, nak: Nak) -> impl Iterator<Item =
         PgmOption::NakList(list) => Some(list),
         _ => None,
     });
-    let listed = (0..NakList::SQNS_MAX).filter_map(move |index| list?.iter().nth(index));
+    let listed = list.into_iter().flat_map(|list| list.iter());
     std::iter::once(nak.sqn).chain(listed)
 }
 

@@ -16,7 +16,7 @@
 
 use wire::{Sqn, pgm::Tsi};
 
-use super::repairs::Key;
+use super::timed::Key;
 
 /// The newest packets of all sessions.
 #[derive(Debug)]

@@ -66,6 +66,8 @@ use parity::ParityRepairs;
 mod repairs;
 use repairs::Repairs;
 
+mod timed;
+
 mod upstream;
 
 /// An element between several ways. The module's description says what it does.
@@ -263,7 +265,7 @@ impl Element {
         }
         let mut again = Vec::new();
         self.repairs.expire(now, &mut again);
-        self.ask_again(&again);
+        self.ask_again(again);
         let mut again = Vec::new();
         self.parity.expire(now, &mut again);
         self.ask_parity_again(&again);

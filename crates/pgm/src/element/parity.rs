@@ -5,11 +5,7 @@
 //! lacks (the RFC's known packet count), and how many the source was asked for (the largest known
 //! packet count). Each repair that passes lowers both.
 //!
-//! Invariant: there are at most `repairs_max` groups; each has one timer.
-//!
 //! **Spec**: RFC 3208 sections 11.3, 11.4, 11.6.
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use base::{DropReason, Instant};
 use wire::{
@@ -17,16 +13,18 @@ use wire::{
     pgm::{Data, Flags, Nak, Packet, PgmOption, Tsi},
 };
 
-use super::{Element, ElementTimers, Session, WaySet, downstream::sqns_of, repairs::Key};
+use super::{
+    Element, ElementTimers, Session, WaySet,
+    downstream::sqns_of,
+    timed::{Key, Timed},
+};
 use crate::{element::upstream::SqnList, fec::Numbering};
 
 /// The repair state of all groups.
 #[derive(Debug)]
 pub(super) struct ParityRepairs {
     timers: ElementTimers,
-    groups_max: usize,
-    groups: BTreeMap<Key, Group>,
-    due: BTreeSet<(Instant, Key)>,
+    groups: Timed<Group>,
 }
 
 #[derive(Debug)]
@@ -38,7 +36,6 @@ struct Group {
     /// While a NAK is not confirmed, until when it is repeated.
     pending_until: Option<Instant>,
     eliminated_until: Instant,
-    due: Instant,
 }
 
 /// What becomes of a parity NAK for one group.
@@ -54,9 +51,7 @@ impl ParityRepairs {
     pub(super) const fn new(timers: ElementTimers, groups_max: usize) -> Self {
         Self {
             timers,
-            groups_max,
-            groups: BTreeMap::new(),
-            due: BTreeSet::new(),
+            groups: Timed::new(groups_max),
         }
     }
 
@@ -69,14 +64,7 @@ impl ParityRepairs {
         (way, ways): (usize, usize),
         count: u32,
     ) -> Option<Answer> {
-        let is_known = self.groups.contains_key(&key);
-        if !is_known && self.groups.len() >= self.groups_max {
-            return None;
-        }
-        let group = self
-            .groups
-            .entry(key)
-            .or_insert_with(|| Group::new(now, ways));
+        let group = self.groups.entry(now, key, || Group::new(now, ways))?;
         let confirmed = count.max(group.lacking[way]);
         group.lacking[way] = confirmed;
         // A NAK that is repeated by itself need not be passed on once more.
@@ -87,21 +75,16 @@ impl ParityRepairs {
         if is_news {
             group.pending_until = Some(now + self.timers.repeat_time);
             let due = now + self.timers.repeat_every;
-            self.set_due(key, due);
+            self.groups.set_due(key, due);
         }
         Some(Answer { confirmed, asked })
     }
 
     /// Takes an NCF of the neighbour upstream for `count` packets of a group.
     fn ncf(&mut self, now: Instant, key: Key, ways: usize, count: u32) {
-        let is_known = self.groups.contains_key(&key);
-        if !is_known && self.groups.len() >= self.groups_max {
+        let Some(group) = self.groups.entry(now, key, || Group::new(now, ways)) else {
             return;
-        }
-        let group = self
-            .groups
-            .entry(key)
-            .or_insert_with(|| Group::new(now, ways));
+        };
         if count < group.asked {
             // It confirms another's smaller request: ours goes on.
             return;
@@ -109,13 +92,13 @@ impl ParityRepairs {
         group.asked = count;
         group.pending_until = None;
         group.eliminated_until = now + self.timers.elimination;
-        self.set_due(key, now + self.timers.rdata_wait);
+        self.groups.set_due(key, now + self.timers.rdata_wait);
     }
 
     /// Takes a repair of a group whose members are `short_by` fewer than a full one's: returns the
     /// ways that it goes.
     fn rdata(&mut self, key: Key, short_by: u32) -> WaySet {
-        let Some(group) = self.groups.get_mut(&key) else {
+        let Some(group) = self.groups.get_mut(key) else {
             return WaySet::NONE;
         };
         let mut ways = WaySet::NONE;
@@ -130,54 +113,31 @@ impl ParityRepairs {
         }
         group.asked = group.asked.saturating_sub(1);
         if group.lacking.iter().all(|lacking| *lacking == 0) {
-            self.remove(key);
+            self.groups.remove(key);
         }
         ways
     }
 
     pub(super) fn forget(&mut self, tsi: Tsi) {
-        let range = self.groups.range((tsi, 0)..=(tsi, u32::MAX));
-        let keys: Vec<Key> = range.map(|(key, _)| *key).collect();
-        for key in keys {
-            self.remove(key);
-        }
+        self.groups.forget(tsi);
     }
 
     /// Does what is due at `now`, and collects in `again` what to ask for once more, with counts.
     pub(super) fn expire(&mut self, now: Instant, again: &mut Vec<(Key, u32)>) {
-        while let Some(&(_, key)) = self.due.first().filter(|(due, _)| *due <= now) {
-            let group = self.groups.get(&key);
-            let pending = group.and_then(|group| Some((group.pending_until?, group.asked)));
-            match pending.filter(|(until, _)| now < *until) {
-                Some((until, asked)) => {
-                    again.push((key, asked));
-                    self.set_due(key, (now + self.timers.repeat_every).min(until));
-                }
-                None => self.remove(key),
-            }
-        }
+        let every = self.timers.repeat_every;
+        self.groups.expire(now, |key, group| {
+            let until = group.pending_until.filter(|until| now < *until)?;
+            again.push((key, group.asked));
+            Some((now + every).min(until))
+        });
     }
 
     pub(super) fn due(&self) -> Instant {
-        self.due.first().map_or(Instant::NEVER, |(due, _)| *due)
+        self.groups.due()
     }
 
     pub(super) fn len(&self) -> usize {
         self.groups.len()
-    }
-
-    fn set_due(&mut self, key: Key, due: Instant) {
-        if let Some(group) = self.groups.get_mut(&key) {
-            self.due.remove(&(group.due, key));
-            group.due = due;
-            self.due.insert((due, key));
-        }
-    }
-
-    fn remove(&mut self, key: Key) {
-        if let Some(group) = self.groups.remove(&key) {
-            self.due.remove(&(group.due, key));
-        }
     }
 }
 
@@ -188,7 +148,6 @@ impl Group {
             asked: 0,
             pending_until: None,
             eliminated_until: now,
-            due: now,
         }
     }
 }

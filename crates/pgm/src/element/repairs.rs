@@ -16,31 +16,23 @@
 //!    '--> Answered --> none   repaired from what is kept, and not again to a way in ELIM_IVL
 //! ```
 //!
-//! Invariant: there are at most `repairs_max` entries; each has one timer.
-//!
 //! **Spec**: RFC 3208 sections 7.2 to 7.5, 7.8.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::time::Duration;
 
 use base::Instant;
 use wire::{Sqn, pgm::Tsi};
 
-use super::{ElementTimers, WaySet};
-
-/// A packet of a session.
-pub(super) type Key = (Tsi, u32);
+use super::{
+    ElementTimers, WaySet,
+    timed::{Key, Timed},
+};
 
 /// All repair state.
 #[derive(Debug)]
 pub(super) struct Repairs {
     timers: ElementTimers,
-    repairs_max: usize,
-    entries: BTreeMap<Key, Repair>,
-    /// The time of each entry's next timer.
-    due: BTreeSet<(Instant, Key)>,
+    packets: Timed<Repair>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +40,6 @@ struct Repair {
     /// The ways on which the packet is missing.
     ways: WaySet,
     state: State,
-    due: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,151 +78,110 @@ impl Repairs {
     pub(super) const fn new(timers: ElementTimers, repairs_max: usize) -> Self {
         Self {
             timers,
-            repairs_max,
-            entries: BTreeMap::new(),
-            due: BTreeSet::new(),
+            packets: Timed::new(repairs_max),
         }
     }
 
     /// Takes a NAK that came by `way`.
     pub(super) fn nak(&mut self, now: Instant, key: Key, way: usize) -> Reply {
-        let is_known = self.entries.contains_key(&key);
-        if !is_known && self.entries.len() >= self.repairs_max {
+        if !self.packets.has_room(key) {
             return Reply::NoRoom;
         }
-        let pending = State::Pending {
-            until: now + self.timers.repeat_time,
-        };
-        let first = Repair {
-            ways: WaySet::NONE,
-            state: pending,
-            due: now,
-        };
-        let entry = self.entries.entry(key).or_insert(first);
-        entry.ways = entry.ways.with(way);
-        let is_passed_on = match entry.state {
-            State::Pending { .. } => !is_known,
-            State::Outstanding { eliminated_until } => now >= eliminated_until,
-            State::Answered => false,
+        let known = self.packets.get(key);
+        let ways = known.map_or(WaySet::NONE, |entry| entry.ways).with(way);
+        let is_passed_on = match known.map(|entry| entry.state) {
+            None => true,
+            Some(State::Outstanding { eliminated_until }) => now >= eliminated_until,
+            Some(State::Pending { .. } | State::Answered) => false,
         };
         if is_passed_on {
-            entry.state = pending;
+            let state = State::Pending {
+                until: now + self.timers.repeat_time,
+            };
             let due = now + self.timers.repeat_every;
-            self.set_due(key, due);
+            self.packets.set(key, due, Repair { ways, state });
             return Reply::PassedOn;
+        }
+        if let Some(entry) = self.packets.get_mut(key) {
+            entry.ways = ways;
         }
         Reply::Eliminated
     }
 
     /// Takes a NAK that came by `way`, for a packet that is kept.
     pub(super) fn answer(&mut self, now: Instant, key: Key, way: usize) -> Answer {
-        let entry = self.entries.get(&key);
-        if entry.is_none() && self.entries.len() >= self.repairs_max {
+        if !self.packets.has_room(key) {
             return Answer::NoRoom;
         }
-        let given = entry.filter(|entry| matches!(entry.state, State::Answered));
+        let given = self.packets.get(key);
+        let given = given.filter(|entry| matches!(entry.state, State::Answered));
         let given = given.map_or(WaySet::NONE, |entry| entry.ways);
         if given.contains(way) {
             return Answer::Eliminated;
         }
-        let due = entry.map_or(now, |entry| entry.due);
         let answered = Repair {
             ways: given.with(way),
             state: State::Answered,
-            due,
         };
-        self.entries.insert(key, answered);
-        self.set_due(key, now + self.timers.elimination);
+        let due = now + self.timers.elimination;
+        self.packets.set(key, due, answered);
         Answer::Repair
     }
 
     /// Takes an NCF of the neighbour upstream: it confirms our NAK, or another's, which makes ours
     /// needless.
     pub(super) fn ncf(&mut self, now: Instant, key: Key) {
-        let known = self.entries.get(&key);
+        let known = self.packets.get(key);
         let is_answered = known.is_some_and(|entry| matches!(entry.state, State::Answered));
-        if is_answered || (known.is_none() && self.entries.len() >= self.repairs_max) {
+        if is_answered || !self.packets.has_room(key) {
             return;
         }
-        let state = State::Outstanding {
-            eliminated_until: now + self.timers.elimination,
+        let confirmed = Repair {
+            ways: known.map_or(WaySet::NONE, |entry| entry.ways),
+            state: State::Outstanding {
+                eliminated_until: now + self.timers.elimination,
+            },
         };
-        let anticipated = Repair {
-            ways: WaySet::NONE,
-            state,
-            due: now,
-        };
-        self.entries.entry(key).or_insert(anticipated).state = state;
-        self.set_due(key, now + self.timers.rdata_wait);
+        let due = now + self.timers.rdata_wait;
+        self.packets.set(key, due, confirmed);
     }
 
     /// Takes a repair: returns the ways that it goes, and forgets the packet. Ways that were given
     /// one already get no other.
     pub(super) fn rdata(&mut self, key: Key) -> WaySet {
         let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
-        if self.entries.get(&key).is_some_and(is_answered) {
+        if self.packets.get(key).is_some_and(is_answered) {
             return WaySet::NONE;
         }
-        self.remove(key).unwrap_or(WaySet::NONE)
+        let missing = self.packets.remove(key);
+        missing.map_or(WaySet::NONE, |entry| entry.ways)
     }
 
     /// Forgets a session.
     pub(super) fn forget(&mut self, tsi: Tsi) {
-        let keys: Vec<Key> = self.of(tsi).collect();
-        for key in keys {
-            self.remove(key);
-        }
+        self.packets.forget(tsi);
     }
 
     /// Does what is due at `now`, and collects in `again` what to ask for once more.
     pub(super) fn expire(&mut self, now: Instant, again: &mut Vec<Key>) {
-        while let Some(&(due, key)) = self.due.first() {
-            if due > now {
-                break;
+        let every = self.timers.repeat_every;
+        self.packets.expire(now, |key, entry| match entry.state {
+            State::Pending { until } if now < until => {
+                again.push(key);
+                Some((now + every).min(until))
             }
-            let pending = self.entries.get(&key).and_then(|entry| match entry.state {
-                State::Pending { until } if now < until => Some(until),
-                State::Pending { .. } | State::Outstanding { .. } | State::Answered => None,
-            });
-            match pending {
-                Some(until) => {
-                    again.push(key);
-                    self.set_due(key, (now + self.timers.repeat_every).min(until));
-                }
-                None => {
-                    self.remove(key);
-                }
-            }
-        }
+            State::Pending { .. } | State::Outstanding { .. } | State::Answered => None,
+        });
     }
 
     /// Returns the time from which [`Repairs::expire`] has something to do.
     pub(super) fn due(&self) -> Instant {
-        self.due.first().map_or(Instant::NEVER, |(due, _)| *due)
+        self.packets.due()
     }
 
     /// Returns the number of packets with repair state.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    fn of(&self, tsi: Tsi) -> impl Iterator<Item = Key> {
-        let range = self.entries.range((tsi, 0)..=(tsi, u32::MAX));
-        range.map(|(key, _)| *key)
-    }
-
-    fn set_due(&mut self, key: Key, due: Instant) {
-        if let Some(entry) = self.entries.get_mut(&key) {
-            self.due.remove(&(entry.due, key));
-            entry.due = due;
-            self.due.insert((due, key));
-        }
-    }
-
-    fn remove(&mut self, key: Key) -> Option<WaySet> {
-        let entry = self.entries.remove(&key)?;
-        self.due.remove(&(entry.due, key));
-        Some(entry.ways)
+        self.packets.len()
     }
 }
 

@@ -13,7 +13,8 @@ use wire::{
 use super::{
     Element, Session,
     downstream::sqns_of,
-    repairs::{Answer, Key, Reply, key},
+    repairs::{Answer, Reply, key},
+    timed::Key,
 };
 use crate::{queue::Destination, rdata::turn_into_rdata};
 
@@ -141,17 +142,13 @@ impl Element {
     }
 
     /// Repeats the NAKs that nobody has confirmed.
-    pub(super) fn ask_again(&mut self, keys: &[Key]) {
-        let mut keys = keys.to_vec();
+    pub(super) fn ask_again(&mut self, mut keys: Vec<Key>) {
         keys.sort_unstable();
         for keys in keys.chunk_by(|one, next| one.0 == next.0) {
             for part in keys.chunks(1 + NakList::SQNS_MAX) {
-                let mut sqns = [Sqn(0); 1 + NakList::SQNS_MAX];
-                for (place, (_, sqn)) in sqns.iter_mut().zip(part) {
-                    *place = Sqn(*sqn);
-                }
-                let tsi = part[0].0;
-                let is_sent = self.ask(tsi, Flags::NONE, &sqns[..part.len()]);
+                let mut sqns = SqnList::default();
+                part.iter().for_each(|(_, sqn)| sqns.push(Sqn(*sqn)));
+                let is_sent = self.ask(part[0].0, Flags::NONE, sqns.as_slice());
                 self.counters.naks_repeated += u64::from(is_sent);
             }
         }
