@@ -4,11 +4,11 @@ use std::{io, time::Instant};
 
 use ratatui::{
     DefaultTerminal, Frame,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind},
-    layout::Alignment,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    layout::{Alignment, Constraint, Layout, Rect},
     style::{Modifier, Style},
     text::Text,
-    widgets::Cell,
+    widgets::{Cell, Paragraph, Row, Table, TableState},
 };
 
 use super::TICK;
@@ -79,6 +79,53 @@ impl Drop for Screen {
     }
 }
 
+/// Divides a view into the line above, the room between, and the line below.
+pub(super) fn parts(area: Rect) -> [Rect; 3] {
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ];
+    Layout::vertical(rows).areas(area)
+}
+
+/// Draws one of the lines above and below a view.
+pub(super) fn draw_bar(frame: &mut Frame<'_>, area: Rect, text: &str) {
+    frame.render_widget(Paragraph::new(text).style(BAR), area);
+}
+
+/// Says in the middle of a view why it has no rows.
+pub(super) fn draw_empty(frame: &mut Frame<'_>, area: Rect, text: &str) {
+    let text = Paragraph::new(format!("\n{text}"));
+    frame.render_widget(text.alignment(Alignment::Center), area);
+}
+
+/// Draws a table with the cursor on row `at`, if there is one.
+pub(super) fn draw_table(frame: &mut Frame<'_>, area: Rect, table: Table<'_>, at: Option<usize>) {
+    let table = table.row_highlight_style(CHOSEN);
+    let mut state = TableState::default().with_selected(at);
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// Returns the heads of a table's columns.
+pub(super) fn heads<'a>(cells: impl IntoIterator<Item = Cell<'a>>) -> Row<'a> {
+    Row::new(cells).style(HEAD)
+}
+
+/// Returns true when the key leaves every view: `q`, or Ctrl-C, which a terminal that was taken
+/// over gives as a key.
+pub(super) fn is_leave(key: KeyEvent) -> bool {
+    let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    matches!(key.code, KeyCode::Char('q' | 'Q')) || (key.code == KeyCode::Char('c') && has_control)
+}
+
+/// Returns the row, of `len`, to which `steps` move the cursor from row `at`; the first one counts
+/// when it is on none.
+pub(super) fn moved(at: Option<usize>, steps: isize, len: usize) -> usize {
+    let next = at.unwrap_or(0).saturating_add_signed(steps);
+    next.min(len.saturating_sub(1))
+}
+
 /// Returns a cell of a table whose text ends at its right edge.
 pub(super) fn right(text: &str) -> Cell<'static> {
     Cell::new(Text::from(text.to_owned()).alignment(Alignment::Right))
@@ -99,8 +146,8 @@ pub(super) const fn steps(code: KeyCode) -> Option<isize> {
 
 const PAGE: isize = 10;
 /// The line above a view, and the one below it.
-pub(super) const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
+const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
 /// The heads of columns.
-pub(super) const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
+const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// The row under the cursor.
-pub(super) const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use gauge::tcp::{Responder, Watch};
+use gauge::tcp::{Connection, Responder, Watch};
 
 use super::screen::{Screen, Wish};
 use crate::{
@@ -36,23 +36,21 @@ pub(super) fn watch(plan: &TcpWatchPlan, output: &Output) -> Result<Verdict, Fai
         output.note("watching; Ctrl-C ends it");
     }
     let ends_at = plan.time.map(|time| began + time);
+    let is_shown = |row: &Connection| plan.shows_idle || row.has_moved();
     let mut due = began;
     loop {
         due += plan.every;
         let until = ends_at.map_or(due, |end| end.min(due));
         let wish = match &mut live {
             Some((screen, view)) => screen.show_until(until, &interrupt, view)?,
-            None => wait(until, &interrupt),
+            None if interrupt.sleep(until.saturating_duration_since(Instant::now())) => Wish::Stay,
+            None => Wish::Leave,
         };
-        let rows = watch.look()?;
-        let mut rows: Vec<_> = rows
-            .into_iter()
-            .filter(|row| plan.shows_idle || row.has_moved())
-            .collect();
+        let rows: Vec<_> = watch.look()?.into_iter().filter(is_shown).collect();
         match &mut live {
             Some((_, view)) => view.look(rows),
             None if output.is_json() => {
-                for row in rows.drain(..) {
+                for row in rows {
                     output.one_of_many(&TcpConnectionLine(row))?;
                 }
             }
@@ -63,26 +61,13 @@ pub(super) fn watch(plan: &TcpWatchPlan, output: &Output) -> Result<Verdict, Fai
         }
     }
     drop(live);
-    let whole = watch.whole().into_iter();
-    let connections = whole.filter(|row| plan.shows_idle || row.has_moved());
+    let connections = watch.whole().into_iter().filter(is_shown);
     output.one_of_many(&TcpWatchReport {
         seconds: began.elapsed().as_secs_f64(),
         connections: connections.collect(),
     })?;
     // A signal is the usual way to end it, so this is no failure.
     Ok(Verdict::Done)
-}
-
-fn wait(until: Instant, interrupt: &Interrupt) -> Wish {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Wish::Stay;
-        }
-        if !interrupt.sleep(left.min(super::TICK)) {
-            return Wish::Leave;
-        }
-    }
 }
 
 pub(super) fn writes(plan: &TcpWritesPlan, output: &Output) -> Result<Verdict, Failure> {

@@ -6,13 +6,16 @@ use std::time::Duration;
 use gauge::tcp::Connection;
 use ratatui::{
     Frame,
-    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
-    layout::{Alignment, Constraint, Layout, Rect},
-    widgets::{Cell, Paragraph, Row, Table, TableState},
+    crossterm::event::{KeyCode, KeyEvent},
+    layout::{Constraint, Rect},
+    widgets::{Cell, Paragraph, Row, Table},
 };
 
 use crate::{
-    cmd::screen::{BAR, CHOSEN, HEAD, LiveView, Wish, right, steps},
+    cmd::screen::{
+        LiveView, Wish, draw_bar, draw_empty, draw_table, heads, is_leave, moved, parts, right,
+        steps,
+    },
     report::{bits, count},
 };
 
@@ -57,20 +60,13 @@ impl View {
             *first = first.saturating_add_signed(steps);
             return;
         }
-        let last = self.rows.len().saturating_sub(1);
-        let next = self
-            .at()
-            .unwrap_or(0)
-            .saturating_add_signed(steps)
-            .min(last);
+        let next = moved(self.at(), steps, self.rows.len());
         self.chosen = self.rows.get(next).map(|row| row.cookie);
     }
 
     fn draw_rows(&self, frame: &mut Frame<'_>, area: Rect) {
         if self.rows.is_empty() {
-            let text = "\nnothing has moved on any connection";
-            frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), area);
-            return;
+            return draw_empty(frame, area, "nothing has moved on any connection");
         }
         let rows = self.rows.iter().map(|row| {
             let process = row.process.as_ref().map_or("", |it| it.name.as_str());
@@ -93,7 +89,7 @@ impl View {
                 right(&network),
             ])
         });
-        let heads = Row::new([
+        let heads = heads([
             Cell::new("PROCESS"),
             Cell::new("PEER"),
             right("OUT"),
@@ -115,11 +111,8 @@ impl View {
             Constraint::Length(3),
             Constraint::Length(3),
         ];
-        let table = Table::new(rows, widths)
-            .header(heads.style(HEAD))
-            .row_highlight_style(CHOSEN);
-        let mut state = TableState::default().with_selected(self.at());
-        frame.render_stateful_widget(table, area, &mut state);
+        let table = Table::new(rows, widths).header(heads);
+        draw_table(frame, area, table, self.at());
     }
 
     /// Draws the fields of the connection under the cursor; returns false when there is none.
@@ -152,32 +145,25 @@ impl View {
 
 impl LiveView for View {
     fn draw(&mut self, frame: &mut Frame<'_>) {
-        let rows = [
-            Constraint::Length(1),
-            Constraint::Fill(1),
-            Constraint::Length(1),
-        ];
-        let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+        let [top, middle, bottom] = parts(frame.area());
         let connections = count(self.rows.len() as u64, "connection");
         let title = format!(
-            "towline tcp watch: {connections}, every {:?}; per cent of the time held back by",
+            "towline tcp watch: {connections}, every {:?}; APP RCV BUF NET: % of time",
             self.interval
         );
-        frame.render_widget(Paragraph::new(title).style(BAR), top);
+        draw_bar(frame, top, &title);
         let keys = if self.draw_fields(frame, middle) {
             "Esc back   Up Down PgUp PgDn scroll   q leave"
         } else {
             self.draw_rows(frame, middle);
             "Enter fields   Up Down choose   q leave"
         };
-        frame.render_widget(Paragraph::new(keys).style(BAR), bottom);
+        draw_bar(frame, bottom, keys);
     }
 
     fn press(&mut self, key: KeyEvent) -> Wish {
-        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if has_control => return Wish::Leave,
-            KeyCode::Char('q' | 'Q') => return Wish::Leave,
+            _ if is_leave(key) => return Wish::Leave,
             KeyCode::Esc if self.opened.is_none() => return Wish::Leave,
             KeyCode::Esc | KeyCode::Backspace => self.opened = None,
             KeyCode::Enter if self.opened.is_none() => {

@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 
 use ratatui::{
     Frame,
-    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
-    layout::{Alignment, Constraint, Layout, Rect},
-    widgets::{Cell, Paragraph, Row, Table, TableState},
+    crossterm::event::{KeyCode, KeyEvent},
+    layout::{Constraint, Rect},
+    widgets::{Cell, Row, Table},
 };
 use towline::counters::{ProcessCounters, SessionCounters};
 
 use crate::{
-    cmd::screen::{BAR, CHOSEN, HEAD, LiveView, Wish, right, steps},
+    cmd::screen::{
+        LiveView, Wish, draw_bar, draw_empty, draw_table, heads, is_leave, moved, parts, right,
+        steps,
+    },
     report::{TopReport, bits, count},
 };
 
@@ -81,12 +84,8 @@ impl View {
                     .sessions()
                     .map(|(process, it)| (process.pid, it.id))
                     .collect();
-                let at = all
-                    .iter()
-                    .position(|it| Some(*it) == self.chosen)
-                    .unwrap_or(0);
-                let last = all.len().saturating_sub(1);
-                self.chosen = all.get(at.saturating_add_signed(steps).min(last)).copied();
+                let at = all.iter().position(|it| Some(*it) == self.chosen);
+                self.chosen = all.get(moved(at, steps, all.len())).copied();
             }
         }
     }
@@ -110,11 +109,9 @@ impl View {
     fn draw_sessions(&self, frame: &mut Frame<'_>, top: Rect, middle: Rect) {
         let sessions = count(self.sessions().count() as u64, "session");
         let title = format!("towline top: {sessions}, updated every {:?}", self.interval);
-        frame.render_widget(Paragraph::new(title).style(BAR), top);
+        draw_bar(frame, top, &title);
         if self.chosen.is_none() {
-            let text = "\nno process of this user serves its counters";
-            frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), middle);
-            return;
+            return draw_empty(frame, middle, "no process of this user serves its counters");
         }
         let is_wide = middle.width >= WIDE;
         let rows = self.sessions().map(|(process, session)| {
@@ -140,7 +137,7 @@ impl View {
             }
             Row::new(cells)
         });
-        let mut heads = vec![
+        let mut names = vec![
             right("PID"),
             Cell::new("ROLE"),
             Cell::new("GROUP"),
@@ -161,16 +158,13 @@ impl View {
             Constraint::Length(5),
         ];
         if is_wide {
-            heads.push(Cell::new("COMMAND"));
+            names.push(Cell::new("COMMAND"));
             widths.push(Constraint::Fill(2));
         }
-        let table = Table::new(rows, widths)
-            .header(Row::new(heads).style(HEAD))
-            .row_highlight_style(CHOSEN);
+        let table = Table::new(rows, widths).header(heads(names));
         let mut sessions = self.sessions();
         let at = sessions.position(|(process, it)| Some((process.pid, it.id)) == self.chosen);
-        let mut state = TableState::default().with_selected(at);
-        frame.render_stateful_widget(table, middle, &mut state);
+        draw_table(frame, middle, table, at);
     }
 
     fn draw_counters(&mut self, frame: &mut Frame<'_>, top: Rect, middle: Rect, first: usize) {
@@ -181,7 +175,7 @@ impl View {
             "{} {} {}: {}",
             process.pid, session.role, session.name, process.command
         );
-        frame.render_widget(Paragraph::new(title).style(BAR), top);
+        draw_bar(frame, top, &title);
         let is_shown = |value| value > 0 || self.report.is_complete;
         let counters = session
             .counters
@@ -209,14 +203,13 @@ impl View {
             Constraint::Length(14),
             Constraint::Fill(1),
         ];
-        let heads = [
+        let names = [
             Cell::new("COUNTER"),
             right("COUNT"),
             right("RATE"),
             Cell::new("COUNTS"),
         ];
-        let table =
-            Table::new(rows.into_iter().skip(first), widths).header(Row::new(heads).style(HEAD));
+        let table = Table::new(rows.into_iter().skip(first), widths).header(heads(names));
         frame.render_widget(table, middle);
         self.page = Page::Counters { first };
     }
@@ -267,12 +260,7 @@ impl View {
 
 impl LiveView for View {
     fn draw(&mut self, frame: &mut Frame<'_>) {
-        let rows = [
-            Constraint::Length(1),
-            Constraint::Fill(1),
-            Constraint::Length(1),
-        ];
-        let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+        let [top, middle, bottom] = parts(frame.area());
         let keys = match self.page {
             Page::Sessions => {
                 self.draw_sessions(frame, top, middle);
@@ -283,14 +271,13 @@ impl LiveView for View {
                 "Esc back   Up Down PgUp PgDn scroll   a zero counters too   q leave"
             }
         };
-        frame.render_widget(Paragraph::new(keys).style(BAR), bottom);
+        draw_bar(frame, bottom, keys);
     }
 
     fn press(&mut self, key: KeyEvent) -> Wish {
-        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match (key.code, self.page) {
-            (KeyCode::Char('c'), _) if has_control => return Wish::Leave,
-            (KeyCode::Char('q' | 'Q'), _) | (KeyCode::Esc, Page::Sessions) => return Wish::Leave,
+            _ if is_leave(key) => return Wish::Leave,
+            (KeyCode::Esc, Page::Sessions) => return Wish::Leave,
             (KeyCode::Char('a'), _) => self.report.is_complete = !self.report.is_complete,
             (KeyCode::Enter, Page::Sessions) if self.chosen.is_some() => {
                 self.page = Page::Counters { first: 0 };

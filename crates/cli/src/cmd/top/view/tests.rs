@@ -1,4 +1,4 @@
-use ratatui::{Terminal, backend::TestBackend};
+use ratatui::{Terminal, backend::TestBackend, crossterm::event::KeyModifiers};
 use towline::counters::CounterReading;
 
 use super::*;
