@@ -39,6 +39,9 @@ pub use forwarder::{Forwarder, ForwarderCounters};
 mod feedback;
 pub use feedback::{StreamCounts, StreamState};
 
+mod host_counts;
+use host_counts::HostCounts;
+
 mod intake;
 pub use intake::{
     Decline, Heard, Intake, ObjectReceiverConfig, ObjectReceiverCounters, ObjectReceiverEvent,

@@ -18,7 +18,7 @@
 //! **Spec**: `docs/src/protocol.md` section 5 (POS, WINDOW, NAME) and section 9 (ASK, WINDOW).
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, SocketAddr},
     ops::Bound,
     time::Duration,
@@ -32,7 +32,7 @@ use wire::{
 
 use crate::parameters::{HISTORY_MAX, LOOK_INTERVAL, STALLED_AFTER, STRANGERS_MAX};
 use crate::{
-    LinkCommand, RateConfig, RateControl, RateLimit, SourceState, Steering,
+    HostCounts, LinkCommand, RateConfig, RateControl, RateLimit, SourceState, Steering,
     control::{Hosts, Listener},
     events::Events,
     feedback::{interval_us, rate_report},
@@ -67,7 +67,7 @@ pub struct Audience {
     listener: Listener,
     tracked: BTreeMap<LinkId, Tracked>,
     /// How many tracked receivers there are on each host.
-    hosts: BTreeMap<IpAddr, u32>,
+    hosts: HostCounts,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
     /// What the source says of its stream besides the lead.
@@ -116,7 +116,7 @@ impl Audience {
             config,
             listener,
             tracked: BTreeMap::new(),
-            hosts: BTreeMap::new(),
+            hosts: HostCounts::default(),
             order: BTreeSet::new(),
             lead: None,
             trail: 0,
@@ -151,7 +151,7 @@ impl Audience {
     /// the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
-        self.hosts.contains_key(&host.to_canonical())
+        self.hosts.contains(host)
     }
 
     /// Notes that a NAK came from `host`.
@@ -524,12 +524,7 @@ impl Audience {
 
     fn take(&mut self, link: LinkId, standing: Standing) -> Option<Tracked> {
         let tracked = self.tracked.remove(&link)?;
-        if let Entry::Occupied(mut count) = self.hosts.entry(tracked.peer.ip().to_canonical()) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        self.hosts.remove(tracked.peer.ip());
         self.order.remove(&(tracked.contiguous, link));
         self.leave_seat(&tracked, standing);
         if let Some(control) = &mut self.rate {
@@ -599,7 +594,7 @@ impl Hosts for Audience {
         }
         let host = peer.ip().to_canonical();
         self.strangers.remove(&host);
-        *self.hosts.entry(host).or_default() += 1;
+        self.hosts.add(host);
         self.take_seat(hello.name, slot);
         let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
         // The same receiver is back: it knows that its old connection is dead. It keeps its

@@ -3,7 +3,7 @@
 //!
 //! **Spec**: `docs/src/protocol.md` sections 5 and 6.
 
-use std::{collections::btree_map::Entry, net::SocketAddr};
+use std::net::SocketAddr;
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
@@ -61,13 +61,7 @@ impl<C: Content> TransferSender<C> {
             }
             None => {}
         }
-        let host = member.peer.ip().to_canonical();
-        if let Entry::Occupied(mut count) = self.hosts.entry(host) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        self.hosts.remove(member.peer.ip());
         if !is_same {
             let is_expected = member.is_expected;
             let mut fresh = self.new_member(now, peer, hello);
@@ -372,7 +366,7 @@ impl<C: Content> Hosts for TransferSender<C> {
         });
         self.listener.admit(link);
         self.invitations.admitted(link, slot);
-        *self.hosts.entry(peer.ip().to_canonical()).or_default() += 1;
+        self.hosts.add(peer.ip());
         self.by_link.insert(link, slot);
         let member = &mut self.members[slot];
         member.link = Some(link);

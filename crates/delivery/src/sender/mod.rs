@@ -39,7 +39,8 @@ use wire::{
 
 use crate::parameters::{DISK_PATIENCE, HOLD_PATIENCE, SENDER_TICK};
 use crate::{
-    Content, Hash, LinkCommand, Manifest, RateControl, RateLimit, SourceState, Steering,
+    Content, Hash, HostCounts, LinkCommand, Manifest, RateControl, RateLimit, SourceState,
+    Steering,
     control::{Invitations, Listener},
     events::Events,
     proof::Holding,
@@ -89,7 +90,7 @@ pub struct TransferSender<C> {
     by_name: BTreeMap<String, usize>,
     /// The hosts of receivers that were admitted, each by the address that it came from last, with
     /// how many receivers each has.
-    hosts: BTreeMap<IpAddr, u32>,
+    hosts: HostCounts,
     /// Slots of the receivers that still get blocks over their connections.
     filling: BTreeSet<usize>,
     stage: Stage,
@@ -205,7 +206,7 @@ impl<C: Content> TransferSender<C> {
             members: Vec::new(),
             by_link: BTreeMap::new(),
             by_name: BTreeMap::new(),
-            hosts: BTreeMap::new(),
+            hosts: HostCounts::default(),
             filling: BTreeSet::new(),
             stage: Stage::Joining,
             pass,
@@ -572,7 +573,7 @@ impl<C: Content> TransferSender<C> {
     /// shown, by its control connection, that the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
-        self.hosts.contains_key(&host.to_canonical())
+        self.hosts.contains(host)
     }
 
     /// Returns how many receivers are connected.

@@ -126,9 +126,7 @@ impl<C: Content> TransferSender<C> {
             }
             Err(error) => return self.content_failed(now, error),
         }
-        if self.holdings.is_empty() {
-            self.note_holding();
-        }
+        self.note_first_holding();
         let whole = RangeSet::whole(self.manifest.seals_bytes(), self.config.ranges_max);
         // Seals that are alone in the pass go to a single receiver over its connection.
         if self.pass.last_position.is_some() {
@@ -172,9 +170,7 @@ impl<C: Content> TransferSender<C> {
     pub(super) fn send_pass_end(&mut self, now: Instant, slot: usize, end: PassEnd) {
         if let Some(hash) = self.window.seals_hash() {
             // From here on this receiver may prove what these seals name.
-            if self.holdings.is_empty() {
-                self.note_holding();
-            }
+            self.note_first_holding();
             let bytes = self.manifest.seals_bytes();
             self.tell(now, slot, &Message::Seals(Seals { bytes, hash }));
         }

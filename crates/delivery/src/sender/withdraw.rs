@@ -60,6 +60,13 @@ impl<C: Content> TransferSender<C> {
         self.holdings.push(Holding::of(&self.manifest, hashes));
     }
 
+    /// Notes what receivers hold, unless that was noted already.
+    pub(super) fn note_first_holding(&mut self) {
+        if self.holdings.is_empty() {
+            self.note_holding();
+        }
+    }
+
     /// Tells a receiver the seals again when it needs nothing but withdrawn content, which it does
     /// not know to be withdrawn. Returns true then.
     pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
