@@ -82,7 +82,7 @@ pub trait Io {
     fn link_open(&mut self, peer: SocketAddr) -> LinkId;
 
     /// Returns the next control-connection event. For [`LinkEvent::Data`] the bytes that arrived
-    /// (at most 64 KiB a call) replace the contents of `data`.
+    /// (at most 128 KiB a call) replace the contents of `data`.
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)>;
 
     /// Queues bytes on a control connection. Returns the number of bytes taken: fewer than given

@@ -153,12 +153,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     fn serve_links(&mut self, now: Instant) -> u32 {
-        let mut bytes = 0;
-        for served in 0..LINK_EVENTS_MAX {
-            if bytes >= LINK_BYTES_MAX {
-                self.counters.turns_at_link_events_max += 1;
-                return served;
-            }
+        let (mut served, mut bytes) = (0, 0);
+        while served < LINK_EVENTS_MAX && bytes < LINK_BYTES_MAX {
             let Some((link, event)) = self.io.link_event(&mut self.link_data) else {
                 return served;
             };
@@ -170,9 +166,10 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             };
             bytes += data.len();
             self.endpoint.handle_link(now, link, event, data);
+            served += 1;
         }
         self.counters.turns_at_link_events_max += 1;
-        LINK_EVENTS_MAX
+        served
     }
 
     fn pump_links(&mut self) -> u32 {

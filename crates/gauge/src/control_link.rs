@@ -78,7 +78,8 @@ impl ControlLink {
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
+/// Returns true when nothing has come yet, and the connection goes on.
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
         error.kind(),

@@ -121,7 +121,7 @@ pub fn receive_pieces(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
 /// because its receive buffer was full; wraps after 2^32.
 ///
 /// # Errors
-/// Never in practice.
+/// On kernels before 4.12.
 ///
 /// **Spec**: [`SO_MEMINFO`](https://man7.org/linux/man-pages/man7/socket.7.html), `SK_MEMINFO_DROPS`.
 pub fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {

@@ -14,7 +14,7 @@ use rustix::net::{
 use crate::{
     RawAddress,
     address::AddressBytes,
-    call::{int_option, int_options, set_option},
+    call::{int_option, set_option},
 };
 
 /// The address family of a socket.
@@ -308,9 +308,7 @@ impl UdpSocket {
     /// # Errors
     /// On kernels before 4.12.
     pub fn drops(&self) -> io::Result<u32> {
-        let info: [c_int; MEMINFO_DROPS + 1] =
-            int_options(self.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-        Ok(info[MEMINFO_DROPS].cast_unsigned())
+        crate::datagram::drops(self.as_fd())
     }
 
     /// Returns the address family.
@@ -403,8 +401,5 @@ fn in_addr(address: Ipv4Addr) -> libc::in_addr {
     }
 }
 
-/// Place of the drop count in `SO_MEMINFO`.
-/// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/sock_diag.h>
-const MEMINFO_DROPS: usize = 8;
 /// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/in6.h>
 const IPV6_MULTICAST_ALL: c_int = 29;

@@ -17,7 +17,7 @@ use super::{
     carrier::{Carrier, Rooms},
     places::TcpPlace,
 };
-use crate::Error;
+use crate::{Error, control_link::is_timeout};
 
 #[derive(Debug)]
 pub(super) struct Tcp {
@@ -73,7 +73,7 @@ impl Tcp {
             match self.stream.write(&self.outbound) {
                 Ok(0) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 Ok(len) => drop(self.outbound.drain(..len)),
-                Err(error) if is_nothing(&error) => return Ok(false),
+                Err(error) if is_timeout(&error) => return Ok(false),
                 Err(error) => return Err(ended(error)),
             }
         }
@@ -88,7 +88,7 @@ impl Carrier for Tcp {
         }
         match self.stream.write(message) {
             Ok(len) => self.outbound.extend_from_slice(&message[len..]),
-            Err(error) if is_nothing(&error) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) if is_timeout(&error) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(error) => return Err(ended(error)),
         }
         Ok(())
@@ -132,7 +132,7 @@ fn read(stream: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
     match stream.read(room) {
         Ok(0) => Err(io::ErrorKind::ConnectionAborted.into()),
         Ok(len) => Ok(len),
-        Err(error) if is_nothing(&error) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(error) if is_timeout(&error) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(ended(error)),
     }
 }
@@ -147,13 +147,6 @@ fn first_message(bytes: &[u8]) -> io::Result<Option<usize>> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok((bytes.len() >= len).then_some(len))
-}
-
-fn is_nothing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
 }
 
 /// Makes one error of all the ways in which the far end can end a connection.
