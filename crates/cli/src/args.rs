@@ -200,8 +200,8 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
         "130",
         "interrupted by Ctrl-C or SIGTERM: the session was closed and the report printed, marked\n\
          as interrupted; a second signal, half a second later or more, ends the command at once.\n\
-         Commands that run until they are interrupted exit otherwise: relay, rtt reflect and\n\
-         udp serve with 0, capture, top and recv --serve with 0 or 1",
+         Commands that run until they are interrupted exit otherwise: relay, rtt reflect,\n\
+         tcp serve, tcp watch and udp serve with 0, capture, top and recv --serve with 0 or 1",
     ),
 ];
 /// The line above the exit codes in a help text.

@@ -62,11 +62,11 @@ base::parameters! {
         "connections beside those of the receivers, for those that have yet to say who they are";
     FORWARDS_MAX: u32 = 1024, "receivers", Both,
         "judgement: 128 MiB when none of them reads; a further relay serves more",
-        "most receivers behind a relay whose connections it joins to their senders'";
+        "most receivers that report through one relay";
     FORWARD_BYTES_MAX: usize = 64 << 10, "bytes", Both,
         "judgement: a round trip of 1 ms at 500 Mbit/s",
-        "bytes that wait at a relay for an end of a connection, beyond which the other end is not \
-         read";
+        "bytes that wait at a relay for one end of a connection; with more than that the relay \
+         stops reading from the other end";
     RECEIVERS_MAX: u32 = 4096, "receivers", Source,
         "judgement: with REPORT_SHARE each of 4,096 reports about once a second",
         "most receivers that report to one sender";

@@ -42,7 +42,7 @@ impl RelayBuilder {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (path, session) in (0_u8..).map(PathId).zip(&self.ways) {
             if port_of(session) != destination_port {
-                let cause = "all networks of a relay have one PGM port";
+                let cause = "all networks of a relay must have the same PGM port";
                 let error = SystemError::refused("relay to", &session.place, cause);
                 let advice = "write the same port for all, or name the PGM port of the senders";
                 return Err(error.advise(advice.to_owned()).into());

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{Args, value_parser};
-use towline::Faults;
+use towline::{Faults, SocketOptions};
 
 use super::{Place, bytes, long, metrics_address, place};
 
@@ -20,14 +20,14 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) pgm_port: Option<u16>,
     /// Time to live of the packets that leave
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = SocketOptions::default().hops)]
     #[arg(value_parser = value_parser!(u8).range(1..))]
     pub(crate) hops: u8,
     /// TCP port on which receivers open their connections for reports; 0 lets the system choose
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) control_port: u16,
-    /// How much of the newest data is kept to repair from; what is not kept, the sender is asked
-    /// for
+    /// How much of the newest data the relay keeps to repair from; it asks the sender for older
+    /// data
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "64MiB")]
     pub(crate) keep: u64,
     /// Answer Prometheus on this port of this machine, or at ADDRESS:PORT
@@ -40,9 +40,9 @@ pub(crate) struct RelayArgs {
 
 const NOTES: &str = "\
 Receivers behind a relay know it as the sender: with recv --from, name the relay's address. They ask
-the relay for repairs, and it asks the sender only for what it has not got itself. Their connections
-for reports go to the relay, which joins each to one that it opens to the sender of that session,
-and to nobody else. So neither network needs a route to the other.
+the relay for repairs, and it asks the sender only for what it has not got itself. They report to
+the relay. For each of their connections the relay opens one to the sender of that session, and
+passes on what both ends say. So neither network needs a route to the other.
 
 A relay carries files and messages in all directions, each session away from the network where the
 relay first heard it. It runs until it is interrupted, and is then done (exit code 0). It does not

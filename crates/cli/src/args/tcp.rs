@@ -54,8 +54,8 @@ pub(crate) struct TcpWatchArgs {
 #[command(after_help = "\
 A call is some writes and the read of a short answer. With Nagle's rule (the default of a socket) a
 small write waits until what was written before is acknowledged, and the other end delays that by 40
-ms: calls of two writes show it. A row names bytes of a write, what the kernel does with segments
-that are not full, and the send buffer.
+ms: calls of two writes show it. Each row of the output is one combination of --size, --mode and
+--send-buffer.
 
 Examples:
   towline tcp writes 10.0.0.1
@@ -87,8 +87,8 @@ pub(crate) struct TcpWritesArgs {
 /// Answer the calls of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It sends no more bytes than it receives, to at most 16 clients at once. One that is silent for 30 s
-is left.
+It sends no more bytes than it receives, and serves at most 16 clients at once. It closes the
+connection of a client that is silent for 30 s.
 
 Examples:
   towline tcp serve
@@ -103,11 +103,11 @@ pub(crate) struct TcpServeArgs {
 mirror! {
     /// What the kernel does with segments that are not full.
     CoalescingArg of Coalescing {
-        /// One waits while another is not acknowledged: the default of a socket
+        /// A segment waits while an earlier one is not acknowledged: the default of a socket
         Nagle,
-        /// Each leaves at once (`TCP_NODELAY`)
+        /// Each segment leaves at once (`TCP_NODELAY`)
         NoDelay,
-        /// They wait until the call is written (`TCP_CORK`)
+        /// Segments wait until the whole call is written (`TCP_CORK`)
         Cork,
     }
 }

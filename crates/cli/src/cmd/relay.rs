@@ -103,8 +103,8 @@ impl<'a> Watch<'a> {
         if !self.is_incompatible_told && value("drop", "incompatible") > 0 {
             self.is_incompatible_told = true;
             self.output.warn(
-                "a session has a key, or is of a newer version: it is not relayed. Send without \
-                 --key-file, or connect that network by a relay of its own version",
+                "a session has a key, or comes from a newer version of Towline: the relay does not \
+                 carry it. Send without --key-file, or update this relay",
             );
         }
         if relay.session_count() == 0 {

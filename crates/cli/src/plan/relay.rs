@@ -45,8 +45,8 @@ impl RelayPlan {
         let (least, most) = (ports.clone().min(), ports.max());
         if args.pgm_port.is_none() && least != most {
             return Err(Failure::usage(
-                "the networks have several ports: write the same port for all, or give --pgm-port, \
-                 which senders and receivers then need too",
+                "the networks have different ports: write the same port for all, or give the \
+                 senders' PGM port as --pgm-port; receivers on another port then need it too",
             ));
         }
         if args.keep > KEPT_BYTES_MAX {

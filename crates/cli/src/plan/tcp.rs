@@ -69,7 +69,7 @@ pub(crate) struct TcpWritesPlan {
     sizes: Vec<usize>,
     writes: u16,
     modes: Vec<CoalescingArg>,
-    /// None for the kernel's own.
+    /// Send buffers in bytes; an empty list leaves it to the kernel.
     send_buffers: Vec<usize>,
     calls: u32,
 }

@@ -118,7 +118,7 @@ impl Document for DemoDocument {
                 "{} files, {} to {receivers} receivers in {}",
                 self.files,
                 quantity::bytes(self.bytes),
-                quantity::time(Duration::from_secs_f64(self.seconds)),
+                quantity::seconds(self.seconds),
             ),
             format!(
                 "{} ({} delivered)",

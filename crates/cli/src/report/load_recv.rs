@@ -100,10 +100,7 @@ impl Document for LoadRecvReport {
         table.row("duplicates", &self.duplicates);
         table.row("out of order", &self.out_of_order);
         table.row("lost packets", &self.lost_packets);
-        table.row(
-            "time",
-            &quantity::time(Duration::from_secs_f64(self.seconds)),
-        );
+        table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &rates(self.messages, self.bytes, self.seconds));
         if let Some(delay) = &self.delay {
             table.row("delay", &delays(delay));

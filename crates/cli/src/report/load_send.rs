@@ -1,7 +1,5 @@
 //! The report of `load send`.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -54,10 +52,7 @@ impl Document for LoadSendReport {
         table.interrupted(self.is_interrupted);
         table.row("messages", &self.messages);
         table.row("payload", &quantity::bytes(self.bytes));
-        table.row(
-            "time",
-            &quantity::time(Duration::from_secs_f64(self.seconds)),
-        );
+        table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &rates(self.messages, self.bytes, self.seconds));
         let repaired = ["rdata_packets", "parity_packets"]
             .map(|name| self.counters.get(&format!("source.{name}")))

@@ -1,6 +1,6 @@
 //! The report of `pub`. Field names carry their units, here and in the other reports.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -65,7 +65,7 @@ impl Document for PublishReport {
             interrupted(self.is_interrupted),
             quantity::count(self.messages, "message"),
             quantity::bytes(self.bytes),
-            quantity::time(Duration::from_secs_f64(self.seconds)),
+            quantity::seconds(self.seconds),
             rate(self.messages, self.bytes, self.seconds),
         )];
         if self.discarded > 0 {

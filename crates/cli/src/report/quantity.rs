@@ -36,6 +36,11 @@ pub(super) fn whole_rate(per_second: f64) -> String {
     scaled(per_second.round(), "/s")
 }
 
+/// Writes a time in seconds as [`time`] does.
+pub(super) fn seconds(seconds: f64) -> String {
+    time(Duration::from_secs_f64(seconds))
+}
+
 /// Writes a time: `12.3 s`, `450 ms`.
 pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();

@@ -174,7 +174,7 @@ impl Document for RecvReport {
             ),
             (None, Some(root)) => format!(
                 "{path}: complete, {held} in {}{from}\n{numbers}\nroot {root}\n",
-                quantity::time(Duration::from_secs_f64(self.seconds))
+                quantity::seconds(self.seconds)
             ),
             (None, None) => format!("nothing received{news}\n"),
         };
@@ -235,7 +235,7 @@ impl Document for ServeReport {
             self.complete,
             quantity::bytes(self.bytes),
             self.failed,
-            quantity::time(Duration::from_secs_f64(self.seconds)),
+            quantity::seconds(self.seconds),
         );
         if self.interrupted > 0 {
             let transfers = count(self.interrupted, "transfer");

@@ -13,13 +13,14 @@ pub(crate) struct RelayReport {
     pub(crate) seconds: f64,
     /// Sessions that were found, on any of the networks.
     pub(crate) sessions: u64,
-    /// Connections of receivers that were joined to their senders.
+    /// Connections of receivers that were joined to their senders; a receiver that connects again
+    /// counts again.
     pub(crate) receivers: u64,
     /// Data packets sent on, one for each network that a packet went to.
     pub(crate) data_packets: u64,
     /// Repairs of what the relay had kept: no sender was asked for them.
     pub(crate) repairs_kept: u64,
-    /// Repairs that the relay had to ask senders for.
+    /// Repairs that the relay had to ask senders for, one for each network that a repair went to.
     pub(crate) repairs_fetched: u64,
     /// Requests for repairs that receivers have sent to the relay.
     pub(crate) naks: u64,
@@ -73,7 +74,10 @@ impl Document for RelayReport {
         }
         table.row("time", &format!("{:.1} s", self.seconds));
         table.row("sessions", &self.sessions);
-        table.row("receivers", &format!("{} that report", self.receivers));
+        table.row(
+            "connections",
+            &format!("{} of receivers, joined to senders", self.receivers),
+        );
         table.row("data sent on", &count(self.data_packets, "packet"));
         table.row(
             "repairs",

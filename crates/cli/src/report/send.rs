@@ -187,11 +187,13 @@ pub(crate) struct ReceiverRow {
     bytes_resumed: u64,
     /// Bytes of content sent since the receiver joined, to all and to it alone.
     bytes_sent_since_join: u64,
-    /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`;
-    /// with `--to`, what has the largest share of `held_back`.
+    /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`.
+    /// With `--to`, once the kernel has counts, the largest share of `held_back`: `the sender:
+    /// reading and hashing`, `the receiver's window` (or `its disk`, when the receiver says so),
+    /// `the send buffer`, `the network: loss`, `the network: a queue on the way` or `the network`.
     limited_by: String,
-    /// With `--to`: per cent of the time in which content moved, by what held the connection back,
-    /// by the kernel's counts.
+    /// With `--to`: what held the connection back while content moved, in per cent of that time, as
+    /// the kernel counts it.
     held_back: Option<Shares>,
     #[serde(skip)]
     peer: SocketAddr,
@@ -360,7 +362,7 @@ impl ReceiverRow {
             quantity::bytes(self.bytes),
         );
         if let Some(seconds) = self.seconds {
-            line += &format!(" in {}", quantity::time(Duration::from_secs_f64(seconds)));
+            line += &format!(" in {}", quantity::seconds(seconds));
         }
         if self.bytes_per_s > 0.0 {
             line += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
@@ -446,7 +448,7 @@ impl Document for SendReport {
             "{verdict}: {}, {} in {}",
             count(self.files, "file"),
             quantity::bytes(self.bytes),
-            quantity::time(Duration::from_secs_f64(self.seconds)),
+            quantity::seconds(self.seconds),
         );
         // No rate is shown when nothing arrived, or when the receivers held everything already.
         if self.is_proven && self.bytes_per_s > 0.0 {

@@ -1,7 +1,5 @@
 //! The report of `sub`; its messages are [`super::MessageLine`].
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -76,7 +74,7 @@ impl Document for SubscribeReport {
 
     fn text(&self) -> String {
         // All messages may have come at one moment.
-        let time = quantity::time(Duration::from_secs_f64(self.seconds));
+        let time = quantity::seconds(self.seconds);
         let time = if self.seconds > 0.0 {
             format!(", in {time}")
         } else {

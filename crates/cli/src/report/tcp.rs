@@ -1,6 +1,6 @@
 //! The reports of `tcp`: connections with what held each back, and what ways of writing cost.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use gauge::tcp::{Cell, Coalescing, Connection, WritesReport};
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ impl Document for TcpWatchReport {
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        let time = quantity::time(Duration::from_secs_f64(self.seconds));
+        let time = quantity::seconds(self.seconds);
         let count = quantity::count(self.connections.len() as u64, "connection");
         let mut text = format!("{count} in {time}\n");
         for one in &self.connections {
@@ -67,7 +67,7 @@ fn connection(one: &Connection) -> String {
         let limit = one.limited_by.map_or("nothing", |limit| limit.words());
         let told = format!(
             "held back by: application {:.0} %, receiver {:.0} %, send buffer {:.0} %, network \
-             {:.0} %: {limit}",
+             {:.0} %; most by: {limit}",
             shares.application, shares.receiver, shares.send_buffer, shares.network,
         );
         wrap(&mut text, "   ", &told);
@@ -88,7 +88,7 @@ impl Document for TcpWritesReport {
         let report = &self.0;
         let mut text = String::new();
         let told = format!(
-            "calls of {} and the read of a short answer; half of them take at most",
+            "calls of {} and the read of a short answer; ms is the median of a call",
             quantity::count(report.writes as u64, "write"),
         );
         wrap(&mut text, &format!("{}:", report.server), &told);
@@ -115,8 +115,8 @@ impl Document for TcpWritesReport {
         if !sizes.is_empty() {
             let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
             let told = format!(
-                "Calls with writes of {} B wait for an acknowledgement that the other end delays, \
-                 unless they have TCP_NODELAY. Write a call as a whole, or set it",
+                "Calls with writes of {} B wait for an acknowledgement that the other end delays. \
+                 Write each call as a whole, or set TCP_NODELAY",
                 sizes.join(", "),
             );
             wrap(&mut text, "", &told);

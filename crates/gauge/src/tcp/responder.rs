@@ -17,7 +17,10 @@ use net::SystemError;
 use serde::{Deserialize, Serialize};
 use sys::{clock, datagram};
 
-use crate::{Error, control_link::ControlLink};
+use crate::{
+    Error,
+    control_link::{ControlLink, is_timeout},
+};
 
 /// A responder to calls over TCP.
 #[derive(Debug)]
@@ -88,7 +91,10 @@ impl Responder {
                 };
                 if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
                     clients.fetch_sub(1, Ordering::Relaxed);
-                    refuse(stream, "as many clients as it serves are being served");
+                    refuse(
+                        stream,
+                        &format!("it serves {CLIENTS_MAX} clients already; try later"),
+                    );
                     continue;
                 }
                 // A client measures over many connections, one after the other.
@@ -147,19 +153,11 @@ fn answer(stream: TcpStream, calls: &AtomicU64, is_over: &AtomicBool) -> io::Res
                     left = spec.request_bytes;
                 }
             }
-            Err(error) if is_nothing(&error) => {}
+            Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
-}
-
-fn is_nothing(error: &io::Error) -> bool {
-    use io::ErrorKind as Kind;
-    matches!(
-        error.kind(),
-        Kind::WouldBlock | Kind::TimedOut | Kind::Interrupted
-    )
 }
 
 /// The longest request.

@@ -55,13 +55,15 @@ pub struct Connection {
     pub remote: SocketAddr,
     /// Tells connections apart, also those that have had the same addresses.
     pub cookie: u64,
-    /// Whose it is; `None` when this user may not know, or it has been given up.
+    /// The process that has it; null when this user may not see that, or no process has it any
+    /// more.
     pub process: Option<Process>,
     /// The time between the two looks.
     pub seconds: f64,
-    /// By what the sending side was held back.
+    /// What held the sending side back; null where the kernel does not count it (before Linux
+    /// 4.10).
     pub shares: Option<Shares>,
-    /// What has the largest share.
+    /// What has the largest share; null without shares.
     pub limited_by: Option<LimitedBy>,
     /// Bytes that the peer acknowledged, each second.
     pub sent_per_s: f64,
@@ -215,8 +217,11 @@ impl Watch {
                 let inodes = process::sockets_of(pid);
                 let inodes = inodes.map_err(|error| {
                     let target = format!("the sockets of process {pid}");
-                    SystemError::system("list", target, &error)
-                        .advise("watch a process of your own, or be root")
+                    let advice = match error.kind() {
+                        std::io::ErrorKind::NotFound => "name a process that is running (`ps`)",
+                        _ => "watch a process of your own, or be root",
+                    };
+                    SystemError::system("list", target, &error).advise(advice)
                 })?;
                 Some(inodes.into_iter().collect())
             }
@@ -341,9 +346,9 @@ impl LimitedBy {
             Self::Application => "application",
             Self::Receiver => "receiver",
             Self::SendBuffer => "send buffer",
-            Self::Loss => "network: loss",
-            Self::Queue => "network: queue",
-            Self::Path => "network: path",
+            Self::Loss => "network (loss)",
+            Self::Queue => "network (queue)",
+            Self::Path => "network (path)",
         }
     }
 }

@@ -44,11 +44,11 @@ pub struct Writes {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Coalescing {
-    /// The default: one waits while another is not acknowledged.
+    /// The default: a segment waits while an earlier one is not acknowledged.
     Nagle,
-    /// It leaves at once: `TCP_NODELAY`.
+    /// Each segment leaves at once: `TCP_NODELAY`.
     NoDelay,
-    /// It waits until the call is written: `TCP_CORK` around the writes.
+    /// Segments wait until the whole call is written: `TCP_CORK` around the writes.
     Cork,
 }
 
@@ -60,9 +60,9 @@ pub struct Cell {
     pub write_bytes: usize,
     /// What the kernel does with small segments.
     pub coalescing: Coalescing,
-    /// The send buffer asked for; `None` leaves it to the kernel.
+    /// The send buffer asked for; null leaves it to the kernel.
     pub send_buffer_bytes: Option<usize>,
-    /// What the kernel granted, its bookkeeping included.
+    /// The send buffer that the kernel granted, its bookkeeping included; null when none was asked.
     pub granted_bytes: Option<usize>,
     /// Calls that were made.
     pub calls: u32,
@@ -99,7 +99,9 @@ impl Writes {
         if self.calls > 0 && self.sizes.iter().all(is_possible) {
             return Ok(());
         }
-        let text = format!("a call has 1 to {BYTES_MAX} bytes in all its writes");
+        let text = format!(
+            "make at least 1 call for each row, with 1 to {BYTES_MAX} bytes in all its writes"
+        );
         Err(Error::Measurement(text))
     }
 

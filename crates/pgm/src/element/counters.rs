@@ -23,6 +23,6 @@ base::counters! {
         spmrs_forwarded: Packets, "SPM requests sent upstream";
         overflowed: Packets, "packets not sent, as too much waited for their way";
         sessions_found: Events, "sources heard for the first time";
-        sessions_expired: Events, "sources not heard of for too long";
+        sessions_expired: Events, "sources forgotten, as nothing was heard from them for too long";
     }
 }
