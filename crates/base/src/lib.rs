@@ -83,9 +83,9 @@
 //!   handle_reporter     pgm::Source        handle   as handle, for a host that has shown its
 //!                                                   address by a connection: it is repaired in
 //!                                                   full, strangers only in part
-//!   run_took            pgm::Source        handle   how long the send call took: from that follows
-//!                                                   how long messages wait for others, to leave
-//!                                                   together
+//!   run_took            pgm::Source        handle   when the send call ended and how long it took:
+//!                                                   from that follows how long messages wait for
+//!                                                   others, to leave together
 //!   set_stream          Audience           handle   how far the stream is, ahead of the reports on
 //!                                                   it (step 3)
 //!   mark, session_over  receiving ends of  handle   what pop_ready gave of a sender's mark, and of

@@ -223,8 +223,8 @@ impl Endpoint for Publisher {
         self.source.run_done(now, outcome);
     }
 
-    fn run_took(&mut self, took: Duration) {
-        self.source.run_took(took);
+    fn run_took(&mut self, end: Instant, took: Duration) {
+        self.source.run_took(end, took);
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -313,7 +313,7 @@ mod tests {
         let mut publisher = publisher(start);
         send_all(&mut publisher, start);
         for _ in 0..100 {
-            publisher.run_took(Duration::from_micros(5));
+            publisher.run_took(start, Duration::from_micros(5));
         }
         publisher.offer(b"alone").unwrap();
         assert_eq!(leaving(&mut publisher, us(1)), 1);

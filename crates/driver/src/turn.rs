@@ -214,7 +214,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                     "{datagrams} of {whole} datagrams were sent"
                 );
             }
-            self.endpoint.run_took(self.io.now().since(begun));
+            let end = self.io.now();
+            self.endpoint.run_took(end, end.since(begun));
             self.endpoint.run_done(now, outcome);
             match outcome {
                 Outcome::Sent { datagrams } if datagrams == whole => self.counters.runs += 1,

@@ -2,8 +2,10 @@
 //! does not cost a system call for each.
 //!
 //! The first message after a pause leaves at once. Messages offered within the span after it leave
-//! together: when the span is over, or as soon as half of a run waits. Unless the configuration
-//! sets the span, it is eight times as long as handing over a run took lately. So an application
+//! together: when the span is over, or as soon as half of a run waits. The span begins when the
+//! message has been handed over: were it counted from before, a call that takes longer than the
+//! span would let the next message leave alone, and so would each message after it. Unless the
+//! configuration sets the span, it is eight times as long as a call took lately. So an application
 //! that sends a message now and then never waits, and an application that sends many spends an
 //! eighth of the time on calls instead of all of it.
 //!
@@ -28,6 +30,8 @@ pub(super) struct Cork {
     set: Timer,
     /// The time that handing over a run took lately.
     cost: Duration,
+    /// When the last run had been handed over.
+    handed_over: Instant,
     due: Instant,
     /// The position before which data does not wait.
     released: u64,
@@ -39,20 +43,25 @@ impl Cork {
         Self {
             set,
             cost: Duration::ZERO,
+            handed_over: Instant::ZERO,
             due: Instant::ZERO,
             released: 0,
         }
     }
 
-    /// Notes that handing over a run took `took`; at most the longest span counts.
-    pub(super) fn run_took(&mut self, took: Duration) {
+    /// Notes that handing over a run ended at `end` and took `took`; at most the longest span
+    /// counts.
+    pub(super) fn run_took(&mut self, end: Instant, took: Duration) {
         self.cost = (self.cost * (COST_PART - 1) + took.min(SPAN_MAX)) / COST_PART;
+        self.handed_over = end;
     }
 
-    /// Notes that new data has left up to the position `unsent`; later data may have to wait.
+    /// Notes that new data has left up to the position `unsent`, in a turn at `now`; later data may
+    /// have to wait.
     pub(super) fn left(&mut self, now: Instant, unsent: u64) {
         if unsent >= self.released {
-            self.due = now + self.set.or((self.cost * SPAN_COSTS).min(SPAN_MAX));
+            let span = self.set.or((self.cost * SPAN_COSTS).min(SPAN_MAX));
+            self.due = now.max(self.handed_over) + span;
         }
     }
 
@@ -102,14 +111,26 @@ mod tests {
         cork.left(START, 7);
         assert_eq!(cork.due(7, 8, 100), START, "nothing is known yet");
         for _ in 0..100 {
-            cork.run_took(us(5));
+            cork.run_took(START, us(5));
         }
         cork.left(START, 8);
         let span = cork.due(8, 9, 100).since(START);
         assert!((us(39)..=us(40)).contains(&span), "{span:?}");
-        cork.run_took(Duration::from_secs(1));
+        cork.run_took(START, Duration::from_secs(1));
         cork.left(START, 9);
         assert_eq!(cork.due(9, 10, 100), START + us(50));
+    }
+
+    #[test]
+    fn a_call_longer_than_the_span_leaves_the_next_message_its_span() {
+        let mut cork = Cork::new(Timer::Auto);
+        for run in 1..100 {
+            let begun = START + us(run * 90);
+            cork.run_took(begun + us(80), us(80));
+            cork.left(begun, run);
+            let due = cork.due(run, run + 1, 100);
+            assert!(due > begun + us(80 + 5), "{:?}", due.since(begun));
+        }
     }
 
     #[test]

@@ -295,10 +295,10 @@ impl Source {
         self.reports.is_waiting = is_waiting;
     }
 
-    /// Notes that handing over a run to the network took `took`. The cork's span follows this time,
-    /// unless the configuration sets the span.
-    pub fn run_took(&mut self, took: Duration) {
-        self.cork.run_took(took);
+    /// Notes that handing over a run to the network ended at `end` and took `took`. The cork's span
+    /// follows this time, unless the configuration sets the span.
+    pub fn run_took(&mut self, end: Instant, took: Duration) {
+        self.cork.run_took(end, took);
     }
 
     /// Flushes the cork: new data that waits may leave at once.
