@@ -22,6 +22,8 @@ use wire::{
 };
 
 const SESSION: u64 = 7;
+/// The seed of the numbers that proofs answer.
+const SEED: u64 = 0;
 
 /// Reads any bytes as a manifest. An accepted manifest must have no path that leaves the tree, and
 /// must read back the same when it is written.
@@ -80,11 +82,11 @@ pub fn audience(data: &[u8]) {
 ///
 /// **Panics**: when the sender calls a transfer proven, or when an invariant breaks.
 pub fn sender(data: &[u8]) {
-    let keyless = TransferSenderConfig::new(SESSION, 1);
+    let keyless = TransferSenderConfig::new(SESSION, 1, SEED);
     let outcome = sender_with(keyless, data);
     // The proof is a hash of random content, which the input cannot have guessed.
     assert!(!outcome.is_proven());
-    let mut keyed = TransferSenderConfig::new(SESSION, 1);
+    let mut keyed = TransferSenderConfig::new(SESSION, 1, SEED);
     keyed.key = Some(Key::derive(b"nobody has it", protection::portable));
     let outcome = sender_with(keyed, data);
     assert!(

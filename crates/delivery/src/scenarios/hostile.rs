@@ -706,7 +706,7 @@ fn a_greedy_receiver_costs_bounded_memory() {
 
 #[test]
 fn a_receiver_given_up_while_its_disk_was_slow_ends_when_all_is_in_place() {
-    let mut config = TransferSenderConfig::new(SESSION, 2);
+    let mut config = TransferSenderConfig::new(SESSION, 2, SEED);
     config.progress_timeout = Duration::from_secs(2);
     let mut world = World::with(24, 2, vec![Entry::file("f", 1 << 20)], config);
     world.nodes[0].store_mut().faults.commit_hangs = true;

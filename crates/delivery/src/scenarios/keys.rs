@@ -13,7 +13,7 @@ fn world(sender: Option<&str>, receiver: Option<&str>, receivers: usize) -> Worl
     let key = |secret: Option<&str>| {
         secret.map(|secret| Key::derive(secret.as_bytes(), protection::portable))
     };
-    let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap());
+    let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap(), SEED);
     config.join_timeout = Duration::from_secs(3);
     config.key = key(sender);
     let mut world = World::with(60, receivers, tree(), config);

@@ -117,7 +117,7 @@ fn lie(world: &mut World, prove: impl Fn(&World, &Known) -> Hash) -> ReceiverSta
 
 /// A world in which one receiver is expected, and nobody but the liar comes.
 fn alone(entries: Vec<Entry>) -> World {
-    World::with(50, 0, entries, TransferSenderConfig::new(SESSION, 1))
+    World::with(50, 0, entries, TransferSenderConfig::new(SESSION, 1, SEED))
 }
 
 /// What a receiver would hold if this were the witness of the only slab.
@@ -198,7 +198,7 @@ fn who_has_hashed_every_byte_proves_it_in_the_same_way() {
 
 #[test]
 fn the_proof_of_another_receiver_is_of_no_use() {
-    let mut world = World::with(51, 1, tree(), TransferSenderConfig::new(SESSION, 2));
+    let mut world = World::with(51, 1, tree(), TransferSenderConfig::new(SESSION, 2, SEED));
     // The honest receiver has proved by the time: both begin together.
     let state = lie(&mut world, |world, _| {
         let heard = world.nodes[0].receiver.proof();

@@ -27,6 +27,8 @@ mod withdrawn;
 
 /// The session's number in all tests.
 pub(crate) const SESSION: u64 = 42;
+/// The seed of the numbers that proofs answer, in all tests.
+pub(crate) const SEED: u64 = 0;
 const PAYLOAD_MAX: usize = 1016;
 /// Blocks the packet stream takes in a millisecond.
 const BLOCKS_PER_STEP: usize = 200;
@@ -106,7 +108,7 @@ impl World {
             seed,
             receivers,
             entries,
-            TransferSenderConfig::new(SESSION, expected),
+            TransferSenderConfig::new(SESSION, expected, SEED),
         )
     }
 

@@ -138,7 +138,7 @@ fn the_slowest_is_the_one_whose_row_has_the_longest_time() {
 
 #[test]
 fn a_receiver_that_comes_from_many_addresses_takes_no_host_of_another() {
-    let mut config = TransferSenderConfig::new(SESSION, 2);
+    let mut config = TransferSenderConfig::new(SESSION, 2, SEED);
     config.receivers_max = 2;
     let mut world = World::with(71, 0, tree(), config);
     for (name, node) in (10..20).map(|node| ("moving", node)).chain([("r2", 30)]) {

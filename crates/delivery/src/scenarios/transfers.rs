@@ -139,7 +139,7 @@ fn turned_bits_are_found_and_fetched_again() {
 
 #[test]
 fn a_killed_receiver_is_named_with_how_far_it_got() {
-    let mut config = TransferSenderConfig::new(SESSION, 3);
+    let mut config = TransferSenderConfig::new(SESSION, 3, SEED);
     config.report_interval = Duration::from_millis(5);
     let mut world = World::with(7, 3, vec![Entry::file("f", 20 << 20)], config);
     let half = world.manifest.content_bytes() / 2;
@@ -183,7 +183,7 @@ fn a_stopped_receiver_is_given_up_after_the_progress_timeout() {
 
 #[test]
 fn a_receiver_whose_disk_hangs_is_given_up_after_the_commit_timeout() {
-    let mut config = TransferSenderConfig::new(SESSION, 2);
+    let mut config = TransferSenderConfig::new(SESSION, 2, SEED);
     config.progress_timeout = Duration::from_secs(2);
     let limit = config.commit_timeout();
     let mut world = World::with(24, 2, vec![Entry::file("f", 1 << 20)], config);
@@ -202,14 +202,14 @@ fn a_receiver_whose_disk_hangs_is_given_up_after_the_commit_timeout() {
 
 #[test]
 fn a_receiver_that_never_comes_is_counted_as_missing() {
-    let mut config = TransferSenderConfig::new(SESSION, 3);
+    let mut config = TransferSenderConfig::new(SESSION, 3, SEED);
     config.join_timeout = Duration::from_secs(2);
     let mut world = World::with(9, 2, tree(), config);
     let outcome = world.run(MINUTE);
     assert_eq!(outcome.missing, 1);
     assert!(!outcome.is_proven());
     world.assert_whole();
-    let mut config = TransferSenderConfig::new(SESSION, 1);
+    let mut config = TransferSenderConfig::new(SESSION, 1, SEED);
     config.join_timeout = Duration::from_secs(2);
     let mut world = World::with(9, 0, tree(), config);
     let outcome = world.run(MINUTE);
@@ -218,7 +218,7 @@ fn a_receiver_that_never_comes_is_counted_as_missing() {
 
 #[test]
 fn whoever_has_come_by_the_deadline_is_expected_when_no_number_is() {
-    let mut config = TransferSenderConfig::new(SESSION, 0);
+    let mut config = TransferSenderConfig::new(SESSION, 0, SEED);
     config.join_timeout = Duration::from_secs(1);
     let mut world = World::with(10, 2, tree(), config);
     let outcome = world.run(MINUTE);
@@ -234,7 +234,7 @@ fn a_late_joiner_ends_whole() {
         world.nodes[2].joins_at = Instant::NEVER;
         world.sender = {
             let content = MemoryContent::new(world.content.clone());
-            let config = TransferSenderConfig::new(SESSION, 2);
+            let config = TransferSenderConfig::new(SESSION, 2, SEED);
             TransferSender::new(config, Arc::clone(&world.manifest), content, world.now)
         };
         assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
@@ -252,7 +252,7 @@ fn a_late_joiner_ends_whole() {
 
 #[test]
 fn an_expected_receiver_that_joins_after_the_deadline_is_waited_for() {
-    let mut config = TransferSenderConfig::new(SESSION, 2);
+    let mut config = TransferSenderConfig::new(SESSION, 2, SEED);
     config.join_timeout = Duration::from_millis(100);
     let mut world = World::with(12, 2, vec![Entry::file("f", 20 << 20)], config);
     world.nodes[1].joins_at = world.now + Duration::from_millis(120);
@@ -263,7 +263,7 @@ fn an_expected_receiver_that_joins_after_the_deadline_is_waited_for() {
 
 #[test]
 fn a_transfer_takes_the_time_from_its_first_content_without_the_wait_for_others() {
-    let mut config = TransferSenderConfig::new(SESSION, 2);
+    let mut config = TransferSenderConfig::new(SESSION, 2, SEED);
     config.join_timeout = Duration::from_secs(30);
     let mut world = World::with(47, 2, vec![Entry::file("f", 20 << 20)], config);
     world.nodes[1].joins_at = world.now + Duration::from_secs(5);
@@ -285,7 +285,7 @@ fn joiners_beyond_the_expected_set_do_not_delay_the_end() {
     let mut world = World::new(13, 2, tree());
     world.sender = {
         let content = MemoryContent::new(world.content.clone());
-        let config = TransferSenderConfig::new(SESSION, 1);
+        let config = TransferSenderConfig::new(SESSION, 1, SEED);
         TransferSender::new(config, Arc::clone(&world.manifest), content, world.now)
     };
     // Whichever joins second stands still from then on.
@@ -417,7 +417,7 @@ fn a_file_that_changes_while_it_is_sent_ends_the_transfer_with_its_reason() {
     world.sender = {
         let mut content = MemoryContent::new(world.content.clone());
         content.fails_at = Some(1_500_000);
-        let config = TransferSenderConfig::new(SESSION, 2);
+        let config = TransferSenderConfig::new(SESSION, 2, SEED);
         TransferSender::new(config, Arc::clone(&world.manifest), content, world.now)
     };
     let outcome = world.run(MINUTE);
@@ -493,7 +493,7 @@ fn a_cancelled_sender_tells_everybody() {
 }
 
 pub(super) fn config(expected: u32) -> TransferSenderConfig {
-    let mut config = TransferSenderConfig::new(SESSION, expected);
+    let mut config = TransferSenderConfig::new(SESSION, expected, SEED);
     config.report_interval = Duration::from_millis(5);
     config
 }

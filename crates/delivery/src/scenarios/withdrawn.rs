@@ -10,7 +10,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A world whose sender cannot read the file at `fails_at` to its end.
 fn world(seed: u64, receivers: usize, fails_at: u64) -> World {
     let mut world = World::new(seed, receivers, tree());
-    let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap());
+    let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap(), SEED);
     config.withdraws = true;
     let mut content = MemoryContent::new(world.content.clone());
     content.fails_at = Some(fails_at);
@@ -85,7 +85,7 @@ fn a_file_that_changes_is_withdrawn_and_the_rest_is_proven() {
 fn a_file_that_changes_at_its_first_byte_costs_almost_nothing() {
     let entries = vec![Entry::file("a", 1000), Entry::file("large", 20 << 20)];
     let mut world = World::new(20, 2, entries);
-    let mut config = TransferSenderConfig::new(SESSION, 2);
+    let mut config = TransferSenderConfig::new(SESSION, 2, SEED);
     config.withdraws = true;
     let mut content = MemoryContent::new(world.content.clone());
     content.fails_at = Some(1000);
@@ -165,7 +165,7 @@ fn who_joins_late_learns_what_is_withdrawn() {
 #[test]
 fn who_was_told_the_seals_before_the_pass_was_over_proves_what_they_name() {
     let entries = vec![Entry::file("f", 8 << 20), Entry::file("g", 250_000)];
-    let mut config = TransferSenderConfig::new(SESSION, 4);
+    let mut config = TransferSenderConfig::new(SESSION, 4, SEED);
     config.withdraws = true;
     config.slow = SlowPolicy::Demote;
     config.slow_after = Duration::from_millis(300);

@@ -50,7 +50,7 @@ pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
     /// The seed of the numbers that receivers answer by their proofs. It must be random, and a
-    /// secret, or a receiver can prove for a later time what it holds now. Default: 0.
+    /// secret, or a receiver can prove for a later time what it holds now.
     pub seed: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
@@ -106,12 +106,13 @@ pub struct TransferSenderConfig {
 }
 
 impl TransferSenderConfig {
-    /// Makes the default settings for session `session_id` and `expected` receivers.
+    /// Makes the default settings for session `session_id` and `expected` receivers. The owner
+    /// draws `seed` at random; see [`TransferSenderConfig::seed`].
     #[must_use]
-    pub const fn new(session_id: u64, expected: u32) -> Self {
+    pub const fn new(session_id: u64, expected: u32, seed: u64) -> Self {
         Self {
             session_id,
-            seed: 0,
+            seed,
             key: None,
             carriage: Carriage::Packets,
             expected,

@@ -103,8 +103,8 @@ impl SenderNode {
         let mut rng = Rng::new(plan.seed);
         let sending = plan.sending(&mut rng);
         let expected = u32::try_from(objects.expected).unwrap_or(u32::MAX);
-        let mut config = TransferSenderConfig::new(sending.identity.session_id, expected);
-        config.seed = plan.seed;
+        let session_id = sending.identity.session_id;
+        let mut config = TransferSenderConfig::new(session_id, expected, plan.seed);
         config.key = plan.key.clone();
         config.join_timeout = objects.join_timeout.0;
         config.progress_timeout = objects.progress_timeout.0;

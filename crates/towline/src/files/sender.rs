@@ -74,8 +74,8 @@ impl FileSender {
             let announced: BTreeSet<_> = entries.collect();
             unsent.retain(|it| !announced.contains(&it.path[..]));
         }
-        let mut config = TransferSenderConfig::new(random_u64()?, expectation.receivers);
-        config.seed = random_u64()?;
+        let (session_id, seed) = (random_u64()?, random_u64()?);
+        let mut config = TransferSenderConfig::new(session_id, expectation.receivers, seed);
         config.join_timeout = expectation.join_timeout;
         config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;
