@@ -46,73 +46,124 @@ fn list(world: &mut World, link: LinkId, object: ObjectId, len: u64) {
     say(world, link, &message);
 }
 
-/// Joins as `liar`, says that it has all content, asks for the seals, and gives the proof that
-/// `prove` makes. Returns what the sender thinks of it in the end.
-fn lie(world: &mut World, prove: impl Fn(&World, &Known) -> Hash) -> ReceiverState {
-    let content = MemoryContent::new(world.content.clone());
-    let occasion = Occasion {
-        nonce: [0; 16],
-        session_id: SESSION,
-        instance: 77,
-        name: "liar",
-    };
-    let mut known = Known {
-        hashes: content.hashes(&world.manifest),
-        seals: Vec::new(),
-        occasion,
-    };
-    let link = world.fabric.dial(LIAR, 0);
-    let hello = Hello {
-        version_min: 1,
-        version_max: 1,
-        instance: occasion.instance,
-        session_id: SESSION,
-        name: occasion.name,
-        nonce: None,
-    };
-    say(world, link, &Message::Hello(hello));
-    let (mut decoder, mut has_asked) = (Decoder::new(BODY_LEN_MAX), false);
-    let (content_bytes, seals_bytes) =
-        (world.manifest.content_bytes(), world.manifest.seals_bytes());
-    let end = world.now + MINUTE;
-    while world.now < end && !world.sender.is_finished() {
+/// The liar on one connection.
+struct Liar {
+    link: LinkId,
+    decoder: Decoder,
+    occasion: Occasion<'static>,
+}
+
+impl Liar {
+    /// Joins as the run `instance` of `liar`, and says that it has all content.
+    fn join(world: &mut World, instance: u64) -> Self {
+        let link = world.fabric.dial(LIAR, 0);
+        let hello = Hello {
+            version_min: 1,
+            version_max: 1,
+            instance,
+            session_id: SESSION,
+            name: "liar",
+            nonce: None,
+        };
+        say(world, link, &Message::Hello(hello));
+        let mut liar = Self {
+            link,
+            decoder: Decoder::new(BODY_LEN_MAX),
+            occasion: Occasion {
+                nonce: [0; 16],
+                session_id: SESSION,
+                instance,
+                name: "liar",
+            },
+        };
+        let (mut nonce, end) = (None, world.now + MINUTE);
+        while nonce.is_none() && world.now < end {
+            liar.hear(world, |message| {
+                if let Message::Welcome(welcome) = message {
+                    nonce = Some(welcome.nonce);
+                }
+            });
+        }
+        liar.occasion.nonce = nonce.expect("it is admitted");
+        list(world, link, ObjectId::CONTENT, world.content.len() as u64);
+        liar
+    }
+
+    /// Lets a millisecond pass. `take` gets what is heard in it.
+    fn hear(&mut self, world: &mut World, mut take: impl FnMut(&Message<'_>)) {
         world.step();
         for (_, data) in world.fabric.take(LIAR) {
-            decoder.push(&data);
+            self.decoder.push(&data);
         }
-        while let Ok(Some(message)) = decoder.next_message() {
-            match message {
-                Message::Welcome(welcome) => {
-                    known.occasion.nonce = welcome.nonce;
-                    list(world, link, ObjectId::CONTENT, content_bytes);
-                }
-                Message::Seals(_) if !has_asked => {
-                    has_asked = true;
-                    list(world, link, ObjectId::SEALS, seals_bytes);
-                }
-                Message::Block(block) if block.object == ObjectId::SEALS => {
-                    known.seals.extend_from_slice(block.data);
-                }
-                Message::PassEnd(_) if known.seals.len() as u64 == seals_bytes => {
-                    let numbers = DoneNumbers {
-                        bytes: content_bytes,
-                        ..DoneNumbers::default()
-                    };
-                    let done = Done {
-                        root: world.manifest.tree_root(&known.hashes),
-                        proof: prove(world, &known),
-                        numbers,
-                    };
-                    say(world, link, &Message::Done(done));
-                }
-                _ => {}
-            }
+        while let Ok(Some(message)) = self.decoder.next_message() {
+            take(&message);
         }
     }
-    assert!(has_asked && known.seals.len() as u64 == seals_bytes);
+
+    /// Says DONE, with the right hash and with `proof`.
+    fn claim(&self, world: &mut World, proof: Hash) {
+        let numbers = DoneNumbers {
+            bytes: world.manifest.content_bytes(),
+            ..DoneNumbers::default()
+        };
+        let done = Done {
+            root: world.manifest.tree_root(&hashes(world)),
+            proof,
+            numbers,
+        };
+        say(world, self.link, &Message::Done(done));
+    }
+
+    /// Makes the proof that is right on this connection.
+    fn right_proof(&self, world: &World) -> Hash {
+        Holding::of(&world.manifest, &hashes(world)).prove(&self.occasion)
+    }
+}
+
+/// The hashes of all content.
+fn hashes(world: &World) -> SlabHashes {
+    MemoryContent::new(world.content.clone()).hashes(&world.manifest)
+}
+
+/// What the sender thinks of the liar.
+fn state(world: &World) -> ReceiverState {
     let reports = world.sender.outcome().receivers;
     let mut reports = reports.into_iter().filter(|it| it.name == "liar");
     reports.next().expect("it was admitted").state
+}
+
+/// Joins as `liar`, says that it has all content, asks for the seals, and gives the proof that
+/// `prove` makes. Returns what the sender thinks of it in the end.
+fn lie(world: &mut World, prove: impl Fn(&World, &Known) -> Hash) -> ReceiverState {
+    let mut liar = Liar::join(world, 77);
+    let mut known = Known {
+        hashes: hashes(world),
+        seals: Vec::new(),
+        occasion: liar.occasion,
+    };
+    let seals_bytes = world.manifest.seals_bytes();
+    let (mut has_asked, end) = (false, world.now + MINUTE);
+    while world.now < end && !world.sender.is_finished() {
+        let (mut is_told, mut is_time) = (false, false);
+        liar.hear(world, |message| match message {
+            Message::Seals(_) => is_told = true,
+            Message::Block(block) if block.object == ObjectId::SEALS => {
+                known.seals.extend_from_slice(block.data);
+            }
+            Message::PassEnd(_) => is_time |= known.seals.len() as u64 == seals_bytes,
+            _ => {}
+        });
+        if is_told && !has_asked {
+            has_asked = true;
+            list(world, liar.link, ObjectId::SEALS, seals_bytes);
+        }
+        if is_time {
+            let proof = prove(world, &known);
+            liar.claim(world, proof);
+        }
+    }
+    assert!(has_asked && known.seals.len() as u64 == seals_bytes);
+    state(world)
 }
 
 /// A world in which one receiver is expected, and nobody but the liar comes.
@@ -210,4 +261,90 @@ fn the_proof_of_another_receiver_is_of_no_use() {
     let honest = outcome.receivers.iter().find(|it| it.name == "r1").unwrap();
     let is_done = matches!(honest.state, ReceiverState::Done { .. });
     assert!(is_done, "{honest:?}");
+}
+
+/// What a liar says on its second connection.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Nothing,
+    TheSameProof,
+    ANewProof,
+}
+
+/// A world in which the liar and an honest receiver are expected, and the latter joins after 2 s.
+fn two() -> World {
+    let mut world = World::with(52, 1, tree(), TransferSenderConfig::new(SESSION, 2, SEED));
+    world.nodes[0].joins_at = world.now + Duration::from_secs(2);
+    world
+}
+
+/// Joins before the sender reads its content, and proves; then comes back as the run `instance`,
+/// and says `again`. Returns what the sender thinks of it when the honest receiver has proved.
+fn return_early(instance: u64, again: Again) -> ReceiverState {
+    let mut world = two();
+    let liar = Liar::join(&mut world, 77);
+    let proof = liar.right_proof(&world);
+    liar.claim(&mut world, proof);
+    world.run_until(Duration::from_millis(50), |_| false);
+    assert!(matches!(state(&world), ReceiverState::Active { .. }));
+    world.fabric.cut(LIAR);
+    world.run_until(Duration::from_millis(50), |_| false);
+    drop(world.fabric.take(LIAR));
+    let liar = Liar::join(&mut world, instance);
+    match again {
+        Again::Nothing => {}
+        Again::TheSameProof => liar.claim(&mut world, proof),
+        Again::ANewProof => {
+            let proof = liar.right_proof(&world);
+            liar.claim(&mut world, proof);
+        }
+    }
+    let is_done = |world: &World| world.nodes[0].receiver.proof().is_some();
+    assert!(world.run_until(MINUTE, is_done));
+    world.run_until(Duration::from_millis(200), |_| false);
+    state(&world)
+}
+
+#[test]
+fn a_proof_that_waits_for_the_sender_ends_with_its_connection() {
+    // Its own second connection, and another run of it that takes over its place.
+    for instance in [77, 78] {
+        let state = return_early(instance, Again::Nothing);
+        let is_open = matches!(state, ReceiverState::Active { .. });
+        assert!(is_open, "{instance}: {state:?}");
+        let state = return_early(instance, Again::TheSameProof);
+        assert_refused(&state, "a proof for a connection that is over");
+        let state = return_early(instance, Again::ANewProof);
+        let is_done = matches!(state, ReceiverState::Done { .. });
+        assert!(is_done, "{instance}: {state:?}");
+    }
+}
+
+#[test]
+fn who_has_proved_is_acknowledged_again_for_a_new_proof_only() {
+    let mut world = two();
+    world.nodes[0].blocks_per_step = 1;
+    let liar = Liar::join(&mut world, 77);
+    let proof = liar.right_proof(&world);
+    liar.claim(&mut world, proof);
+    let is_done = |world: &World| matches!(state(world), ReceiverState::Done { .. });
+    assert!(world.run_until(MINUTE, is_done), "{:?}", state(&world));
+    world.fabric.cut(LIAR);
+    world.run_until(Duration::from_millis(50), |_| false);
+    drop(world.fabric.take(LIAR));
+    let mut liar = Liar::join(&mut world, 77);
+    let new = liar.right_proof(&world);
+    let mut claims = |proof: Hash| {
+        liar.claim(&mut world, proof);
+        let mut is_acknowledged = false;
+        for _ in 0..200 {
+            liar.hear(&mut world, |message| {
+                is_acknowledged |= matches!(message, Message::Acknowledged);
+            });
+        }
+        assert!(is_done(&world) && !world.sender.is_finished());
+        is_acknowledged
+    };
+    assert!(!claims(proof), "its own, for a connection that is over");
+    assert!(claims(new));
 }
