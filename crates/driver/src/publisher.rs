@@ -20,6 +20,8 @@ pub struct Publisher {
     /// Bytes of messages and their PGM headers that the source took since the loop last asked for
     /// runs.
     fresh_bytes: usize,
+    /// The most bytes of a run, as the loop said last.
+    run_bytes_max: usize,
     /// Nothing leaves before the expected receivers have joined.
     keeps_for_expected: bool,
 }
@@ -43,6 +45,7 @@ impl Publisher {
             audience,
             ending: Ending::Open,
             fresh_bytes: 0,
+            run_bytes_max: RunLimit::BYTES_MAX,
             keeps_for_expected: false,
         }
     }
@@ -91,7 +94,7 @@ impl Publisher {
     #[inline]
     #[must_use]
     pub const fn has_full_run(&self, len: usize) -> bool {
-        self.fresh_bytes + len + Data::HEAD_LEN > RunLimit::BYTES_MAX
+        self.fresh_bytes + len + Data::HEAD_LEN > self.run_bytes_max
     }
 
     /// Returns true when data waits that may leave at `now`.
@@ -216,6 +219,7 @@ impl Endpoint for Publisher {
 
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
         self.fresh_bytes = 0;
+        self.run_bytes_max = budget.bytes.min(RunLimit::BYTES_MAX);
         self.source.poll_run(now, budget)
     }
 

@@ -37,10 +37,10 @@ impl Stage {
     }
 
     /// Returns how much of a run that fills `limit` an endpoint may use.
-    pub(crate) fn budget(&self, limit: RunLimit) -> Budget {
-        let limit = match &self.0 {
+    pub(crate) fn budget(&mut self, limit: RunLimit) -> Budget {
+        let limit = match &mut self.0 {
             None => limit,
-            Some(_) => PacketProtection::room(limit),
+            Some(protection) => protection.room(limit),
         };
         Budget {
             bytes: limit.bytes,

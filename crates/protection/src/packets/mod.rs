@@ -64,6 +64,10 @@ pub struct PacketProtection {
     sessions: BTreeMap<Tsi, Session>,
     /// Number of packets received so far: the clock that says when a session was last heard.
     seen: u64,
+    /// The most bytes of a protected run of several datagrams.
+    run_bytes_max: usize,
+    /// Length of the data packets that were protected last, in bytes; 0 at first.
+    segment: usize,
     /// Protected datagrams of the run that is being sent.
     sealed: Vec<u8>,
     range: Range<usize>,
@@ -150,6 +154,8 @@ impl PacketProtection {
             role,
             sessions: BTreeMap::new(),
             seen: 0,
+            run_bytes_max: RunLimit::BYTES_MAX,
+            segment: 0,
             sealed: Vec::new(),
             range: 0..0,
             associated: Vec::new(),
@@ -177,23 +183,29 @@ impl PacketProtection {
         std::mem::take(&mut self.notices).into_iter()
     }
 
-    /// Returns how much of a run that fills `limit` plain packets may take, so that the run still
-    /// fits once it is protected. Each packet needs `OVERHEAD_MAX` bytes of the run. So a run holds
-    /// at most one packet for each `PROTECTED_BYTES_MIN` of its bytes: with more packets, too
-    /// little would be left for their payloads to be worth a system call.
-    #[must_use]
-    pub fn room(limit: RunLimit) -> RunLimit {
+    /// Takes `limit` as the largest run that may leave, and returns how much of it plain packets
+    /// may take. Each packet needs some more bytes of the run once it is protected: how many
+    /// packets there will be is reckoned from the length of the data packets before.
+    ///
+    /// Plain packets of other lengths may fill more than the run. It then leaves in two.
+    pub fn room(&mut self, limit: RunLimit) -> RunLimit {
         let RunLimit { bytes, datagrams } = limit;
-        let datagrams = datagrams.min(bytes / PROTECTED_BYTES_MIN).max(1);
+        self.run_bytes_max = bytes;
+        let segment = match self.segment {
+            0 => bytes / datagrams.max(1),
+            segment => segment,
+        };
+        let count = (bytes / (segment + DATA_OVERHEAD).max(1)).max(1);
         RunLimit {
-            bytes: bytes.saturating_sub(datagrams * OVERHEAD_MAX),
+            bytes: (count * segment).min(bytes),
             datagrams,
         }
     }
 
     /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer: it ends
-    /// before the first datagram that grows by another length, which waits for the next run.
-    /// Returns `None` when the first datagram cannot be protected; that datagram must not leave.
+    /// before the first datagram that grows by another length, or that has no room in a run as
+    /// [`PacketProtection::room`] was told; that datagram waits for the next run. Returns `None`
+    /// when the first datagram cannot be protected; that datagram must not leave.
     ///
     /// **Cost**: one pass over the payloads, which copies and encrypts them; no allocation once the
     /// longest run was seen.
@@ -202,6 +214,10 @@ impl PacketProtection {
         let mut overhead = None;
         for datagram in run.datagrams() {
             let start = self.sealed.len();
+            let end = start + datagram.len() + overhead.unwrap_or(0);
+            if overhead.is_some() && end > self.run_bytes_max {
+                break;
+            }
             let added = self.protect_one(datagram);
             let is_like_first = overhead.is_none() || overhead == added;
             if added.is_none() || !is_like_first {
@@ -213,6 +229,9 @@ impl PacketProtection {
             overhead = added;
         }
         let overhead = overhead?;
+        if overhead == DATA_OVERHEAD {
+            self.segment = run.segment;
+        }
         self.range = 0..self.sealed.len();
         Some(Run {
             segment: run.segment + overhead,
@@ -547,11 +566,9 @@ fn split_instance(tail: &[u8; 16]) -> (u64, u64) {
     (u64::from_be_bytes(*instance), u64::from_be_bytes(*number))
 }
 
-/// The most bytes by which protection makes a packet longer.
-const OVERHEAD_MAX: usize = MarkTag::PACKET_BYTES_MAX;
-
-/// The fewest bytes of a run's limit for each packet of the run.
-const PROTECTED_BYTES_MIN: usize = 4 * OVERHEAD_MAX;
+/// The bytes by which protection makes a data packet longer: its position, or its number, and the
+/// tag.
+const DATA_OVERHEAD: usize = 8 + TAG_LEN;
 
 /// Place of the checksum in every packet.
 const CHECKSUM: Range<usize> = Header::CHECKSUM_AT..Header::CHECKSUM_AT + 2;

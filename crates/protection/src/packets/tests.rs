@@ -358,6 +358,37 @@ fn a_run_whose_packets_grow_differently_leaves_in_two() {
 }
 
 #[test]
+fn data_packets_fill_a_run_and_longer_ones_than_before_leave_in_two() {
+    let mut source = source();
+    let limit = RunLimit {
+        bytes: 65_000,
+        datagrams: 128,
+    };
+    // The first run is reckoned without knowledge, all others from the one before.
+    for (len, is_known) in [(1400, false), (1400, true), (500, false), (1400, false)] {
+        let room = source.room(limit);
+        let tpdu = data(PacketType::Odata, 100, 90, &vec![7; len - 44]);
+        assert_eq!(tpdu.len(), len);
+        let fits = limit.bytes / (len + DATA_OVERHEAD);
+        let count = (room.bytes / len).min(room.datagrams);
+        assert!(!is_known || count == fits, "{count} of {fits}");
+        let memory = tpdu.repeat(count);
+        let whole = 0..memory.len();
+        let run = Run {
+            path: PathId(0),
+            to: GROUP.parse().unwrap(),
+            hops: None,
+            segment: len,
+            memory: &memory,
+            ranges: std::slice::from_ref(&whole),
+        };
+        let protected = source.protect(&run).unwrap();
+        assert!(protected.len() <= limit.bytes, "{len}: {}", protected.len());
+        assert_eq!(protected.datagram_count(), count.min(fits));
+    }
+}
+
+#[test]
 fn an_end_never_sends_what_it_cannot_protect() {
     let (_, mut receiver) = (source(), receiver(1));
     let tpdu = nak();
