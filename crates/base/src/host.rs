@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::parameters::NETWORK_SHARE;
+
 /// Whether an address may have one more place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
@@ -42,11 +44,12 @@ pub fn share(
     }
 }
 
-/// Returns how many of `places_max` places are the share of a network: three quarters, rounded up,
-/// and at least the share of one address, `own_max`.
+/// Returns how many of `places_max` places are the share of a network: [`NETWORK_SHARE`] of them,
+/// rounded up, and at least the share of one address, `own_max`.
 #[must_use]
 pub fn network_share(own_max: usize, places_max: usize) -> usize {
-    (places_max - places_max / 4).max(own_max)
+    let places = places_max * NETWORK_SHARE as usize;
+    places.div_ceil(100).max(own_max)
 }
 
 /// Returns what stands for all addresses of a network: those of an IPv6 /64. An IPv4 address stands
@@ -77,6 +80,11 @@ impl Party {
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
         Self::Host(address.to_canonical())
+    }
+
+    /// Returns the keys of the host at `address` and, where it has one, of its network.
+    pub fn all_of(address: IpAddr) -> impl Iterator<Item = Self> {
+        std::iter::once(Self::host(address)).chain(Self::network(address))
     }
 
     /// Makes the key of the network of `address`; `None` where an address is its own network.

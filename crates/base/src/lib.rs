@@ -124,6 +124,7 @@ pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};
 mod pace;
 pub use pace::Pace;
 pub mod parameter;
+pub mod parameters;
 
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

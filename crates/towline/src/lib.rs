@@ -162,7 +162,8 @@ pub use wire::{
 
 /// Timers and limits that are not settings of a session: some are set when a sender or receiver is
 /// opened, the others are fixed.
-pub const LIMITS: [&[Parameter]; 3] = [
+pub const LIMITS: [&[Parameter]; 4] = [
+    base::parameters::PARAMETERS,
     delivery::parameters::PARAMETERS,
     driver::parameters::PARAMETERS,
     protection::parameters::PARAMETERS,

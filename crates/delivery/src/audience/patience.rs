@@ -16,7 +16,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use base::{Instant, Party};
+use base::{Instant, Party, parameters::NETWORK_PATIENCE};
 use wire::object::StreamPhase;
 
 use super::{Audience, AudienceEvent};
@@ -48,7 +48,7 @@ impl Patience {
             let time = now.since(at);
             self.accounts.entry(Party::host(host)).or_default().spent += time;
             if let Some(network) = Party::network(host) {
-                self.accounts.entry(network).or_default().spent += time * 2 / 3;
+                self.accounts.entry(network).or_default().spent += time * 100 / NETWORK_PATIENCE;
             }
         }
         self.seen = holder.map(|host| (now, host));
@@ -79,7 +79,7 @@ impl Patience {
                 .get(&it)
                 .is_some_and(|account| account.is_over)
         };
-        is_over(Party::host(host)) || Party::network(host).is_some_and(is_over)
+        Party::all_of(host).any(is_over)
     }
 }
 

@@ -14,7 +14,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use base::{Instant, Party, Rng, Share, network_of, share};
+use base::{Instant, Party, Rng, Share, network_of, parameters::NETWORK_PATIENCE, share};
 
 use crate::parameters::{
     ANSWER_EXPECTED, DIAL_INTERVAL, DIALS_AT_ONCE, HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE,
@@ -58,7 +58,10 @@ impl Dials {
     ) -> bool {
         self.parties.retain(|_, meter| !meter.is_unused(now));
         let own = Meter::new(HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE);
-        let near = Meter::new(HOST_DIAL_INTERVAL * 2 / 3, HOST_DIALS_AT_ONCE * 3 / 2);
+        let near = Meter::new(
+            HOST_DIAL_INTERVAL * 100 / NETWORK_PATIENCE,
+            HOST_DIALS_AT_ONCE * NETWORK_PATIENCE / 100,
+        );
         let mut meters = vec![(Party::host(host), own)];
         meters.extend(Party::network(host).map(|network| (network, near)));
         for (who, meter) in &mut meters {
