@@ -12,10 +12,7 @@ use wire::link::{
     PROTOCOL_IGMP, PROTOCOL_UDP, Udp,
 };
 
-use super::{
-    Frames, Querier,
-    notes::{LISTED_MAX, LISTED_PER_HOST_MAX},
-};
+use super::{Frames, Querier, notes::has_room};
 
 /// A view of the frames of all interfaces.
 #[derive(Debug)]
@@ -142,14 +139,13 @@ impl Entered {
                 hops_left,
             } if to.ip() == group => {
                 let port = to.port();
-                let of_source = self.frames.iter().filter(|it| it.source == source).count();
                 let is_known = |it: &&mut Frames| {
                     it.source == source && it.port == port && it.interface == interface
                 };
                 if let Some(known) = self.frames.iter_mut().find(is_known) {
                     known.count += 1;
                     known.hops_left = hops_left;
-                } else if self.frames.len() < LISTED_MAX && of_source < LISTED_PER_HOST_MAX {
+                } else if has_room(self.frames.iter().map(|it| it.source), source) {
                     let count = 1;
                     self.frames.push(Frames {
                         interface,
@@ -175,7 +171,8 @@ impl Entered {
                 if self.queriers.contains(&querier) {
                     return;
                 }
-                if is_first || self.queriers.len() < LISTED_MAX {
+                let hosts = self.queriers.iter().map(|it| it.source);
+                if is_first || has_room(hosts, source) {
                     self.queriers.push(querier);
                 } else {
                     self.unlisted_queries += 1;
@@ -269,7 +266,10 @@ const HOP_BY_HOP: u32 = 0;
 mod tests {
     use wire::link::{EthernetHeader, Ipv4Header, VlanTag};
 
+    use base::network_share;
+
     use super::*;
+    use crate::reach::notes::{LISTED_MAX, LISTED_PER_HOST_MAX};
 
     fn frame_v4(protocol: u8, body: &[u8]) -> Vec<u8> {
         let mut frame = Vec::new();
@@ -444,6 +444,23 @@ mod tests {
             (entered.frames.len(), entered.unlisted_frames),
             (LISTED_PER_HOST_MAX, 100 - LISTED_PER_HOST_MAX as u64)
         );
+
+        // A host of IPv6 has many addresses, and leaves room for hosts of other networks.
+        let mut entered = Entered::default();
+        let group: IpAddr = "ff02::7".parse().unwrap();
+        let of_host = (0..1_000_u16).map(|n| [0xfd00, 0, 0, 0, 1, 1, 1, n].into());
+        let other: IpAddr = [0xfd00, 0, 0, 1, 1, 1, 1, 1].into();
+        for source in of_host.chain([other]) {
+            let datagram = Seen::Datagram {
+                source,
+                to: SocketAddr::new(group, 7_500),
+                hops_left: 1,
+            };
+            entered.enter(datagram, "e0".to_owned(), group);
+        }
+        let share = network_share(LISTED_PER_HOST_MAX, LISTED_MAX);
+        assert_eq!(entered.frames.len(), share + 1);
+        assert_eq!(entered.frames.last().unwrap().source, other);
 
         // The first querier of an interface is kept: without it the verdict would differ.
         let (source, version) = ([10, 1, 0, 1].into(), "IGMPv2");

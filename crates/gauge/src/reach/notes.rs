@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use base::{Share, share};
 use measure::Beacon;
 
 use super::{Facts, Heard, PeerFacts, PeerWord};
@@ -20,7 +21,6 @@ impl Facts {
         token: u64,
         now: Duration,
     ) {
-        let of_source = self.heard.iter().filter(|it| it.source == source).count();
         let is_known = |it: &&mut Heard| it.token == beacon.token && it.interface == interface;
         if let Some(known) = self.heard.iter_mut().find(is_known) {
             known.count += 1;
@@ -33,7 +33,7 @@ impl Facts {
             known.hops.1 = hops_left;
         } else if !beacon.is_group {
             // A beacon that was not sent to the group says nothing about the group.
-        } else if self.heard.len() < LISTED_MAX && of_source < LISTED_PER_HOST_MAX {
+        } else if has_room(self.heard.iter().map(|it| it.source), source) {
             self.heard.push(Heard {
                 name: beacon.name.clone(),
                 source,
@@ -77,7 +77,7 @@ impl Facts {
             let is_same = |it: &PeerWord| it.token == word.token;
             let times = before.filter(is_same).map_or(1, |it| it.times + 1);
             peer.word = Some(PeerWord { times, ..word });
-        } else if self.peers.len() < LISTED_MAX {
+        } else if has_room(self.peers.iter().map(|it| it.address.ip()), source.ip()) {
             self.peers.push(PeerFacts {
                 address: source,
                 word: Some(word),
@@ -114,6 +114,11 @@ impl Facts {
         }
         (tokens, self.unlisted.heard > 0)
     }
+}
+
+/// Returns true when a list with entries of the hosts `listed` has room for one more of `host`.
+pub(super) fn has_room(listed: impl ExactSizeIterator<Item = IpAddr>, host: IpAddr) -> bool {
+    listed.len() < LISTED_MAX && share(LISTED_PER_HOST_MAX, LISTED_MAX, listed, host) == Share::Free
 }
 
 /// The most entries of each list of hosts. This host sends to each listed host five times a second,

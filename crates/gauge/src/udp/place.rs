@@ -9,7 +9,8 @@
 //! ```
 //! Two measurements at a time would disturb each other, so there is only one place. A host that
 //! wants it all the time gets half of the time: after [`SERVED_MAX`] it stays away for as long as
-//! it was served, and a host that comes back sooner goes on with the time that it had.
+//! it was served, and a host that comes back sooner goes on with the time that it had. All
+//! addresses of a network together get their share of the time, [`NETWORK_SHARE`].
 
 use std::{
     net::IpAddr,
@@ -20,13 +21,13 @@ use std::{
     time::Duration,
 };
 
-use base::Instant;
+use base::{Instant, Party, parameters::NETWORK_SHARE};
 
 /// The place of one server.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     turn: Option<Arc<Turn>>,
-    /// The hosts that were served last, oldest first.
+    /// The hosts that were served last, and their networks, oldest first.
     past: Vec<Past>,
 }
 
@@ -46,30 +47,45 @@ pub(super) enum Answer {
 pub(super) struct Turn {
     host: IpAddr,
     began: Instant,
-    /// How long it was served before, in turns that count together with this one.
-    before: Duration,
+    /// How long it and its network were served before, in turns that count together with this
+    /// one.
+    before: Vec<(Party, Duration)>,
     is_ended: AtomicBool,
     /// Nanoseconds of the clock since when nothing was measured; [`Turn::BUSY`] in a trial.
     idle_since_ns: AtomicU64,
     trials: AtomicU32,
 }
 
-/// A host that was served.
+/// A host that was served, or its network.
 #[derive(Debug)]
 struct Past {
-    host: IpAddr,
+    who: Party,
     ended: Instant,
     served: Duration,
+}
+
+impl Past {
+    /// Returns how long it stays away after it had all its time; [`Duration::ZERO`] when it may
+    /// come at once, as one that was not served.
+    fn rest(&self, now: Instant) -> Duration {
+        let away = match self.who {
+            Party::Host(_) => self.served,
+            Party::Network(_) => self.served * (100 - NETWORK_SHARE) / NETWORK_SHARE,
+        };
+        away.saturating_sub(now.since(self.ended))
+    }
 }
 
 impl Place {
     /// Answers a host that asks for the place.
     pub(super) fn ask(&mut self, host: IpAddr, now: Instant) -> Answer {
-        self.past.retain(|past| now.since(past.ended) < past.served);
-        let before = self.served(host);
-        let mut past = self.past.iter().filter(|past| past.host == host);
-        if let Some(past) = past.find(|past| past.served >= SERVED_MAX) {
-            return Answer::Later(past.served.saturating_sub(now.since(past.ended)));
+        self.past.retain(|past| !past.rest(now).is_zero());
+        let before = Party::all_of(host).map(|who| (who, self.served_to(who)));
+        let before: Vec<_> = before.collect();
+        let had_all = |past: &&Past| before.iter().any(|it| it.0 == past.who && is_all(*it));
+        let rests = self.past.iter().filter(had_all).map(|past| past.rest(now));
+        if let Some(rest) = rests.max() {
+            return Answer::Later(rest);
         }
         if let Some(turn) = &self.turn {
             if turn.host != host && turn.idle(now) > IDLE_SHARED_MAX {
@@ -94,20 +110,26 @@ impl Place {
         let Some(turn) = self.turn.take() else {
             return;
         };
-        self.past.retain(|past| past.host != turn.host);
-        if self.past.len() == PAST_MAX {
-            self.past.remove(0);
+        for (who, served) in turn.served(now) {
+            self.past.retain(|past| past.who != who);
+            if self.past.len() == PAST_MAX {
+                self.past.remove(0);
+            }
+            self.past.push(Past {
+                who,
+                ended: now,
+                served,
+            });
         }
-        self.past.push(Past {
-            host: turn.host,
-            ended: now,
-            served: turn.served(now),
-        });
     }
 
     /// Returns how long a host was served in turns that count together with its next one.
     pub(super) fn served(&self, host: IpAddr) -> Duration {
-        let past = self.past.iter().find(|past| past.host == host);
+        self.served_to(Party::host(host))
+    }
+
+    fn served_to(&self, who: Party) -> Duration {
+        let past = self.past.iter().find(|past| past.who == who);
         past.map_or(Duration::ZERO, |past| past.served)
     }
 
@@ -127,7 +149,7 @@ impl Turn {
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.is_ended.load(Ordering::Relaxed)
             || self.idle(now) > IDLE_MAX
-            || self.served(now) > SERVED_MAX
+            || self.served(now).any(is_all)
             || self.trials.load(Ordering::Relaxed) >= TRIALS_MAX
     }
 
@@ -165,9 +187,22 @@ impl Turn {
         }
     }
 
-    fn served(&self, now: Instant) -> Duration {
-        self.before + now.since(self.began)
+    /// Returns how long the host and its network were served.
+    fn served(&self, now: Instant) -> impl Iterator<Item = (Party, Duration)> {
+        let lasted = now.since(self.began);
+        let all = self.before.iter();
+        all.map(move |&(who, before)| (who, before + lasted))
     }
+}
+
+/// Returns true when a host, or a network, had all the time that it gets before it stays away: both
+/// stay away for as long.
+fn is_all((who, served): (Party, Duration)) -> bool {
+    served
+        >= match who {
+            Party::Host(_) => SERVED_MAX,
+            Party::Network(_) => SERVED_MAX * NETWORK_SHARE / (100 - NETWORK_SHARE),
+        }
 }
 
 /// A client pauses for moments between trials, and with several servers until all of them are
@@ -179,7 +214,7 @@ const IDLE_SHARED_MAX: Duration = Duration::from_secs(2);
 const SERVED_MAX: Duration = Duration::from_secs(30 * 60);
 /// As many trials as that sweep makes, with room.
 const TRIALS_MAX: u32 = 4_096;
-/// Hosts that are remembered.
+/// Hosts and networks that are remembered.
 const PAST_MAX: usize = 64;
 
 #[cfg(test)]
@@ -226,14 +261,15 @@ mod tests {
         assert!(!turn.is_over(at(70)) && turn.is_over(at(72)));
     }
 
-    #[test]
-    fn whoever_takes_the_place_again_and_again_gets_half_of_the_time() {
+    /// Returns how much of `seconds` those get who want the place all the time, at the address
+    /// that `host` gives for the n-th turn.
+    fn had_by(host: impl Fn(u16) -> IpAddr, seconds: u64) -> u64 {
         let mut place = Place::default();
-        let (mut now, mut had) = (0, 0);
-        while now < 100_000 {
-            match place.ask(A, at(now)) {
+        let (mut now, mut had, mut turns) = (0, 0, 0);
+        while now < seconds {
+            match place.ask(host(turns), at(now)) {
                 Answer::Served(turn) => {
-                    // It leaves a second before its turn would be over, to look like a new one.
+                    // It leaves before its turn would be over, to look like a new one.
                     turn.begin_trial();
                     let began = now;
                     while !turn.is_over(at(now + 1)) && now - began < 1_700 {
@@ -241,13 +277,28 @@ mod tests {
                     }
                     had += now - began;
                     now += 1;
+                    turns += 1;
                     place.leave(at(now));
                 }
                 Answer::Later(wait) => now += wait.as_secs().max(1),
                 Answer::Wait => panic!("the place is free"),
             }
         }
-        assert!((45_000..=55_000).contains(&had), "{had} of {now} s");
+        had
+    }
+
+    #[test]
+    fn who_takes_the_place_again_and_again_gets_half_of_the_time() {
+        let had = had_by(|_| A, 100_000);
+        assert!((45_000..=55_000).contains(&had), "{had}");
+    }
+
+    #[test]
+    fn who_has_many_addresses_gets_three_quarters_of_the_time() {
+        let had = had_by(|turn| [0xfd00, 0, 0, 0, 0, 0, 1, turn].into(), 100_000);
+        assert!((70_000..=80_000).contains(&had), "{had}");
+        let had = had_by(|turn| [0xfd00, 0, 0, turn, 0, 0, 1, 1].into(), 100_000);
+        assert!(had > 90_000, "{had}: other networks have time of their own");
     }
 
     #[test]
