@@ -1,12 +1,13 @@
 //! Random packet loss by a netfilter rule, made over netlink without the `nft` program.
 //!
-//! The rule is alone in the only chain of a table of its own. That chain comes before connection
-//! tracking:
+//! The rules are alone in the only chain of a table of their own. That chain comes before
+//! connection tracking:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
+//! iifname NAME  l4proto 113  numgen random mod OF < LOST  counter  drop
 //! ```
-//! Replacing the rule is one transaction, so that no packet passes between two rules.
+//! Replacing the rules is one transaction, so that no packet passes between old and new ones.
 
 use super::{
     Attributes, NetlinkError, NetlinkSocket, Protocol, Request,
@@ -14,7 +15,7 @@ use super::{
     socket::flag,
 };
 
-/// The loss rule of one network namespace.
+/// The loss rules of one network namespace.
 #[derive(Debug)]
 pub struct RandomLoss {
     socket: NetlinkSocket,
@@ -30,15 +31,16 @@ impl RandomLoss {
         Ok(Self { socket })
     }
 
-    /// Drops `lost` of `of` UDP packets that arrive by `interface`, each drawn at random, and
-    /// counts the dropped ones from 0. Replaces the former rule, if there is one. A GSO run that
-    /// arrives whole is one draw.
+    /// Drops `lost` of `of` packets of UDP and of IP protocol 113 (PGM) that arrive by `interface`,
+    /// each drawn at random, and counts the dropped ones from 0. Replaces the former rules, if
+    /// there are any. A GSO run that arrives whole is one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
     pub fn set(&mut self, interface: &str, lost: u32, of: u32) -> Result<(), NetlinkError> {
         let mut requests = vec![batch(BATCH_BEGIN), table(NEW_TABLE), table(DELETE_TABLE)];
-        requests.extend([table(NEW_TABLE), chain(), rule(interface, lost, of)]);
+        requests.extend([table(NEW_TABLE), chain()]);
+        requests.extend(PROTOCOLS.map(|protocol| rule(interface, protocol, lost, of)));
         requests.push(batch(BATCH_END));
         self.socket
             .transaction(requests)
@@ -80,7 +82,9 @@ impl RandomLoss {
                     is_ours |= attribute.kind == RULE_TABLE && attribute.text() == TABLE;
                     if attribute.kind == RULE_EXPRESSIONS && is_ours {
                         for expression in attribute.nested()? {
-                            found.set(found.get().or(counted(&expression)));
+                            let more = counted(&expression);
+                            let sum = more.map(|more| found.get().unwrap_or(0) + more);
+                            found.set(sum.or(found.get()));
                         }
                     }
                 }
@@ -132,7 +136,7 @@ fn chain() -> Request {
     request
 }
 
-fn rule(interface: &str, lost: u32, of: u32) -> Request {
+fn rule(interface: &str, protocol: u8, lost: u32, of: u32) -> Request {
     let flags = flag(libc::NLM_F_CREATE | libc::NLM_F_APPEND | libc::NLM_F_ACK);
     let mut request = Request::new(kind(NEW_RULE), flags);
     request
@@ -146,7 +150,7 @@ fn rule(interface: &str, lost: u32, of: u32) -> Request {
         load(list, META_INPUT_NAME);
         compare(list, EQUAL, &name);
         load(list, META_PROTOCOL);
-        compare(list, EQUAL, &[libc::IPPROTO_UDP.to_be_bytes()[3]]);
+        compare(list, EQUAL, &[protocol]);
         expression(list, "numgen", |draw| {
             draw.attribute(NUMGEN_REGISTER, &REGISTER);
             draw.attribute(NUMGEN_MODULUS, &of.to_be_bytes());
@@ -210,6 +214,8 @@ const fn kind(message: u16) -> u16 {
 
 const HEADER_LEN: usize = 4;
 const TABLE: &str = "towline_lab";
+/// UDP and PGM: control connections and ICMP lose nothing.
+const PROTOCOLS: [u8; 2] = [17, 113];
 const CHAIN: &str = "loss";
 /// `IFNAMSIZ`.
 const NAME_LEN: usize = 16;
