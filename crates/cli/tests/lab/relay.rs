@@ -1,12 +1,7 @@
 //! `towline relay` between networks that have no route to each other: files proven and messages in
 //! order behind it, with loss on both sides, and what that costs the network of the sender.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use lab::{Host, Lab, LabSpec, isolated};
 use serde_json::Value;
@@ -14,6 +9,8 @@ use serde_json::Value;
 use crate::{
     ends::{End, alone, assert_complete, towline},
     schema_kit::check_schema,
+    siege::key_of,
+    signals::Place,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -43,15 +40,10 @@ fn end(relay: End) -> Value {
     check_schema(&text).1
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("towline-relay-{name}-{}", std::process::id()));
-    drop(fs::remove_dir_all(&path));
-    fs::create_dir_all(&path).unwrap();
-    path
-}
-
-/// A tree of `bytes` bytes in files of 1 MB.
-fn make_tree(root: &Path, bytes: usize) {
+/// A tree of `bytes` bytes in files of 1 MB, in `place`.
+fn make_tree(place: &Place, bytes: usize) {
+    let root = place.file("tree");
+    let root = Path::new(&root);
     fs::create_dir_all(root).unwrap();
     let mut state = 1_u64;
     for number in 0..bytes.div_ceil(1_000_000) {
@@ -67,15 +59,15 @@ fn make_tree(root: &Path, bytes: usize) {
     }
 }
 
-/// Sends the tree in `root` from `host`; the receivers on the hosts from 2 on lose 1 % of what
+/// Sends the tree in `place` from `host`; the receivers on the hosts from 2 on lose 1 % of what
 /// reaches them. Returns the sender's report, and checks theirs.
-fn send_tree(lab: &Lab, root: &Path, group: &str, sender_is: &str) -> Value {
+fn send_tree(lab: &Lab, place: &Place, group: &str, sender_is: &str) -> Value {
     let receivers: Vec<End> = (2..lab.hosts().len())
         .map(|number| {
-            let directory = root.join(number.to_string());
+            let directory = place.file(&number.to_string());
             let words = format!(
-                "recv {} -g {FAR} --from {sender_is} --json --faults loss=1%,seed={number}",
-                directory.display()
+                "recv {directory} -g {FAR} --from {sender_is} --json \
+                 --faults loss=1%,seed={number}"
             );
             let receiver = End::start(towline(lab.host(number), &words));
             receiver.await_session();
@@ -84,7 +76,7 @@ fn send_tree(lab: &Lab, root: &Path, group: &str, sender_is: &str) -> Value {
         .collect();
     let words = format!(
         "send {} -g {group} --receivers {} --json",
-        root.join("tree").display(),
+        place.file("tree"),
         receivers.len()
     );
     let sent = End::start(towline(lab.host(0), &words)).report(LIMIT);
@@ -93,7 +85,7 @@ fn send_tree(lab: &Lab, root: &Path, group: &str, sender_is: &str) -> Value {
         let report = receiver.report(LIMIT);
         assert_eq!(report["is_complete"], true, "{report:#}");
         assert_eq!(report["root"], sent["root"]);
-        fs::remove_dir_all(root.join(number.to_string())).unwrap();
+        fs::remove_dir_all(place.file(&number.to_string())).unwrap();
     }
     sent
 }
@@ -105,15 +97,14 @@ fn counter(report: &Value, name: &str) -> u64 {
 #[test]
 fn a_tree_is_proven_behind_a_relay_and_each_loss_before_it_is_repaired_about_once() {
     alone(|| {
-        let lab = two_networks(3);
-        let root = scratch("tree");
-        make_tree(&root.join("tree"), 40_000_000);
+        let (lab, place) = (two_networks(3), Place::new("relay-tree"));
+        make_tree(&place, 40_000_000);
         let relay = relay(
             lab.host(1),
             &format!("{NEAR} {FAR} --faults loss=1%,seed=9"),
         );
         let from = lab.host(1).ipv4().to_string();
-        let sent = send_tree(&lab, &root, NEAR, &from);
+        let sent = send_tree(&lab, &place, NEAR, &from);
         let report = end(relay);
         assert_eq!(report["sessions"], 1, "{report:#}");
         assert_eq!(report["receivers"], 3, "{report:#}");
@@ -126,7 +117,6 @@ fn a_tree_is_proven_behind_a_relay_and_each_loss_before_it_is_repaired_about_onc
         println!("{lost} of {sent_packets} lost before the relay: {repairs} repairs, {kept} kept");
         assert!(lost * 100 > sent_packets / 2 && kept > lost, "{report:#}");
         assert!(repairs * 10 <= lost * 12, "{repairs} for {lost}: {sent:#}");
-        fs::remove_dir_all(&root).unwrap();
     });
 }
 
@@ -134,14 +124,14 @@ fn a_tree_is_proven_behind_a_relay_and_each_loss_before_it_is_repaired_about_onc
 #[ignore = "measures, and needs the machine for itself"]
 fn the_rate_behind_a_relay_beside_that_without_one() {
     alone(|| {
-        let root = scratch("rate");
-        make_tree(&root.join("tree"), 220_000_000);
+        let place = Place::new("relay-rate");
+        make_tree(&place, 220_000_000);
         let seconds = |sent: &Value| sent["seconds"].as_f64().unwrap();
         let mut ratios = Vec::new();
         for _ in 0..3 {
             let direct = Lab::new(&LabSpec::new(5)).unwrap();
             let from = direct.host(0).ipv4().to_string();
-            let alone = send_tree(&direct, &root, FAR, &from);
+            let alone = send_tree(&direct, &place, FAR, &from);
             drop(direct);
             let lab = two_networks(3);
             let relay = relay(
@@ -149,7 +139,7 @@ fn the_rate_behind_a_relay_beside_that_without_one() {
                 &format!("{NEAR} {FAR} --faults loss=1%,seed=9"),
             );
             let from = lab.host(1).ipv4().to_string();
-            let relayed = send_tree(&lab, &root, NEAR, &from);
+            let relayed = send_tree(&lab, &place, NEAR, &from);
             drop(end(relay));
             let ratio = seconds(&alone) / seconds(&relayed);
             println!(
@@ -162,7 +152,6 @@ fn the_rate_behind_a_relay_beside_that_without_one() {
         }
         ratios.sort_by(f64::total_cmp);
         println!("median {:.2}", ratios[1]);
-        fs::remove_dir_all(&root).unwrap();
     });
 }
 
@@ -241,21 +230,14 @@ fn sessions_go_both_ways_through_a_tunnel_of_two_relays() {
 #[test]
 fn a_session_with_a_key_is_not_carried_and_the_relay_says_so() {
     isolated(|| {
-        let lab = two_networks(1);
-        let root = scratch("key");
-        let key = root.join("key");
-        fs::write(&key, (100..=131).collect::<Vec<u8>>()).unwrap();
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let (lab, place) = (two_networks(1), Place::new("relay-key"));
+        let key = key_of(&place);
         let relay = relay(lab.host(1), &format!("{NEAR} {FAR}"));
-        let words = format!(
-            "load send -g {NEAR} --json --count 1 --timeout 2s --key-file {}",
-            key.display()
-        );
+        let words = format!("load send -g {NEAR} --json --count 1 --timeout 2s {key}");
         let sender = End::start(towline(lab.host(0), &words));
         relay.await_said("a session has a key");
         drop(sender);
         let report = end(relay);
         assert_eq!(report["sessions"], 0, "{report:#}");
-        fs::remove_dir_all(&root).unwrap();
     });
 }

@@ -147,7 +147,7 @@ fn attack_with_connections(
 }
 
 /// A key that all ends have.
-fn key_of(place: &Place) -> String {
+pub(crate) fn key_of(place: &Place) -> String {
     let key = place.file("key");
     fs::write(&key, (100..=131).collect::<Vec<u8>>()).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
