@@ -21,7 +21,7 @@ pub use base::parameter::{Parameter, Role};
 use base::parameter::{Setting, Value, fixed};
 
 mod value;
-pub use value::{Intervals, LateJoin, Rate, Timer};
+pub use value::{FecForm, Intervals, LateJoin, Rate, Timer};
 
 #[cfg(test)]
 mod tests;
@@ -241,6 +241,9 @@ parameters! {
         "judgement: none unless asked for",
         "most parity packets to send after each group without being asked, when NAKs raise their \
          number";
+    fec_form: FecForm = FecForm::Rfc, FecForm::Rfc => FecForm::OpenPgm, "choice", Source,
+        "RFC 3208 section 11.8; OpenPGM has the flags of PARITY_PRM the other way round",
+        "how SPMs say which parity there is: as the RFC has it, or as OpenPGM";
     poll_interval: Duration = fixed::ZERO, fixed::ZERO => fixed::s(86_400), "time", Source,
         "RFC 3208 section 14.4: optional",
         "time between two counts of receivers by polls; 0 for none";

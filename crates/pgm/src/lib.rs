@@ -93,8 +93,8 @@
 
 mod config;
 pub use config::{
-    Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Rate, Role,
-    Timer,
+    Config, ConfigBuilder, ConfigError, FecForm, Intervals, LateJoin, PARAMETERS, Parameter, Rate,
+    Role, Timer,
 };
 
 mod element;

@@ -152,8 +152,8 @@ pub use net::{
     interface::Selector, leftovers, resolve,
 };
 pub use pgm::{
-    Census, Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate,
-    Status, Timer,
+    Census, Config, ConfigBuilder, ConfigError, FecForm, Full, Intervals, LateJoin, PARAMETERS,
+    Rate, Status, Timer,
 };
 pub use wire::{
     object::{DoneNumbers, EntryKind, ErrorCode, Phase, Pos, Progressed, Refusal},

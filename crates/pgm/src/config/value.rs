@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::{Pace, parameter::Value};
+use wire::pgm::ParityReading;
 
 /// Up to 16 intervals, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,26 @@ pub enum LateJoin {
     Window,
 }
 
+/// The flags by which a source offers parity: implementations do not agree which is which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FecForm {
+    /// As the RFC, and Towline's receivers, have them.
+    Rfc,
+    /// The other way round, as OpenPGM has them: its receivers give nothing out when they read an
+    /// offer of parity on demand as one of parity that comes unasked.
+    OpenPgm,
+}
+
+impl FecForm {
+    /// Returns where the flags stand.
+    pub(crate) const fn reading(self) -> ParityReading {
+        match self {
+            Self::Rfc => ParityReading::Rfc,
+            Self::OpenPgm => ParityReading::OpenPgm,
+        }
+    }
+}
+
 impl Value for Timer {
     type Bound = Duration;
     const FORM: &'static str = "auto, or a time such as 200us, 1.5s, 2m, 1h30m or 30 (seconds)";
@@ -198,33 +219,39 @@ impl Value for Intervals {
     }
 }
 
-impl Value for LateJoin {
-    type Bound = Self;
-    const FORM: &'static str = "now, offered or window";
+/// Makes an enum a value whose texts are those given, in this order.
+macro_rules! choice {
+    ($name:ident, $form:literal, $range:literal, $($variant:ident $text:literal),+ $(,)?) => {
+        impl Value for $name {
+            type Bound = Self;
+            const FORM: &'static str = $form;
 
-    fn parse(text: &str) -> Option<Self> {
-        match text.trim() {
-            "now" => Some(Self::Now),
-            "offered" => Some(Self::Offered),
-            "window" => Some(Self::Window),
-            _ => None,
+            fn parse(text: &str) -> Option<Self> {
+                match text.trim() {
+                    $($text => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            fn print(self) -> String {
+                match self { $(Self::$variant => $text,)+ }.to_owned()
+            }
+
+            fn is_within(self, _low: Self, _high: Self) -> bool {
+                true
+            }
+
+            fn range(_low: Self, _high: Self) -> String {
+                $range.to_owned()
+            }
         }
-    }
-
-    fn print(self) -> String {
-        match self {
-            Self::Now => "now",
-            Self::Offered => "offered",
-            Self::Window => "window",
-        }
-        .to_owned()
-    }
-
-    fn is_within(self, _low: Self, _high: Self) -> bool {
-        true
-    }
-
-    fn range(_low: Self, _high: Self) -> String {
-        "now, offered, window".to_owned()
-    }
+    };
+}
+choice! {
+    LateJoin, "now, offered or window", "now, offered, window",
+    Now "now", Offered "offered", Window "window",
+}
+choice! {
+    FecForm, "rfc or openpgm", "rfc, openpgm",
+    Rfc "rfc", OpenPgm "openpgm",
 }

@@ -27,10 +27,7 @@ use std::time::Duration;
 use base::{Budget, Instant, Run};
 use wire::{
     Sqn,
-    pgm::{
-        Addressing, Body, CurrTgsize, Data, Flags, Packet, ParityPrm, ParityReading, PgmOption,
-        emit_flagged,
-    },
+    pgm::{Addressing, Body, CurrTgsize, Data, Flags, Packet, ParityPrm, PgmOption, emit_flagged},
 };
 
 use super::{
@@ -42,7 +39,7 @@ use super::{
     upstream::{Asker, Reply},
 };
 use crate::{
-    Config,
+    Config, FecForm,
     fec::{
         Code, Combine, Encoder, FRAGMENT_BYTES, Numbering, Parities, encoded_fragment,
         fragment_contents,
@@ -56,6 +53,7 @@ use share::Share;
 #[derive(Debug)]
 pub(super) struct Parity {
     is_on_demand: bool,
+    form: FecForm,
     numbering: Numbering,
     code: Code,
     payloads: Encoder,
@@ -128,6 +126,7 @@ impl Parity {
         let combine = crate::fec::combine;
         Some(Box::new(Self {
             is_on_demand: config.fec_on_demand(),
+            form: config.fec_form(),
             numbering,
             code,
             payloads: Encoder::new(combine, STAGED_MAX, limits.tsdu),
@@ -163,7 +162,7 @@ impl Parity {
             !self.share.is_none(),
             self.is_on_demand,
             self.numbering.group_size(),
-            ParityReading::Rfc,
+            self.form.reading(),
         );
         let size = |(_, size)| PgmOption::CurrTgsize(CurrTgsize { packet_count: size });
         [Some(PgmOption::ParityPrm(offer)), self.short.map(size)]
