@@ -26,7 +26,7 @@ pub use remedy::{Missing, Remedy};
 
 pub mod socket;
 pub use socket::{
-    Faults, Group, HeldBack, Intercept, Interface, InterfaceError, Interfaces, LinkIo,
-    NetworkLimit, NetworkSigns, Role, SocketOptions, TcpLimit, TcpShares, UdpCounters, UdpIo,
-    UdpSetup, WaitStrategy, Waker, WaysIo, intercept, interface, resolve,
+    Encapsulation, Faults, Group, HeldBack, Intercept, Interface, InterfaceError, Interfaces,
+    LinkIo, NetworkLimit, NetworkSigns, Role, SocketOptions, TcpLimit, TcpShares, UdpCounters,
+    UdpIo, UdpSetup, WaitStrategy, Waker, WaysIo, intercept, interface, resolve,
 };

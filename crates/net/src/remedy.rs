@@ -24,6 +24,8 @@ pub enum Remedy {
     SetUpInterface,
     /// End the other sender that has the address and port, or use others.
     StopOtherSender,
+    /// Give the program the right to raw IP, or use UDP.
+    AllowRawIp,
     /// Name the senders to take files from.
     NameSenders,
     /// Start a reflector, which answers round trips over TCP, on the other host.
@@ -69,6 +71,10 @@ impl fmt::Display for Remedy {
                 "another sender, or a receiver of a unicast session, uses this address and port on \
                  this host, perhaps in this program: stop it, or give this one another port, as \
                  its receivers, or address",
+            ),
+            Self::AllowRawIp => f.write_str(
+                "raw IP needs CAP_NET_RAW: run as root, run `setcap cap_net_raw+ep PROGRAM` once \
+                 as root, or use UDP at both ends",
             ),
             Self::NameSenders => {
                 f.write_str("name the senders, allow all senders, or give both ends a key")

@@ -3,12 +3,13 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    os::fd::AsFd as _,
     time::Duration,
 };
 
 use base::{Io as _, Outcome, PathId, Run, Segments, Socket};
 use lab::{Host, Lab, LabSpec, isolated};
-use towline_net::{Role, SocketOptions, UdpIo, UdpSetup, interface::Interfaces};
+use towline_net::{Encapsulation, Role, SocketOptions, UdpIo, UdpSetup, interface::Interfaces};
 
 /// Opens a session's sockets on a host's interface to the lab.
 fn open(
@@ -362,3 +363,81 @@ fn a_slow_interface_holds_the_sender_back_instead_of_losing() {
         }
     });
 }
+
+/// A packet of PGM with nothing in it but its type and a number.
+fn packet(kind: u8, number: u8) -> [u8; 24] {
+    let mut packet = [number; 24];
+    packet[4] = kind;
+    packet
+}
+
+#[test]
+fn raw_packets_come_whole_and_those_for_elements_bear_an_alert() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let raw = SocketOptions::default().encapsulation(Encapsulation::Raw);
+        let mut families = vec![("239.192.0.9:7500", lab.host(0).ipv4().into(), 4)];
+        if lab.host(0).has_ipv6() {
+            families.push(("[ff15::9]:7500", lab.host(0).ipv6().into(), 0));
+        }
+        for (group, local, alert_bytes) in families {
+            let far = match local {
+                IpAddr::V4(_) => lab.host(1).ipv4().into(),
+                IpAddr::V6(_) => lab.host(1).ipv6().into(),
+            };
+            let mut source = open(lab.host(0), Role::Source, group, local, raw.clone());
+            let mut receiver = open(lab.host(1), Role::Receiver, group, far, raw.clone());
+            let watch = lab.host(1).enter(|| watch(group)).unwrap();
+            // SPM, ODATA twice, RDATA twice, ODATA, NCF, POLL, in one run.
+            let kinds = [0, 4, 4, 5, 5, 4, 10, 1];
+            let packets = kinds.map(|kind| packet(kind, 7)).concat();
+            let group: SocketAddr = group.parse().unwrap();
+            let outcome = send(&mut source, &packets, 24, group);
+            assert_eq!(outcome, Outcome::Sent { datagrams: 8 });
+            let (bytes, seen, from) = collect(&mut receiver, 8, SECOND);
+            assert_eq!((bytes, seen), (packets, 8));
+            assert_eq!(from.map(|from| from.ip()), Some(local));
+            for kind in kinds {
+                let alert = if kind == 4 { 0 } else { alert_bytes };
+                assert_eq!(
+                    watch.next_head(),
+                    HEAD_BYTES[usize::from(local.is_ipv6())] + alert
+                );
+            }
+            // What a receiver sends upstream comes to the source, and not back to the receiver.
+            let nak = packet(8, 9);
+            for to in [SocketAddr::new(local, 7500), SocketAddr::new(far, 7500)] {
+                let outcome = send(&mut receiver, &nak, 24, to);
+                assert_eq!(outcome, Outcome::Sent { datagrams: 1 });
+            }
+            assert_eq!(collect(&mut source, 1, SECOND).0, nak);
+            assert_eq!(collect(&mut receiver, 1, MOMENT).1, 0);
+        }
+    });
+}
+
+/// Sees packets of PGM to a group with their IP headers.
+struct Watch(sys::UdpSocket);
+
+fn watch(group: &str) -> Watch {
+    let group: SocketAddr = group.parse().unwrap();
+    let interfaces = Interfaces::read().unwrap();
+    let e0 = interfaces.list().iter().find(|one| one.name == "e0");
+    let protocol = std::num::NonZeroU8::new(113).unwrap();
+    let socket = sys::UdpSocket::raw(sys::Family::of(&group), protocol).unwrap();
+    socket.bind(group).unwrap();
+    socket.join(group.ip(), e0.unwrap().index, None).unwrap();
+    sys::datagram::set_blocking(socket.as_fd(), SECOND).unwrap();
+    Watch(socket)
+}
+
+impl Watch {
+    /// Length of the IP header of the next packet, as far as the kernel shows it.
+    fn next_head(&self) -> usize {
+        let mut bytes = [0; 100];
+        sys::datagram::receive(self.0.as_fd(), &mut bytes, true).unwrap() - 24
+    }
+}
+
+/// IPv4 headers without options; IPv6 shows none.
+const HEAD_BYTES: [usize; 2] = [20, 0];

@@ -17,7 +17,8 @@ use crate::{
     call::{check, check_len},
 };
 
-/// The control messages of a send: segment size and hop limit, as bytes for the kernel.
+/// The control messages of a send: segment size, hop limit and router alert, as bytes for the
+/// kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Control {
     bytes: [u8; CONTROL_SEND_BYTES],
@@ -55,6 +56,14 @@ impl Control {
         } else {
             self.with(libc::IPPROTO_IP, libc::IP_TTL, &value)
         }
+    }
+
+    /// Adds the Router Alert option to the IPv4 header: routers on the way look at the packet.
+    ///
+    /// **Spec**: RFC 2113.
+    #[must_use]
+    pub fn router_alert(self) -> Self {
+        self.with(libc::IPPROTO_IP, libc::IP_RETOPTS, &ROUTER_ALERT)
     }
 
     /// Returns the bytes to hand to a send call.
@@ -421,9 +430,11 @@ impl Received {
 /// The most messages that one call sends or receives.
 pub const MANY_MAX: usize = 64;
 
-/// Length of the control messages with segment size and hop limit, in bytes: each is a header and
-/// up to eight bytes.
-const CONTROL_SEND_BYTES: usize = 2 * (aligned(HEADER_BYTES) + 8);
+/// Length of the control messages with segment size, hop limit and router alert, in bytes: each is
+/// a header and up to eight bytes.
+const CONTROL_SEND_BYTES: usize = 3 * (aligned(HEADER_BYTES) + 8);
+/// Copied into fragments, control class, number 20; four bytes; every router shall look.
+const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 /// Length of the control messages with GRO size, drop count and IPv6 packet information, in bytes,
 /// with room to spare.
 const CONTROL_RECEIVE_BYTES: usize = 128;

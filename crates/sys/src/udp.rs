@@ -1,14 +1,16 @@
-//! UDP sockets and the options that multicast transports need, one typed function for each.
+//! UDP and raw IP sockets, and the options that multicast transports need, one typed function for
+//! each.
 
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroU8,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use libc::c_int;
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+    AddressFamily, Protocol, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
 
 use crate::{
@@ -38,12 +40,16 @@ impl Family {
 
     /// Makes a socket that never blocks.
     pub(crate) fn socket(self, kind: SocketType) -> io::Result<OwnedFd> {
+        self.socket_of(kind, None)
+    }
+
+    fn socket_of(self, kind: SocketType, protocol: Option<Protocol>) -> io::Result<OwnedFd> {
         let domain = match self {
             Self::V4 => AddressFamily::INET,
             Self::V6 => AddressFamily::INET6,
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        Ok(socket_with(domain, kind, flags, None)?)
+        Ok(socket_with(domain, kind, flags, protocol)?)
     }
 
     const fn level(self) -> c_int {
@@ -65,7 +71,8 @@ pub enum PathMtu {
     Fragment,
 }
 
-/// A non-blocking UDP socket.
+/// A non-blocking UDP socket; or a raw IP socket, which has the same options, but no ports, no
+/// segmentation and no coalescing.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
@@ -83,6 +90,40 @@ impl UdpSocket {
             sockopt::set_ipv6_v6only(&fd, true)?;
         }
         Ok(Self { fd, family })
+    }
+
+    /// Makes an unbound raw socket for packets of an IP protocol. It sends what follows the IP
+    /// header, which the kernel makes. It receives packets with their IP header over IPv4, and
+    /// without it over IPv6. Each such socket of a host receives all packets of the protocol to the
+    /// address that it is bound to. Addresses to send to have port 0.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_RAW, or when the family is not available.
+    ///
+    /// **Spec**: [`raw`](https://man7.org/linux/man-pages/man7/raw.7.html).
+    pub fn raw(family: Family, protocol: NonZeroU8) -> io::Result<Self> {
+        let protocol = Protocol::from_raw(protocol.into());
+        let fd = family.socket_of(SocketType::RAW, Some(protocol))?;
+        Ok(Self { fd, family })
+    }
+
+    /// Makes the kernel pass nothing on to the socket, which only sends.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn receive_nothing(&self) -> io::Result<()> {
+        let mut keep_nothing = [libc::sock_filter {
+            code: (libc::BPF_RET | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        }];
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: keep_nothing.as_mut_ptr(),
+        };
+        // The kernel copies the instruction during the call.
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
     /// Binds to a local address and port (port 0: any free one). When the address is a group's, the

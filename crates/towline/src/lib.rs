@@ -146,10 +146,10 @@ pub use delivery::{
 };
 pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{
-    Delete, Existing, Faults, FileStore, Group, HeldBack, Interface, InterfaceError, Interfaces,
-    KeepFree, Leftover, Missing, Modes, NetworkLimit, NetworkSigns, Owners, Remedy, RoomLimits,
-    SocketOptions, SystemError, TcpLimit, TcpShares, WaitStrategy, Waker, discard_leftover,
-    interface::Selector, leftovers, resolve,
+    Delete, Encapsulation, Existing, Faults, FileStore, Group, HeldBack, Interface, InterfaceError,
+    Interfaces, KeepFree, Leftover, Missing, Modes, NetworkLimit, NetworkSigns, Owners, Remedy,
+    RoomLimits, SocketOptions, SystemError, TcpLimit, TcpShares, WaitStrategy, Waker,
+    discard_leftover, interface::Selector, leftovers, resolve,
 };
 pub use pgm::{
     Census, Config, ConfigBuilder, ConfigError, FecForm, Full, Intervals, LateJoin, PARAMETERS,

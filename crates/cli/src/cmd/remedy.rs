@@ -34,6 +34,9 @@ fn words(remedy: &Remedy) -> String {
              or address (-i ADDRESS)"
                 .into()
         }
+        Remedy::AllowRawIp => "raw IP needs CAP_NET_RAW: run as root, run `setcap cap_net_raw+ep \
+                               PROGRAM` once as root, or leave --encapsulation out at both ends"
+            .into(),
         Remedy::NameSenders => "name the senders with --from ADDRESS[/BITS], allow all with \
                                 --from any, or give both ends a --key-file"
             .into(),

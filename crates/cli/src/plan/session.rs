@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Dura
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
-    Config, Faults, Group, Key, PARAMETERS, Place, Selector, SessionBuilder, SocketOptions,
-    WaitStrategy,
+    Config, Encapsulation, Faults, Group, Key, PARAMETERS, Place, Selector, SessionBuilder,
+    SocketOptions, WaitStrategy,
     options::{check_name, dscp},
 };
 
@@ -29,6 +29,10 @@ pub(crate) struct SessionPlan {
     #[serde(serialize_with = "optional_text")]
     #[schemars(with = "Option<String>")]
     pub(crate) interface: Option<Selector>,
+    /// What carries the packets.
+    #[serde(serialize_with = "text")]
+    #[schemars(with = "String")]
+    pub(crate) encapsulation: Encapsulation,
     /// PGM's data-destination port when it differs from the UDP port.
     pub(crate) pgm_port: Option<u16>,
     /// Time to live of the packets that this end sends.
@@ -94,6 +98,9 @@ impl SessionPlan {
         let key_file: Option<PathBuf> = settings.parse("key_file", str::parse)?;
         Ok(Self {
             interface: settings.parse("iface", str::parse)?,
+            encapsulation: settings
+                .parse("encapsulation", str::parse)?
+                .unwrap_or_default(),
             pgm_port: settings.parse("pgm_port", str::parse)?,
             hops: settings.parse("hops", str::parse)?.unwrap_or(defaults.hops),
             dscp: settings.parse("dscp", dscp)?.unwrap_or(defaults.dscp),
@@ -118,7 +125,8 @@ impl SessionPlan {
             .hops(self.hops)
             .dscp(self.dscp)
             .multicast_loop(self.is_looped)
-            .wait(self.wait);
+            .wait(self.wait)
+            .encapsulation(self.encapsulation);
         let session = SessionBuilder::at(self.place.clone())
             .interface(self.interface.clone())
             .sockets(sockets)

@@ -20,7 +20,7 @@ mod links;
 pub use links::LinkIo;
 
 mod options;
-pub use options::{SocketOptions, WaitStrategy};
+pub use options::{Encapsulation, SocketOptions, WaitStrategy};
 
 mod readiness;
 pub use readiness::Waker;

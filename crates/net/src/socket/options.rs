@@ -29,6 +29,8 @@ pub struct SocketOptions {
     pub gso: bool,
     /// Whether the kernel may coalesce received datagrams (GRO). Default true.
     pub gro: bool,
+    /// What carries the packets. Default [`Encapsulation::Udp`].
+    pub encapsulation: Encapsulation,
     /// How the loop waits. Default [`WaitStrategy::Block`].
     pub wait: WaitStrategy,
     /// The most bytes that may be queued on one control connection. Default 4 MiB.
@@ -52,6 +54,7 @@ impl Default for SocketOptions {
             gso_bytes_max: 65_536,
             gso: true,
             gro: true,
+            encapsulation: Encapsulation::Udp,
             wait: WaitStrategy::Block,
             link_queue_bytes: 4 << 20,
             links_max: 4096,
@@ -86,6 +89,7 @@ setters! {
     gso_bytes_max: usize,
     gso: bool,
     gro: bool,
+    encapsulation: Encapsulation,
     wait: WaitStrategy,
     link_queue_bytes: usize,
     links_max: usize,
@@ -112,6 +116,45 @@ impl SocketOptions {
             return refuse(what, "it has six bits", "give 0 to 63");
         }
         Ok(())
+    }
+}
+
+/// What carries the packets of a session. Both ends need the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encapsulation {
+    /// UDP: needs no privilege, passes firewalls and address translation, and is fastest, as the
+    /// kernel segments runs.
+    #[default]
+    Udp,
+    /// IP protocol 113 without UDP, as RFC 3208 has it. It needs CAP_NET_RAW. Sessions differ by
+    /// the ports in PGM's own header alone, and each receives the packets of all that use its
+    /// addresses. Over IPv4, packets for PGM network elements have the Router Alert option.
+    Raw,
+}
+
+impl FromStr for Encapsulation {
+    type Err = SystemError;
+
+    fn from_str(text: &str) -> Result<Self, SystemError> {
+        match text {
+            "udp" => Ok(Self::Udp),
+            "raw" => Ok(Self::Raw),
+            _ => Err(SystemError::refused(
+                "use encapsulation",
+                text,
+                "there is no such encapsulation",
+            )
+            .advise("write udp or raw")),
+        }
+    }
+}
+
+impl fmt::Display for Encapsulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "udp",
+            Self::Raw => "raw",
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use base::parameter::Role;
-use net::{Faults, WaitStrategy, interface::Selector};
+use net::{Encapsulation, Faults, WaitStrategy, interface::Selector};
 
 use super::SessionBuilder;
 use crate::{Error, text::is_plain};
@@ -39,6 +39,15 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         help: "Interface by name (eth0), address (10.0.0.7) or prefix (10.0.0.0/8) [default: by \
                the kernel's route]",
         check: |text| form::<Selector>(text).map(drop),
+    },
+    SessionOption {
+        name: "encapsulation",
+        value: Some("udp|raw"),
+        default: Some("udp"),
+        role: Role::Both,
+        help: "What carries the packets: UDP, or raw IP (protocol 113), which needs CAP_NET_RAW; \
+               both ends need the same",
+        check: |text| form::<Encapsulation>(text).map(drop),
     },
     SessionOption {
         name: "pgm_port",
@@ -142,6 +151,7 @@ impl SessionBuilder {
         let port = |low| number(text, low, 65_535).map(|port| port as u16);
         match name {
             "iface" => self.interface = Some(form(text).map_err(wrong)?),
+            "encapsulation" => self.sockets.encapsulation = form(text).map_err(wrong)?,
             "pgm_port" => self.pgm_port = Some(port(1).map_err(wrong)?),
             "hops" => self.sockets.hops = number(text, 1, 255).map_err(wrong)? as u8,
             "dscp" => self.sockets.dscp = dscp(text).map_err(wrong)?,
@@ -257,6 +267,7 @@ mod tests {
             ("dscp", "ef"),
             ("loop", "false"),
             ("wait", "spin"),
+            ("encapsulation", "raw"),
             ("pgm-port", "7501"),
             ("control-port", "7502"),
             ("name", "camera"),
@@ -270,6 +281,7 @@ mod tests {
         assert_eq!((sockets.hops, sockets.dscp), (3, 46));
         assert!(!sockets.multicast_loop);
         assert_eq!(sockets.wait, WaitStrategy::Spin);
+        assert_eq!(sockets.encapsulation, Encapsulation::Raw);
         assert_eq!((set.pgm_port, set.control_port), (Some(7501), 7502));
         assert_eq!(set.name.as_deref(), Some("camera"));
         let rate = set.config.build().unwrap().rate().pace();
@@ -287,6 +299,7 @@ mod tests {
         assert_eq!(told("dscp"), sockets.dscp.to_string());
         assert_eq!(told("loop"), sockets.multicast_loop.to_string());
         assert_eq!(told("wait"), sockets.wait.to_string());
+        assert_eq!(told("encapsulation"), sockets.encapsulation.to_string());
         assert_eq!(told("control_port"), session().control_port.to_string());
     }
 

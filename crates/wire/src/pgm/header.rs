@@ -218,6 +218,24 @@ impl PacketType {
         matches!(self, Self::Odata | Self::Rdata)
     }
 
+    /// Returns true for the types that network elements on the way shall look at: over raw IP they
+    /// have the Router Alert option.
+    ///
+    /// **Spec**: RFC 3208 sections 4, 8 and 14.7.1.
+    #[inline]
+    #[must_use]
+    pub const fn has_router_alert(self) -> bool {
+        matches!(self, Self::Spm | Self::Poll | Self::Rdata | Self::Ncf)
+    }
+
+    /// Returns the type of a packet, of which nothing else is looked at; `None` for no packet of
+    /// PGM.
+    #[inline]
+    #[must_use]
+    pub fn of_packet(packet: &[u8]) -> Option<Self> {
+        Self::of(*packet.get(Header::TYPE_AT)?)
+    }
+
     #[inline]
     fn parse(byte: u8) -> Result<Self, ParseError> {
         Self::of(byte).ok_or_else(|| unknown(byte))

@@ -75,7 +75,11 @@ impl UdpIo {
     ///
     /// # Errors
     /// When the system refuses something; the error names it, the address and what to do about it.
-    pub fn open(setup: UdpSetup) -> Result<Self, SystemError> {
+    pub fn open(mut setup: UdpSetup) -> Result<Self, SystemError> {
+        if setup.is_raw() {
+            // Both are UDP's.
+            (setup.options.gso, setup.options.gro) = (false, false);
+        }
         let mut tally = Tally::default();
         let ports = Ports::open(&setup, &mut tally)?;
         let readiness = Readiness::new(setup.options.wait)?;
@@ -104,7 +108,7 @@ impl UdpIo {
         let coalescing = Coalescing::new(ports.receive_buffer_bytes() as u64);
         Ok(Self {
             sender: Sender::new(&ports.upstream.socket, &setup.options),
-            collector: Collector::new(setup.path, has_gro, &setup.options.faults),
+            collector: Collector::new(setup.path, has_gro, &setup),
             links: Links::new(&setup.options),
             ports,
             readiness,
@@ -381,7 +385,7 @@ impl Io for UdpIo {
     }
 
     fn send(&mut self, run: &Run<'_>) -> Outcome {
-        let to = RawAddress::from(self.setup.scoped(run.to));
+        let to = RawAddress::from(self.setup.packets_to(run.to));
         let socket = &self.ports.upstream.socket;
         let outcome = self.sender.send(socket, &to, run, &mut self.tally);
         if let (Some(own_source), true) = (&self.own_source, run.to.ip().is_multicast()) {

@@ -12,18 +12,24 @@
 //! A receiver never binds the unicast port, so that the source on the same host gets its NAKs. The
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
 //!
+//! Over raw IP there are no ports: each socket gets all PGM packets to its address, and the state
+//! machines drop those of other sessions. A receiver's upstream socket then gets none at all.
+//!
 //! A source blocks its own address in the group: otherwise its own data would loop back to it,
 //! which costs a fifth of the speed. Receivers on its host also send what they multicast to their
 //! own address, at the session's port, so that the source hears them.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    num::NonZeroU8,
+};
 
 use base::{PathId, Socket};
 use sys::{Family, Interest, PathMtu, UdpSocket, errno};
 
 use crate::{
     Missing, Remedy, SystemError,
-    socket::{SocketOptions, tally::Tally},
+    socket::{Encapsulation, SocketOptions, tally::Tally},
 };
 
 /// Which end of a session the sockets serve.
@@ -106,10 +112,23 @@ impl UdpSetup {
         }
     }
 
+    /// Returns the address to send packets to: over raw IP it has no port.
+    pub(super) fn packets_to(&self, address: SocketAddr) -> SocketAddr {
+        let mut to = self.scoped(address);
+        if self.is_raw() {
+            to.set_port(0);
+        }
+        to
+    }
+
+    pub(super) fn is_raw(&self) -> bool {
+        self.options.encapsulation == Encapsulation::Raw
+    }
+
     /// Returns where a source on this host would take what a receiver multicasts.
     pub(super) fn own_source(&self) -> Option<SocketAddr> {
         let is_needed = self.role == Role::Receiver && self.destination.ip().is_multicast();
-        is_needed.then(|| self.local_at(self.destination.port()))
+        is_needed.then(|| self.packets_to(self.local_at(self.destination.port())))
     }
 
     fn local_at(&self, port: u16) -> SocketAddr {
@@ -259,7 +278,14 @@ impl UdpSetup {
             bound => bound,
         }
         .map_err(|error| fault(&error))?;
-        let bound = socket.local_addr().map_err(|error| fault(&error))?;
+        let bound = if self.is_raw() {
+            if self.role == Role::Receiver {
+                set("only send on", bound, socket.receive_nothing())?;
+            }
+            bound
+        } else {
+            socket.local_addr().map_err(|error| fault(&error))?
+        };
         let options = &self.options;
         if self.destination.ip().is_multicast() {
             socket
@@ -337,8 +363,13 @@ impl UdpSetup {
     /// Opens a socket and sets everything that does not depend on the role.
     fn socket(&self, kind: Socket, tally: &mut Tally) -> Result<UdpSocket, SystemError> {
         let target = self.destination;
-        let socket = UdpSocket::new(Family::of(&target))
-            .map_err(|e| SystemError::system("open a UDP socket for", target, &e))?;
+        let family = Family::of(&target);
+        let socket = match self.options.encapsulation {
+            Encapsulation::Udp => UdpSocket::new(family)
+                .map_err(|e| SystemError::system("open a UDP socket for", target, &e))?,
+            Encapsulation::Raw => UdpSocket::raw(family, IP_PROTOCOL_PGM)
+                .map_err(|error| raw_fault(target, &error))?,
+        };
         set("count drops on", target, socket.set_overflow_report(true))?;
         let asked = self.options.receive_buffer_bytes;
         let granted = socket
@@ -362,6 +393,14 @@ fn set(
     result: std::io::Result<()>,
 ) -> Result<(), SystemError> {
     result.map_err(|error| SystemError::system(operation, target, &error))
+}
+
+fn raw_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
+    let fault = SystemError::system("open a raw IP socket for", target, error);
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => fault.advise(Remedy::AllowRawIp),
+        _ => fault,
+    }
 }
 
 fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> SystemError {
@@ -409,6 +448,9 @@ fn note_clipped(which: &str, asked: usize, granted: usize, tally: &mut Tally) {
          run `sysctl -w net.core.{letter}mem_max={asked}` or give CAP_NET_ADMIN"
     ));
 }
+
+/// The number of PGM among the protocols over IP.
+const IP_PROTOCOL_PGM: NonZeroU8 = NonZeroU8::new(113).expect("not zero");
 
 /// Returns true for addresses that mean nothing without an interface: link-local unicast, and
 /// multicast of interface or link scope.

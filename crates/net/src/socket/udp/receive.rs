@@ -15,12 +15,10 @@ use std::{
 
 use base::{Arrival, Datagram, IoFault, PathId, RecvBatch};
 use sys::{Inbox, errno, message::MANY_MAX};
+use wire::link::Ipv4;
 
-use super::open::Port;
-use crate::socket::{
-    intercept::{Edge, Faults},
-    tally::Tally,
-};
+use super::open::{Port, UdpSetup};
+use crate::socket::{intercept::Edge, tally::Tally};
 
 /// What the receiving side remembers between calls.
 #[derive(Debug)]
@@ -28,19 +26,22 @@ pub(super) struct Collector {
     inbox: Inbox,
     path: PathId,
     has_gro: bool,
+    /// Messages begin with an IPv4 header.
+    has_ip_header: bool,
     /// How many buffers are offered to the next call.
     depth: usize,
     edge: Option<Edge>,
 }
 
 impl Collector {
-    pub(super) fn new(path: PathId, has_gro: bool, faults: &Faults) -> Self {
+    pub(super) fn new(path: PathId, has_gro: bool, setup: &UdpSetup) -> Self {
         Self {
             inbox: Inbox::new(MANY_MAX),
             path,
             has_gro,
+            has_ip_header: setup.is_raw() && setup.local.is_ipv4(),
             depth: COALESCED_DEPTH,
-            edge: Edge::new(faults, 2),
+            edge: Edge::new(&setup.options.faults, 2),
         }
     }
 
@@ -164,7 +165,12 @@ impl Collector {
             port.note_drops(drops, tally);
         }
         let counters = &mut tally.counters;
-        let len = message.len;
+        let len = if self.has_ip_header {
+            let slot = batch.free_slots().next();
+            slot.map_or(0, |slot| cut_ip_header(slot, message.len))
+        } else {
+            message.len
+        };
         let segment = message.segment.unwrap_or(len);
         counters.received_buffers += 1;
         counters.received_bytes += len as u64;
@@ -182,6 +188,17 @@ impl Collector {
             },
         });
     }
+}
+
+/// Moves what follows the IPv4 header to the front. Returns its length; 0 without a whole header.
+fn cut_ip_header(slot: &mut [u8], len: usize) -> usize {
+    let bytes = slot.get(..len).unwrap_or(&[]);
+    let Some(head) = Ipv4::of(bytes).map(|ip| ip.header_len()) else {
+        return 0;
+    };
+    let rest = len.saturating_sub(head);
+    slot.copy_within(len - rest..len, 0);
+    rest
 }
 
 fn beyond_use(port: &Port, error: &io::Error) -> IoFault {

@@ -6,6 +6,8 @@
 //!     ──> sendmmsg, 64 datagrams a call
 //! ```
 //!
+//! Over raw IPv4, a call takes packets with the Router Alert option, or packets without it.
+//!
 //! Invariants: datagrams leave in the order of the run; what is reported as sent has left; the
 //! bytes of a run are never copied here.
 
@@ -21,9 +23,11 @@ use sys::{
     message::{self, MANY_MAX},
 };
 
+use wire::pgm::PacketType;
+
 use crate::{
     SystemError,
-    socket::{SocketOptions, UdpCounters, intercept::Edge, tally::Tally},
+    socket::{Encapsulation, SocketOptions, UdpCounters, intercept::Edge, tally::Tally},
 };
 
 /// What the sending side remembers between runs.
@@ -32,6 +36,8 @@ pub(super) struct Sender {
     limit: RunLimit,
     has_gso: bool,
     is_ipv6: bool,
+    /// Packets for network elements get the Router Alert option.
+    has_alerts: bool,
     /// Whether the last run was turned back, and why.
     pub(super) blocked: Blocked,
     warned: [bool; Refusal::COUNT],
@@ -70,6 +76,7 @@ impl Sender {
             limit,
             has_gso,
             is_ipv6,
+            has_alerts: options.encapsulation == Encapsulation::Raw && !is_ipv6,
             blocked: Blocked::No,
             warned: [false; Refusal::COUNT],
             errno: 0,
@@ -98,6 +105,7 @@ impl Sender {
             control: run.hops.map_or(Control::new(), |hops| {
                 Control::new().hops(hops, self.is_ipv6)
             }),
+            has_alerts: self.has_alerts,
         };
         let count = run.datagram_count();
         let mut sent = 0;
@@ -312,6 +320,7 @@ struct Dispatch<'a> {
     to: &'a RawAddress,
     run: &'a Run<'a>,
     control: Control,
+    has_alerts: bool,
 }
 
 /// What one call sent.
@@ -328,7 +337,8 @@ impl Dispatch<'_> {
     fn single(&self, sent: usize) -> io::Result<Progress> {
         let datagram = self.run.datagrams().nth(sent).unwrap_or(&[]);
         let pieces = [IoSlice::new(datagram)];
-        let bytes = message::send(self.socket.as_fd(), self.to, &pieces, &self.control)?;
+        let control = self.control_of(self.is_alert(datagram));
+        let bytes = message::send(self.socket.as_fd(), self.to, &pieces, &control)?;
         Ok(Progress {
             datagrams: 1,
             bytes,
@@ -340,13 +350,16 @@ impl Dispatch<'_> {
     fn many(&self, sent: usize, most: usize) -> io::Result<Progress> {
         let mut datagrams = [IoSlice::new(&[]); MANY_MAX];
         let mut count = 0;
-        let rest = self.run.datagrams().skip(sent).take(most);
+        let mut rest = self.run.datagrams().skip(sent).take(most).peekable();
+        let has_alert = rest.peek().is_some_and(|first| self.is_alert(first));
+        let rest = rest.take_while(|datagram| self.is_alert(datagram) == has_alert);
         for (slot, datagram) in datagrams.iter_mut().zip(rest) {
             *slot = IoSlice::new(datagram);
             count += 1;
         }
         let datagrams = &datagrams[..count];
-        let left = message::send_many(self.socket.as_fd(), self.to, datagrams, &self.control)?;
+        let control = self.control_of(has_alert);
+        let left = message::send_many(self.socket.as_fd(), self.to, datagrams, &control)?;
         Ok(Progress {
             datagrams: left,
             bytes: datagrams[..left]
@@ -355,6 +368,19 @@ impl Dispatch<'_> {
                 .sum(),
             ..Progress::default()
         })
+    }
+
+    /// Returns true for a packet that network elements on the way shall look at.
+    fn is_alert(&self, datagram: &[u8]) -> bool {
+        self.has_alerts && PacketType::of_packet(datagram).is_some_and(PacketType::has_router_alert)
+    }
+
+    fn control_of(&self, has_alert: bool) -> Control {
+        if has_alert {
+            self.control.router_alert()
+        } else {
+            self.control
+        }
     }
 
     /// Sends as many datagrams as `limit` allows; the kernel segments them.
