@@ -100,6 +100,7 @@ mod tests {
                 "iface" => "lo",
                 "pgm_port" => "7501",
                 "name" => "camera",
+                "profile" => "openpgm",
                 "faults" => "loss=5%",
                 "key_file" => continue,
                 _ => option.default.unwrap(),

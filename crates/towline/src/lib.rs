@@ -104,6 +104,7 @@ mod session;
 pub use session::{
     SessionBuilder,
     options::{self, SESSION_OPTIONS, SessionOption},
+    profile::{PROFILES, Profile},
 };
 
 mod allowed;

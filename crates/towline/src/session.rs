@@ -23,6 +23,8 @@ use crate::{Error, Place, Snapshot, backend::Backend, trace::Open};
 
 pub mod options;
 
+pub(crate) mod profile;
+
 /// The settings that all kinds of session have. Build them with chained setters; opening a session
 /// checks them together.
 #[derive(Clone)]

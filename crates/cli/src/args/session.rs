@@ -7,7 +7,9 @@ use clap::{
     Arg, ArgAction, ArgMatches, Command, FromArgMatches, builder::ValueParser, error::Error,
     parser::ValueSource, value_parser,
 };
-use towline::{Config, Faults, Group, PARAMETERS, Parameter, Role, SESSION_OPTIONS, SessionOption};
+use towline::{
+    Config, Faults, Group, PARAMETERS, Parameter, Profile, Role, SESSION_OPTIONS, SessionOption,
+};
 
 /// The flags that were given, unparsed, for the end `E`.
 #[derive(Clone, Debug)]
@@ -88,6 +90,10 @@ impl<E: End> FromArgMatches for SessionArgs<E> {
             if let (true, Some(text)) = (is_given, matches.get_one::<String>(name)) {
                 values.insert(name, text.clone());
             }
+        }
+        let profile = values.get("profile").and_then(|name| Profile::named(name));
+        for (name, text) in profile.map_or(&[][..], |profile| profile.settings) {
+            values.entry(name).or_insert_with(|| (*text).to_owned());
         }
         Ok(Self {
             given: Given { values },

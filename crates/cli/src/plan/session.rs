@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Dura
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
-    Config, Encapsulation, Faults, Group, Key, PARAMETERS, Place, Selector, SessionBuilder,
-    SocketOptions, WaitStrategy,
+    Config, Encapsulation, Faults, Group, Key, PARAMETERS, Place, Profile, Selector,
+    SessionBuilder, SocketOptions, WaitStrategy,
     options::{check_name, dscp},
 };
 
@@ -68,8 +68,11 @@ pub(crate) struct SessionPlan {
 impl SessionPlan {
     /// Combines flags and defaults.
     pub(crate) fn new(given: &Given) -> Result<Self, Failure> {
+        let profile = given.values.get("profile");
+        let profile = profile.and_then(|name| Profile::named(name));
+        let port = profile.map_or(Group::PORT, |profile| profile.port);
         let group: Group = Settings::new(given)
-            .parse("group", str::parse)?
+            .parse("group", |text| Group::parse(text, port))?
             .ok_or_else(|| Failure::usage("name the group, as in --group 239.192.0.1:7500"))?;
         let plan = Self::at(group.clone().into(), given)?;
         // The group and the flag may both name an interface, but they must agree.

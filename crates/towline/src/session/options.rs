@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr};
 use base::parameter::Role;
 use net::{Encapsulation, Faults, WaitStrategy, interface::Selector};
 
-use super::SessionBuilder;
+use super::{SessionBuilder, profile::Profile};
 use crate::{Error, text::is_plain};
 
 /// A setting of a session that is not a parameter of the protocol.
@@ -39,6 +39,15 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         help: "Interface by name (eth0), address (10.0.0.7) or prefix (10.0.0.0/8) [default: by \
                the kernel's route]",
         check: |text| form::<Selector>(text).map(drop),
+    },
+    SessionOption {
+        name: "profile",
+        value: Some("openpgm|zmq|ms-pgm|ibm|tibco"),
+        default: None,
+        role: Role::Both,
+        help: "Defaults that suit another implementation of PGM: port, timers, form of parity; \
+               what is given beside it counts more",
+        check: Profile::check,
     },
     SessionOption {
         name: "encapsulation",
@@ -151,6 +160,13 @@ impl SessionBuilder {
         let port = |low| number(text, low, 65_535).map(|port| port as u16);
         match name {
             "iface" => self.interface = Some(form(text).map_err(wrong)?),
+            "profile" => {
+                Profile::check(text).map_err(wrong)?;
+                let settings = Profile::named(text).map_or(&[][..], |profile| profile.settings);
+                for (name, text) in settings {
+                    self = self.set(name, text)?;
+                }
+            }
             "encapsulation" => self.sockets.encapsulation = form(text).map_err(wrong)?,
             "pgm_port" => self.pgm_port = Some(port(1).map_err(wrong)?),
             "hops" => self.sockets.hops = number(text, 1, 255).map_err(wrong)? as u8,
@@ -242,6 +258,7 @@ mod tests {
         match option.name {
             "iface" => ("10.0.0.0/8", ""),
             "name" => ("camera", "a,b"),
+            "profile" => ("openpgm", "norm"),
             "pgm_port" => ("7501", "0"),
             "key_file" => ("", "no/such/file"),
             "faults" => ("loss=5%,seed=7", "luck"),

@@ -1,0 +1,267 @@
+//! Other implementations of PGM: what to set so that a session suits them as they come.
+//!
+//! One table, [`PROFILES`]. A profile is a set of settings by name; whatever is set beside it, or
+//! after it, counts more. Only what the makers publish stands here.
+
+/// The settings that suit another implementation.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// The text of the option `profile`.
+    pub name: &'static str,
+    /// Whom it suits, for the help.
+    pub peer: &'static str,
+    /// The port of a group that is written without one.
+    pub port: u16,
+    /// Options ([`super::options::SESSION_OPTIONS`]) and parameters ([`crate::PARAMETERS`]), with
+    /// their texts.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// Where the settings are from.
+    pub source: &'static str,
+}
+
+impl Profile {
+    /// Returns the profile with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PROFILES.iter().find(|profile| profile.name == name)
+    }
+
+    /// Checks the text of the option `profile`.
+    pub(super) fn check(name: &str) -> Result<(), String> {
+        let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+        match Self::named(name) {
+            Some(_) => Ok(()),
+            None => Err(format!("{name:?} is not a profile ({})", names.join(", "))),
+        }
+    }
+}
+
+/// Every profile.
+pub const PROFILES: &[Profile] = &[
+    Profile {
+        name: "openpgm",
+        peer: "OpenPGM 5.3, with its default port and the timers of its examples",
+        port: 3056,
+        settings: &[
+            ("pgm_port", "7500"),
+            // Its receivers take messages of 16 fragments and 65,535 bytes at most.
+            ("apdu_bytes_max", "22848"),
+            ("fragments_max", "16"),
+            ("fec_form", "openpgm"),
+            (
+                "spm_heartbeat",
+                "100ms,100ms,100ms,100ms,1300ms,7s,16s,25s,30s",
+            ),
+            ("spm_ambient", "30s"),
+            ("peer_expiry", "300s"),
+            ("nak_backoff_max", "50ms"),
+            ("nak_repeat_interval", "2s"),
+            ("nak_rdata_interval", "2s"),
+            ("spmr_delay", "250ms"),
+            // A receiver asks for the second time after two seconds.
+            ("linger", "10s"),
+        ],
+        source: "OpenPGM's headers and examples",
+    },
+    Profile {
+        name: "zmq",
+        peer: "ZeroMQ 4 with epgm, whose timers are fixed; write its port with the group",
+        port: 5555,
+        settings: &[
+            // It never fragments, and stops when a message comes in fragments.
+            ("fragments_max", "1"),
+            (
+                "spm_heartbeat",
+                "100ms,100ms,100ms,100ms,1300ms,7s,16s,25s,30s",
+            ),
+            ("spm_ambient", "30s"),
+            ("peer_expiry", "300s"),
+            ("nak_backoff_max", "50ms"),
+            ("nak_repeat_interval", "200ms"),
+            ("nak_rdata_interval", "200ms"),
+            ("spmr_delay", "25ms"),
+            ("hops", "1"),
+        ],
+        source: "libzmq's options and manual",
+    },
+    Profile {
+        name: "ms-pgm",
+        peer: "Windows' Reliable Multicast (IPPROTO_RM): raw IP, the RFC's parity",
+        port: 7500,
+        settings: &[
+            ("encapsulation", "raw"),
+            ("strict_pgm", "true"),
+            ("fec_form", "rfc"),
+            ("hops", "255"),
+            ("send_syn", "true"),
+            ("peer_expiry", "300s"),
+        ],
+        source: "Microsoft's documentation of wsrm.h: IP protocol 113, TTL 255",
+    },
+    Profile {
+        name: "ibm",
+        peer: "IBM MQ Multicast with Protocol = UDP",
+        port: 3056,
+        settings: &[
+            ("strict_pgm", "true"),
+            ("fec_form", "rfc"),
+            ("hops", "1"),
+            ("spm_ambient", "2s"),
+            ("spm_heartbeat_max", "2s"),
+            ("peer_expiry", "20s"),
+        ],
+        source: "IBM's mqclient.ini: SocketTTL 1, HeartbeatInterval 2 s, HeartbeatTimeout 20 s; \
+                 OpenPGM's default ports are said to be IBM's",
+    },
+    Profile {
+        name: "tibco",
+        peer: "TIBCO's PGM: the timers that OpenPGM's examples took over from it",
+        port: 7500,
+        settings: &[
+            ("strict_pgm", "true"),
+            ("fec_form", "rfc"),
+            (
+                "spm_heartbeat",
+                "100ms,100ms,100ms,100ms,1300ms,7s,16s,25s,30s",
+            ),
+            ("spm_ambient", "30s"),
+            ("peer_expiry", "300s"),
+            ("nak_backoff_max", "50ms"),
+            ("nak_repeat_interval", "2s"),
+            ("nak_rdata_interval", "2s"),
+            ("linger", "10s"),
+        ],
+        source: "OpenPGM's examples, of which it was the model; nothing says what carries it",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use base::{Arrival, Budget, Outcome, PathId, Socket};
+    use pgm::{Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup};
+    use wire::pgm::{Gsi, Tsi};
+
+    use super::*;
+    use crate::{SessionBuilder, session::options::SESSION_OPTIONS};
+
+    #[test]
+    fn every_profile_is_a_valid_session() {
+        for profile in PROFILES {
+            assert_eq!(Profile::check(profile.name), Ok(()));
+            let session = SessionBuilder::new("239.192.0.1".parse().unwrap());
+            let session = session.set("profile", profile.name).unwrap();
+            let config = session.config.build().unwrap();
+            for (name, text) in profile.settings {
+                let is_option = SESSION_OPTIONS.iter().any(|option| option.name == *name);
+                let set = config.value(name);
+                assert!(is_option || set.as_deref() == Some(text), "{name}: {set:?}");
+            }
+            assert!(!profile.source.is_empty());
+        }
+        assert!(Profile::check("norm").is_err());
+    }
+
+    #[test]
+    fn what_is_set_after_a_profile_counts_more() {
+        let session = SessionBuilder::new("239.192.0.1".parse().unwrap());
+        let session = session.set("profile", "zmq").unwrap();
+        let session = session.set("spm-ambient", "9s").unwrap();
+        assert_eq!(session.sockets.hops, 1);
+        let config = session.config.build().unwrap();
+        assert_eq!(config.value("spm_ambient").as_deref(), Some("9s"));
+    }
+
+    /// Packets as RFC 3208 has them, from port 40000 of identifier 1.2.3.4.5.6, number 7.
+    const SPM: &str = "9c401d4c0003ab330102030405060000000000000000000700000006000100000a000001\
+                       0004000c8808000100000008";
+    const ODATA: &str = "9c401d4c0400f5810102030405060005000000070000000768656c6c6f";
+    const ODATA_WITH_SYN: &str = "9c401d4c04016870010203040506000500000007000000070004000\
+                                  88d04000068656c6c6f";
+    /// One message in two packets.
+    const FRAGMENTS: [&str; 2] = [
+        "9c401d4c0401c340010203040506000500000007000000070004001481100000000000070000000000000009\
+         667261672d",
+        "9c401d4c0401dc3b010203040506000400000008000000070004001481100000000000070000000500000009\
+         6d656e74",
+    ];
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
+    }
+
+    /// Those that cannot be had here are met by what the RFC makes of their settings.
+    #[test]
+    fn profiles_of_programs_that_are_not_here_send_and_take_the_rfcs_packets() {
+        let [sender, listener, group] =
+            ["10.0.0.1", "10.0.0.2", "239.192.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
+        let tsi = Tsi {
+            gsi: Gsi([1, 2, 3, 4, 5, 6]),
+            port: 40_000,
+        };
+        let (path, group) = (PathId(0), SocketAddr::new(group, 7_500));
+        for (name, odata) in [("ms-pgm", ODATA_WITH_SYN), ("ibm", ODATA), ("tibco", ODATA)] {
+            let session = SessionBuilder::new("239.192.0.1".parse().unwrap());
+            let session = session.set("profile", name).unwrap();
+            let config = session.config.fec_group(8).build().unwrap();
+            let now = base::Instant::from_nanos(1_000_000_000);
+            let mut source = Source::new(
+                config,
+                SourceSetup {
+                    tsi,
+                    destination_port: 7_500,
+                    group,
+                    nla: sender,
+                    path,
+                    first_sqn: 7,
+                    seed: 1,
+                    mark: None,
+                },
+                now,
+            );
+            source.offer(b"hello").unwrap();
+            let mut sent = Vec::new();
+            let budget = Budget {
+                bytes: 64_000,
+                datagrams: 1,
+            };
+            while let Some(run) = source.poll_run(now, budget) {
+                sent.extend(run.datagrams().map(<[u8]>::to_vec));
+                source.run_done(now, Outcome::Sent { datagrams: 1 });
+            }
+            // An SPM's own number is drawn, and the checksum follows from it.
+            let spm = bytes(SPM);
+            let like_spm = |packet: &Vec<u8>| {
+                packet[..6] == spm[..6] && packet[8..16] == spm[8..16] && packet[28..] == spm[28..]
+            };
+            assert!(sent.iter().any(like_spm), "{name}: {sent:02x?}");
+            assert!(sent.contains(&bytes(odata)), "{name}: {sent:02x?}");
+            let mut receiver = Receiver::new(
+                config,
+                ReceiverSetup {
+                    mode: Mode::Sequence,
+                    destination_port: 7_500,
+                    group,
+                    path,
+                    seed: 1,
+                    is_protected: false,
+                    own_nla: listener,
+                },
+                now,
+            );
+            let from = Arrival::from(SocketAddr::new(sender, 0), Socket::Group);
+            let mut heard = Vec::new();
+            for packet in FRAGMENTS {
+                receiver.handle(now, &from, &bytes(packet));
+                while let Some(ready) = receiver.pop_ready() {
+                    if let Ready::Message { data, .. } = ready {
+                        heard.push(data.to_vec());
+                    }
+                }
+            }
+            assert_eq!(heard, [b"frag-ment"], "{name}");
+        }
+    }
+}
