@@ -1,16 +1,30 @@
 """One end of a ZeroMQ pub/sub session over PGM: Debian's python3-zmq, unchanged.
 
 zmq_peer.py pub ADDRESS COUNT SIZE RATE_KBIT   |   zmq_peer.py sub ADDRESS COUNT RATE_KBIT
+
+In the environment: ZMQ_GROUP, ZMQ_TRANSPORT (pgm is raw IP), ZMQ_SESSIONS (how many publishers, one
+after the other).
 """
+import ipaddress
+import os
 import sys
 import time
 
 import zmq
 
 END = b"end"
-GROUP = "239.192.7.1:5555"
-# The group as the kernel lists it.
-JOINED = "0107C0EF"
+GROUP = os.environ.get("ZMQ_GROUP", "239.192.7.1")
+TRANSPORT = os.environ.get("ZMQ_TRANSPORT", "epgm")
+SESSIONS = int(os.environ.get("ZMQ_SESSIONS", "1"))
+
+
+def has_joined():
+    """Looks for the group where the kernel lists it."""
+    group = ipaddress.ip_address(GROUP)
+    is_v4 = group.version == 4
+    name = group.packed[::-1].hex().upper() if is_v4 else group.packed.hex()
+    with open("/proc/net/igmp" if is_v4 else "/proc/net/igmp6", encoding="ascii") as groups:
+        return name in groups.read()
 
 
 def publish(socket, count, size, rate_kbit):
@@ -32,33 +46,37 @@ def subscribe(socket, count):
     socket.setsockopt(zmq.SUBSCRIBE, b"")
     # ZeroMQ connects on a thread of its own.
     for _ in range(1000):
-        with open("/proc/net/igmp", encoding="ascii") as groups:
-            if JOINED in groups.read():
-                break
+        if has_joined():
+            break
         time.sleep(0.01)
     print("ready", flush=True)
     socket.setsockopt(zmq.RCVTIMEO, 15_000)
-    received, gaps, following, size = 0, 0, 0, 0
+    received, gaps, following, size, first, sessions = 0, 0, 0, 0, 0, SESSIONS
     start = last = time.monotonic()
-    while following < count:
+    while sessions:
         try:
             message = socket.recv()
         except zmq.Again:
             break
         if message == END:
-            if received:
+            # The last session's end: what is missing stays missing.
+            if received and sessions == 1:
                 break
             continue
         number = int.from_bytes(message[:8], "little")
         if not received:
             start = time.monotonic()
+            first = number
         gaps += number != following
         following = number + 1
         received += 1
         size = len(message)
         last = time.monotonic()
+        if following == count:
+            sessions -= 1
+            following = 0
     rate = received * size * 8 / max(last - start, 1e-9) / 1e6
-    print(f"received {received} gaps {gaps} rate {rate:.1f} Mbit/s")
+    print(f"received {received} gaps {gaps} rate {rate:.1f} Mbit/s first {first}")
 
 
 def main():
@@ -70,7 +88,7 @@ def main():
     socket.setsockopt(zmq.SNDHWM, 1_000)
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.setsockopt(zmq.LINGER, 2_000)
-    endpoint = f"epgm://{address};{GROUP}"
+    endpoint = f"{TRANSPORT}://{address};{GROUP}:5555"
     if role == "pub":
         # A publisher that waits for room instead of dropping.
         socket.setsockopt(zmq.XPUB_NODROP, 1)

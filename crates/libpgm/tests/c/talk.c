@@ -6,6 +6,10 @@
  *
  * KIND: short, or long: some messages of several packets, and some in parts; libpgm itself crashes when
  * it sends those. HOW: recv recvfrom recvmsg recvmsgv. WAIT: poll select epoll.
+ *
+ * In the environment: TALK_GROUP, TALK_PORT (of UDP; 0 for raw IP), TALK_DATA_PORT, TALK_SOURCE_PORT,
+ * TALK_WINDOW (packets), TALK_FEC (GROUP:PROACTIVE:ON_DEMAND), TALK_SESSIONS (how many senders, one after
+ * the other), TALK_LATE (the first message may be any), TALK_LINGER (seconds).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,7 +26,7 @@
 
 #include <pgm/pgm.h>
 
-enum { PORT = 3056, DATA_PORT = 7500, SOURCE_PORT = 4711, VECTOR = 7 };
+enum { VECTOR = 7 };
 
 static void die(const char* what, const pgm_error_t* error) {
   printf("%s failed: %s\n", what, error && error->message ? error->message : "no reason");
@@ -33,27 +37,51 @@ static void set(pgm_sock_t* sock, int option, int value) {
   if (!pgm_setsockopt(sock, IPPROTO_PGM, option, &value, sizeof value)) printf("option %x refused\n", option);
 }
 
+static const char* text_setting(const char* name, const char* otherwise) {
+  const char* text = getenv(name);
+  return text ? text : otherwise;
+}
+
+static int setting(const char* name, int otherwise) {
+  const char* text = getenv(name);
+  return text ? atoi(text) : otherwise;
+}
+
+static void set_parity(pgm_sock_t* sock, const char* text) {
+  unsigned group = 0, proactive = 0, on_demand = 0;
+  struct pgm_fecinfo_t fec;
+  if (sscanf(text, "%u:%u:%u", &group, &proactive, &on_demand) != 3) die("TALK_FEC", NULL);
+  memset(&fec, 0, sizeof fec);
+  fec.block_size = 255, fec.group_size = group, fec.proactive_packets = proactive;
+  fec.ondemand_parity_enabled = on_demand, fec.var_pktlen_enabled = true;
+  if (!pgm_setsockopt(sock, IPPROTO_PGM, PGM_USE_FEC, &fec, sizeof fec)) die("PGM_USE_FEC", NULL);
+}
+
 static pgm_sock_t* open_socket(const char* address, int sends, int rate) {
-  char network[100];
+  char network[200];
+  int port = setting("TALK_PORT", 3056), window = setting("TALK_WINDOW", 4000);
   struct pgm_addrinfo_t* found = NULL;
   pgm_error_t* error = NULL;
   pgm_sock_t* sock = NULL;
-  snprintf(network, sizeof network, "%s;239.192.7.1", address);
+  snprintf(network, sizeof network, "%s;%s", address, text_setting("TALK_GROUP", "239.192.7.1"));
   if (!pgm_getaddrinfo(network, NULL, &found, &error)) die("getaddrinfo", error);
-  if (!pgm_socket(&sock, AF_INET, SOCK_SEQPACKET, IPPROTO_UDP, &error)) die("socket", error);
-  set(sock, PGM_UDP_ENCAP_UCAST_PORT, PORT);
-  set(sock, PGM_UDP_ENCAP_MCAST_PORT, PORT);
+  sa_family_t family = found->ai_send_addrs[0].gsr_group.ss_family;
+  if (!pgm_socket(&sock, family, SOCK_SEQPACKET, port ? IPPROTO_UDP : IPPROTO_PGM, &error)) die("socket", error);
+  if (port) {
+    set(sock, PGM_UDP_ENCAP_UCAST_PORT, port);
+    set(sock, PGM_UDP_ENCAP_MCAST_PORT, port);
+  }
   set(sock, PGM_MTU, 1500);
   if (sends) {
     int heartbeat[] = {100000, 100000, 100000, 100000, 1300000, 7000000};
     set(sock, PGM_SEND_ONLY, 1);
-    set(sock, PGM_TXW_SQNS, 4000);
+    set(sock, PGM_TXW_SQNS, window);
     set(sock, PGM_TXW_MAX_RTE, rate);
     set(sock, PGM_AMBIENT_SPM, 30000000);
     pgm_setsockopt(sock, IPPROTO_PGM, PGM_HEARTBEAT_SPM, heartbeat, sizeof heartbeat);
   } else {
     set(sock, PGM_RECV_ONLY, 1);
-    set(sock, PGM_RXW_SQNS, 4000);
+    set(sock, PGM_RXW_SQNS, window);
     set(sock, PGM_PEER_EXPIRY, 300000000);
     set(sock, PGM_SPMR_EXPIRY, 250000);
     set(sock, PGM_NAK_BO_IVL, 50000);
@@ -62,11 +90,12 @@ static pgm_sock_t* open_socket(const char* address, int sends, int rate) {
     set(sock, PGM_NAK_DATA_RETRIES, 50);
     set(sock, PGM_NAK_NCF_RETRIES, 50);
   }
+  if (getenv("TALK_FEC")) set_parity(sock, getenv("TALK_FEC"));
   struct pgm_sockaddr_t at;
   struct pgm_interface_req_t by;
   memset(&at, 0, sizeof at);
   memset(&by, 0, sizeof by);
-  at.sa_port = DATA_PORT, at.sa_addr.sport = SOURCE_PORT;
+  at.sa_port = setting("TALK_DATA_PORT", 7500), at.sa_addr.sport = setting("TALK_SOURCE_PORT", 4711);
   pgm_gsi_create_from_string(&at.sa_addr.gsi, address, -1);
   by.ir_interface = found->ai_recv_addrs[0].gsr_interface;
   if (!pgm_bind3(sock, &at, sizeof at, &by, sizeof by, &by, sizeof by, &error)) die("bind", error);
@@ -161,16 +190,19 @@ static void linger(pgm_sock_t* sock, double seconds) {
   } while (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) * 1e-9 < seconds);
 }
 
-static unsigned next, wrong, resets, lost;
+static unsigned next, wrong, resets, lost, count, sessions, is_begun;
 
 static void check(const unsigned char* bytes, size_t len) {
   static unsigned char expected[8000];
   unsigned number = 0;
   if (len >= sizeof number) memcpy(&number, bytes, sizeof number);
   fill(expected, number);
+  if (getenv("TALK_LATE") && !is_begun) next = number;
+  is_begun = 1;
   if (len != length(number) || memcmp(bytes, expected, len)) wrong++;
   if (number != next && !resets) printf("message %u instead of %u\n", number, next);
   next = number + 1;
+  if (next == count && --sessions) next = 0;
 }
 
 /* What a buffer says of its message, of the first one. */
@@ -245,7 +277,7 @@ static int receive(pgm_sock_t* sock, const char* how, unsigned* got, size_t* tot
   return status;
 }
 
-static void receive_all(pgm_sock_t* sock, unsigned count, const char* how, const char* wait) {
+static void receive_all(pgm_sock_t* sock, const char* how, const char* wait) {
   unsigned got = 0, seen = 0;
   time_t last = time(NULL);
   size_t total = 0;
@@ -278,10 +310,11 @@ int main(int argc, char** words) {
   if (sends) {
     usleep(300000);
     send_all(sock, (unsigned)atoi(words[3]));
-    linger(sock, 2);
+    linger(sock, setting("TALK_LINGER", 2));
   } else {
     printf("ready\n");
-    receive_all(sock, (unsigned)atoi(words[3]), words[5], words[6]);
+    count = (unsigned)atoi(words[3]), sessions = (unsigned)setting("TALK_SESSIONS", 1);
+    receive_all(sock, words[5], words[6]);
   }
   printf("close %d\n", pgm_close(sock, true));
   printf("shutdown %d\n", pgm_shutdown());

@@ -1,0 +1,226 @@
+//! One cell of the matrix: who sends to whom, over what, and what happens meanwhile.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{Lab, LabSpec};
+
+use super::peer::{Content, Outcome, Peer};
+use crate::{ends::End, signals::Place};
+
+/// What a session travels in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carrier {
+    UdpV4,
+    UdpV6,
+    RawV4,
+    RawV6,
+}
+
+impl Carrier {
+    pub(super) const ALL: [Self; 4] = [Self::UdpV4, Self::UdpV6, Self::RawV4, Self::RawV6];
+
+    pub(super) const fn is_ipv6(self) -> bool {
+        matches!(self, Self::UdpV6 | Self::RawV6)
+    }
+
+    pub(super) const fn is_raw(self) -> bool {
+        matches!(self, Self::RawV4 | Self::RawV6)
+    }
+}
+
+/// The parity that the sender offers, for groups of [`FEC_GROUP`] packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parity {
+    No,
+    OnDemand,
+    /// One packet after each group, and on demand.
+    Proactive,
+}
+
+/// What happens during the transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Story {
+    Plain,
+    /// The receiver starts in the middle, and gets all that follows.
+    LateJoin,
+    /// The sender ends and another one starts.
+    Restart,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub(super) from: Peer,
+    pub(super) to: Peer,
+    pub(super) carrier: Carrier,
+    pub(super) content: Content,
+    pub(super) parity: Parity,
+    pub(super) loss_percent: u32,
+    pub(super) story: Story,
+}
+
+impl Cell {
+    /// Every cell that a pair of peers can have.
+    pub(super) fn all(from: Peer, to: Peer) -> Vec<Self> {
+        let plain = Self {
+            from,
+            to,
+            carrier: Carrier::UdpV4,
+            content: Content::Short,
+            parity: Parity::No,
+            loss_percent: 0,
+            story: Story::Plain,
+        };
+        let mut kinds: Vec<Self> = Carrier::ALL.map(|carrier| Self { carrier, ..plain }).into();
+        if from.sends_long() {
+            let content = Content::Long;
+            kinds.push(Self { content, ..plain });
+        }
+        for &parity in from.parity_to(to) {
+            kinds.push(Self { parity, ..plain });
+        }
+        for story in [Story::LateJoin, Story::Restart] {
+            kinds.push(Self { story, ..plain });
+        }
+        let with_loss = |kind: Self| {
+            [0, 2].map(|loss_percent| Self {
+                loss_percent,
+                ..kind
+            })
+        };
+        kinds.into_iter().flat_map(with_loss).collect()
+    }
+
+    /// Runs the cell on two hosts of its own, and looks at the sender when the receiver has ended.
+    /// Fails with what is wrong.
+    pub(super) fn run(
+        self,
+        place: &Place,
+        scale: Scale,
+        look: impl FnOnce(&End),
+    ) -> Result<(), String> {
+        let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+        if self.loss_percent > 0 {
+            lab.host(1).set_loss(self.loss_percent, 100).unwrap();
+        }
+        let send = || End::start(self.from.send(lab.host(0), self, scale, place));
+        let (mut sender, receiver);
+        if self.story == Story::LateJoin {
+            sender = send();
+            thread::sleep(self.from.start_time() + scale.time() / 3);
+            receiver = self.to.receive(lab.host(1), self, scale);
+        } else {
+            receiver = self.to.receive(lab.host(1), self, scale);
+            sender = send();
+        }
+        if self.story == Story::Restart {
+            let (status, _, said) = sender.finish_all(LIMIT);
+            if !status.success() {
+                return Err(format!("the first sender: {status}: {said}"));
+            }
+            sender = send();
+        }
+        let outcome = self.to.outcome(receiver, self, scale, place);
+        look(&sender);
+        drop(sender);
+        if self.loss_percent > 0 && lab.host(1).lost_packets().unwrap() == 0 {
+            return Err("no packet was lost".to_owned());
+        }
+        self.judge(&outcome, scale)
+    }
+
+    fn judge(self, outcome: &Outcome, scale: Scale) -> Result<(), String> {
+        let is_right = match self.story {
+            Story::Plain => outcome.received == scale.count,
+            Story::Restart => outcome.received == 2 * scale.count,
+            Story::LateJoin => (1..scale.count).contains(&outcome.received),
+        };
+        match &outcome.fault {
+            Some(fault) => Err(format!("{} received, {fault}", outcome.received)),
+            None if !is_right => Err(format!("{} received", outcome.received)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ends = format!("{:?} -> {:?}", self.from, self.to);
+        let (carrier, content) = (format!("{:?}", self.carrier), format!("{:?}", self.content));
+        let (parity, story) = (format!("{:?}", self.parity), format!("{:?}", self.story));
+        let loss = self.loss_percent;
+        write!(
+            f,
+            "{ends:<20} {carrier:<6} {content:<5} {parity:<9} {loss} %  {story:<8}"
+        )
+    }
+}
+
+/// How many messages, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    pub(super) count: u32,
+    /// As the sender counts it: payload with headers.
+    pub(super) bytes_per_s: u32,
+}
+
+impl Scale {
+    /// About how long a transfer takes.
+    fn time(self) -> Duration {
+        let bytes = u64::from(self.count) * u64::from(MESSAGE_BYTES);
+        Duration::from_millis(bytes * 1000 / u64::from(self.bytes_per_s))
+    }
+}
+
+/// Runs cells, several at a time as most of their time is waiting, and prints the table of results.
+///
+/// **Panics**: when one of them is not complete.
+pub(super) fn run(cells: &[Cell], scale: Scale, at_a_time: usize) {
+    let failed = failures(cells, scale, at_a_time);
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// As [`run`]; returns the lines of those that are not complete.
+pub(super) fn failures(cells: &[Cell], scale: Scale, at_a_time: usize) -> Vec<String> {
+    let place = Place::new(&format!("interop-{}", scale.count));
+    Content::write_all(&place, scale.count);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut lines = Vec::new();
+        while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            let result = thread::scope(|scope| {
+                let run = scope.spawn(|| cell.run(&place, scale, |_| ()));
+                run.join()
+                    .unwrap_or_else(|_| Err("panicked: see above".to_owned()))
+            });
+            let seconds = began.elapsed().as_secs_f64();
+            let word = match &result {
+                Ok(()) => "complete",
+                Err(why) => why,
+            };
+            println!("{cell} {} in {seconds:4.1} s: {word}", scale.count);
+            if result.is_err() {
+                lines.push(format!("{cell} {word}"));
+            }
+        }
+        lines
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
+        let lines = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap());
+        lines.collect()
+    })
+}
+
+/// Packets of a parity group.
+pub(super) const FEC_GROUP: u32 = 8;
+/// Length of the messages on average, with headers.
+const MESSAGE_BYTES: u32 = 760;
+pub(super) const LIMIT: Duration = Duration::from_secs(150);
