@@ -86,6 +86,8 @@ pub mod tcp;
 mod tcp_info;
 pub use tcp_info::{TcpField, TcpInfo};
 
+pub mod transmit;
+
 mod udp;
 pub use udp::{Family, PathMtu, UdpSocket};
 
