@@ -25,6 +25,7 @@
 //! | files | `FileSender`, `FileReceiver` | the owner's loop | `wait` |
 //! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
 //! | between networks | [`Relay`] | the owner's loop | `wait` |
+//! | TCP to any program | [`PlainSender`] | the owner's loop | `wait` |
 //!
 //! | face | it ends by | dropped without that |
 //! |---|---|---|
@@ -35,6 +36,7 @@
 //! | files | itself, when all is proven or given up | peers see it by their connections |
 //! | files, thread | itself | is cancelled, and the peers are told |
 //! | between networks | never | peers see it by their connections |
+//! | TCP to any program | itself | the peer sees it by its connection |
 //!
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
 //! for the next call. A program that makes no call for long takes a face with a thread.
@@ -120,6 +122,9 @@ pub use stall::StallWatch;
 
 mod subscriber;
 pub use subscriber::{SessionInfo, Subscriber};
+
+mod tcp;
+pub use tcp::{PlainEnd, PlainSender, PlainSource, TransmitError, transmit_file};
 
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};

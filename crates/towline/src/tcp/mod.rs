@@ -1,0 +1,13 @@
+//! TCP for programs that have connections of their own: what is sent is proven, or it is said how
+//! far it got.
+//!
+//! | what | the peer | what it shows |
+//! |---|---|---|
+//! | [`transmit_file`] | any | what the socket took |
+//! | [`PlainSender`] | any program that reads to the end | what the peer's kernel acknowledged |
+
+mod plain;
+pub use plain::{PlainEnd, PlainSender, PlainSource};
+
+mod transmit;
+pub use transmit::{TransmitError, transmit_file};

@@ -1,0 +1,370 @@
+//! A file or a pipe to a program that speaks nothing of ours, and how far it is known to have got.
+//!
+//! ```text
+//!   Sending ---source ends---> Ending ---all acknowledged, and the peer's end read---> over
+//!      |                          |
+//!      +------ reset, silence, a file that shrinks, a wish to stop ------------------> over
+//! ```
+//!
+//! The best that can be known here is that the peer's kernel has acknowledged every byte, and that
+//! its application has closed in good order. Whether the application has read and kept the bytes,
+//! only the application can say, and it does not.
+//!
+//! What the peer answers is read and thrown away: were it left unread, closing would reset the
+//! connection, and what is still on the way would be lost.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, Read as _},
+    net::{Shutdown, SocketAddr, TcpStream},
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use base::Instant;
+use net::{SystemError, TcpShares};
+use sys::{
+    TcpInfo, clock,
+    transmit::{send_file, splice, unacknowledged_bytes, wait, write_pieces},
+};
+
+use super::transmit::ended_at;
+use crate::Error;
+
+/// Where the bytes come from.
+#[derive(Debug)]
+pub enum PlainSource {
+    /// A regular file, as long as it is when the sender is opened.
+    File(File),
+    /// A pipe, until its end.
+    Pipe(OwnedFd),
+    /// Anything else that can be read, as a terminal, until its end.
+    Stream(File),
+}
+
+/// How a transfer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlainEnd {
+    /// The peer's kernel has acknowledged every byte, and its application has closed the connection
+    /// in good order. The application has confirmed nothing.
+    Acknowledged,
+    /// It is not even known that every byte was acknowledged and the connection closed in good
+    /// order; the text says why.
+    Failed(String),
+}
+
+/// Sends a file or a pipe to any program that reads to the end of its connection.
+#[derive(Debug)]
+pub struct PlainSender {
+    stream: TcpStream,
+    source: Source,
+    written_bytes: u64,
+    answered_bytes: u64,
+    /// The end of the stream was sent.
+    is_ending: bool,
+    /// The peer has ended its side.
+    has_peer_ended: bool,
+    end: Option<PlainEnd>,
+    patience: Duration,
+    /// What was acknowledged when that last changed, and when that was.
+    moved: (u64, Instant),
+    began: (Instant, Option<TcpInfo>),
+}
+
+#[derive(Debug)]
+enum Source {
+    File {
+        file: File,
+        at: u64,
+        end: u64,
+    },
+    Pipe(OwnedFd),
+    Stream {
+        from: File,
+        buffer: Vec<u8>,
+        at: usize,
+    },
+}
+
+impl PlainSender {
+    /// Connects to `to`, which may take `patience`. Later the sender gives up when nothing is
+    /// acknowledged, and nothing ends, for that long.
+    ///
+    /// # Errors
+    /// When nobody listens there, or the file's length cannot be read.
+    pub fn open(to: SocketAddr, source: PlainSource, patience: Duration) -> Result<Self, Error> {
+        let failed = |error: io::Error| SystemError::system("connect to", to, &error);
+        let source = match source {
+            PlainSource::File(file) => {
+                let length = file.metadata().map_err(|error| {
+                    SystemError::system("read the length of", "the file to send", &error)
+                })?;
+                let end = length.len();
+                Source::File { file, at: 0, end }
+            }
+            PlainSource::Pipe(pipe) => Source::Pipe(pipe),
+            PlainSource::Stream(from) => Source::Stream {
+                from,
+                buffer: Vec::new(),
+                at: 0,
+            },
+        };
+        let stream = TcpStream::connect_timeout(&to, patience).map_err(failed)?;
+        stream.set_nonblocking(true).map_err(failed)?;
+        sys::tcp::set_silence_limit(&stream, patience).map_err(failed)?;
+        let now = clock::monotonic();
+        Ok(Self {
+            began: (now, TcpInfo::of(&stream).ok()),
+            stream,
+            source,
+            written_bytes: 0,
+            answered_bytes: 0,
+            is_ending: false,
+            has_peer_ended: false,
+            end: None,
+            patience,
+            moved: (0, now),
+        })
+    }
+
+    /// Does what can be done without waiting. Returns false when everything is over.
+    pub fn turn(&mut self) -> bool {
+        if self.end.is_none()
+            && let Err(error) = self.step()
+        {
+            self.end = Some(PlainEnd::Failed(error.to_string()));
+        }
+        self.end.is_none()
+    }
+
+    /// Waits until something can be done, at most for `limit`.
+    pub fn wait(&self, limit: Duration) {
+        // Acknowledgements wake nobody.
+        let limit = if self.is_ending {
+            limit.min(ENDING_LOOK)
+        } else {
+            limit
+        };
+        let waited = match (&self.source, self.is_ending) {
+            (_, true) => self.await_socket(false, limit),
+            (Source::File { .. }, false) => self.await_socket(true, limit),
+            (Source::Pipe(pipe), false) => self.await_input(pipe, limit),
+            (Source::Stream { from, buffer, at }, false) if *at == buffer.len() => {
+                self.await_input(from, limit)
+            }
+            (Source::Stream { .. }, false) => self.await_socket(true, limit),
+        };
+        // A wait that fails is none, and the next turn says what is wrong.
+        drop(waited);
+    }
+
+    /// Gives the transfer up.
+    pub fn cancel(&mut self, why: &str) {
+        self.end
+            .get_or_insert_with(|| PlainEnd::Failed(why.to_owned()));
+    }
+
+    /// Returns how it ended; `None` until then.
+    #[must_use]
+    pub const fn end(&self) -> Option<&PlainEnd> {
+        self.end.as_ref()
+    }
+
+    /// Returns the bytes that will have been sent in all, where that is known.
+    #[must_use]
+    pub const fn total_bytes(&self) -> Option<u64> {
+        match &self.source {
+            Source::File { end, .. } => Some(*end),
+            Source::Pipe(_) => None,
+            Source::Stream { .. } => None,
+        }
+    }
+
+    /// Returns the bytes that the socket has taken.
+    #[must_use]
+    pub const fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Returns the bytes that the peer's kernel has acknowledged. The peer's application may have
+    /// read fewer.
+    #[must_use]
+    pub fn acknowledged_bytes(&self) -> u64 {
+        let Ok(queued) = unacknowledged_bytes(&self.stream) else {
+            return 0;
+        };
+        // The end of the stream counts as one byte.
+        let queued = queued.saturating_sub(self.is_ending.into());
+        self.written_bytes.saturating_sub(queued)
+    }
+
+    /// Returns the bytes that the peer has sent; they were thrown away.
+    #[must_use]
+    pub const fn answered_bytes(&self) -> u64 {
+        self.answered_bytes
+    }
+
+    /// Returns true when the peer's application has closed the connection, or its writing side, in
+    /// good order.
+    #[must_use]
+    pub const fn has_peer_ended(&self) -> bool {
+        self.has_peer_ended
+    }
+
+    /// Returns the time since the connection was there.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        clock::monotonic().since(self.began.0)
+    }
+
+    /// Returns what has held the connection back so far; `None` where the kernel does not count it.
+    #[must_use]
+    pub fn shares(&self) -> Option<TcpShares> {
+        let now = TcpInfo::of(&self.stream).ok()?;
+        TcpShares::between(self.began.1.as_ref()?, &now, self.elapsed())
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        self.hear()?;
+        if !self.is_ending && self.send()? {
+            self.stream.shutdown(Shutdown::Write)?;
+            self.is_ending = true;
+        }
+        let (acknowledged, now) = (self.acknowledged_bytes(), clock::monotonic());
+        let is_all = self.is_ending && unacknowledged_bytes(&self.stream)? == 0;
+        if is_all && self.has_peer_ended {
+            // A reset that came after the peer's end says that its end was none.
+            if let Some(error) = self.stream.take_error()? {
+                return Err(self.broken(&error));
+            }
+            self.end = Some(PlainEnd::Acknowledged);
+            return Ok(());
+        }
+        if acknowledged != self.moved.0 || self.is_starved() {
+            self.moved = (acknowledged, now);
+        }
+        if now.since(self.moved.1) < self.patience {
+            return Ok(());
+        }
+        let what = match is_all {
+            true => "the peer acknowledged everything and did not close the connection",
+            false => "the peer acknowledged nothing more",
+        };
+        let text = format!("{what} within {} s", self.patience.as_secs_f64());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+
+    /// Returns true while the source has nothing to give: then the peer owes nothing.
+    fn is_starved(&self) -> bool {
+        !self.is_ending && unacknowledged_bytes(&self.stream).is_ok_and(|queued| queued == 0)
+    }
+
+    /// Reads what the peer says, and its end.
+    fn hear(&mut self) -> io::Result<()> {
+        let mut room = [0; 16_384];
+        for _ in 0..READS_A_TURN {
+            if self.has_peer_ended {
+                break;
+            }
+            match self.stream.read(&mut room) {
+                Ok(0) => self.has_peer_ended = true,
+                Ok(count) => self.answered_bytes += count as u64,
+                Err(error) if is_later(&error) => break,
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the source has and the socket takes; returns true when the source is at its end.
+    fn send(&mut self) -> io::Result<bool> {
+        for _ in 0..WRITES_A_TURN {
+            let moved = match &mut self.source {
+                Source::File { at, end, .. } if at == end => return Ok(true),
+                Source::File { file, at, end } => {
+                    let most = usize::try_from(*end - *at).map_or(PIECE, |left| left.min(PIECE));
+                    let sent = send_file(&self.stream, file, *at, most);
+                    if matches!(sent, Ok(0)) {
+                        return Err(ended_at(*at));
+                    }
+                    *at += *sent.as_ref().unwrap_or(&0) as u64;
+                    sent
+                }
+                Source::Pipe(pipe) => match splice(pipe, &self.stream, PIECE) {
+                    Ok(0) => return Ok(true),
+                    moved => moved,
+                },
+                Source::Stream { from, buffer, at } => {
+                    if *at == buffer.len() {
+                        if !wait(from, true, false, Duration::ZERO)?.0 {
+                            return Ok(false);
+                        }
+                        buffer.resize(STREAM_BYTES, 0);
+                        let count = from.read(buffer)?;
+                        buffer.truncate(count);
+                        *at = 0;
+                        if count == 0 {
+                            return Ok(true);
+                        }
+                    }
+                    let taken = write_pieces(&self.stream, &[IoSlice::new(&buffer[*at..])]);
+                    *at += *taken.as_ref().unwrap_or(&0);
+                    taken
+                }
+            };
+            match moved {
+                Ok(count) => self.written_bytes += count as u64,
+                Err(error) if is_later(&error) => return Ok(false),
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Words the error that ended the connection.
+    fn broken(&self, error: &io::Error) -> io::Error {
+        let is_reset = matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+        );
+        let text = if is_reset && self.acknowledged_bytes() == self.written_bytes {
+            "the peer reset the connection: its application ended, or closed without reading \
+             everything"
+                .to_owned()
+        } else if is_reset {
+            "the peer reset the connection".to_owned()
+        } else {
+            error.to_string()
+        };
+        io::Error::new(error.kind(), text)
+    }
+
+    fn await_socket(&self, for_room: bool, limit: Duration) -> io::Result<()> {
+        wait(&self.stream, !self.has_peer_ended, for_room, limit).map(drop)
+    }
+
+    /// Waits for the source, while the socket has room.
+    fn await_input(&self, source: &impl AsFd, limit: Duration) -> io::Result<()> {
+        let (_, has_room) = wait(&self.stream, false, true, Duration::ZERO)?;
+        if !has_room {
+            return self.await_socket(true, limit);
+        }
+        wait(source, true, false, limit.min(SOURCE_LOOK)).map(drop)
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+    kinds.contains(&error.kind())
+}
+
+/// What one call moves at most, so that a wish to stop is heard.
+const PIECE: usize = 4 << 20;
+const STREAM_BYTES: usize = 64 << 10;
+const WRITES_A_TURN: u32 = 16;
+const READS_A_TURN: u32 = 64;
+/// How often it looks for acknowledgements while it waits for the last.
+const ENDING_LOOK: Duration = Duration::from_millis(2);
+/// How often it looks for the peer's words while it waits for the source.
+const SOURCE_LOOK: Duration = Duration::from_millis(100);

@@ -1,0 +1,419 @@
+//! A file with what goes before and behind it into a TCP connection, in full segments.
+//!
+//! ```text
+//!   cork in | head | file: sendfile, or read ahead and written | tail | cork out, no delay
+//!   ========================== full segments ==========================|== the last ==
+//! ```
+//!
+//! No small segment leaves before the last, so none waits for an acknowledgement that the peer
+//! delays. What the socket has taken is not delivered: the peer's application says that, if its
+//! protocol does.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, IoSlice},
+    ops::Range,
+    os::{fd::AsFd, unix::fs::FileExt as _},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use sys::transmit::{FullSegments, send_file, wait, write_pieces};
+
+/// Why a transmission ended early, and what the socket had taken by then.
+#[derive(Debug)]
+pub struct TransmitError {
+    /// Bytes that the socket has taken, head included. What follows was not written.
+    pub written_bytes: u64,
+    /// Why. `UnexpectedEof` says that the file ended before the range did.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for TransmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            written_bytes,
+            cause,
+        } = self;
+        write!(f, "the socket took {written_bytes} bytes, then: {cause}")
+    }
+}
+
+impl std::error::Error for TransmitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// Writes `head`, the bytes `range` of `file`, and `tail` into a TCP connection, in full segments.
+/// Returns how many bytes that were. It waits for room, also when the socket does not block.
+///
+/// The range holds whatever happens to the file meanwhile: of one that grows only the range is
+/// sent, and for one that shrinks the call fails and sends no tail. Bytes that another program
+/// changes meanwhile may be sent old or new. The options of the socket (`TCP_CORK`, `TCP_NODELAY`)
+/// are afterwards what they were; a socket that is corked already stays so, and holds back what is
+/// not a full segment.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// let stream = std::net::TcpStream::connect("10.0.0.7:80")?;
+/// let file = std::fs::File::open("image.iso")?;
+/// let bytes = file.metadata()?.len();
+/// let head = format!("PUT /image.iso HTTP/1.1\r\nContent-Length: {bytes}\r\n\r\n");
+/// let sent = towline::transmit_file(&stream, head.as_bytes(), &file, 0..bytes, &[]);
+/// println!("{} bytes are in the send buffer or beyond it", sent.map_err(|it| it.cause)?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// What has ended the connection; `InvalidInput` when the socket is no TCP socket; `UnexpectedEof`
+/// when the file is shorter than the range. After an error the connection is of no further use to a
+/// protocol that has said how much comes.
+///
+/// **Cost**: the file's bytes are not copied through this process where its filesystem can do that
+/// (`sendfile`). Elsewhere a second thread reads 256 KiB ahead. Beside the writes, six system calls.
+pub fn transmit_file(
+    socket: &impl AsFd,
+    head: &[u8],
+    file: &File,
+    range: Range<u64>,
+    tail: &[u8],
+) -> Result<u64, TransmitError> {
+    transmit(socket, head, (file, range), tail, Way::Kernel)
+}
+
+/// How the file's bytes get into the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By the kernel alone, unless the filesystem cannot.
+    Kernel,
+    /// Through buffers of this process.
+    Buffers,
+}
+
+fn transmit(
+    socket: &impl AsFd,
+    head: &[u8],
+    (file, range): (&File, Range<u64>),
+    tail: &[u8],
+    way: Way,
+) -> Result<u64, TransmitError> {
+    let mut written_bytes = 0;
+    let mut all = || -> io::Result<()> {
+        let _full = FullSegments::begin(socket)?;
+        write(socket, head, &mut written_bytes)?;
+        let before = written_bytes;
+        let way = match way {
+            Way::Kernel => by_kernel(socket, file, &range, &mut written_bytes)?,
+            Way::Buffers => Way::Buffers,
+        };
+        if way == Way::Buffers {
+            let rest = range.start + (written_bytes - before)..range.end;
+            by_buffers(socket, file, rest, &mut written_bytes)?;
+        }
+        write(socket, tail, &mut written_bytes)
+    };
+    let ended = all();
+    ended.map_err(|cause| TransmitError {
+        written_bytes,
+        cause,
+    })?;
+    Ok(written_bytes)
+}
+
+const fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+/// Writes all of `bytes`; counts what the socket takes.
+fn write(socket: &impl AsFd, mut bytes: &[u8], written_bytes: &mut u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let taken = in_time(socket, || write_pieces(socket, &[IoSlice::new(bytes)]))?;
+        *written_bytes += taken as u64;
+        bytes = &bytes[taken..];
+    }
+    Ok(())
+}
+
+/// Sends the range without a copy; leaves the rest to buffers where the filesystem cannot do that.
+fn by_kernel(
+    socket: &impl AsFd,
+    file: &File,
+    range: &Range<u64>,
+    written_bytes: &mut u64,
+) -> io::Result<Way> {
+    let mut at = range.start;
+    while at < range.end {
+        let most = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        match in_time(socket, || send_file(socket, file, at, most)) {
+            Ok(0) => return Err(ended_at(at)),
+            Ok(sent) => {
+                at += sent as u64;
+                *written_bytes += sent as u64;
+            }
+            Err(error) if is_impossible(&error) => return Ok(Way::Buffers),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Way::Kernel)
+}
+
+fn is_impossible(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported];
+    kinds.contains(&error.kind())
+}
+
+/// Reads one buffer while the other is written.
+fn by_buffers(
+    socket: &impl AsFd,
+    file: &File,
+    range: Range<u64>,
+    written_bytes: &mut u64,
+) -> io::Result<()> {
+    let sizes = (length(&range).div_ceil(BUFFER_BYTES as u64)).min(2);
+    let room = usize::try_from(length(&range)).map_or(BUFFER_BYTES, |all| all.min(BUFFER_BYTES));
+    let (full, filled) = mpsc::sync_channel(1);
+    let (empty, emptied) = mpsc::channel();
+    for _ in 0..sizes {
+        // Its receiver is still here.
+        drop(empty.send(vec![0; room]));
+    }
+    thread::scope(move |scope| {
+        scope.spawn(move || {
+            let mut at = range.start;
+            while at < range.end {
+                let Ok(mut buffer) = emptied.recv() else {
+                    return;
+                };
+                let most = usize::try_from(range.end - at).map_or(room, |left| left.min(room));
+                buffer.truncate(most);
+                let got = read_at(file, &mut buffer, at);
+                at += most as u64;
+                if full.send((got, buffer, at)).is_err() {
+                    return;
+                }
+            }
+        });
+        // When this ends early, both channels end with it, and so does the reader.
+        let empty = empty;
+        for (got, buffer, until) in filled {
+            let got = got?;
+            write(socket, &buffer[..got], written_bytes)?;
+            if got < buffer.len() {
+                return Err(ended_at(until - (buffer.len() - got) as u64));
+            }
+            // The reader has ended when it needs no more buffers.
+            drop(empty.send(buffer));
+        }
+        Ok(())
+    })
+}
+
+/// Reads until the buffer is full or the file ends; returns how many bytes came.
+fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match file.read_at(&mut buffer[got..], at + got as u64) {
+            Ok(0) => break,
+            Ok(count) => got += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+/// Makes the error of a file that is shorter than its range.
+pub(super) fn ended_at(at: u64) -> io::Error {
+    let text = format!("the file ended at byte {at}, before the range that was to be sent");
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+/// Calls until the socket has room.
+fn in_time<S: AsFd>(socket: &S, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait(socket, false, true, LOOK)?;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Bytes of one of two buffers.
+const BUFFER_BYTES: usize = 256 << 10;
+/// The longest wait for room in one call.
+const LOOK: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::{TcpListener, TcpStream},
+        sync::atomic::{AtomicU32, Ordering},
+        time::Instant,
+    };
+
+    use sys::TcpInfo;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (stream, listener.accept().unwrap().0)
+    }
+
+    /// A file without a name, with this many bytes.
+    fn file_of(bytes: usize) -> (File, Vec<u8>) {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("towline-transmit-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let content: Vec<u8> = (0..bytes).map(|n| (n * 7 + n / 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        (file, content)
+    }
+
+    const WAYS: [Way; 2] = [Way::Kernel, Way::Buffers];
+
+    #[test]
+    fn head_file_and_tail_arrive_in_order_by_either_way_whatever_their_sizes() {
+        let buffer = BUFFER_BYTES as u64;
+        for way in WAYS {
+            for (head, bytes, range, tail) in [
+                (0, 0, 0..0, 0),
+                (10, 0, 0..0, 0),
+                (0, 0, 0..0, 5),
+                (10, 100, 0..100, 5),
+                (0, 100, 20..70, 0),
+                (0, BUFFER_BYTES, 0..buffer, 3),
+                (3, 2 * BUFFER_BYTES, 0..2 * buffer, 0),
+                (3, 4 * BUFFER_BYTES, 1..4 * buffer - 1, 3),
+                (70_000, 3 * BUFFER_BYTES + 1, 0..3 * buffer + 1, 70_000),
+            ] {
+                let (file, content) = file_of(bytes);
+                let (stream, mut peer) = pair();
+                // Also a socket that does not block.
+                stream.set_nonblocking(head == 3).unwrap();
+                let (head, tail) = (vec![1; head], vec![2; tail]);
+                let reader = thread::spawn(move || {
+                    let mut got = Vec::new();
+                    peer.read_to_end(&mut got).unwrap();
+                    got
+                });
+                let part = (&file, range.clone());
+                let sent = transmit(&stream, &head, part, &tail, way).unwrap();
+                drop(stream);
+                let got = reader.join().unwrap();
+                let middle = &content[range.start as usize..range.end as usize];
+                assert!(
+                    got == [&head, middle, &tail[..]].concat(),
+                    "{way:?} {range:?}"
+                );
+                assert_eq!(sent, got.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_than_the_range_is_an_error_that_says_what_was_written() {
+        for way in WAYS {
+            for (bytes, end) in [(0, 1), (100, 101), (BUFFER_BYTES, 3 * BUFFER_BYTES)] {
+                let (file, _) = file_of(bytes);
+                let (stream, mut peer) = pair();
+                let reader = thread::spawn(move || {
+                    let mut got = Vec::new();
+                    peer.read_to_end(&mut got).unwrap();
+                    got.len() as u64
+                });
+                let error = transmit(&stream, b"head", (&file, 0..end as u64), b"tail", way);
+                let error = error.unwrap_err();
+                drop(stream);
+                assert_eq!(error.cause.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+                assert_eq!(error.written_bytes, 4 + bytes as u64, "{way:?} {error}");
+                assert_eq!(reader.join().unwrap(), error.written_bytes);
+            }
+        }
+    }
+
+    /// Another program makes the file longer and shorter while it is sent: either exactly the range
+    /// arrives, or the call says that it did not.
+    #[test]
+    fn a_concurrent_writer_never_makes_it_send_more_or_claim_what_it_did_not_send() {
+        for way in WAYS {
+            for (bytes, then) in [(8 << 20, 9 << 20), (8 << 20, 1 << 20), (8 << 20, 0)] {
+                let (file, _) = file_of(bytes);
+                let (stream, mut peer) = pair();
+                let changed = file.try_clone().unwrap();
+                let reader = thread::spawn(move || {
+                    let (mut got, mut piece, mut is_changed) = (0, vec![0; 65_536], false);
+                    while let count @ 1.. = peer.read(&mut piece).unwrap() {
+                        got += count as u64;
+                        if !std::mem::replace(&mut is_changed, true) {
+                            changed.set_len(then as u64).unwrap();
+                        }
+                    }
+                    got
+                });
+                let range = 0..bytes as u64;
+                let sent = transmit(&stream, b"", (&file, range), b"tail", way);
+                drop(stream);
+                let got = reader.join().unwrap();
+                match sent {
+                    Ok(sent) => assert_eq!((sent, got), (bytes as u64 + 4, sent)),
+                    Err(error) => {
+                        assert_eq!(error.cause.kind(), io::ErrorKind::UnexpectedEof);
+                        assert!(then < bytes && error.written_bytes == got, "{error} {got}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_file_with_head_and_tail_is_one_segment_and_no_call_waits_for_an_acknowledgement() {
+        for way in WAYS {
+            let (file, _) = file_of(1_000);
+            let (stream, mut peer) = pair();
+            let segments = || TcpInfo::of(&stream).unwrap().data_segs_out().unwrap();
+            let mut slowest = Duration::ZERO;
+            for n in 0..20 {
+                let (before, began) = (segments(), Instant::now());
+                transmit(&stream, b"head", (&file, 0..1_000), b"tail", way).unwrap();
+                let mut request = [0; 1_008];
+                peer.read_exact(&mut request).unwrap();
+                assert_eq!(segments() - before, 1, "{way:?}");
+                peer.write_all(b"!").unwrap();
+                (&stream).read_exact(&mut [0]).unwrap();
+                // The first are acknowledged at once in any case.
+                slowest = if n < 5 {
+                    slowest
+                } else {
+                    slowest.max(began.elapsed())
+                };
+            }
+            println!("{way:?}: slowest call {slowest:?}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_resets_is_told_with_what_the_socket_took() {
+        for way in WAYS {
+            let (file, _) = file_of(64 << 20);
+            let (stream, peer) = pair();
+            let resets = thread::spawn(move || drop(peer));
+            let error = transmit(&stream, b"head", (&file, 0..64 << 20), b"", way).unwrap_err();
+            resets.join().unwrap();
+            assert!(error.written_bytes < 64 << 20, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&error.written_bytes.to_string()), "{text}");
+        }
+    }
+}
