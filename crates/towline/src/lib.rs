@@ -25,6 +25,7 @@
 //! | files | `FileSender`, `FileReceiver` | the owner's loop | `wait` |
 //! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
 //! | between networks | [`Relay`] | the owner's loop | `wait` |
+//! | TCP, proven | [`DeliveredStream`] | every call | `write`, `read`, `flush`, `finish` |
 //! | TCP to any program | [`PlainSender`] | the owner's loop | `wait` |
 //!
 //! | face | it ends by | dropped without that |
@@ -36,6 +37,7 @@
 //! | files | itself, when all is proven or given up | peers see it by their connections |
 //! | files, thread | itself | is cancelled, and the peers are told |
 //! | between networks | never | peers see it by their connections |
+//! | TCP, proven | `finish`, which waits | the peer learns that the stream broke off |
 //! | TCP to any program | itself | the peer sees it by its connection |
 //!
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
@@ -124,7 +126,10 @@ mod subscriber;
 pub use subscriber::{SessionInfo, Subscriber};
 
 mod tcp;
-pub use tcp::{PlainEnd, PlainSender, PlainSource, TransmitError, transmit_file};
+pub use tcp::{
+    DeliveredProgress, DeliveredProof, DeliveredStream, PlainEnd, PlainSender, PlainSource,
+    TransmitError, Undelivered, transmit_file,
+};
 
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};

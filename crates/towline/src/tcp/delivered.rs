@@ -1,0 +1,681 @@
+//! A TCP connection whose bytes are proven: the application at the other end has taken all of them,
+//! or it is said how far they got.
+//!
+//! ```text
+//!   written -----> sent -----> acknowledged -----> confirmed -----> proven
+//!   `write`        by this     by the peer's       taken by its     all of it, with the
+//!   took it        kernel      kernel              application      same hash, after `finish`
+//! ```
+//!
+//! Both ends are of this type, and each may write and read. What `read` has given counts as taken
+//! when the application asks for more or ends its own stream; with
+//! [`DeliveredStream::confirm_by_hand`], when it says so. A confirmation rides on what is written
+//! anyway; where nothing is, it leaves when `read` would wait.
+//!
+//! Nothing is encrypted, and the hash finds faults of the network, not of an attacker.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::{self, IoSlice, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use base::Instant;
+use sys::{
+    clock,
+    transmit::{unacknowledged_bytes, unsent_bytes, wait, write_pieces},
+};
+
+use super::frame::{DATA_MAX, Digest, Frame, MAGIC, foreign};
+
+/// A connection whose bytes are proven.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::{io::Write as _, time::Duration};
+/// let patience = Duration::from_secs(30);
+/// let mut stream = towline::DeliveredStream::connect("10.0.0.7:9000".parse()?, patience)?;
+/// stream.write_all(b"the order of the day")?;
+/// let proof = stream.finish(patience)?;
+/// println!("the other application has taken {} bytes", proof.bytes);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropped before [`DeliveredStream::finish`], the other end learns that the stream broke off.
+pub struct DeliveredStream {
+    stream: TcpStream,
+    blocks: bool,
+    out: Outgoing,
+    inn: Incoming,
+    /// What ended the connection; it ends every further call, too.
+    fault: Option<(io::ErrorKind, String)>,
+}
+
+/// What goes to the peer.
+#[derive(Debug, Default)]
+struct Outgoing {
+    /// Bytes that the application has written.
+    written: u64,
+    hasher: blake3::Hasher,
+    /// Bytes of frames that the socket has taken.
+    wire: u64,
+    /// Bytes that the socket has not taken of frames that it has begun to take.
+    rest: Vec<u8>,
+    /// Where pieces of data are among the bytes of frames, the oldest first.
+    pieces: VecDeque<Piece>,
+    /// Of the application's bytes, those that are known to be acknowledged.
+    acknowledged: u64,
+    confirmed: u64,
+    /// When the stream was ended, its hash.
+    end: Option<Digest>,
+    is_done: bool,
+    /// Bytes written since the peer was last listened to.
+    unheard: usize,
+}
+
+/// One piece of data: its last byte's place among all bytes of frames, and in the application's
+/// stream.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    wire_end: u64,
+    end: u64,
+    bytes: u32,
+}
+
+/// What comes from the peer.
+#[derive(Debug, Default)]
+struct Incoming {
+    has_greeted: bool,
+    inbox: Vec<u8>,
+    at: usize,
+    /// Bytes of the present piece of data that are not taken.
+    left: usize,
+    /// Data that arrived while the application did something else.
+    stash: VecDeque<u8>,
+    hasher: blake3::Hasher,
+    /// Bytes that `read` has given.
+    given: u64,
+    /// Bytes that count as taken, and those of them that the peer was told.
+    taken: u64,
+    told: u64,
+    by_hand: bool,
+    end: Option<(u64, Digest)>,
+    /// The end was verified, and the answer sent.
+    is_done: bool,
+}
+
+/// How far the bytes that an application has written are known to have got. Each stage contains the
+/// next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveredProgress {
+    /// Taken by `write`.
+    pub written_bytes: u64,
+    /// Sent by this kernel, at least once.
+    pub sent_bytes: u64,
+    /// Acknowledged by the peer's kernel, at least.
+    pub acknowledged_bytes: u64,
+    /// Taken by the peer's application.
+    pub confirmed_bytes: u64,
+}
+
+/// The proof that the peer's application has taken everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveredProof {
+    /// How much that was.
+    pub bytes: u64,
+    /// The BLAKE3 hash of it, as both ends have computed it.
+    pub hash: [u8; 32],
+}
+
+/// Why there is no proof, and how far the bytes are known to have got.
+#[derive(Clone, Debug)]
+pub struct Undelivered {
+    /// How far.
+    pub progress: DeliveredProgress,
+    /// Why.
+    pub cause: String,
+}
+
+impl fmt::Display for Undelivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeliveredProgress {
+            written_bytes,
+            sent_bytes,
+            acknowledged_bytes,
+            confirmed_bytes,
+        } = self.progress;
+        write!(
+            f,
+            "not proven: of {written_bytes} bytes written, {sent_bytes} were sent, \
+             {acknowledged_bytes} acknowledged by the peer's kernel and {confirmed_bytes} taken by \
+             its application: {}",
+            self.cause
+        )
+    }
+}
+
+impl std::error::Error for Undelivered {}
+
+impl DeliveredStream {
+    /// Connects, which may take `patience`. The connection ends when the peer's host is silent for
+    /// that long.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
+        Self::new(TcpStream::connect_timeout(&to, patience)?, patience)
+    }
+
+    /// Takes a connection over, as a listener has accepted it; both ends must do so before either
+    /// has written. The connection ends when the peer's host is silent for `patience`.
+    ///
+    /// # Errors
+    /// When the socket refuses an option.
+    pub fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
+        // Each write leaves at once: it is a whole frame, and nothing else would push it.
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        sys::tcp::set_silence_limit(&stream, patience)?;
+        let mut out = Outgoing::default();
+        out.rest.extend_from_slice(MAGIC);
+        Ok(Self {
+            stream,
+            blocks: true,
+            out,
+            inn: Incoming::default(),
+            fault: None,
+        })
+    }
+
+    /// Makes calls that would wait return `WouldBlock`, or wait again. Who polls the descriptor
+    /// asks [`DeliveredStream::wants_room`] what to poll for.
+    pub const fn set_nonblocking(&mut self, is_nonblocking: bool) {
+        self.blocks = !is_nonblocking;
+    }
+
+    /// Returns true when the descriptor should be polled for writing, too: something is to be sent
+    /// that the socket had no room for.
+    #[must_use]
+    pub const fn wants_room(&self) -> bool {
+        !self.out.rest.is_empty()
+    }
+
+    /// Leaves it to [`DeliveredStream::confirm`] to say what this application has taken.
+    pub const fn confirm_by_hand(&mut self) {
+        self.inn.by_hand = true;
+    }
+
+    /// Says that this application has taken what `read` has given so far: for who must do more with
+    /// it before it counts, as syncing it to a disk. After the end of the stream, this proves it.
+    ///
+    /// # Errors
+    /// What has ended the connection; `WouldBlock`, after which the rest leaves with a later call.
+    pub fn confirm(&mut self) -> io::Result<()> {
+        self.inn.taken = self.inn.given;
+        self.answer()?;
+        self.drain()
+    }
+
+    /// Returns how far the bytes written are known to have got, also after the connection has
+    /// broken.
+    ///
+    /// **Cost**: two system calls.
+    pub fn progress(&mut self) -> DeliveredProgress {
+        let wire = self.out.wire;
+        let left = |bytes: io::Result<u64>| wire.saturating_sub(bytes.unwrap_or(wire));
+        let acknowledged = self.out.place_of(left(unacknowledged_bytes(&self.stream)));
+        let sent = self.out.place_of(left(unsent_bytes(&self.stream)));
+        // What the application has confirmed has arrived, whatever the kernel has heard of it.
+        let confirmed_bytes = self.out.confirmed;
+        self.out.acknowledged = self.out.acknowledged.max(acknowledged).max(confirmed_bytes);
+        while self
+            .out
+            .pieces
+            .front()
+            .is_some_and(|it| it.end <= self.out.acknowledged)
+        {
+            self.out.pieces.pop_front();
+        }
+        DeliveredProgress {
+            written_bytes: self.out.written,
+            sent_bytes: sent.max(self.out.acknowledged),
+            acknowledged_bytes: self.out.acknowledged,
+            confirmed_bytes,
+        }
+    }
+
+    /// Ends the stream, and waits for the proof that the peer's application has taken all of it; for
+    /// `patience` at most. What the peer's application sends meanwhile is kept, up to 1 MiB. This
+    /// end can still read afterwards.
+    ///
+    /// # Errors
+    /// [`Undelivered`] says how far the bytes got, and why there is no proof.
+    pub fn finish(&mut self, patience: Duration) -> Result<DeliveredProof, Undelivered> {
+        let until = clock::monotonic() + patience;
+        loop {
+            let cause = match self.try_finish() {
+                Ok(Some(proof)) => return Ok(proof),
+                Ok(None) if clock::monotonic() < until => match self.pause(until) {
+                    Ok(()) => continue,
+                    Err(error) => error.to_string(),
+                },
+                Ok(None) => "the other application has not confirmed everything in time".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            return Err(Undelivered {
+                progress: self.progress(),
+                cause,
+            });
+        }
+    }
+
+    /// Ends the stream; returns the proof when it is there. Never waits.
+    ///
+    /// # Errors
+    /// What has ended the connection: then [`DeliveredStream::progress`] says how far the bytes got.
+    pub fn try_finish(&mut self) -> io::Result<Option<DeliveredProof>> {
+        let digest = match self.out.end {
+            Some(digest) => digest,
+            None => {
+                self.check()?;
+                let digest = *self.out.hasher.finalize().as_bytes();
+                let total = self.out.written;
+                Frame::End { total, digest }.write(&mut self.out.rest);
+                *self.out.end.insert(digest)
+            }
+        };
+        if !self.inn.by_hand {
+            self.inn.taken = self.inn.given;
+        }
+        // The answer may have come before the connection ended.
+        let heard = self.hear();
+        self.answer()?;
+        let drained = self.drain();
+        if !self.out.is_done {
+            self.check()?;
+            later(drained)?;
+            later(heard)?;
+            return Ok(None);
+        }
+        Ok(Some(DeliveredProof {
+            bytes: self.out.written,
+            hash: digest,
+        }))
+    }
+
+    /// Waits until something arrives, or there is room for what is to be sent.
+    fn pause(&self, until: Instant) -> io::Result<()> {
+        let limit = until.since(clock::monotonic());
+        if self.inn.stash.len() >= STASH_BYTES_MAX {
+            return Err(foreign("what the peer sends must be read first"));
+        }
+        wait(&self.stream, true, self.wants_room(), limit).map(drop)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match &self.fault {
+            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what has ended the connection.
+    fn ended<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() != io::ErrorKind::WouldBlock
+        {
+            self.fault = Some((error.kind(), error.to_string()));
+        }
+        result
+    }
+
+    /// Sends what the socket had no room for.
+    fn drain(&mut self) -> io::Result<()> {
+        while !self.out.rest.is_empty() {
+            let sent = write_pieces(&self.stream, &[IoSlice::new(&self.out.rest)]);
+            let sent = self.ended(sent)?;
+            self.out.wire += sent as u64;
+            self.out.rest.drain(..sent);
+        }
+        Ok(())
+    }
+
+    /// Tells the peer what this application has taken, behind what is to be sent anyway.
+    fn answer(&mut self) -> io::Result<()> {
+        let inn = &mut self.inn;
+        if inn.taken > inn.told && inn.end.is_none() {
+            Frame::Confirm { total: inn.taken }.write(&mut self.out.rest);
+            inn.told = inn.taken;
+        }
+        let Some((total, digest)) = inn.end.filter(|_| !inn.is_done && inn.stash.is_empty()) else {
+            return Ok(());
+        };
+        if (total, digest) != (inn.given, *inn.hasher.finalize().as_bytes()) {
+            let text = "the bytes that arrived are not those that were sent";
+            return self.ended(Err(foreign(text)));
+        }
+        if inn.taken == inn.given {
+            Frame::Done { total, digest }.write(&mut self.out.rest);
+            inn.is_done = true;
+        }
+        Ok(())
+    }
+
+    /// Takes what the peer says without waiting; keeps data for later.
+    fn hear(&mut self) -> io::Result<()> {
+        self.out.unheard = 0;
+        loop {
+            let inn = &mut self.inn;
+            if inn.stash.len() >= STASH_BYTES_MAX {
+                return Ok(());
+            }
+            let count = inn.left.min(inn.inbox.len() - inn.at);
+            if count > 0 {
+                inn.stash.extend(&inn.inbox[inn.at..inn.at + count]);
+                (inn.at, inn.left) = (inn.at + count, inn.left - count);
+            } else if inn.left > 0 || !self.step()? {
+                if self.inn.end.is_some() && self.out.is_done {
+                    return Ok(());
+                }
+                self.fill()?;
+            }
+        }
+    }
+
+    /// Takes the next frame that has arrived, of data its header; returns false when there is none.
+    fn step(&mut self) -> io::Result<bool> {
+        let inn = &mut self.inn;
+        let arrived = &inn.inbox[inn.at..];
+        if !inn.has_greeted {
+            let known = arrived.len().min(MAGIC.len());
+            if arrived[..known] != MAGIC[..known] {
+                return self.ended(Err(foreign("the peer speaks another protocol")));
+            }
+            inn.has_greeted = known == MAGIC.len();
+            inn.at += if inn.has_greeted { known } else { 0 };
+            return Ok(inn.has_greeted);
+        }
+        let read = Frame::read(arrived);
+        let Some((frame, len)) = self.ended(read)? else {
+            return Ok(false);
+        };
+        let taken = self.take(frame);
+        self.ended(taken)?;
+        self.inn.at += len;
+        Ok(true)
+    }
+
+    fn take(&mut self, frame: Frame) -> io::Result<()> {
+        let (out, inn) = (&mut self.out, &mut self.inn);
+        match frame {
+            Frame::Data { .. } | Frame::End { .. } if inn.end.is_some() => {
+                return Err(foreign("something follows the end of the stream"));
+            }
+            Frame::Data { bytes } => inn.left = bytes as usize,
+            Frame::End { total, digest } => inn.end = Some((total, digest)),
+            Frame::Confirm { total } if (out.confirmed..=out.written).contains(&total) => {
+                out.confirmed = total;
+            }
+            Frame::Done { total, digest } if Some(digest) == out.end && total == out.written => {
+                (out.confirmed, out.is_done) = (total, true);
+            }
+            Frame::Confirm { .. } | Frame::Done { .. } => {
+                return Err(foreign("the peer confirms what was not written"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has arrived into the inbox.
+    fn fill(&mut self) -> io::Result<()> {
+        let inn = &mut self.inn;
+        if inn.at > 0 {
+            inn.inbox.drain(..inn.at);
+            inn.at = 0;
+        }
+        let room = INBOX_BYTES - inn.inbox.len();
+        let count = sys::tcp::read_into(&self.stream, &mut inn.inbox, room);
+        let count = self.ended(count)?;
+        self.arrived(count).map(drop)
+    }
+
+    /// Tells the end of the connection from bytes.
+    fn arrived(&mut self, count: usize) -> io::Result<usize> {
+        if count > 0 {
+            return Ok(count);
+        }
+        let text = match self.inn.end {
+            Some(_) => "the peer has closed the connection".to_owned(),
+            None => format!(
+                "the stream broke off: {} bytes came, and they are not all",
+                self.inn.given + self.inn.stash.len() as u64
+            ),
+        };
+        self.ended(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)))
+    }
+
+    /// Gives data to the application, if there is some; 0 at the verified end of the stream.
+    fn give(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let inn = &mut self.inn;
+            let here = inn.inbox.len() - inn.at;
+            let count = if !inn.stash.is_empty() {
+                inn.stash.read(into)?
+            } else if inn.left > 0 && here > 0 {
+                let count = inn.left.min(here).min(into.len());
+                into[..count].copy_from_slice(&inn.inbox[inn.at..inn.at + count]);
+                (inn.at, inn.left) = (inn.at + count, inn.left - count);
+                count
+            } else if inn.left > 0 {
+                let most = inn.left.min(into.len());
+                let count = (&self.stream).read(&mut into[..most]);
+                let count = self.ended(count)?;
+                let count = self.arrived(count)?;
+                self.inn.left -= count;
+                count
+            } else if inn.end.is_some() {
+                self.answer()?;
+                return Ok(0);
+            } else if self.step()? {
+                continue;
+            } else {
+                self.fill()?;
+                continue;
+            };
+            self.inn.given += count as u64;
+            self.inn.hasher.update(&into[..count]);
+            return Ok(count);
+        }
+    }
+}
+
+impl Outgoing {
+    /// Returns how many of the application's bytes are among the first `wire` bytes of frames, at
+    /// least.
+    fn place_of(&self, wire: u64) -> u64 {
+        let after = self.pieces.partition_point(|piece| piece.wire_end <= wire);
+        let whole = after
+            .checked_sub(1)
+            .map_or(self.acknowledged, |last| self.pieces[last].end);
+        let part = self.pieces.get(after).map_or(0, |piece| {
+            let begin = piece.wire_end - u64::from(piece.bytes);
+            let before = piece.end - u64::from(piece.bytes);
+            if wire > begin {
+                before + (wire - begin)
+            } else {
+                0
+            }
+        });
+        whole.max(part)
+    }
+}
+
+impl Write for DeliveredStream {
+    /// Writes up to 256 KiB: a whole piece, which leaves at once where there is room.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        if self.out.end.is_some() {
+            return Err(foreign("the stream was ended"));
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        if self.out.unheard >= HEAR_BYTES {
+            later(self.hear())?;
+        }
+        self.answer()?;
+        if self.out.rest.len() > REST_BYTES_MAX {
+            loop {
+                match self.drain() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.blocks => {
+                        later(self.hear())?;
+                        wait(&self.stream, true, true, LOOK)?;
+                        if self.inn.stash.len() >= STASH_BYTES_MAX {
+                            wait(&self.stream, false, true, LOOK)?;
+                        }
+                    }
+                    drained => break drained?,
+                }
+            }
+        }
+        let piece = &bytes[..bytes.len().min(DATA_MAX as usize)];
+        let length = u32::try_from(piece.len()).expect("it is no longer than DATA_MAX");
+        Frame::Data { bytes: length }.write(&mut self.out.rest);
+        let pieces = [IoSlice::new(&self.out.rest), IoSlice::new(piece)];
+        let sent = match write_pieces(&self.stream, &pieces) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
+        };
+        let sent = self.ended(sent)?;
+        let out = &mut self.out;
+        let all = out.rest.len() + piece.len();
+        let of_rest = sent.min(out.rest.len());
+        out.rest.drain(..of_rest);
+        out.rest.extend_from_slice(&piece[sent - of_rest..]);
+        out.wire += sent as u64;
+        out.written += u64::from(length);
+        out.hasher.update(piece);
+        out.unheard += piece.len();
+        if out.pieces.len() == PIECES_MAX {
+            out.pieces.pop_front();
+        }
+        out.pieces.push_back(Piece {
+            wire_end: out.wire + (all - sent) as u64,
+            end: out.written,
+            bytes: length,
+        });
+        Ok(piece.len())
+    }
+
+    /// Waits until the socket has taken everything. That proves nothing: see
+    /// [`DeliveredStream::finish`].
+    fn flush(&mut self) -> io::Result<()> {
+        self.check()?;
+        loop {
+            match self.drain() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.blocks => {
+                    wait(&self.stream, false, true, LOOK)?;
+                }
+                drained => return drained,
+            }
+        }
+    }
+}
+
+impl Read for DeliveredStream {
+    /// Returns bytes as they come, and 0 only at the end that the other application has set, after
+    /// the hash of all bytes was found equal.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the stream broke off, `InvalidData` when bytes changed on the way.
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        if !self.inn.by_hand {
+            self.inn.taken = self.inn.given;
+        }
+        if self.inn.taken - self.inn.told >= CONFIRM_BYTES {
+            self.answer()?;
+            later(self.drain())?;
+        }
+        loop {
+            // What has arrived can be read, whatever became of the connection since.
+            match self.give(into) {
+                Ok(0) => {
+                    // Everything is here, whether or not the peer still learns that.
+                    drop(self.flush());
+                    return Ok(0);
+                }
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.answer()?;
+                    later(self.drain())?;
+                    if !self.blocks {
+                        return Err(error);
+                    }
+                    wait(&self.stream, true, self.wants_room(), LOOK)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for DeliveredStream {
+    fn drop(&mut self) {
+        if self.inn.is_done {
+            // With bytes unread, closing would reset the connection, and could take the last
+            // answer with it.
+            drop(self.stream.shutdown(Shutdown::Write));
+            let mut room = [0; 4_096];
+            while let Ok(1..) = self.stream.read(&mut room) {}
+        }
+    }
+}
+
+impl AsFd for DeliveredStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl fmt::Debug for DeliveredStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeliveredStream")
+            .field("written", &self.out.written)
+            .field("confirmed", &self.out.confirmed)
+            .field("given", &self.inn.given)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Leaves to a later call what would wait.
+fn later(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        result => result,
+    }
+}
+
+/// Bytes that are read ahead of the frames in them.
+const INBOX_BYTES: usize = 64 << 10;
+/// Data that is kept while the application does not read: further data stays in the kernel.
+const STASH_BYTES_MAX: usize = 1 << 20;
+/// From so many bytes on that the socket did not take, `write` waits.
+const REST_BYTES_MAX: usize = 64;
+/// A receiver that never waits confirms every so many bytes.
+const CONFIRM_BYTES: u64 = 256 << 10;
+/// A sender that never reads listens every so many bytes.
+const HEAR_BYTES: usize = 256 << 10;
+/// Pieces under way whose places are known exactly.
+const PIECES_MAX: usize = 4_096;
+/// The longest wait in one call.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;
