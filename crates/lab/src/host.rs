@@ -10,7 +10,7 @@ use std::{
 
 use sys::{
     namespace::{CommandExt as _, Namespace, run_in},
-    netlink::{Link, NetlinkError, RandomLoss, Rtnetlink},
+    netlink::{Link, Mishap, NetlinkError, RandomLoss, Rtnetlink},
 };
 
 use crate::LabError;
@@ -127,10 +127,32 @@ impl Host {
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot do it: drop packets in the process instead.
     pub fn set_loss(&self, lost: u32, of: u32) -> Result<(), LabError> {
-        self.with_loss(|loss| loss.set(INTERFACE, lost, of))
+        self.set_mishap(Mishap::LosesDatagram, lost, of)
     }
 
-    /// Removes the rule of [`Host::set_loss`].
+    /// Drops TCP segments at random as they arrive at `e0`, as [`Host::set_loss`] drops UDP
+    /// packets; one rule replaces the other.
+    ///
+    /// # Errors
+    /// As [`Host::set_loss`].
+    pub fn set_segment_loss(&self, lost: u32, of: u32) -> Result<(), LabError> {
+        self.set_mishap(Mishap::LosesSegment, lost, of)
+    }
+
+    /// Drops every TCP segment that arrives at `e0`, and resets its sender's connection in this
+    /// host's name. Programs on this host learn nothing of it.
+    ///
+    /// # Errors
+    /// As [`Host::set_loss`].
+    pub fn reset_senders(&self) -> Result<(), LabError> {
+        self.set_mishap(Mishap::ResetsSender, 1, 1)
+    }
+
+    fn set_mishap(&self, mishap: Mishap, lost: u32, of: u32) -> Result<(), LabError> {
+        self.with_loss(|loss| loss.set(INTERFACE, mishap, lost, of))
+    }
+
+    /// Removes the rule of [`Host::set_loss`] and of its like.
     ///
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot do it.
@@ -138,7 +160,7 @@ impl Host {
         self.with_loss(RandomLoss::clear)
     }
 
-    /// Returns the number of packets dropped since [`Host::set_loss`]; 0 when no loss is set. A GSO
+    /// Returns the number of packets dropped since [`Host::set_loss`] or its like; 0 when no loss is set. A GSO
     /// run that is kept whole counts as one packet.
     ///
     /// # Errors

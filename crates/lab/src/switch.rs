@@ -40,7 +40,10 @@ impl Switch {
                 netlink.set_master(index, Some(bridge))?;
                 netlink.set_up(index, true)?;
                 if spec.is_segmenting() {
-                    Ethtool::open()?.set_feature(index, SEGMENTATION, false)?;
+                    let mut ethtool = Ethtool::open()?;
+                    for feature in SEGMENTATION {
+                        ethtool.set_feature(index, feature, false)?;
+                    }
                 }
             }
             if let Some(mtu) = spec.mtu_bytes() {
@@ -105,5 +108,9 @@ fn port_name(host: &Host) -> String {
 }
 
 const BRIDGE: &str = "br0";
-/// The feature with which a port passes UDP GSO runs on in one piece.
-const SEGMENTATION: &str = "tx-udp-segmentation";
+/// The features with which a port passes runs of UDP and TCP on in one piece.
+const SEGMENTATION: [&str; 3] = [
+    "tx-udp-segmentation",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+];

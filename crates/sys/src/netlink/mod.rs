@@ -24,7 +24,7 @@ mod message;
 pub use message::{Attribute, Attributes, Malformed, Replies, Reply, Request};
 
 mod nftables;
-pub use nftables::RandomLoss;
+pub use nftables::{Mishap, RandomLoss};
 
 mod route;
 pub use route::{Route, RouteKind, RouteQuery};

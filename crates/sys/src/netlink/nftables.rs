@@ -1,4 +1,5 @@
-//! Random packet loss by a netfilter rule, made over netlink without the `nft` program.
+//! Random packet loss, and connections that are reset, by netfilter rules, made over netlink
+//! without the `nft` program.
 //!
 //! The rules are alone in the only chain of a table of their own. That chain comes before
 //! connection tracking:
@@ -6,6 +7,7 @@
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
 //! iifname NAME  l4proto 113  numgen random mod OF < LOST  counter  drop
+//! iifname NAME  l4proto tcp  numgen random mod OF < LOST  counter  drop, or reject with tcp reset
 //! ```
 //! Replacing the rules is one transaction, so that no packet passes between old and new ones.
 
@@ -14,6 +16,28 @@ use super::{
     message::{Attribute, fixed},
     socket::flag,
 };
+
+/// What happens to a packet that is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// A packet of UDP or of IP protocol 113 (PGM) is lost.
+    LosesDatagram,
+    /// A TCP segment is lost.
+    LosesSegment,
+    /// A TCP segment is lost, and its sender gets a reset in the name of the receiver, which knows
+    /// nothing of it.
+    ResetsSender,
+}
+
+impl Mishap {
+    /// The IP protocols of the packets that are drawn.
+    const fn protocols(self) -> &'static [u8] {
+        match self {
+            Self::LosesDatagram => &[UDP, PGM],
+            Self::LosesSegment | Self::ResetsSender => &[TCP],
+        }
+    }
+}
 
 /// The loss rules of one network namespace.
 #[derive(Debug)]
@@ -31,16 +55,23 @@ impl RandomLoss {
         Ok(Self { socket })
     }
 
-    /// Drops `lost` of `of` packets of UDP and of IP protocol 113 (PGM) that arrive by `interface`,
-    /// each drawn at random, and counts the dropped ones from 0. Replaces the former rules, if
-    /// there are any. A GSO run that arrives whole is one draw.
+    /// Lets a mishap befall `lost` of `of` packets of its kind that arrive by `interface`, each
+    /// drawn at random, and counts those from 0. Replaces the former rules, if there are any. A GSO
+    /// run that arrives whole is one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
-    pub fn set(&mut self, interface: &str, lost: u32, of: u32) -> Result<(), NetlinkError> {
+    pub fn set(
+        &mut self,
+        interface: &str,
+        mishap: Mishap,
+        lost: u32,
+        of: u32,
+    ) -> Result<(), NetlinkError> {
         let mut requests = vec![batch(BATCH_BEGIN), table(NEW_TABLE), table(DELETE_TABLE)];
         requests.extend([table(NEW_TABLE), chain()]);
-        requests.extend(PROTOCOLS.map(|protocol| rule(interface, protocol, lost, of)));
+        let rules = mishap.protocols().iter();
+        requests.extend(rules.map(|&protocol| rule(interface, mishap, protocol, lost, of)));
         requests.push(batch(BATCH_END));
         self.socket
             .transaction(requests)
@@ -136,7 +167,7 @@ fn chain() -> Request {
     request
 }
 
-fn rule(interface: &str, protocol: u8, lost: u32, of: u32) -> Request {
+fn rule(interface: &str, mishap: Mishap, protocol: u8, lost: u32, of: u32) -> Request {
     let flags = flag(libc::NLM_F_CREATE | libc::NLM_F_APPEND | libc::NLM_F_ACK);
     let mut request = Request::new(kind(NEW_RULE), flags);
     request
@@ -166,6 +197,12 @@ fn rule(interface: &str, protocol: u8, lost: u32, of: u32) -> Request {
         });
         compare(list, LESS, &lost.to_be_bytes());
         expression(list, "counter", |_| {});
+        if mishap == Mishap::ResetsSender {
+            expression(list, "reject", |reject| {
+                reject.attribute(REJECT_TYPE, &REJECT_BY_RESET.to_be_bytes());
+            });
+            return;
+        }
         expression(list, "immediate", |verdict| {
             verdict.attribute(IMMEDIATE_REGISTER, &VERDICT_REGISTER);
             verdict.nested(IMMEDIATE_DATA, |data| {
@@ -212,10 +249,11 @@ const fn kind(message: u16) -> u16 {
     SUBSYSTEM << 8 | message
 }
 
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const PGM: u8 = 113;
 const HEADER_LEN: usize = 4;
 const TABLE: &str = "towline_lab";
-/// UDP and PGM: control connections and ICMP lose nothing.
-const PROTOCOLS: [u8; 2] = [17, 113];
 const CHAIN: &str = "loss";
 /// `IFNAMSIZ`.
 const NAME_LEN: usize = 16;
@@ -283,6 +321,9 @@ const SWAP_OPERATION: u16 = 3;
 const SWAP_LEN: u16 = 4;
 const SWAP_SIZE: u16 = 5;
 const SWAP_TO_NETWORK: u32 = 1;
+/// `NFTA_REJECT_TYPE`, `NFT_REJECT_TCP_RST`.
+const REJECT_TYPE: u16 = 1;
+const REJECT_BY_RESET: u32 = 1;
 /// `NFTA_COUNTER_PACKETS`.
 const COUNTER_PACKETS: u16 = 2;
 /// `NFTA_IMMEDIATE_*`.
