@@ -1,6 +1,6 @@
 //! `tcp watch`, `tcp writes` and `tcp serve`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use gauge::tcp::{Coalescing, PORT};
@@ -60,6 +60,7 @@ ms: calls of two writes show it. Each row of the output is one combination of --
 Examples:
   towline tcp writes 10.0.0.1
   towline tcp writes 10.0.0.1 --size 64 --writes 1
+  towline tcp writes 10.0.0.1 --to calls.svg
   towline tcp writes 10.0.0.1 --size 1448,65536 --send-buffer 16k,4M --mode no-delay")]
 pub(crate) struct TcpWritesArgs {
     /// Host where `towline tcp serve` runs; port 7702 unless given
@@ -82,6 +83,9 @@ pub(crate) struct TcpWritesArgs {
     /// Calls of each row
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) calls: u32,
+    /// Draw the time of a call by size of write into this .png, .svg or .html
+    #[arg(long, value_name = "FILE", help_heading = "Pictures")]
+    pub(crate) to: Vec<PathBuf>,
 }
 
 /// Answer the calls of other hosts.

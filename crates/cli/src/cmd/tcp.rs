@@ -5,9 +5,13 @@ use std::{
     time::Instant,
 };
 
-use gauge::tcp::{Connection, Responder, Watch};
+use gauge::tcp::{Connection, Responder, Watch, draw};
+use measure::Format;
 
-use super::screen::{Screen, Wish};
+use super::{
+    rtt::{check_drawable, write_drawing},
+    screen::{Screen, Wish},
+};
 use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
@@ -56,6 +60,10 @@ pub(super) fn watch(plan: &TcpWatchPlan, output: &Output) -> Result<Verdict, Fai
             }
             None => {}
         }
+        if watch.has_ended() {
+            output.note("the process has ended");
+            break;
+        }
         if wish == Wish::Leave || ends_at.is_some_and(|end| Instant::now() >= end) {
             break;
         }
@@ -74,6 +82,7 @@ pub(super) fn writes(plan: &TcpWritesPlan, output: &Output) -> Result<Verdict, F
     if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
+    check_drawable(&plan.to)?;
     let interrupt = Interrupt::install()?;
     let mut tell = |row: &gauge::tcp::Cell| {
         output.detail(&format!("{} B: {:.3} ms", row.write_bytes, row.p50_ms));
@@ -82,7 +91,12 @@ pub(super) fn writes(plan: &TcpWritesPlan, output: &Output) -> Result<Verdict, F
         Err(gauge::Error::Interrupted) => Ok(Verdict::Interrupted),
         Err(error) => Err(error.into()),
         Ok(report) => {
-            output.finish(&TcpWritesReport(report))?;
+            let document = TcpWritesReport(report);
+            output.finish(&document)?;
+            for path in &plan.to {
+                let format = Format::of(path).expect("the plan has checked the names");
+                write_drawing(path, output, |file| draw(file, format, &document.0))?;
+            }
             Ok(Verdict::Done)
         }
     }

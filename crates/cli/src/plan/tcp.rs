@@ -1,6 +1,6 @@
 //! `tcp watch`, `tcp writes` and `tcp serve`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use gauge::tcp::{PORT, WatchOf, Writes};
 use schemars::JsonSchema;
@@ -10,6 +10,7 @@ use super::{
     Plan,
     place::address,
     session::{optional_seconds, seconds},
+    udp::check_pictures,
 };
 use crate::{
     args::{CoalescingArg, Place, TcpServeArgs, TcpWatchArgs, TcpWritesArgs},
@@ -72,6 +73,7 @@ pub(crate) struct TcpWritesPlan {
     /// Send buffers in bytes; an empty list leaves it to the kernel.
     send_buffers: Vec<usize>,
     calls: u32,
+    pub(crate) to: Vec<PathBuf>,
 }
 
 impl Plan for TcpWritesPlan {
@@ -93,7 +95,9 @@ impl TcpWritesPlan {
             modes: args.mode.clone(),
             send_buffers: whole(&args.send_buffer),
             calls: args.calls,
+            to: args.to.clone(),
         };
+        check_pictures(&plan.to)?;
         if args.target.is_group() {
             let text = format!("{}: TCP goes to a host, not to a group", args.target);
             return Err(Failure::usage(text));

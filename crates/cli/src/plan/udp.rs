@@ -209,7 +209,7 @@ impl UdpPlotPlan {
 }
 
 /// Checks that each file's name says which kind of picture it is.
-fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
     match paths.iter().find(is_other) {
         None => Ok(()),

@@ -71,6 +71,11 @@ impl End {
         String::from_utf8_lossy(&said).into_owned()
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(

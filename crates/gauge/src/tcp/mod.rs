@@ -5,6 +5,9 @@
 //! rates, round trips, and every field that the kernel has. [`Writes`] makes calls to a
 //! [`Responder`] in many ways and says what each costs.
 
+mod picture;
+pub use picture::draw;
+
 mod process;
 
 mod responder;

@@ -40,6 +40,17 @@ pub(super) fn name_of(pid: u32) -> String {
     crate::shown(name.trim_end())
 }
 
+/// Returns true when there is no such process any more, or only what its parent has not taken
+/// notice of.
+pub(super) fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may contain anything.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
 fn inode_of(target: &Path) -> Option<u32> {
     let text = target.to_str()?.strip_prefix("socket:[")?;
     text.strip_suffix(']')?.parse().ok()
@@ -62,6 +73,7 @@ mod tests {
         assert!(owners.values().any(|&pid| pid == std::process::id()));
         assert!(!name_of(std::process::id()).is_empty());
         assert_eq!(name_of(0), "");
+        assert!(has_ended(0) && !has_ended(std::process::id()));
         assert_eq!(inode_of(Path::new("socket:[123]")), Some(123));
         for other in ["pipe:[123]", "socket:[x]", "/dev/null"] {
             assert_eq!(inode_of(Path::new(other)), None, "{other}");

@@ -35,6 +35,10 @@ pub struct Watch {
     ended: VecDeque<Connection>,
     /// The process of each socket that was looked up, by the socket's inode.
     names: BTreeMap<u32, Option<Process>>,
+    /// There was a look at the process that is watched.
+    has_looked: bool,
+    /// The process that is watched has ended since.
+    has_ended: bool,
 }
 
 /// A connection at the first look at it, and at the last.
@@ -147,6 +151,8 @@ impl Watch {
             seen: BTreeMap::new(),
             ended: VecDeque::new(),
             names: BTreeMap::new(),
+            has_looked: false,
+            has_ended: false,
         }
     }
 
@@ -154,12 +160,20 @@ impl Watch {
     /// first; so the first look returns none.
     ///
     /// # Errors
-    /// When the kernel does not list its sockets, or the process that is watched has ended.
+    /// When the kernel does not list its sockets, or, at the first look, does not show those of the
+    /// process that is watched.
     ///
     /// **Cost**: microseconds for each connection of the host; the process of a connection is
     /// looked up once.
     pub fn look(&mut self) -> Result<Vec<Connection>, Error> {
-        let sockets = self.sockets()?;
+        let sockets = match self.sockets() {
+            Err(_) if self.has_process_ended() => {
+                self.has_ended = true;
+                Vec::new()
+            }
+            sockets => sockets?,
+        };
+        self.has_looked = true;
         let now = clock::monotonic();
         self.name(sockets.iter().map(|socket| socket.inode));
         let mut before = std::mem::take(&mut self.seen);
@@ -200,6 +214,19 @@ impl Watch {
         let mut rows: Vec<_> = self.ended.iter().cloned().chain(there).collect();
         rows.sort_by(busiest_first);
         rows
+    }
+
+    /// Returns true when the process that is watched has ended: no look shows anything any more.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    fn has_process_ended(&self) -> bool {
+        match self.of {
+            WatchOf::Process(pid) => self.has_looked && process::has_ended(pid),
+            WatchOf::All | WatchOf::Port(_) => false,
+        }
     }
 
     fn row(&self, socket: &TcpSocket, since: (Instant, TcpInfo), until: Instant) -> Connection {

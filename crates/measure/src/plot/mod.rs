@@ -45,7 +45,7 @@ mod scene;
 pub use scene::{Anchor, Item, Map, Scene};
 
 mod sizes;
-pub use sizes::{SizeCurve, SizePoint, captures, sizes};
+pub use sizes::{CallCurve, CallPoint, SizeCurve, SizePoint, calls, captures, sizes};
 
 mod svg;
 pub use svg::svg;

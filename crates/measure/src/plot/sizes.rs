@@ -1,4 +1,5 @@
-//! Draws what a path carries by size of datagram: rates, payload, losses and processor time.
+//! Draws what a path carries by size of datagram: rates, payload, losses and processor time; and
+//! what calls cost by size of write.
 
 use super::{
     Axis, Item, Scale, Scene,
@@ -29,12 +30,43 @@ pub struct SizePoint {
     pub cpu_ns: Option<f64>,
 }
 
+/// One way of making calls, at several sizes of write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallCurve {
+    /// The name of the curve.
+    pub name: String,
+    /// The points, by rising size.
+    pub points: Vec<CallPoint>,
+}
+
+/// Calls with writes of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallPoint {
+    /// Bytes of a write.
+    pub size_bytes: usize,
+    /// Half of the calls took at most this, in milliseconds.
+    pub p50_ms: f64,
+    /// The longest call, in milliseconds.
+    pub max_ms: f64,
+}
+
+/// Draws what calls cost by size of write. `lines` are printed below the title.
+#[must_use]
+pub fn calls(title: &str, lines: &[String], curves: &[CallCurve]) -> Scene {
+    let charts: [Measured<CallPoint>; 2] = [
+        ("median of a call, ms", |it| Some(it.p50_ms), 0.01),
+        ("longest call, ms", |it| Some(it.max_ms), 0.01),
+    ];
+    let curves = curves.iter().map(|curve| (&curve.name, &curve.points));
+    draw(title, lines, &curves.collect::<Vec<_>>(), &charts)
+}
+
 /// Draws curves by size. Neighbouring sizes have equal distances, so that a step between close
 /// sizes, such as 1472 and 1473 bytes, is as visible as the others. `lines` are printed below the
 /// title.
 #[must_use]
 pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
-    let charts: [Measured; 4] = [
+    let charts: [Measured<SizePoint>; 4] = [
         ("datagrams/s received", |it| Some(it.received_per_s), 1.0),
         (
             "payload received, bit/s",
@@ -52,13 +84,18 @@ pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
             0.01,
         ),
     ];
-    draw(title, lines, curves, &charts)
+    draw(title, lines, &named(curves), &charts)
+}
+
+fn named(curves: &[SizeCurve]) -> Vec<Curve<'_, SizePoint>> {
+    let curves = curves.iter();
+    curves.map(|curve| (&curve.name, &curve.points)).collect()
 }
 
 /// Draws what captures lose and cost, by the size of their memory or of the packets.
 #[must_use]
 pub fn captures(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
-    let charts: [Measured; 2] = [
+    let charts: [Measured<SizePoint>; 2] = [
         (
             "lost, % (nothing: at the bottom)",
             |it| it.loss.map(|loss| loss * 100.0),
@@ -70,19 +107,35 @@ pub fn captures(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
             0.01,
         ),
     ];
-    draw(title, lines, curves, &charts)
+    draw(title, lines, &named(curves), &charts)
 }
 
 /// A chart's title, the value that it shows, and the least value that it has room for.
-type Measured = (&'static str, Value, f64);
+type Measured<P> = (&'static str, Value<P>, f64);
+
+/// A curve's name and its points.
+type Curve<'a, P> = (&'a String, &'a Vec<P>);
+
+/// A point of a curve by size.
+trait BySize {
+    fn size_bytes(&self) -> usize;
+
+    /// The text of a read-out for this point.
+    fn told(&self, curve: &str) -> String;
+}
 
 /// Draws the charts, two in each row.
-fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]) -> Scene {
+fn draw<P: BySize>(
+    title: &str,
+    lines: &[String],
+    curves: &[Curve<'_, P>],
+    charts: &[Measured<P>],
+) -> Scene {
     let rows = charts.len().div_ceil(2) as f64;
     let body = rows * (HEIGHT + GAP) + names_height(curves.len()) + GAP;
     let mut page = Page::new(title, lines, body);
     page.top += GAP / 4.0;
-    page.names(curves.iter().map(|curve| curve.name.as_str()));
+    page.names(curves.iter().map(|(name, _)| name.as_str()));
     let first = page.top;
     for (number, (title, value, least)) in charts.iter().enumerate() {
         let left = [LEFT, RIGHT_HALF][number % 2];
@@ -93,8 +146,24 @@ fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]
     page.scene
 }
 
-impl SizePoint {
-    /// The text of a read-out for this point.
+impl BySize for CallPoint {
+    fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    fn told(&self, curve: &str) -> String {
+        format!(
+            "{curve}, {} B: median {:.3} ms, longest {:.3} ms",
+            self.size_bytes, self.p50_ms, self.max_ms
+        )
+    }
+}
+
+impl BySize for SizePoint {
+    fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
     fn told(&self, curve: &str) -> String {
         let mut text = format!(
             "{curve}, {} B: {}/s received",
@@ -112,19 +181,19 @@ impl SizePoint {
 }
 
 /// The value of a point that a chart shows.
-type Value = fn(&SizePoint) -> Option<f64>;
+type Value<P> = fn(&P) -> Option<f64>;
 
 impl Page {
-    fn by_size(
+    fn by_size<P: BySize>(
         &mut self,
         area: [f64; 4],
         title: &str,
-        curves: &[SizeCurve],
-        value: Value,
+        curves: &[Curve<'_, P>],
+        value: Value<P>,
         least: f64,
     ) {
-        let all = || curves.iter().flat_map(|curve| &curve.points);
-        let mut known: Vec<usize> = all().map(|point| point.size_bytes).collect();
+        let all = || curves.iter().flat_map(|(_, points)| points.iter());
+        let mut known: Vec<usize> = all().map(P::size_bytes).collect();
         known.sort_unstable();
         known.dedup();
         let values = || all().filter_map(value).filter(|&value| value >= least);
@@ -147,18 +216,18 @@ impl Page {
             up: ticks.map(|it| (up.place(it), number(it))).collect(),
         };
         self.chart(&chart);
-        for (curve, colour) in curves.iter().zip(colours()) {
-            let at = |point: &SizePoint| {
-                value(point).map(|value| chart.at(place(point.size_bytes), up.place(value)))
+        for ((name, points), colour) in curves.iter().zip(colours()) {
+            let at = |point: &P| {
+                value(point).map(|value| chart.at(place(point.size_bytes()), up.place(value)))
             };
-            let points = curve.points.iter().filter_map(at).collect();
-            self.scene.line(points, colour, 2.0);
-            for point in &curve.points {
+            let line = points.iter().filter_map(at).collect();
+            self.scene.line(line, colour, 2.0);
+            for point in *points {
                 let Some((x, y)) = at(point) else { continue };
                 self.scene.items.push(Item::Dot {
                     area: [x - 4.0, y - 4.0, 8.0, 8.0],
                     fill: colour,
-                    told: point.told(&curve.name),
+                    told: point.told(name),
                 });
             }
         }
@@ -225,6 +294,23 @@ mod tests {
         };
         assert_eq!(told(&captures("captures", &[], &curves)), 2 * 4);
         insta::assert_snapshot!(crate::plot::svg(&captures("captures", &[], &curves)));
+        let at = |size_bytes, p50_ms| CallPoint {
+            size_bytes,
+            p50_ms,
+            max_ms: p50_ms * 2.0,
+        };
+        let cliff = CallCurve {
+            name: "nagle".to_owned(),
+            points: vec![at(64, 44.0), at(65_536, 0.06)],
+        };
+        let scene = calls("calls", &[], &[cliff]);
+        assert_eq!(told(&scene), 2 * 2);
+        let heights = scene.items.iter().filter_map(|item| match item {
+            Item::Dot { area, told, .. } if told.contains("median") => Some(area[1]),
+            _ => None,
+        });
+        let heights: Vec<f64> = heights.collect();
+        assert!(heights[0] < heights[1], "the cliff is seen: {heights:?}");
         let nothing = sizes("nothing", &[], &[]);
         assert!(nothing.height > 0);
     }
