@@ -172,6 +172,18 @@ towline_result towline_send_files(const towline_session* session, const char* co
 towline_result towline_receive_files(const towline_session* session, const char* directory,
                                      int64_t timeout_ms);
 
+/* ---- TCP connections of your own ---------------------------------------------------------- */
+
+/* Writes head, then bytes bytes of a file from at on, then tail into a connected TCP socket, in full
+ * segments: no small one waits for an acknowledgement that the peer delays. head and tail may be
+ * NULL when their lengths are 0. It waits for room, also when the socket does not block, and leaves
+ * both descriptors and the options of the socket as they were. written, which may be NULL, gets the
+ * number of bytes that the socket has taken, also after TOWLINE_SYSTEM: the connection broke, or the
+ * file was shorter. Ignore SIGPIPE. */
+towline_result towline_transmit_file(int socket, const void* head, size_t head_len, int file,
+                                     uint64_t at, uint64_t bytes, const void* tail, size_t tail_len,
+                                     uint64_t* written);
+
 /* ---- Interfaces -------------------------------------------------------------------------- */
 
 /* An address of a network interface. */

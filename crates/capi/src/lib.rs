@@ -11,6 +11,7 @@
 //! | `session` | where a session is, and its settings by name |
 //! | `publisher`, `subscriber` | messages |
 //! | `files` | a transfer of files, sent or received |
+//! | `transmit` | a file into a TCP connection of the caller's |
 //! | `interfaces`, `counters` | what there is to use, and what happened |
 #![cfg(target_os = "linux")]
 #![allow(
@@ -25,3 +26,4 @@ mod outcome;
 mod publisher;
 mod session;
 mod subscriber;
+mod transmit;

@@ -1,0 +1,103 @@
+//! A file into a TCP connection of the caller's.
+
+use std::{
+    ffi::c_void,
+    fs::File,
+    mem::ManuallyDrop,
+    os::fd::{BorrowedFd, FromRawFd as _, RawFd},
+};
+
+use cabi::{Out, give};
+use towline::transmit_file;
+
+use crate::outcome::{Failure, Outcome, attempt};
+
+#[unsafe(no_mangle)]
+extern "C" fn towline_transmit_file(
+    socket: RawFd,
+    head: *const c_void,
+    head_len: usize,
+    file: RawFd,
+    at: u64,
+    bytes: u64,
+    tail: *const c_void,
+    tail_len: usize,
+    written: Out<'_, u64>,
+) -> Outcome {
+    attempt(|| {
+        if socket < 0 || file < 0 {
+            let text = "a descriptor is negative: it was not opened";
+            return Err(Failure::new(Outcome::Invalid, text));
+        }
+        let end = at.checked_add(bytes).ok_or_else(|| {
+            let text = "the range ends beyond the longest file";
+            Failure::new(Outcome::Invalid, text)
+        })?;
+        let [head, tail] = [(head, head_len, "the head"), (tail, tail_len, "the tail")].map(
+            |(data, len, what)| match len {
+                0 => Ok(&[][..]),
+                // SAFETY: the header says that so many bytes are there.
+                len => unsafe { cabi::bytes(data, len) }.ok_or_else(|| Failure::null(what)),
+            },
+        );
+        // SAFETY: the header says that the socket is open, and stays open for the call.
+        let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+        // SAFETY: so is the file; it is the caller's, and therefore never closed here.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
+        match transmit_file(&socket, head?, &file, at..end, tail?) {
+            Ok(count) => {
+                give(written, count);
+                Ok(Outcome::Ok)
+            }
+            Err(error) => {
+                let text = error.to_string();
+                give(written, error.written_bytes);
+                Err(Failure::new(Outcome::System, text))
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read as _,
+        mem::MaybeUninit,
+        net::{TcpListener, TcpStream},
+        os::fd::AsRawFd as _,
+        ptr::null,
+    };
+
+    use super::*;
+
+    #[test]
+    fn head_file_and_tail_go_out_and_the_descriptors_stay_the_callers() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let file = File::open(file!().trim_start_matches("crates/capi/")).unwrap();
+        let (socket, from) = (stream.as_raw_fd(), file.as_raw_fd());
+        let (head, tail) = (b"head".as_ptr().cast(), b"tail".as_ptr().cast());
+        let mut written = MaybeUninit::new(0);
+        let at = Some(&mut written);
+        let outcome = towline_transmit_file(socket, head, 4, from, 4, 11, tail, 4, at);
+        assert_eq!(outcome, Outcome::Ok);
+        // SAFETY: it was initialised.
+        assert_eq!(unsafe { written.assume_init() }, 19);
+        let mut got = [0; 19];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"headA file intotail");
+        let mut written = MaybeUninit::new(9);
+        let at = Some(&mut written);
+        let outcome = towline_transmit_file(socket, null(), 0, from, 1 << 40, 1, null(), 0, at);
+        assert_eq!(outcome, Outcome::System);
+        // SAFETY: it was initialised.
+        assert_eq!(unsafe { written.assume_init() }, 0);
+        for (socket, head_len) in [(-1, 0), (socket, 1)] {
+            let outcome =
+                towline_transmit_file(socket, null(), head_len, from, 0, 1, null(), 0, None);
+            assert_eq!(outcome, Outcome::Invalid);
+        }
+        assert!(file.metadata().is_ok() && stream.nodelay().is_ok());
+    }
+}
