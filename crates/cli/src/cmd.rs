@@ -5,9 +5,9 @@ use crate::{
     args::{Command, LoadCommand, RttCommand, TcpCommand, UdpCommand},
     failure::{Failure, Verdict},
     plan::{
-        CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PublishPlan,
-        ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan,
-        SendPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan,
+        CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PlainPlan,
+        PublishPlan, ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan,
+        RttRunPlan, SendPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan,
         TcpWritesPlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
     },
     report::Output,
@@ -44,6 +44,8 @@ mod load_send;
 mod man;
 
 mod mtu;
+
+mod plain;
 
 mod progress;
 
@@ -89,6 +91,7 @@ mod writer;
 /// Plans and runs one command.
 pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure> {
     match command {
+        Command::Send(args) if args.plain => plain::run(&PlainPlan::new(args)?, output),
         Command::Send(args) => send::run(&SendPlan::new(args, output.is_dry_run())?, output),
         Command::Recv(args) if args.leftovers => {
             let directory = args.directory.as_deref().expect("the flag requires it");

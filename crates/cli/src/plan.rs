@@ -18,6 +18,9 @@ pub(crate) use path::{ClockPlan, MtuPlan, ReachPlan};
 
 mod place;
 
+mod plain;
+pub(crate) use plain::PlainPlan;
+
 mod relay;
 pub(crate) use relay::RelayPlan;
 

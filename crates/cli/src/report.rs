@@ -48,6 +48,9 @@ pub(crate) use mtu::{GroupMtuDocument, MtuReport};
 mod name;
 pub(crate) use name::shown;
 
+mod plain;
+pub(crate) use plain::PlainReport;
+
 mod progress;
 pub(crate) use progress::{Progress, columns};
 

@@ -144,6 +144,22 @@ fn files() {
 }
 
 #[test]
+fn a_file_to_a_program_that_confirms_nothing() {
+    let file = env::temp_dir().join(format!("towline-plain-{}", std::process::id()));
+    fs::write(&file, [7; 100_000]).unwrap();
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let sent = start(&format!("send {} --to {to} --plain --json", file.display()));
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    drop(stream);
+    assert_eq!(got.len(), 100_000);
+    check(&printed(sent));
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
 fn captures() {
     let place = env::temp_dir().join(format!("towline-packets-{}.pcapng", std::process::id()));
     let path = place.display();
@@ -242,6 +258,7 @@ fn plans() {
         "udp run 127.0.0.1 --size 100 --rate 100",
         "udp serve --listen 127.0.0.1:17535 --allow-group 239.192.77.35,[ff15::7]:9",
         "udp plot sweep.json --to sweep.svg",
+        "send image.iso --to 127.0.0.1:9000 --plain",
         "tcp watch --port 7500 --for 2s",
         "tcp writes 127.0.0.1 --size 64 --send-buffer 16k",
         "tcp serve --listen 127.0.0.1:17535",

@@ -29,6 +29,17 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',',
           conflicts_with_all = ["group", "receivers", "expect", "join_for", "slow"])]
     pub(crate) to: Vec<String>,
+    /// Send one file, or standard input, to the program that listens at --to, as nc or socat, which
+    /// need not be towline and confirms nothing (exit code 1 unless --accept-unconfirmed)
+    #[arg(long, requires = "to",
+          conflicts_with_all = ["spool", "stdin_name", INCLUDE, EXCLUDE, "skip_changed",
+                                "hard_links", "sparse", "owner", "xattrs", "hash",
+                                "join_timeout"])]
+    pub(crate) plain: bool,
+    /// With --plain, exit with code 0 when the peer's kernel has acknowledged everything and its
+    /// application has closed the connection in good order
+    #[arg(long, requires = "plain")]
+    pub(crate) accept_unconfirmed: bool,
     /// Directory in which standard input is kept while it is sent [default: $TMPDIR, or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
@@ -383,6 +394,12 @@ are expected are done, those that make progress are served for as long again as 
 taken (1 s at least, --timeout at most). A guest that fails does not change the exit code. With
 --key-file at all ends, packets and connections are encrypted and authenticated.
 
+With --plain the receiver is any program that reads to the end of its connection. towline sends the
+file, ends its side, and waits until the peer's kernel has acknowledged every byte and the peer has
+closed. That is all that can be known: an application that confirms nothing may have read less. The
+report says how many bytes were acknowledged, also when the connection breaks. What the peer answers
+is thrown away. --timeout bounds the dial and every time without progress.
+
 Standard input is kept whole in the directory of --spool before anything is sent, as receivers are
 told its length first. The space is free again when the command ends, however it ends.
 
@@ -407,7 +424,8 @@ Examples:
   towline send src -g 239.192.0.1:7500 --exclude '*.o' --exclude .git/ --expect rack1,rack2
   tar c . | towline send - --stdin-name site.tar -g 239.192.0.1:7500 --join-for 10s
   towline send image.iso -g 10.0.0.7:7500
-  towline send image.iso --to 10.0.0.7,10.0.0.8:7600";
+  towline send image.iso --to 10.0.0.7,10.0.0.8:7600
+  towline send image.iso --to 10.0.0.7:9000 --plain";
 
 const RECV_NOTES: &str = "\
 Files appear under their final names once the whole transfer is verified. An interrupted transfer

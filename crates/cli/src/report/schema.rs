@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::{
     CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
     InterfacesReport, InterruptedDemo, Interval, LeftoversReport, LoadRecvReport, LoadSendReport,
-    MtuReport, PublishReport, ReachDocument, RecvReport, RelayReport, ReplayReport,
+    MtuReport, PlainReport, PublishReport, ReachDocument, RecvReport, RelayReport, ReplayReport,
     RttReflectReport, RttReport, SendReport, ServeReport, StatReport, StatsReport,
     StatsSweepReport, SubscribeReport, TcpConnectionLine, TcpServeReport, TcpWatchReport,
     TcpWritesReport, TopReport, UdpReport, UdpServeReport,
     json::{Envelope, MessageLine},
 };
 use crate::plan::{
-    CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, Plan, PublishPlan,
-    ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, StatsPlan,
-    StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan, UdpPlotPlan,
-    UdpRunPlan, UdpServePlan,
+    CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PlainPlan, Plan,
+    PublishPlan, ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan,
+    RttRunPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan,
+    TcpWritesPlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
 };
 
 /// A kind of document.
@@ -41,6 +41,7 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<Interval>(),
         of::<SendReport>(),
         of::<FileListing>(),
+        of::<PlainReport>(),
         of::<RecvReport>(),
         of::<LeftoversReport>(),
         of::<ServeReport>(),
@@ -70,6 +71,7 @@ pub(crate) fn schemas() -> Vec<Described> {
         of_plan::<SubscribePlan>(),
         of_plan::<LoadSendPlan>(),
         of_plan::<LoadRecvPlan>(),
+        of_plan::<PlainPlan>(),
         of_plan::<RecvPlan>(),
         of_plan::<CapturePlan>(),
         of_plan::<ReplayPlan>(),

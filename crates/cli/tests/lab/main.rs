@@ -19,6 +19,7 @@ mod liar;
 mod messages;
 mod mtu;
 mod parity;
+mod plain;
 mod presence;
 mod rate;
 mod relay;

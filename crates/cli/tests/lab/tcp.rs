@@ -435,6 +435,82 @@ fn a_cable_that_is_pulled_for_good_is_told_at_both_ends_and_a_second_run_resumes
     });
 }
 
+/// A third party resets the sender's connection, in the receiver's name.
+#[test]
+fn a_reset_that_the_receiver_did_not_send_only_costs_a_connection() {
+    isolated(|| {
+        let (lab, root) = slow_line("reset");
+        let (end, taker) = begin(&lab, &root, "");
+        lab.host(1).reset_senders().unwrap();
+        thread::sleep(Duration::from_millis(500));
+        assert!(lab.host(1).lost_packets().unwrap() > 0);
+        lab.host(1).clear_loss().unwrap();
+        let sent = end.report(LIMIT);
+        assert_proven(&root, &sent, &taker.report(LIMIT));
+        let resumed = sent["receivers"][0]["bytes_resumed"].as_u64().unwrap();
+        println!("reset by a third party: proven, resumed {resumed}");
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+/// A library that makes every write to a file take 20 ms; `None` where there is no compiler.
+fn slow_writes(root: &Path) -> Option<PathBuf> {
+    let (source, library) = (root.join("slow.c"), root.join("slow.so"));
+    let code = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <unistd.h>
+        typedef ssize_t (*writer)(int, const void*, size_t, off64_t);
+        ssize_t pwrite64(int fd, const void* bytes, size_t count, off64_t at) {
+          static writer next;
+          if (!next) next = (writer)dlsym(RTLD_NEXT, "pwrite64");
+          usleep(20000);
+          return next(fd, bytes, count, at);
+        }
+    "#;
+    fs::write(&source, code).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source);
+    let status = compiler.arg("-ldl").status().ok()?;
+    status.success().then_some(library)
+}
+
+#[test]
+fn a_slow_disk_only_takes_time_and_is_told_as_what_held_it_back() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("slow-disk");
+        let Some(library) = slow_writes(&root) else {
+            println!("skipped: there is no C compiler (cc)");
+            return;
+        };
+        let words = format!(
+            "recv {} --listen {PORT} --from 10.77.0.0/24 --json --name r",
+            root.join("in").display()
+        );
+        let mut command = towline(lab.host(1), &words);
+        command.env("LD_PRELOAD", &library);
+        let taker = End::start(command);
+        taker.await_session();
+        let to = address(lab.host(1)).to_string();
+        let sent = sender(lab.host(0), &root, &to, "").report(LIMIT);
+        assert_proven(&root, &sent, &taker.report(LIMIT));
+        let limit = sent["receivers"][0]["limited_by"].as_str().unwrap();
+        println!(
+            "slow disk: proven in {} s, limited by {limit}",
+            sent["seconds"]
+        );
+        assert!(
+            ["its disk", "the receiver's window"].contains(&limit),
+            "{sent:#}"
+        );
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
 #[test]
 fn a_full_disk_is_named_at_both_ends_and_with_room_a_second_run_is_proven() {
     isolated(|| {
@@ -459,6 +535,73 @@ fn a_full_disk_is_named_at_both_ends_and_with_room_a_second_run_is_proven() {
         assert_eq!(taker.finish(LIMIT).0.code(), Some(1));
         println!("disk full: not proven, {error}");
         resume(&lab, &root);
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+/// Goodput of iperf3 with sendfile from one host to the other, in bits each second.
+fn iperf3(lab: &Lab, bytes: u64) -> f64 {
+    let mut server = lab.host(1).command("iperf3");
+    let server = End::start({
+        server.args(["-s", "-1"]);
+        server
+    });
+    thread::sleep(Duration::from_millis(300));
+    let mut client = lab.host(0).command("iperf3");
+    let to = lab.host(1).ipv4().to_string();
+    client.args(["-c", &to, "-Z", "-J", "-n", &bytes.to_string()]);
+    let (status, text) = End::start(client).finish(LIMIT);
+    assert!(status.success(), "{text}");
+    drop(server.finish(LIMIT));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    report["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .unwrap()
+}
+
+/// With `TOWLINE_PROGRAM` it measures that program, which may be a release build.
+#[test]
+#[ignore = "a measurement: it needs iperf3 and a machine that does nothing else"]
+fn the_rate_through_a_line_that_loses_one_in_a_hundred_beside_iperf3() {
+    isolated(|| {
+        let root = scratch("beside");
+        let tree = root.join("tree/deep/large");
+        let bytes = 100_000_000;
+        fs::write(&tree, vec![7; bytes]).unwrap();
+        let program = std::env::var("TOWLINE_PROGRAM");
+        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_towline").to_owned());
+        let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+        let command = |host: usize, words: &str| {
+            let mut command = lab.host(host).command(&program);
+            command.args(words.split_whitespace());
+            End::start(command)
+        };
+        for loss in [0, 10] {
+            lab.host(1).set_segment_loss(loss, 1_000).unwrap();
+            for pair in 0..5 {
+                let into = root.join(format!("in{loss}-{pair}"));
+                let words = format!("recv {} --listen {PORT} --from any --json", into.display());
+                let taker = command(1, &words);
+                taker.await_session();
+                let to = address(lab.host(1));
+                let sent = command(0, &format!("send {} --to {to} --json", tree.display()));
+                let sent = sent.report(LIMIT);
+                assert_eq!(sent["is_proven"], true, "{sent:#}");
+                drop(taker.report(LIMIT));
+                fs::remove_dir_all(into).unwrap();
+                let ours = sent["bytes_per_s"].as_f64().unwrap() * 8.0;
+                let theirs = iperf3(&lab, bytes as u64);
+                println!(
+                    "loss {:.1} %: send --to {:.0} Mbit/s (proven, synced), iperf3 -Z {:.0} \
+                     Mbit/s: {:.2}; held back by {}",
+                    f64::from(loss) / 10.0,
+                    ours / 1e6,
+                    theirs / 1e6,
+                    ours / theirs,
+                    sent["receivers"][0]["limited_by"],
+                );
+            }
+        }
         fs::remove_dir_all(&root).unwrap();
     });
 }

@@ -1,0 +1,70 @@
+//! `send --plain`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Plan, session::seconds};
+use crate::{args::SendArgs, failure::Failure};
+
+/// `send --plain --dry-run`: a file, or standard input, to a program that speaks nothing of ours.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct PlainPlan {
+    /// `-` is standard input.
+    pub(crate) path: PathBuf,
+    /// `HOST:PORT`.
+    pub(crate) to: String,
+    #[serde(rename = "timeout_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
+    pub(crate) timeout: Duration,
+    /// What the peer's kernel has acknowledged is success.
+    pub(crate) accepts_unconfirmed: bool,
+}
+
+impl Plan for PlainPlan {
+    const SCHEMA: &'static str = "towline.plan.send-plain";
+}
+
+impl PlainPlan {
+    pub(crate) fn new(args: &SendArgs) -> Result<Self, Failure> {
+        let ([path], [to]) = (&args.paths[..], &args.to[..]) else {
+            let text = "--plain sends one file, or - for standard input, to one HOST:PORT";
+            return Err(Failure::usage(text));
+        };
+        let has_port = to
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if !has_port || to.parse::<std::net::Ipv6Addr>().is_ok() {
+            let text = format!(
+                "{to}: with --plain the port is that of the other program: write HOST:PORT, or \
+                 [ADDRESS]:PORT for IPv6"
+            );
+            return Err(Failure::usage(text));
+        }
+        if let Some(name) = args.session.given().values.keys().next() {
+            let name = crate::args::flag(name);
+            return Err(Failure::usage(format!(
+                "--{name} is about sessions between towline and towline, and --plain is none: \
+                 leave one of them out"
+            )));
+        }
+        Ok(Self {
+            path: path.clone(),
+            to: to.clone(),
+            timeout: args.timeout,
+            accepts_unconfirmed: args.accept_unconfirmed,
+        })
+    }
+
+    /// Looks the host up.
+    pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
+        // The port is written; this one is never taken.
+        Ok(towline::resolve(&self.to, 0)?)
+    }
+
+    /// Returns true for standard input.
+    pub(crate) fn is_stdin(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+}
