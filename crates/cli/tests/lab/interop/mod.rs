@@ -1,9 +1,9 @@
 //! Towline beside OpenPGM's libpgm and ZeroMQ, in both directions: every cell is complete.
 //!
 //! A cell is a pair of peers with what carries the session, messages of one packet or of several,
-//! parity, loss, and what happens meanwhile. Each test runs all cells of a pair with 2,000 messages.
-//! `make interop` runs them with 100,000, one at a time, at the rate at which libpgm is complete
-//! with itself.
+//! parity, loss, and what happens meanwhile. Each test runs all cells of a pair, 2,000 messages
+//! each. `make interop` runs them with 100,000, one at a time, at the rate at which libpgm is
+//! complete with itself.
 //!
 //! Skipped, with the reason printed, where libpgm-dev, a C compiler or python3-zmq is missing.
 
@@ -93,8 +93,8 @@ fn towline_to_towline() {
     smoke(Peer::Towline, Peer::Towline);
 }
 
-/// Each number that libpgm asks for is repaired once, but for those that it asks for twice: it sends
-/// the first of a list once more by itself.
+/// Each number that libpgm asks for is repaired once, but for those that it asks for twice: it
+/// sends the first of a list once more by itself.
 #[test]
 fn openpgm_gets_every_repair_that_it_asks_for() {
     alone(|| {
