@@ -38,8 +38,9 @@ impl LabSpec {
         self
     }
 
-    /// Makes the switch cut GSO runs of UDP and TCP into single packets, so that random loss drops packets and not
-    /// whole runs. The switch's ports cut them: cutting at the sender costs twice as much.
+    /// Makes the switch cut GSO runs of UDP and TCP into single packets, so that random loss drops
+    /// packets and not whole runs. The switch's ports cut them: cutting at the sender costs twice
+    /// as much.
     #[must_use]
     pub const fn segments_at_switch(mut self) -> Self {
         self.segments_at_switch = true;

@@ -248,9 +248,9 @@ impl DeliveredStream {
         }
     }
 
-    /// Ends the stream, and waits for the proof that the peer's application has taken all of it; for
-    /// `patience` at most. What the peer's application sends meanwhile is kept, up to 1 MiB. This
-    /// end can still read afterwards.
+    /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
+    /// for `patience` at most. What the peer's application sends meanwhile is kept, up to 1 MiB.
+    /// This end can still read afterwards.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
@@ -276,7 +276,7 @@ impl DeliveredStream {
     /// Ends the stream; returns the proof when it is there. Never waits.
     ///
     /// # Errors
-    /// What has ended the connection: then [`DeliveredStream::progress`] says how far the bytes got.
+    /// What has ended the connection; [`DeliveredStream::progress`] says how far the bytes got.
     pub fn try_finish(&mut self) -> io::Result<Option<DeliveredProof>> {
         let digest = match self.out.end {
             Some(digest) => digest,
