@@ -1,8 +1,9 @@
 //! The bytes of the object protocol and of the control connection.
 //!
-//! Three formats, which know nothing of file systems and sockets:
+//! Four formats, which know nothing of file systems and sockets:
 //!
 //! * [`BlockHeader`]: 16 bytes in front of each piece of an object, in PGM data packets.
+//! * [`FrameHeader`]: 40 bytes in front of each piece of a frame, in PGM data packets.
 //! * [`Message`]: what the two ends say on the control connection (TCP), framed by length;
 //!   [`Decoder`] finds the frames in a byte stream with a bounded buffer.
 //! * [`ManifestRef`]: the contents of object 0, the sorted list of what a transfer delivers.
@@ -24,6 +25,9 @@ pub use block::{BlockHeader, BlockKind, ObjectId};
 
 mod decoder;
 pub use decoder::{Decoder, StreamError, protect_frame};
+
+mod frame;
+pub use frame::{FrameHeader, FrameKind};
 
 mod manifest;
 pub use manifest::{
