@@ -76,6 +76,8 @@
 //!                                                   ended; no last packet need arrive
 //!   abort               pgm::Receiver      command  the sender has given this end up: the rest is
 //!                                                   reported as lost
+//!   give_up             pgm::Receiver      command  the owner has no use any more for what is
+//!                                                   missing before a position
 //!   forget              pgm::Receiver      command  the owner does not want the sender; its
 //!                                                   packets are dropped without an event
 //!   ignore              pgm::Receiver      command  as forget, and counted: the sender is not
@@ -92,6 +94,8 @@
 //!                       delivery                    its end
 //!   handle_block        TransferReceiver,  handle   the payload of a packet, because delivery
 //!                       Transfers                   knows no packets
+//!   take                FrameReceiver      handle   the same, for frames; the getter
+//!                                                   give_up_before says what give_up is for
 //!   handle_store        TransferReceiver   handle   the disk works beside the loop: its results
 //!                                                   are taken once a turn
 //!   pop_verdict         Transfers          poll     decisions on packet streams, for vouch and

@@ -115,6 +115,6 @@ mod source;
 pub use source::{Burst, Census, Full, Slot, Source, SourceCounters, SourceSetup};
 
 /// The bytes of the IP and UDP headers of a packet between addresses of this family.
-const fn ip_udp_header_bytes(ip: std::net::IpAddr) -> usize {
+pub const fn ip_udp_header_bytes(ip: std::net::IpAddr) -> usize {
     if ip.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }

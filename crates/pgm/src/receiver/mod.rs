@@ -267,6 +267,16 @@ impl Receiver {
         }
     }
 
+    /// Gives up what is missing of a session before the position `before`: the owner has no use for
+    /// it any more. It is reported as lost, and not asked for again.
+    pub fn give_up(&mut self, session: u32, before: u64) {
+        if let Some(peer) = self.peers.get_mut(session)
+            && peer.give_up(before)
+        {
+            self.settle(session);
+        }
+    }
+
     /// Notes whether the owner can ask the sender of `session` by other means than packets. If so,
     /// the receiver does not act on three things that a packet may announce: a trail by which
     /// something would be lost, an end, and a reset. They wait for [`Receiver::told`];

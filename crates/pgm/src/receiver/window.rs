@@ -239,7 +239,8 @@ impl Window {
         self.confirmed
     }
 
-    fn lose_before(&mut self, trail: u64) -> u64 {
+    /// Gives up everything known to be missing before `trail`. Returns the number of positions.
+    pub(super) fn lose_before(&mut self, trail: u64) -> u64 {
         match self.gaps.first() {
             Some(first) if first < trail => self.gaps.lose_before(trail),
             _ => 0,

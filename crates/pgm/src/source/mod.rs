@@ -55,6 +55,7 @@ mod log;
 mod ncf;
 mod pacer;
 mod parity;
+mod pieces;
 mod polling;
 mod position_set;
 mod repair;

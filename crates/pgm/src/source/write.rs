@@ -66,6 +66,12 @@ impl Source {
             return Err(Full::TooLong { max });
         }
         self.check_room()?;
+        self.reserve_in_log(len)
+    }
+
+    /// Finds room in the log for a payload that fits a packet, whatever waits there.
+    #[inline]
+    pub(super) fn reserve_in_log(&mut self, len: usize) -> Result<Slot<'_>, Full> {
         let at = self.place(DATA_HEAD + self.syn_bytes() + len)?;
         Ok(Slot {
             at: at + DATA_HEAD + self.syn_bytes(),
@@ -189,7 +195,7 @@ impl Source {
     }
 
     /// Notes that there is no room until something has left, so that corked data leaves at once.
-    const fn refuse(&mut self) -> Full {
+    pub(super) const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();
         Full::Window

@@ -289,6 +289,11 @@ impl Peer {
         Some((position, !is_held))
     }
 
+    /// Gives up what is missing before `before`. Returns false when nothing is.
+    pub(super) fn give_up(&mut self, before: u64) -> bool {
+        !self.is_over() && self.window.lose_before(before) > 0
+    }
+
     /// Counts an accepted data packet by its kind.
     #[inline]
     pub(super) const fn count_data(&mut self, kind: PacketType, counters: &mut ReceiverCounters) {
