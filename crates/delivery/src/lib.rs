@@ -7,6 +7,7 @@
 //!              sender                                     receiver
 //!   messages   Audience       <--- HELLO, POS, BYE ---    Reporter
 //!   objects    TransferSender <--- HAVE, NEED, DONE ---   TransferReceiver
+//!   frames     FrameSender and Audience                   FrameReceiver and Reporter
 //!                 |                                          |
 //!              Content (bytes to send)                    Store (bytes to keep)
 //! ```
@@ -32,6 +33,8 @@ mod content;
 pub use content::{Content, ContentError};
 
 mod events;
+
+pub mod frames;
 
 mod forwarder;
 pub use forwarder::{Forwarder, ForwarderCounters};

@@ -247,4 +247,23 @@ base::parameters! {
     TURNED_AWAY_MAX: u32 = 64, "senders", Receiver,
         "judgement; the oldest is forgotten, asked again, and counted",
         "senders remembered as turned away";
+
+    FRAME_BYTES_MAX: usize = 64 << 20, "bytes", Receiver,
+        "judgement: 8 bytes for each of 8 million pixels",
+        "longest frame that is taken";
+    FRAME_MEMORY_BYTES_MAX: usize = 256 << 20, "bytes", Receiver,
+        "four times FRAME_BYTES_MAX",
+        "memory for the frames of all senders that are not whole, or not yet given out";
+    FRAME_STREAMS_MAX: u32 = 64, "senders", Receiver,
+        "peers_max",
+        "most senders whose frames a receiver takes at a time";
+    FRAMES_OPEN_MAX: u32 = 256, "frames", Receiver,
+        "judgement: a second of frames at 240 a second",
+        "most frames of a sender that were heard and are neither given out nor given up";
+    FRAME_ROOMS_KEPT: u32 = 4, "frames", Receiver,
+        "judgement: as many as are open at a time by a good path",
+        "most frames whose memory is kept to be used again";
+    FRAME_DEADLINE_MAX: Duration = s(10), "time", Both,
+        "judgement: within it a frame is of use for a display; it is repair_time_max",
+        "longest time that a frame's deadline may be after its timestamp";
 }

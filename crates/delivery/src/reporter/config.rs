@@ -1,6 +1,9 @@
 //! The settings of a reporter, and its events.
 
-use wire::object::{ErrorCode, Refusal, Window};
+use wire::{
+    object::{ErrorCode, Refusal, Window},
+    pgm::Profile,
+};
 
 use crate::Key;
 use crate::parameters::SESSIONS_MAX;
@@ -36,6 +39,8 @@ pub struct ReporterConfig {
     pub seed: u64,
     /// The key. With one, only a sender that has it is believed and reported to. Default: none.
     pub key: Option<Key>,
+    /// What the sessions carry that are reported on. Default: messages.
+    pub profile: Profile,
     /// The most sessions that are reported on at once.
     pub sessions_max: usize,
 }
@@ -49,6 +54,7 @@ impl ReporterConfig {
             instance,
             seed: instance,
             key: None,
+            profile: Profile::Messages,
             sessions_max: SESSIONS_MAX as usize,
         }
     }

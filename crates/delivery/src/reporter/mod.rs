@@ -54,6 +54,7 @@ pub struct Reporter {
     dials: Dials,
     /// The sessions by the owner's index, which is also the key of requests for connections.
     sessions: BTreeMap<u32, Session>,
+    profile: Profile,
     sessions_max: usize,
     by_link: BTreeMap<LinkId, u32>,
     /// Sessions that ended before their senders had answered the greeting.
@@ -123,6 +124,7 @@ impl Reporter {
             caller: Caller::new(identity),
             dials: Dials::new(),
             sessions: BTreeMap::new(),
+            profile: config.profile,
             sessions_max: config.sessions_max,
             by_link: BTreeMap::new(),
             parting: BTreeMap::new(),
@@ -408,7 +410,7 @@ impl Reporter {
     }
 
     fn is_wanted(&mut self, source: IpAddr, mark: &Mark) -> bool {
-        if mark.profile != Profile::Messages
+        if mark.profile != self.profile
             || mark.control_port == 0
             || mark.check(self.caller.features()).is_err()
         {

@@ -1,0 +1,124 @@
+//! When a frame is due, by this host's clock.
+//!
+//! The sender's clock and this host's may differ by any time. So a deadline counts from the fastest
+//! of the last frames: the least difference between the time when a frame's first packet arrived
+//! and the frame's timestamp, over the last 10 s to 20 s.
+//!
+//! ```text
+//!   difference   .  .     .   .  .          least of this span and the one before
+//!                  .   .    .      .   .
+//!               |--- span ---|--- span ---|
+//! ```
+
+use std::time::Duration;
+
+use base::Instant;
+
+/// The least difference between arrival and timestamp, over two spans.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockFloor {
+    since: Instant,
+    /// In nanoseconds; wraps, as the two clocks begin at different times.
+    least: i64,
+    least_before: i64,
+}
+
+impl ClockFloor {
+    pub(super) const fn new(now: Instant, timestamp_ns: u64) -> Self {
+        let difference = difference(now, timestamp_ns);
+        Self {
+            since: now,
+            least: difference,
+            least_before: difference,
+        }
+    }
+
+    /// Takes the first packet of a frame.
+    pub(super) fn take(&mut self, now: Instant, timestamp_ns: u64) -> Heard {
+        let difference = difference(now, timestamp_ns);
+        if now.since(self.since) >= SPAN {
+            self.since = now;
+            self.least_before = self.least;
+            self.least = difference;
+        }
+        // A clock that was set shows as a great change: what was learned before it is void.
+        if difference.abs_diff(self.least) > STEP_NS {
+            (self.least, self.least_before) = (difference, difference);
+        }
+        self.least = self.least.min(difference);
+        Heard {
+            at: now,
+            difference,
+        }
+    }
+
+    /// Returns when a frame is due: `deadline` after it would have arrived if it had been as fast as
+    /// the fastest that is known by now.
+    pub(super) fn due(&self, heard: Heard, deadline: Duration) -> Instant {
+        let least = self.least.min(self.least_before);
+        let delay_ns = heard.difference.saturating_sub(least).max(0);
+        heard.at + deadline - Duration::from_nanos(delay_ns.unsigned_abs())
+    }
+}
+
+/// When the first packet of a frame came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    at: Instant,
+    /// From the frame's timestamp to that time.
+    difference: i64,
+}
+
+const fn difference(now: Instant, timestamp_ns: u64) -> i64 {
+    now.as_nanos().wrapping_sub(timestamp_ns).cast_signed()
+}
+
+/// Judgement: clocks that differ by 100 millionths drift 1 ms apart in this time.
+const SPAN: Duration = Duration::from_secs(10);
+/// Judgement: no network delays a packet for so long, and no clock drifts so far in a span.
+const STEP_NS: u64 = 60_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    /// Takes a frame and returns when it is due, 50 ms after the fastest.
+    fn due(floor: &mut ClockFloor, now: Instant, timestamp_ns: u64) -> Instant {
+        let heard = floor.take(now, timestamp_ns);
+        floor.due(heard, Duration::from_millis(50))
+    }
+
+    #[test]
+    fn deadlines_count_from_the_fastest_frame() {
+        let stamp = |n: u64| 77_000_000_000 + n * 1_000_000;
+        let mut floor = ClockFloor::new(ms(1003), stamp(0));
+        let heard = floor.take(ms(1003), stamp(0));
+        assert_eq!(floor.due(heard, Duration::from_millis(50)), ms(1053));
+        assert_eq!(due(&mut floor, ms(1101), stamp(100)), ms(1151));
+        assert_eq!(due(&mut floor, ms(1240), stamp(200)), ms(1251));
+        // What is learned later counts for frames that were heard before.
+        assert_eq!(floor.due(heard, Duration::from_millis(50)), ms(1051));
+    }
+
+    #[test]
+    fn what_was_fast_long_ago_is_forgotten() {
+        let mut floor = ClockFloor::new(ms(1000), 0);
+        let mut last = Instant::ZERO;
+        for second in 1..=25 {
+            let at = ms(1000 * second + 1005);
+            last = due(&mut floor, at, second * 1_000_000_000);
+        }
+        assert_eq!(last, ms(26_055));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_begins_anew() {
+        let mut floor = ClockFloor::new(ms(1000), 0);
+        assert_eq!(due(&mut floor, ms(2000), 900_000_000_000), ms(2050));
+        assert_eq!(due(&mut floor, ms(3000), 2_000_000_000), ms(3050));
+    }
+}

@@ -1,0 +1,424 @@
+//! The receiving end of frames: it puts pieces together, and gives out whole frames in time.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use base::Instant;
+use wire::object::{FrameHeader, FrameKind};
+
+use super::stream::{FrameCounts, FrameLoss, Piece, Room, Settled, Stream, Whole};
+use crate::parameters::{
+    FRAME_BYTES_MAX, FRAME_MEMORY_BYTES_MAX, FRAME_ROOMS_KEPT, FRAME_STREAMS_MAX,
+};
+
+base::counters! {
+    /// What a receiver of frames has seen and done, over all streams.
+    pub struct FrameReceiverCounters: "frame_receiver" {
+        frames_whole: Events, "frames delivered whole and in time";
+        frames_repaired: Events, "of these, frames of which a packet came behind later ones";
+        frame_bytes: Bytes, "bytes of the frames delivered";
+        frames_lost_network: Events, "frames lost: packets did not arrive in time, nor did repairs";
+        frames_lost_socket_buffer: Events, "frames lost: the socket buffer was full";
+        frames_lost_late: Events, "frames lost: sender, path or this host was too slow";
+        frames_lost_overrun: Events, "frames lost: the sender had no room for them";
+        frames_lost_refused: Events, "frames lost: longer than this end takes, or no memory";
+        pieces_taken: Packets, "packets with a piece of a frame taken";
+        pieces_late: Packets, "packets of frames that were settled before";
+        pieces_before_join: Packets, "packets of frames that began before this receiver";
+        pieces_refused: Packets, "packets of more frames or streams than this end follows";
+        pieces_malformed: Packets, "packets that hold no piece of a frame";
+        pieces_contradictory: Packets, "packets that contradict others of their stream";
+    }
+}
+
+/// The bounds of what a receiver keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameReceiverConfig {
+    /// The longest frame that is taken, in bytes, its format included.
+    pub frame_bytes_max: usize,
+    /// Memory for the frames of all streams, in bytes.
+    pub memory_bytes_max: usize,
+    /// The most streams that are followed.
+    pub streams_max: usize,
+}
+
+impl Default for FrameReceiverConfig {
+    fn default() -> Self {
+        Self {
+            frame_bytes_max: FRAME_BYTES_MAX,
+            memory_bytes_max: FRAME_MEMORY_BYTES_MAX,
+            streams_max: FRAME_STREAMS_MAX as usize,
+        }
+    }
+}
+
+/// What became of a packet's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceVerdict {
+    /// It is in its frame.
+    Taken,
+    /// It is in its frame, which is whole now.
+    Completed,
+    /// Its frame was settled before it came.
+    Late,
+    /// Its frame began before this receiver.
+    BeforeJoin,
+    /// There are too many frames or streams at once.
+    Refused,
+    /// It is no piece of a frame.
+    Malformed,
+    /// It contradicts other packets of its stream, or came before.
+    Contradictory,
+}
+
+/// A frame that is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The stream that it belongs to.
+    pub stream: u32,
+    /// Its number.
+    pub id: u64,
+    /// When it was made, in nanoseconds of the sender's clock.
+    pub timestamp_ns: u64,
+    /// The time from one frame to the next; zero when the sender does not know it.
+    pub interval: Duration,
+    /// A packet of it came behind later ones: most such packets were repairs.
+    pub is_repaired: bool,
+    /// How to read it, as its sender says.
+    pub format: &'a [u8],
+    /// Its bytes.
+    pub data: &'a [u8],
+}
+
+/// A frame, or the word that frames were lost, in the order of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameEvent<'a> {
+    /// A frame is whole, and its deadline has not passed.
+    Whole(Frame<'a>),
+    /// Frames were lost.
+    Lost {
+        /// The stream that they belong to.
+        stream: u32,
+        /// The number of the first.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// Why.
+        cause: FrameLoss,
+    },
+    /// A stream is over; nothing more comes of it.
+    Ended {
+        /// The stream.
+        stream: u32,
+        /// What became of its frames.
+        counts: FrameCounts,
+    },
+}
+
+/// The frames of all streams that this end follows.
+///
+/// In: [`FrameReceiver::take`] for each payload, [`FrameReceiver::settle`] once a turn and when
+/// [`FrameReceiver::next_timeout`] is due. Out: [`FrameReceiver::pop`].
+///
+/// **Cost**: one copy of each piece, into its frame. Memory of frames is used again.
+#[derive(Debug)]
+pub struct FrameReceiver {
+    config: FrameReceiverConfig,
+    streams: BTreeMap<u32, Stream>,
+    /// Streams that [`FrameReceiver::begin`] was not called for.
+    fresh: Vec<u32>,
+    settled: VecDeque<(u32, Settled)>,
+    /// The frame that was given out last.
+    lent: Option<Box<Whole>>,
+    memory: Memory,
+    host_drops: u64,
+    counters: FrameReceiverCounters,
+}
+
+impl FrameReceiver {
+    /// Makes a receiver that follows no stream yet.
+    #[must_use]
+    pub fn new(config: FrameReceiverConfig) -> Self {
+        Self {
+            config,
+            streams: BTreeMap::new(),
+            fresh: Vec::new(),
+            settled: VecDeque::new(),
+            lent: None,
+            memory: Memory::default(),
+            host_drops: 0,
+            counters: FrameReceiverCounters::default(),
+        }
+    }
+
+    /// Takes the payload of the packet at `position` of `stream`.
+    #[inline]
+    pub fn take(
+        &mut self,
+        now: Instant,
+        stream: u32,
+        position: u64,
+        payload: &[u8],
+    ) -> PieceVerdict {
+        let verdict = match FrameHeader::parse(payload) {
+            Ok((header, bytes)) => {
+                let piece = Piece {
+                    header,
+                    position,
+                    bytes,
+                };
+                self.take_piece(now, stream, &piece)
+            }
+            Err(_) => PieceVerdict::Malformed,
+        };
+        let counters = &mut self.counters;
+        match verdict {
+            PieceVerdict::Taken | PieceVerdict::Completed => counters.pieces_taken += 1,
+            PieceVerdict::Late => counters.pieces_late += 1,
+            PieceVerdict::BeforeJoin => counters.pieces_before_join += 1,
+            PieceVerdict::Refused => counters.pieces_refused += 1,
+            PieceVerdict::Malformed => counters.pieces_malformed += 1,
+            PieceVerdict::Contradictory => counters.pieces_contradictory += 1,
+        }
+        verdict
+    }
+
+    fn take_piece(&mut self, now: Instant, stream: u32, piece: &Piece<'_>) -> PieceVerdict {
+        if !self.streams.contains_key(&stream) {
+            if self.streams.len() >= self.config.streams_max {
+                return PieceVerdict::Refused;
+            }
+            self.fresh.push(stream);
+        }
+        let known = self.streams.entry(stream);
+        let known = known.or_insert_with(|| Stream::new(piece.position, self.host_drops));
+        if piece.header.kind == FrameKind::End {
+            known.end(piece.header);
+            return PieceVerdict::Taken;
+        }
+        let (memory, config) = (&mut self.memory, &self.config);
+        known.take(now, piece, self.host_drops, |header| {
+            memory.room(header, config)
+        })
+    }
+
+    /// Returns true when [`FrameReceiver::pop_fresh`] has something to give.
+    #[inline]
+    #[must_use]
+    pub const fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Returns a stream that was not heard before; [`FrameReceiver::begin`] must follow.
+    pub fn pop_fresh(&mut self) -> Option<u32> {
+        self.fresh.pop()
+    }
+
+    /// Says which position of a stream is the first that this end can have. Frames that began
+    /// before it do not count.
+    pub fn begin(&mut self, stream: u32, start: u64) {
+        let memory = &mut self.memory;
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.begin(start, &mut |room| memory.release(room));
+        }
+    }
+
+    /// Sets how many packets the kernel has dropped so far because a socket buffer was full.
+    pub const fn set_host_drops(&mut self, packets: u64) {
+        self.host_drops = packets;
+    }
+
+    /// Gives up what is past its deadline, and makes ready what is whole.
+    pub fn settle(&mut self, now: Instant) {
+        let mut settler = Settler {
+            memory: &mut self.memory,
+            settled: &mut self.settled,
+            counters: &mut self.counters,
+        };
+        for (&stream, known) in &mut self.streams {
+            settler.settle(now, stream, known, self.host_drops, false);
+        }
+    }
+
+    /// Settles all frames of a stream that is over, and forgets the stream.
+    pub fn close(&mut self, now: Instant, stream: u32) {
+        let Some(mut known) = self.streams.remove(&stream) else {
+            return;
+        };
+        self.fresh.retain(|&fresh| fresh != stream);
+        let mut settler = Settler {
+            memory: &mut self.memory,
+            settled: &mut self.settled,
+            counters: &mut self.counters,
+        };
+        settler.settle(now, stream, &mut known, self.host_drops, true);
+        known.clear(&mut |room| self.memory.release(room));
+        self.settled
+            .push_back((stream, Settled::Ended(known.counts)));
+    }
+
+    /// Returns the next frame that is whole, or the next loss. A frame's memory is used again after
+    /// the next call.
+    pub fn pop(&mut self) -> Option<FrameEvent<'_>> {
+        if let Some(lent) = self.lent.take() {
+            self.memory.release(lent.room);
+        }
+        let (stream, settled) = self.settled.pop_front()?;
+        let whole = match settled {
+            Settled::Lost {
+                first,
+                count,
+                cause,
+            } => {
+                return Some(FrameEvent::Lost {
+                    stream,
+                    first,
+                    count,
+                    cause,
+                });
+            }
+            Settled::Ended(counts) => return Some(FrameEvent::Ended { stream, counts }),
+            Settled::Whole(whole) => self.lent.insert(whole),
+        };
+        let header = &whole.header;
+        let data_len = header.len as usize - usize::from(header.format_len);
+        let (data, format) = whole.room.bytes.split_at(data_len);
+        Some(FrameEvent::Whole(Frame {
+            stream,
+            id: header.id,
+            timestamp_ns: header.timestamp_ns,
+            interval: Duration::from_micros(header.interval_us.into()),
+            is_repaired: whole.is_repaired,
+            format,
+            data,
+        }))
+    }
+
+    /// Returns, for each stream, one past the last position that this end has no use for any more:
+    /// what is missing before it need not be repaired.
+    pub fn give_up_before(&self) -> impl Iterator<Item = (u32, u64)> {
+        let streams = self.streams.iter();
+        streams.map(|(&stream, known)| (stream, known.give_up_before()))
+    }
+
+    /// Returns what became of a stream's frames so far; `None` for an unknown stream.
+    #[must_use]
+    pub fn counts(&self, stream: u32) -> Option<&FrameCounts> {
+        self.streams.get(&stream).map(|known| &known.counts)
+    }
+
+    /// Says when [`FrameReceiver::settle`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let due = self.streams.values().map(Stream::next_timeout);
+        due.fold(None, base::earliest)
+    }
+
+    /// Returns the bytes of memory that frames take, those kept to be used again included.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.memory.used_bytes
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub const fn counters(&self) -> &FrameReceiverCounters {
+        &self.counters
+    }
+}
+
+/// The parts of a receiver that settling changes besides the stream.
+struct Settler<'a> {
+    memory: &'a mut Memory,
+    settled: &'a mut VecDeque<(u32, Settled)>,
+    counters: &'a mut FrameReceiverCounters,
+}
+
+impl Settler<'_> {
+    fn settle(&mut self, now: Instant, stream: u32, known: &mut Stream, drops: u64, is_over: bool) {
+        let Self {
+            memory,
+            settled,
+            counters,
+        } = self;
+        let mut release = |room| memory.release(room);
+        let mut out = |next| {
+            count(counters, &next);
+            settled.push_back((stream, next));
+        };
+        while known.settle_next(now, drops, is_over, &mut release, &mut out) {}
+        if is_over {
+            known.finish(drops, &mut out);
+        }
+    }
+}
+
+fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {
+    match settled {
+        Settled::Whole(whole) => {
+            let Whole {
+                header,
+                is_repaired,
+                ..
+            } = &**whole;
+            counters.frames_whole += 1;
+            counters.frames_repaired += u64::from(*is_repaired);
+            counters.frame_bytes += u64::from(header.len) - u64::from(header.format_len);
+        }
+        Settled::Lost { count, cause, .. } => {
+            *match cause {
+                FrameLoss::Network => &mut counters.frames_lost_network,
+                FrameLoss::SocketBuffer => &mut counters.frames_lost_socket_buffer,
+                FrameLoss::Late => &mut counters.frames_lost_late,
+                FrameLoss::Overrun => &mut counters.frames_lost_overrun,
+                FrameLoss::Refused => &mut counters.frames_lost_refused,
+            } += count;
+        }
+        Settled::Ended(_) => {}
+    }
+}
+
+/// Memory for frames, which is used again.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Bytes of all rooms, those in use and those kept.
+    used_bytes: usize,
+    kept: Vec<Room>,
+}
+
+impl Memory {
+    /// Returns room for a frame; `None` when it is too long, or when there is none.
+    fn room(&mut self, header: &FrameHeader, config: &FrameReceiverConfig) -> Option<Room> {
+        let len = header.len as usize;
+        if len > config.frame_bytes_max {
+            return None;
+        }
+        let fits = |room: &Room| room.bytes.capacity() >= len;
+        let mut room = match self.kept.iter().position(fits) {
+            Some(at) => self.kept.swap_remove(at),
+            None => self.allocate(len, config.memory_bytes_max)?,
+        };
+        room.prepare(header);
+        Some(room)
+    }
+
+    fn allocate(&mut self, len: usize, bytes_max: usize) -> Option<Room> {
+        while self.used_bytes.saturating_add(len) > bytes_max {
+            let unused = self.kept.pop()?;
+            self.used_bytes -= unused.bytes.capacity();
+        }
+        let room = Room::new(len);
+        self.used_bytes += room.bytes.capacity();
+        Some(room)
+    }
+
+    fn release(&mut self, room: Room) {
+        if self.kept.len() < FRAME_ROOMS_KEPT as usize {
+            self.kept.push(room);
+        } else {
+            self.used_bytes -= room.bytes.capacity();
+        }
+    }
+}

@@ -1,0 +1,577 @@
+//! The frames of one sender, at a receiver: which are open, which are whole, and what became of
+//! each number.
+//!
+//! ```text
+//!   first heard --> Open --all pieces, in time--> Whole --in its turn--> given out
+//!                    |                              '--deadline-----.
+//!                    '--deadline--------------------------------> Lost, with a cause
+//! ```
+//!
+//! Frames are settled in the order of their numbers. A frame of which nothing was heard has no
+//! entry: what its neighbours say of numbers and positions tells how many such frames there were.
+//! They can still come until a frame interval before the next frame's deadline.
+
+use std::{collections::VecDeque, time::Duration};
+
+use base::Instant;
+use wire::object::FrameHeader;
+
+use super::{
+    clock::{ClockFloor, Heard},
+    receiver::PieceVerdict,
+};
+use crate::parameters::{FRAME_DEADLINE_MAX, FRAMES_OPEN_MAX};
+
+/// Why a frame was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrameLoss {
+    /// Packets did not arrive, and their repairs did not come in time.
+    Network,
+    /// The kernel dropped packets because this receiver's socket buffer was full.
+    SocketBuffer,
+    /// All that was sent came, but not in time: the sender, the path or this host was slow.
+    Late,
+    /// The sender had no room for it, as the frames before it had not left.
+    Overrun,
+    /// It is longer than this receiver takes, or there was no memory for it.
+    Refused,
+}
+
+impl FrameLoss {
+    /// Every cause.
+    pub const ALL: [Self; 5] = [
+        Self::Network,
+        Self::SocketBuffer,
+        Self::Late,
+        Self::Overrun,
+        Self::Refused,
+    ];
+}
+
+/// What became of the frames of a stream, from the first one after joining.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCounts {
+    /// Number of the first frame that counts; `None` before one was settled.
+    pub first_id: Option<u64>,
+    /// Frames settled: `whole` and all that are lost.
+    pub frames: u64,
+    /// Frames delivered.
+    pub whole: u64,
+    /// Frames delivered of which a packet came behind later ones: most of these were repaired.
+    pub repaired: u64,
+    /// Bytes of the frames delivered.
+    pub bytes: u64,
+    /// Frames lost, in the order of [`FrameLoss::ALL`].
+    pub lost: [u64; FrameLoss::ALL.len()],
+    /// The sender has said how many frames there were.
+    pub is_end_known: bool,
+}
+
+impl FrameCounts {
+    /// Returns how many frames were lost for this cause.
+    #[must_use]
+    pub const fn lost_by(&self, cause: FrameLoss) -> u64 {
+        self.lost[cause as usize]
+    }
+
+    /// Returns how many frames were lost.
+    #[must_use]
+    pub fn lost_all(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+}
+
+/// What a stream hands to its receiver, in order.
+#[derive(Debug)]
+pub(super) enum Settled {
+    Whole(Box<Whole>),
+    Lost {
+        first: u64,
+        count: u64,
+        cause: FrameLoss,
+    },
+    Ended(FrameCounts),
+}
+
+/// A frame that is whole.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) header: FrameHeader,
+    pub(super) room: Room,
+    pub(super) is_repaired: bool,
+}
+
+/// The memory of one frame: its bytes, and a bit for each piece that has come.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    pub(super) bytes: Vec<u8>,
+    have: Vec<u64>,
+}
+
+impl Room {
+    /// Makes room for frames of up to `len` bytes. The operating system supplies the memory as it is
+    /// first used.
+    pub(super) fn new(len: usize) -> Self {
+        Self {
+            bytes: vec![0; len],
+            have: Vec::new(),
+        }
+    }
+
+    /// Takes the sizes of a frame; no piece has come.
+    pub(super) fn prepare(&mut self, header: &FrameHeader) {
+        self.bytes.resize(header.len as usize, 0);
+        self.have.clear();
+        self.have.resize(header.pieces().div_ceil(64) as usize, 0);
+    }
+
+    /// Copies a piece to its place. Returns false when it has come before.
+    #[inline]
+    fn put(&mut self, header: &FrameHeader, piece: &[u8]) -> bool {
+        let (word, bit) = (header.index as usize / 64, 1_u64 << (header.index % 64));
+        if self.have[word] & bit != 0 {
+            return false;
+        }
+        self.have[word] |= bit;
+        let at = header.offset();
+        self.bytes[at..at + piece.len()].copy_from_slice(piece);
+        true
+    }
+
+    /// Returns the number of the first piece that has not come.
+    fn first_missing(&self) -> u64 {
+        let word = self.have.iter().position(|&word| word != u64::MAX);
+        let word = word.unwrap_or(self.have.len());
+        let bit = self.have.get(word).map_or(0, |word| word.trailing_ones());
+        word as u64 * 64 + u64::from(bit)
+    }
+}
+
+/// A frame that was heard and is not settled.
+#[derive(Debug)]
+struct Entry {
+    /// The header of its first piece.
+    header: FrameHeader,
+    /// The position of its first piece.
+    first: u64,
+    heard: Heard,
+    /// The kernel's drops when this frame was first heard, and when the one heard before it was.
+    drops: u64,
+    drops_before: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open {
+        room: Room,
+        missing: u32,
+        is_repaired: bool,
+    },
+    Whole {
+        room: Room,
+        is_repaired: bool,
+    },
+    Lost(FrameLoss),
+}
+
+impl Entry {
+    fn end(&self) -> u64 {
+        self.first + u64::from(self.header.pieces())
+    }
+
+    /// Returns when the frame is due.
+    fn due(&self, clock: &ClockFloor) -> Instant {
+        clock.due(self.heard, deadline_of(&self.header))
+    }
+
+    /// Returns when the frames before this one, of which nothing was heard, are given up.
+    fn passed_at(&self, clock: &ClockFloor) -> Instant {
+        self.due(clock) - Duration::from_micros(self.header.interval_us.into())
+    }
+}
+
+/// Where the numbers are up to which every frame is settled.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    /// The next frame's number.
+    id: u64,
+    /// One past the position of the last packet before it.
+    position: u64,
+    skipped: u32,
+    drops: u64,
+}
+
+/// The frames of one sender.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The first position that this receiver can have.
+    start: u64,
+    /// One past the highest position that came.
+    high: u64,
+    clock: Option<ClockFloor>,
+    /// Frames that were heard, by their numbers.
+    frames: VecDeque<Entry>,
+    /// `None` before a frame was settled, or one was heard that began before this receiver.
+    edge: Option<Edge>,
+    end: Option<FrameHeader>,
+    /// The kernel's drops when the last frame was first heard.
+    drops: u64,
+    pub(super) counts: FrameCounts,
+}
+
+/// A piece of a frame, as it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) header: FrameHeader,
+    pub(super) position: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Stream {
+    /// Makes a stream whose first packet came at `position`.
+    pub(super) fn new(position: u64, drops: u64) -> Self {
+        Self {
+            start: position,
+            high: position,
+            clock: None,
+            frames: VecDeque::new(),
+            edge: None,
+            end: None,
+            drops,
+            counts: FrameCounts::default(),
+        }
+    }
+
+    /// Notes that packets before the first one that came can still come, from `start` on.
+    pub(super) fn begin(&mut self, start: u64, release: &mut impl FnMut(Room)) {
+        self.start = self.start.min(start);
+        if self.frames.front().is_some_and(|it| it.first < self.start)
+            && let Some(entry) = self.frames.pop_front()
+        {
+            self.join_after(&entry.header, entry.first);
+            release_of(entry.state, release);
+        }
+    }
+
+    /// Notes a frame that began before this receiver: the next one is the first.
+    fn join_after(&mut self, header: &FrameHeader, first: u64) {
+        self.edge.get_or_insert(Edge {
+            id: header.id + 1,
+            position: first + u64::from(header.pieces()),
+            skipped: header.skipped,
+            drops: self.drops,
+        });
+    }
+
+    /// Takes the sender's word how many frames there were.
+    pub(super) fn end(&mut self, header: FrameHeader) {
+        self.end.get_or_insert(header);
+    }
+
+    /// Takes a piece. `room` gives the memory for a frame, or says why there is none.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        piece: &Piece<'_>,
+        drops: u64,
+        room: impl FnOnce(&FrameHeader) -> Option<Room>,
+    ) -> PieceVerdict {
+        let header = &piece.header;
+        let Some(first) = piece.position.checked_sub(u64::from(header.index)) else {
+            return PieceVerdict::Contradictory;
+        };
+        let is_first_packet = self.clock.is_none();
+        if first < self.start && !is_first_packet {
+            self.join_after(header, first);
+            return PieceVerdict::BeforeJoin;
+        }
+        if self.edge.is_some_and(|edge| header.id < edge.id) {
+            return PieceVerdict::Late;
+        }
+        let at = self.frames.partition_point(|it| it.header.id < header.id);
+        let is_known = self
+            .frames
+            .get(at)
+            .is_some_and(|it| it.header.id == header.id);
+        if !is_known {
+            if !self.fits(at, header, first) {
+                return PieceVerdict::Contradictory;
+            }
+            if self.frames.len() >= FRAMES_OPEN_MAX as usize {
+                return PieceVerdict::Refused;
+            }
+            let entry = self.open(now, header, first, drops, room);
+            self.frames.insert(at, entry);
+        }
+        self.put(at, piece, first)
+    }
+
+    /// Makes the entry of a frame that is heard for the first time.
+    fn open(
+        &mut self,
+        now: Instant,
+        header: &FrameHeader,
+        first: u64,
+        drops: u64,
+        room: impl FnOnce(&FrameHeader) -> Option<Room>,
+    ) -> Entry {
+        let stamp = header.timestamp_ns;
+        let clock = self
+            .clock
+            .get_or_insert_with(|| ClockFloor::new(now, stamp));
+        let heard = clock.take(now, stamp);
+        let state = if now >= clock.due(heard, deadline_of(header)) {
+            State::Lost(FrameLoss::Late)
+        } else {
+            match room(header) {
+                None => State::Lost(FrameLoss::Refused),
+                Some(room) => State::Open {
+                    room,
+                    missing: header.pieces(),
+                    is_repaired: false,
+                },
+            }
+        };
+        let drops_before = std::mem::replace(&mut self.drops, drops);
+        Entry {
+            header: FrameHeader {
+                index: 0,
+                ..*header
+            },
+            first,
+            heard,
+            drops,
+            drops_before,
+            state,
+        }
+    }
+
+    /// Puts a piece into the frame at `at`, whose number it has.
+    fn put(&mut self, at: usize, piece: &Piece<'_>, first: u64) -> PieceVerdict {
+        let entry = &mut self.frames[at];
+        if entry.first != first || !entry.header.is_same_frame(&piece.header) {
+            return PieceVerdict::Contradictory;
+        }
+        let is_behind = piece.position + 1 < self.high;
+        self.high = self.high.max(piece.position + 1);
+        let State::Open {
+            room,
+            missing,
+            is_repaired,
+        } = &mut entry.state
+        else {
+            return PieceVerdict::Late;
+        };
+        if !room.put(&piece.header, piece.bytes) {
+            return PieceVerdict::Contradictory;
+        }
+        *is_repaired |= is_behind;
+        *missing -= 1;
+        if *missing > 0 {
+            return PieceVerdict::Taken;
+        }
+        let is_repaired = *is_repaired;
+        let room = std::mem::take(room);
+        entry.state = State::Whole { room, is_repaired };
+        // Whether that is in time is decided when the frame is settled.
+        PieceVerdict::Completed
+    }
+
+    /// Returns true when a frame that begins at `first` can stand before the entry at `at`: there is
+    /// a packet at least for each frame between it and its neighbours.
+    fn fits(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
+        let end = first + u64::from(header.pieces());
+        let before = match at.checked_sub(1).and_then(|at| self.frames.get(at)) {
+            Some(it) => Some((it.header.id + 1, it.header.skipped, it.end())),
+            None => self.edge.map(|it| (it.id, it.skipped, it.position)),
+        };
+        let follows = before.is_none_or(|(id, skipped, position)| {
+            let room = first.checked_sub(position);
+            unheard(id, skipped, header).is_some_and(|count| room.is_some_and(|it| count <= it))
+        });
+        follows
+            && self.frames.get(at).is_none_or(|next| {
+                let room = next.first.checked_sub(end);
+                let count = unheard(header.id + 1, header.skipped, &next.header);
+                count.is_some_and(|count| room.is_some_and(|it| count <= it))
+            })
+    }
+
+    /// Settles the next frame, if it can be settled at `now`; with `is_over`, nothing more comes.
+    /// Gives `out` what becomes of it and of those before it.
+    pub(super) fn settle_next(
+        &mut self,
+        now: Instant,
+        drops: u64,
+        is_over: bool,
+        release: &mut impl FnMut(Room),
+        out: &mut impl FnMut(Settled),
+    ) -> bool {
+        let high = self.high;
+        let (Some(front), Some(clock)) = (self.frames.front_mut(), &self.clock) else {
+            return false;
+        };
+        let is_past = now >= front.due(clock);
+        if let State::Open { room, .. } = &mut front.state
+            && (is_past || is_over)
+        {
+            let missing_at = front.first + room.first_missing();
+            let cause = match () {
+                () if drops > front.drops_before => FrameLoss::SocketBuffer,
+                () if missing_at >= high && is_past => FrameLoss::Late,
+                () => FrameLoss::Network,
+            };
+            release(std::mem::take(room));
+            front.state = State::Lost(cause);
+        }
+        if let State::Whole { room, .. } = &mut front.state
+            && is_past
+        {
+            release(std::mem::take(room));
+            front.state = State::Lost(FrameLoss::Late);
+        }
+        if matches!(front.state, State::Open { .. }) || !(is_over || self.may_pass(now)) {
+            return false;
+        }
+        if let Some(entry) = self.frames.pop_front() {
+            self.settle(entry, out);
+        }
+        true
+    }
+
+    /// Returns true when no frame before the first that was heard can still be delivered.
+    fn may_pass(&self, now: Instant) -> bool {
+        let (Some(front), Some(clock)) = (self.frames.front(), &self.clock) else {
+            return false;
+        };
+        self.is_next(front) || now >= front.passed_at(clock)
+    }
+
+    fn is_next(&self, front: &Entry) -> bool {
+        match self.edge {
+            Some(edge) => unheard(edge.id, edge.skipped, &front.header) == Some(0),
+            None => front.first == self.start,
+        }
+    }
+
+    /// Counts a frame, and the frames before it of which nothing was heard.
+    fn settle(&mut self, entry: Entry, out: &mut impl FnMut(Settled)) {
+        let header = entry.header;
+        let edge = self.edge.unwrap_or(Edge {
+            id: header.id,
+            position: entry.first,
+            skipped: header.skipped,
+            drops: entry.drops,
+        });
+        self.counts.first_id.get_or_insert(edge.id);
+        self.settle_gap(edge, &header, entry.drops, out);
+        self.edge = Some(Edge {
+            id: header.id + 1,
+            position: entry.end(),
+            skipped: header.skipped,
+            drops: entry.drops,
+        });
+        match entry.state {
+            State::Whole { room, is_repaired } => {
+                self.counts.frames += 1;
+                self.counts.whole += 1;
+                self.counts.repaired += u64::from(is_repaired);
+                self.counts.bytes += u64::from(header.len) - u64::from(header.format_len);
+                out(Settled::Whole(Box::new(Whole {
+                    header,
+                    room,
+                    is_repaired,
+                })));
+            }
+            State::Lost(cause) => self.lose(header.id, 1, cause, out),
+            State::Open { .. } => unreachable!("an open frame is not settled"),
+        }
+    }
+
+    /// Counts the frames from `edge` to the one of `header` as lost.
+    fn settle_gap(
+        &mut self,
+        edge: Edge,
+        header: &FrameHeader,
+        drops: u64,
+        out: &mut impl FnMut(Settled),
+    ) {
+        let overruns = u64::from(header.skipped.saturating_sub(edge.skipped));
+        let unheard = unheard(edge.id, edge.skipped, header).unwrap_or(0);
+        let cause = if drops > edge.drops {
+            FrameLoss::SocketBuffer
+        } else {
+            FrameLoss::Network
+        };
+        self.lose(edge.id, unheard, cause, out);
+        self.lose(edge.id + unheard, overruns, FrameLoss::Overrun, out);
+    }
+
+    fn lose(&mut self, first: u64, count: u64, cause: FrameLoss, out: &mut impl FnMut(Settled)) {
+        if count > 0 {
+            self.counts.frames += count;
+            self.counts.lost[cause as usize] += count;
+            out(Settled::Lost {
+                first,
+                count,
+                cause,
+            });
+        }
+    }
+
+    /// Counts the frames after the last one that was heard, as the sender said how many there were.
+    pub(super) fn finish(&mut self, drops: u64, out: &mut impl FnMut(Settled)) {
+        let Some(end) = self.end else {
+            return;
+        };
+        self.counts.is_end_known = true;
+        if let Some(edge) = self.edge.filter(|edge| edge.id <= end.id) {
+            self.counts.first_id.get_or_insert(edge.id);
+            self.settle_gap(edge, &end, drops, out);
+        }
+    }
+
+    /// Returns one past the last position that the receiver has no use for any more.
+    pub(super) fn give_up_before(&self) -> u64 {
+        self.edge.map_or(0, |edge| edge.position)
+    }
+
+    /// Says when the next frame can be settled even if nothing comes.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
+        Some(match front.state {
+            State::Open { .. } => front.due(clock),
+            // The next turn settles it.
+            _ if self.is_next(front) => Instant::ZERO,
+            _ => front.passed_at(clock),
+        })
+    }
+
+    /// Gives back all memory.
+    pub(super) fn clear(&mut self, release: &mut impl FnMut(Room)) {
+        for entry in self.frames.drain(..) {
+            release_of(entry.state, release);
+        }
+    }
+}
+
+/// Returns how long after its timestamp a frame is of use, as far as a receiver goes along.
+fn deadline_of(header: &FrameHeader) -> Duration {
+    Duration::from_micros(header.deadline_us.into()).min(FRAME_DEADLINE_MAX)
+}
+
+fn release_of(state: State, release: &mut impl FnMut(Room)) {
+    match state {
+        State::Open { room, .. } | State::Whole { room, .. } => release(room),
+        State::Lost(_) => {}
+    }
+}
+
+/// Returns how many frames were sent between the number `next` and the frame of `header`, when
+/// `skipped` frames had been skipped by then; `None` when the header contradicts that.
+fn unheard(next: u64, skipped: u32, header: &FrameHeader) -> Option<u64> {
+    let overruns = u64::from(header.skipped.checked_sub(skipped)?);
+    header.id.checked_sub(next)?.checked_sub(overruns)
+}
