@@ -155,6 +155,12 @@ pub use ending::Ended;
 mod endpoint;
 pub use endpoint::{Endpoint, Handle};
 
+mod frame_publisher;
+pub use frame_publisher::{FramePacing, FramePublisher, FrameStream, Offered};
+
+mod frame_subscriber;
+pub use frame_subscriber::{FrameSink, FrameSubscriber};
+
 mod turn;
 pub use turn::{Driver, DriverCounters, Turn};
 

@@ -40,4 +40,26 @@ base::parameters! {
     LEAVE_TIME_MAX: Duration = s(1), "time", Receiver,
         "judgement: a lost segment is sent again within it",
         "how long a receiver of messages that leaves waits until its senders have been told";
+    FRAME_HEADROOM_PERCENT: u32 = 25, "percent of the rate", Source,
+        "judgement: repairs of 2 % loss for three receivers, and a host's delays",
+        "how much faster than evenly a frame leaves, so that repairs come within its interval";
+    FRAME_CATCH_UP_PART: u32 = 4, "part of an interval", Source,
+        "judgement: the headroom makes up for it within the next interval",
+        "a frame makes up for a delay of this host of up to this part of its interval, where that \
+         is more than pacing_catch_up";
+    FRAME_CATCH_UP_MAX: Duration = ms(20), "time", Source,
+        "judgement: what then leaves at once fits the receivers' socket buffers",
+        "longest delay of this host that a frame makes up for";
+    FRAME_QUANTUM_PART: u32 = 50, "part of an interval", Source,
+        "judgement: few wake-ups, and bursts that no switch notices",
+        "length of one burst of a frame, where that is more than pacing_quantum";
+    FRAME_QUANTUM_MAX: Duration = ms(1), "time", Source,
+        "a full run at 60 MB/s",
+        "longest burst of a frame";
+    FRAMES_BACKLOG: usize = 2, "frames", Source,
+        "judgement: one that leaves, and the next; a third would only be older when it leaves",
+        "frames that wait to leave before a new one is dropped";
+    FRAME_SPM_HEARTBEAT_MAX: Duration = ms(500), "time", Source,
+        "judgement: a person who starts a display waits no longer for the first frame",
+        "longest interval of SPMs by which receivers find a sender of frames that is idle";
 }

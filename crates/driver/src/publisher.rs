@@ -30,9 +30,19 @@ impl Publisher {
     /// Opens a session. `audience` holds the owner's choices. Its rates and report intervals are
     /// overwritten with those that follow from the protocol parameters.
     #[must_use]
-    pub fn open(sending: &Sending, mut audience: AudienceConfig, now: Instant) -> Self {
+    pub fn open(sending: &Sending, audience: AudienceConfig, now: Instant) -> Self {
+        Self::of(Profile::Messages, sending, audience, now)
+    }
+
+    /// Opens a session whose packets are to be read as `profile` says.
+    pub(crate) fn of(
+        profile: Profile,
+        sending: &Sending,
+        mut audience: AudienceConfig,
+        now: Instant,
+    ) -> Self {
         opening::settle_audience(&mut audience, &sending.config);
-        let source = sending.source(Profile::Messages, audience.key.is_some(), now);
+        let source = sending.source(profile, audience.key.is_some(), now);
         Self::new(source, Audience::new(audience))
     }
 
@@ -87,6 +97,16 @@ impl Publisher {
         slot.commit();
         self.fresh_bytes += len + Data::HEAD_LEN;
         Ok(())
+    }
+
+    /// Takes payloads that are of use only together, as [`Source::offer_pieces`] does.
+    pub(crate) fn offer_pieces(
+        &mut self,
+        len: usize,
+        pieces: (usize, usize),
+        fill: impl FnMut(usize, &mut [u8]),
+    ) -> Result<u64, Full> {
+        self.source.offer_pieces(len, pieces, fill)
     }
 
     /// Returns true when a full run waits: one more message of `len` bytes would not fit that run,

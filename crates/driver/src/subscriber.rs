@@ -223,6 +223,11 @@ impl Subscriber {
         }
     }
 
+    /// Gives up what is missing of a session before the position `before`.
+    pub(crate) fn give_up(&mut self, session: u32, before: u64) {
+        self.receiver.give_up(session, before);
+    }
+
     fn has_told(&self) -> bool {
         self.reporter.as_ref().is_none_or(Reporter::is_idle)
     }

@@ -1,0 +1,429 @@
+//! The sending end of frames: a publisher whose data are whole frames, each with a deadline, at a
+//! pace of their own.
+//!
+//! A frame goes into the transmit log whole, or not at all. From there it leaves evenly over the
+//! time of a frame, or in bursts with pauses. No receiver holds it back: the window moves freely,
+//! and holds as many frames as their deadline asks for.
+//!
+//! **Spec**: `docs/src/protocol.md`, the section on frames.
+
+use std::{collections::VecDeque, time::Duration};
+
+use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Pace, Run};
+use delivery::{
+    Audience, AudienceConfig, AudienceEvent, LinkCommand, Policy,
+    frames::{FrameSender, FrameSenderConfig, NoFrame},
+};
+use pgm::{Config, ConfigError, Full, Rate, Source, Timer, ip_udp_header_bytes};
+use wire::{
+    object::FrameHeader,
+    pgm::{Data, Profile},
+};
+
+use crate::parameters::{
+    FRAME_CATCH_UP_MAX, FRAME_CATCH_UP_PART, FRAME_HEADROOM_PERCENT, FRAME_QUANTUM_MAX,
+    FRAME_QUANTUM_PART, FRAME_SPM_HEARTBEAT_MAX, FRAMES_BACKLOG,
+};
+use crate::{Ended, Endpoint, Handle, Publisher, Sending};
+
+/// What the owner of a sender of frames decides.
+#[derive(Clone, Debug)]
+pub struct FrameStream {
+    /// What all frames have in common.
+    pub frames: FrameSenderConfig,
+    /// Bytes of the longest frame.
+    pub frame_bytes_max: usize,
+    /// How frames leave.
+    pub pacing: FramePacing,
+    /// Frames leave even when no receiver has joined.
+    pub is_always_sent: bool,
+}
+
+/// How the packets of a frame leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FramePacing {
+    /// Evenly over the time of a frame, less a headroom for repairs. When the rate is set, or the
+    /// interval is not known, at that rate.
+    #[default]
+    Even,
+    /// As fast as the host sends, with pauses.
+    Bursts {
+        /// The most packets that leave at once.
+        limit: u32,
+        /// The pause after that many packets.
+        micro_delay: Duration,
+        /// The pause after the last packet of a frame.
+        cycle_delay: Duration,
+    },
+}
+
+impl FrameStream {
+    /// Returns the protocol parameters that follow for a sender at an address of the family of
+    /// `own`: the rate, and windows for as many frames as their deadline asks for.
+    ///
+    /// # Errors
+    /// When the parameters contradict each other with these values.
+    pub fn settle(&self, config: Config, own: std::net::IpAddr) -> Result<Config, ConfigError> {
+        let overhead = ip_udp_header_bytes(own) + Data::HEAD_LEN + FrameHeader::LEN;
+        let packet_bytes = config.mtu().saturating_sub(overhead).max(1);
+        let whole = self.frame_bytes_max + self.frames.format.len();
+        let wire_bytes = whole + whole.div_ceil(packet_bytes) * overhead;
+        // Pieces may be a little shorter than that, for what else a packet has to hold.
+        let room_bytes = wire_bytes + wire_bytes / 16 + config.mtu();
+        let mut builder = config
+            .to_builder()
+            .pack(false)
+            .cork(Timer::Fixed(Duration::ZERO))
+            .spm_heartbeat_max(config.spm_heartbeat_max().min(FRAME_SPM_HEARTBEAT_MAX));
+        let interval = self.frames.interval;
+        let is_even = self.pacing == FramePacing::Even && !interval.is_zero();
+        if config.rate() == Rate::Auto {
+            let pace = if is_even {
+                Pace::at_most(even_rate(wire_bytes, interval))
+            } else {
+                Pace::Unlimited
+            };
+            // Where this host was late, a frame catches up within its own time.
+            let catch_up = config.pacing_catch_up().max(interval / FRAME_CATCH_UP_PART);
+            let quantum = (interval / FRAME_QUANTUM_PART).min(FRAME_QUANTUM_MAX);
+            builder = builder
+                .rate(Rate::Fixed(pace))
+                .pacing_catch_up(catch_up.min(FRAME_CATCH_UP_MAX))
+                .pacing_quantum(config.pacing_quantum().max(quantum));
+        }
+        // A longer backlog would only make frames late that could be dropped at once.
+        let backlog_bytes = FRAMES_BACKLOG * room_bytes;
+        let kept = if interval.is_zero() {
+            0
+        } else {
+            (self.frames.deadline.as_nanos() / interval.as_nanos().max(1)) as usize + 1
+        };
+        let window = room_bytes.saturating_mul(kept + FRAMES_BACKLOG);
+        let window = window.max(4 * backlog_bytes).max(config.tx_window_bytes());
+        builder
+            .tx_backlog_bytes(backlog_bytes)
+            .tx_window_bytes(window)
+            .build()
+    }
+}
+
+/// Returns the rate at which `bytes` leave within `interval`, with headroom for repairs.
+fn even_rate(bytes: usize, interval: Duration) -> u64 {
+    let bytes = bytes as u128 * u128::from(100 + FRAME_HEADROOM_PERCENT) / 100;
+    let rate = bytes * 1_000_000_000 / interval.as_nanos().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// What became of a frame that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a frame that was not taken is lost"]
+pub enum Offered {
+    /// It will be sent, with this number.
+    Taken(u64),
+    /// It is not sent, and has this number: the frames before it have not left yet.
+    Overrun(u64),
+    /// It is not sent, and has no number: no receiver has joined.
+    Unheard,
+}
+
+/// A source of frames.
+#[derive(Debug)]
+pub struct FramePublisher {
+    publisher: Publisher,
+    frames: FrameSender,
+    bursts: Option<Bursts>,
+    is_always_sent: bool,
+    is_closing: bool,
+}
+
+impl FramePublisher {
+    /// Opens a session. `sending` has the parameters of [`FrameStream::settle`]. `audience` holds
+    /// the owner's choices; its policy is overwritten, as no receiver holds frames back.
+    #[must_use]
+    pub fn open(
+        sending: &Sending,
+        stream: &FrameStream,
+        mut audience: AudienceConfig,
+        now: Instant,
+    ) -> Self {
+        audience.policy = Policy::Lose;
+        Self {
+            publisher: Publisher::of(Profile::Frames, sending, audience, now),
+            frames: FrameSender::new(stream.frames.clone()),
+            bursts: Bursts::new(stream.pacing),
+            is_always_sent: stream.is_always_sent,
+            is_closing: false,
+        }
+    }
+
+    /// Takes one frame of `len` bytes, whole or not at all. `fill` writes the frame's bytes from an
+    /// offset on into the memory that they are sent from.
+    ///
+    /// # Errors
+    /// [`Full::TooLong`] for a frame that never fits, `max` bytes with all headers;
+    /// [`Full::Closed`] after the end.
+    pub fn offer(
+        &mut self,
+        timestamp_ns: u64,
+        len: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+    ) -> Result<Offered, Full> {
+        let is_heard = self.is_always_sent || self.publisher.audience().receiver_count() > 0;
+        if !is_heard {
+            self.frames.unheard();
+            return Ok(Offered::Unheard);
+        }
+        let max = self.publisher.source().max_tsdu();
+        let pieces = match self.frames.next(timestamp_ns, len, max) {
+            Ok(pieces) => pieces,
+            Err(NoFrame::Empty) => return Err(Full::TooLong { max: 0 }),
+            Err(NoFrame::TooLong | NoFrame::SmallPackets) => return Err(Full::TooLong { max }),
+        };
+        let count = (pieces.count(), pieces.last_len());
+        let taken = self
+            .publisher
+            .offer_pieces(pieces.piece_len(), count, |index, room| {
+                pieces.fill(index, room, &mut fill);
+            });
+        match taken {
+            Ok(_) => {
+                let end = self.publisher.source().lead();
+                self.bursts.iter_mut().for_each(|it| it.taken(end));
+                Ok(Offered::Taken(self.frames.taken(len)))
+            }
+            Err(Full::Window) => Ok(Offered::Overrun(self.frames.overrun())),
+            Err(full) => Err(full),
+        }
+    }
+
+    /// Begins the end of the session: tells receivers how many frames there were, then ends as
+    /// [`Publisher::close`] does.
+    pub fn close(&mut self, now: Instant, deadline: Instant) {
+        if !self.is_closing {
+            self.is_closing = true;
+            // Where there is no room for it, receivers do not learn of frames lost at the end.
+            let _told = self.publisher.offer(&self.frames.end());
+        }
+        self.publisher.close(now, deadline);
+    }
+
+    /// Breaks the session off, as [`Publisher::break_off`] does.
+    pub fn break_off(&mut self, now: Instant, deadline: Instant) {
+        self.publisher.break_off(now, deadline);
+    }
+
+    /// Says how the session ended; `None` until it has ended.
+    #[must_use]
+    pub const fn ended(&self) -> Option<Ended> {
+        self.publisher.ended()
+    }
+
+    /// Returns the PGM source.
+    pub const fn source(&self) -> &Source {
+        self.publisher.source()
+    }
+
+    /// Returns the reporting receivers.
+    pub const fn audience(&self) -> &Audience {
+        self.publisher.audience()
+    }
+
+    /// Returns the numbers and counters of the frames.
+    pub const fn frames(&self) -> &FrameSender {
+        &self.frames
+    }
+
+    /// Returns the next event about a receiver.
+    pub fn pop_event(&mut self) -> Option<AudienceEvent> {
+        self.publisher.pop_event()
+    }
+
+    /// Returns the counts of packets thrown away, by reason.
+    pub const fn drops(&self) -> &DropCounters {
+        self.publisher.drops()
+    }
+}
+
+impl Handle<()> for FramePublisher {
+    fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut ()) {
+        self.publisher.handle(now, arrival, tpdu, sink);
+    }
+
+    fn drain(&mut self, now: Instant, sink: &mut ()) {
+        self.publisher.drain(now, sink);
+    }
+
+    fn handle_timeout(&mut self, now: Instant, sink: &mut ()) {
+        self.publisher.handle_timeout(now, sink);
+    }
+}
+
+impl Endpoint for FramePublisher {
+    fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.publisher.handle_link(now, link, event, data);
+    }
+
+    fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.publisher.poll_link()
+    }
+
+    fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.publisher.link_sent(link, taken);
+    }
+
+    fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.publisher.link_opened(key, link);
+    }
+
+    fn poll_run(&mut self, now: Instant, mut budget: Budget) -> Option<Run<'_>> {
+        if let Some(bursts) = &self.bursts {
+            if now < bursts.due {
+                return None;
+            }
+            let room = bursts.room(self.publisher.source().unsent());
+            budget.datagrams = budget.datagrams.min(room);
+        }
+        self.publisher.poll_run(now, budget)
+    }
+
+    fn run_done(&mut self, now: Instant, outcome: Outcome) {
+        let before = self.publisher.source().unsent();
+        self.publisher.run_done(now, outcome);
+        let unsent = self.publisher.source().unsent();
+        if let Some(bursts) = &mut self.bursts {
+            bursts.left(now, unsent - before, unsent);
+        }
+    }
+
+    fn run_took(&mut self, end: Instant, took: Duration) {
+        self.publisher.run_took(end, took);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let due = self.publisher.next_timeout()?;
+        let pause = self.bursts.as_ref().map_or(Instant::ZERO, |it| it.due);
+        Some(due.max(pause))
+    }
+}
+
+/// The pauses between bursts and between frames.
+///
+/// ```text
+///   |limit|- micro delay -|limit|- micro delay -|rest|---- cycle delay ----|limit| ...
+/// ```
+#[derive(Debug)]
+struct Bursts {
+    limit: usize,
+    micro_delay: Duration,
+    cycle_delay: Duration,
+    /// How many packets of the burst have left.
+    left: usize,
+    /// Nothing leaves before this time.
+    due: Instant,
+    /// One past the last packet of each frame that has not left.
+    ends: VecDeque<u64>,
+}
+
+impl Bursts {
+    fn new(pacing: FramePacing) -> Option<Self> {
+        match pacing {
+            FramePacing::Even => None,
+            FramePacing::Bursts {
+                limit,
+                micro_delay,
+                cycle_delay,
+            } => Some(Self {
+                limit: limit.max(1) as usize,
+                micro_delay,
+                cycle_delay,
+                left: 0,
+                due: Instant::ZERO,
+                ends: VecDeque::new(),
+            }),
+        }
+    }
+
+    fn taken(&mut self, end: u64) {
+        self.ends.push_back(end);
+    }
+
+    /// Returns how many packets may leave at once.
+    fn room(&self, unsent: u64) -> usize {
+        let in_burst = self.limit - self.left;
+        let in_frame = self.ends.front().map_or(u64::MAX, |end| end - unsent);
+        in_burst.min(usize::try_from(in_frame).unwrap_or(usize::MAX))
+    }
+
+    /// Notes that `count` packets have left, up to `unsent`.
+    fn left(&mut self, now: Instant, count: u64, unsent: u64) {
+        self.left += usize::try_from(count).unwrap_or(self.limit);
+        if self.ends.pop_front_if(|end| *end <= unsent).is_some() {
+            self.left = 0;
+            self.due = now + self.cycle_delay.max(self.micro_delay);
+        } else if self.left >= self.limit {
+            self.left = 0;
+            self.due = now + self.micro_delay;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn us(n: u64) -> Instant {
+        Instant::from_nanos(n * 1000)
+    }
+
+    #[test]
+    fn bursts_pause_after_their_limit_and_after_a_frame() {
+        let mut bursts = Bursts::new(FramePacing::Bursts {
+            limit: 10,
+            micro_delay: Duration::from_micros(100),
+            cycle_delay: Duration::from_micros(700),
+        })
+        .unwrap();
+        bursts.taken(25);
+        bursts.taken(50);
+        assert_eq!(bursts.room(0), 10);
+        bursts.left(us(1000), 4, 4);
+        assert_eq!((bursts.room(4), bursts.due), (6, Instant::ZERO));
+        bursts.left(us(1000), 6, 10);
+        assert_eq!((bursts.room(10), bursts.due), (10, us(1100)));
+        bursts.left(us(1100), 10, 20);
+        assert_eq!(bursts.room(20), 5);
+        bursts.left(us(1200), 5, 25);
+        assert_eq!((bursts.room(25), bursts.due), (10, us(1900)));
+    }
+
+    #[test]
+    fn parameters_follow_from_the_frames() {
+        let stream = FrameStream {
+            frames: FrameSenderConfig {
+                interval: Duration::from_millis(50),
+                deadline: Duration::from_millis(100),
+                format: Vec::new(),
+            },
+            frame_bytes_max: 2_785_280,
+            pacing: FramePacing::Even,
+            is_always_sent: false,
+        };
+        let own = [10, 0, 0, 1].into();
+        let config = stream.settle(Config::default(), own).unwrap();
+        let rate = config.rate().pace().bytes_per_s().unwrap();
+        assert!((70_000_000..75_000_000).contains(&rate), "{rate}");
+        assert!(config.tx_window_bytes() >= 4 * config.tx_backlog_bytes());
+        assert!((6_000_000..6_400_000).contains(&config.tx_backlog_bytes()));
+        assert_eq!(config.pacing_catch_up(), Duration::from_micros(12_500));
+        let bursts = FrameStream {
+            pacing: FramePacing::Bursts {
+                limit: 32,
+                micro_delay: Duration::ZERO,
+                cycle_delay: Duration::ZERO,
+            },
+            ..stream
+        };
+        let config = bursts.settle(Config::default(), own).unwrap();
+        assert_eq!(config.rate(), Rate::Fixed(Pace::Unlimited));
+    }
+}

@@ -1,0 +1,245 @@
+//! The receiving end of frames: a subscriber that takes packets as they come, and the frames that
+//! their payloads belong to.
+//!
+//! What is missing is asked for only while it can still come in time: what is settled is given up.
+
+use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run};
+use delivery::{
+    LinkCommand, Reporter, ReporterConfig,
+    frames::{FrameEvent, FrameReceiver, FrameReceiverConfig},
+};
+use pgm::{Mode, Receiver};
+use wire::pgm::Profile;
+
+use crate::{Admission, Endpoint, Handle, Left, MessageSink, Receiving, SessionEvent, Subscriber};
+
+/// A sink for what a [`FrameSubscriber`] receives. Frames of one session come in order.
+pub trait FrameSink {
+    /// Takes a whole frame, or the word that frames were lost; what it borrows is valid during the
+    /// call only. Its stream is the session's number.
+    fn frame(&mut self, event: &FrameEvent<'_>);
+
+    /// Takes an event of a session. Packets that were lost are told as frames that were lost.
+    fn event(&mut self, event: SessionEvent);
+
+    /// Takes the name that a sender has given itself, as [`MessageSink::sender_name`] does.
+    fn sender_name(&mut self, session: u32, name: &str) {
+        let _ignored = (session, name);
+    }
+
+    /// Returns true while the application takes nothing more.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// A receiver of frames.
+#[derive(Debug)]
+pub struct FrameSubscriber {
+    subscriber: Subscriber,
+    frames: FrameReceiver,
+}
+
+impl FrameSubscriber {
+    /// Opens a session. With `reporter`, it reports to senders that ask for reports.
+    #[must_use]
+    pub fn open(
+        receiving: &Receiving,
+        config: FrameReceiverConfig,
+        mut reporter: Option<ReporterConfig>,
+        now: Instant,
+    ) -> Self {
+        if let Some(reporter) = &mut reporter {
+            reporter.profile = Profile::Frames;
+        }
+        Self {
+            subscriber: Subscriber::open(receiving, Mode::Arrival, reporter, now),
+            frames: FrameReceiver::new(config),
+        }
+    }
+
+    /// Returns the frames that are being received.
+    pub const fn frames(&self) -> &FrameReceiver {
+        &self.frames
+    }
+
+    /// Returns the PGM receiver.
+    pub const fn receiver(&self) -> &Receiver {
+        self.subscriber.receiver()
+    }
+
+    /// Returns the part that reports to senders; `None` when this end does not report.
+    pub const fn reporter(&self) -> Option<&Reporter> {
+        self.subscriber.reporter()
+    }
+
+    /// Returns the counts of packets thrown away, by reason.
+    pub const fn drops(&self) -> &DropCounters {
+        self.subscriber.drops()
+    }
+
+    /// Sets how many packets the kernel has dropped so far because a socket buffer was full; the
+    /// owner supplies this count.
+    pub const fn set_host_drops(&mut self, packets: u64) {
+        self.subscriber.set_host_drops(packets);
+        self.frames.set_host_drops(packets);
+    }
+
+    /// Follows only senders that `admission` takes.
+    pub fn admit_only(&mut self, admission: Admission) {
+        self.subscriber.admit_only(admission);
+    }
+
+    /// Begins to leave, as [`Subscriber::close`] does.
+    pub fn close(&mut self, now: Instant, deadline: Instant) {
+        self.subscriber.close(now, deadline);
+    }
+
+    /// Settles all frames of all sessions, as if every session ended now: for an owner that leaves.
+    pub fn settle_all<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
+        let sessions: Vec<u32> = self.frames.give_up_before().map(|(it, _)| it).collect();
+        for session in sessions {
+            self.frames.close(now, session);
+        }
+        hand_over(&mut self.frames, sink);
+    }
+
+    /// Says how this end has left; `None` until it has left.
+    #[must_use]
+    pub const fn left(&self) -> Option<Left> {
+        self.subscriber.left()
+    }
+
+    /// Learns where new sessions begin.
+    fn begin_fresh(&mut self) {
+        while let Some(session) = self.frames.pop_fresh() {
+            if let Some(at) = self.subscriber.receiver().position(session) {
+                self.frames.begin(session, at.contiguous);
+            }
+        }
+    }
+
+    /// Settles what can be settled.
+    fn follow<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
+        self.begin_fresh();
+        self.frames.settle(now);
+        hand_over(&mut self.frames, sink);
+        for (session, before) in self.frames.give_up_before() {
+            self.subscriber.give_up(session, before);
+        }
+    }
+}
+
+/// Gives the sink everything that is settled.
+fn hand_over<S: FrameSink + ?Sized>(frames: &mut FrameReceiver, sink: &mut S) {
+    while let Some(event) = frames.pop() {
+        sink.frame(&event);
+    }
+}
+
+/// What a subscriber gives out, as payloads of frames.
+struct Payloads<'a, S: ?Sized> {
+    now: Instant,
+    frames: &'a mut FrameReceiver,
+    sink: &'a mut S,
+}
+
+impl<S: FrameSink + ?Sized> MessageSink for Payloads<'_, S> {
+    #[inline]
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
+        self.frames.take(self.now, session, position, data);
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Lost { .. } => return,
+            SessionEvent::Ended { session }
+            | SessionEvent::Expired { session }
+            | SessionEvent::Reset { session }
+            | SessionEvent::Dropped { session, .. } => {
+                self.frames.close(self.now, session);
+                hand_over(self.frames, self.sink);
+            }
+            _ => {}
+        }
+        self.sink.event(event);
+    }
+
+    fn sender_name(&mut self, session: u32, name: &str) {
+        self.sink.sender_name(session, name);
+    }
+
+    fn is_full(&self) -> bool {
+        self.sink.is_full()
+    }
+}
+
+impl<S: FrameSink + ?Sized> Handle<S> for FrameSubscriber {
+    #[inline]
+    fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S) {
+        let mut payloads = Payloads {
+            now,
+            frames: &mut self.frames,
+            sink,
+        };
+        self.subscriber.handle(now, arrival, tpdu, &mut payloads);
+        // At once, as the next packet can fill the gap before the first.
+        if self.frames.has_fresh() {
+            self.begin_fresh();
+        }
+    }
+
+    fn drain(&mut self, now: Instant, sink: &mut S) {
+        let mut payloads = Payloads {
+            now,
+            frames: &mut self.frames,
+            sink,
+        };
+        self.subscriber.drain(now, &mut payloads);
+        self.follow(now, sink);
+    }
+
+    fn handle_timeout(&mut self, now: Instant, sink: &mut S) {
+        self.follow(now, sink);
+        let mut payloads = Payloads {
+            now,
+            frames: &mut self.frames,
+            sink,
+        };
+        self.subscriber.handle_timeout(now, &mut payloads);
+    }
+
+    fn is_full(&self, sink: &S) -> bool {
+        sink.is_full()
+    }
+}
+
+impl Endpoint for FrameSubscriber {
+    fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.subscriber.handle_link(now, link, event, data);
+    }
+
+    fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.subscriber.poll_link()
+    }
+
+    fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.subscriber.link_sent(link, taken);
+    }
+
+    fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.subscriber.link_opened(key, link);
+    }
+
+    fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
+        self.subscriber.poll_run(now, budget)
+    }
+
+    fn run_done(&mut self, now: Instant, outcome: Outcome) {
+        self.subscriber.run_done(now, outcome);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        base::earliest(self.subscriber.next_timeout(), self.frames.next_timeout())
+    }
+}
