@@ -14,6 +14,9 @@ pub(crate) use every::EveryArgs;
 mod file;
 pub(crate) use file::parse_from;
 
+mod frames;
+pub(crate) use frames::{FrameSize, FramesCommand, FramesRecvArgs, FramesSendArgs, PerSecond};
+
 mod inspect;
 pub(crate) use inspect::{
     CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, StatFormat, TopArgs,
@@ -141,6 +144,9 @@ pub(crate) enum Command {
     /// Generate messages, or receive and verify them
     #[command(subcommand)]
     Load(LoadCommand),
+    /// Send frames, such as images of a camera, each whole and by its deadline; or receive them
+    #[command(subcommand)]
+    Frames(FramesCommand),
     /// Capture packets, with an account of every packet lost
     Capture(CaptureArgs),
     /// Send packets of a file, or generated ones, at a pace that is kept and reported

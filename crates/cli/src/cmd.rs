@@ -2,13 +2,14 @@
 //! library and standard input and output, and reports.
 
 use crate::{
-    args::{Command, LoadCommand, RttCommand, TcpCommand, UdpCommand},
+    args::{Command, FramesCommand, LoadCommand, RttCommand, TcpCommand, UdpCommand},
     failure::{Failure, Verdict},
     plan::{
-        CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PlainPlan,
-        PublishPlan, ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan,
-        RttRunPlan, SendPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan,
-        TcpWritesPlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
+        CapturePlan, ClockPlan, DemoPlan, FramesRecvPlan, FramesSendPlan, LoadRecvPlan,
+        LoadSendPlan, MtuPlan, PlainPlan, PublishPlan, ReachPlan, RecvPlan, RelayPlan, ReplayPlan,
+        RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan, StatsPlan, StatsSweepPlan,
+        SubscribePlan, TcpServePlan, TcpWatchPlan, TcpWritesPlan, UdpPlotPlan, UdpRunPlan,
+        UdpServePlan,
     },
     report::Output,
 };
@@ -24,6 +25,10 @@ mod demo;
 mod docs;
 
 mod event;
+
+mod frames_recv;
+
+mod frames_send;
 
 mod hook;
 
@@ -103,6 +108,12 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Relay(args) => relay::run(&RelayPlan::new(args)?, output),
         Command::Load(LoadCommand::Send(args)) => load_send::run(&LoadSendPlan::new(args)?, output),
         Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
+        Command::Frames(FramesCommand::Send(args)) => {
+            frames_send::run(&FramesSendPlan::new(args)?, output)
+        }
+        Command::Frames(FramesCommand::Recv(args)) => {
+            frames_recv::run(&FramesRecvPlan::new(args)?, output)
+        }
         Command::Capture(args) => capture::run(&CapturePlan::new(args)?, output),
         Command::Replay(args) => replay::run(&ReplayPlan::new(args)?, output),
         Command::Stats(args) => match args.sweep {

@@ -7,6 +7,9 @@ use serde::Serialize;
 mod capture;
 pub(crate) use capture::{CapturePlan, ReplayPlan, StatsPlan, StatsSweepPlan};
 
+mod frames;
+pub(crate) use frames::{FramesRecvPlan, FramesSendPlan};
+
 mod load;
 pub(crate) use load::{LoadRecvPlan, LoadSendPlan};
 

@@ -24,6 +24,12 @@ pub(crate) use counters::{Counters, UsageReport};
 mod demo;
 pub(crate) use demo::{DemoDocument, InterruptedDemo};
 
+mod frames_recv;
+pub(crate) use frames_recv::{FrameLosses, FramesRecvReport};
+
+mod frames_send;
+pub(crate) use frames_send::FramesSendReport;
+
 mod ifaces;
 pub(crate) use ifaces::{InterfaceRow, InterfacesReport};
 

@@ -22,6 +22,7 @@
 //! | pollable | the same | the owner's loop | nothing |
 //! | thread | [`PublisherThread`], [`SubscriberThread`] | a thread | as blocking |
 //! | asynchronous | [`AsyncPublisher`], [`AsyncSubscriber`] | a thread | nothing |
+//! | frames | [`FramePublisher`], [`FrameSubscriber`] | the owner's loop | `wait`, `close` |
 //! | files | `FileSender`, `FileReceiver` | the owner's loop | `wait` |
 //! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
 //! | between networks | [`Relay`] | the owner's loop | `wait` |
@@ -34,6 +35,7 @@
 //! | pollable | `begin_close`, turns, `is_closed` | the same |
 //! | thread | `close`, which waits | the same |
 //! | asynchronous | `close`, which is awaited | the same, on its thread: nothing blocks |
+//! | frames | `close`, which waits | a publisher's receivers are told that it broke off |
 //! | files | itself, when all is proven or given up | peers see it by their connections |
 //! | files, thread | itself | is cancelled, and the peers are told |
 //! | between networks | never | peers see it by their connections |
@@ -78,6 +80,9 @@ pub use files::{
     FileSet, FileSetBuilder, FileSetEntry, FileSums, MemoryFile, MemoryFiles, OwnStores,
     ReceiverStore, Selection, Spool, StreamStore, Target,
 };
+
+mod frames;
+pub use frames::{FramePublisher, FramePublisherBuilder, FrameSubscriber};
 
 #[cfg(feature = "files")]
 mod hook;
@@ -153,9 +158,11 @@ pub use delivery::{
     AudienceEvent, Decline, Demotion, Hash, Intake, LeaveReason, Limit, Manifest, ManifestId,
     ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
     ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, Surplus, TransferOutcome,
-    TransferReceiverEvent, TransferSenderEvent, Unsent, Unset, parameters::SETTLE_TIME,
+    TransferReceiverEvent, TransferSenderEvent, Unsent, Unset,
+    frames::{Frame, FrameCounts, FrameEvent, FrameLoss, FrameReceiverConfig, FrameSenderConfig},
+    parameters::SETTLE_TIME,
 };
-pub use driver::{MessageSink, SessionEvent, Turn};
+pub use driver::{FramePacing, FrameSink, MessageSink, Offered, SessionEvent, Turn};
 pub use net::{
     Delete, Encapsulation, Existing, Faults, FileStore, Group, HeldBack, Interface, InterfaceError,
     Interfaces, KeepFree, Leftover, Missing, Modes, NetworkLimit, NetworkSigns, Owners, Remedy,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{AudienceEvent, Closed, Publisher, SendStatus};
+use towline::{AudienceEvent, Closed, Publisher, SendStatus, Snapshot};
 
 use super::{
     event::{self, Departed, Lines, Refusals},
@@ -244,18 +244,28 @@ impl<'a> Watch<'a> {
     /// Prints what has happened, and shows the counters.
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
         while let Some(event) = publisher.pop_event() {
-            self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
-            self.departed.note(&event);
-            let text = event::receiver(&event, &mut self.refusals);
-            let text = text.and_then(|text| self.lines.shown(Instant::now(), &event, text));
-            text.iter().for_each(|text| self.output.note(text));
+            self.take(&event);
         }
         publisher
             .take_warnings()
             .iter()
             .for_each(|warning| self.output.warn(warning));
         self.note_limit(publisher);
-        self.station.show(|snapshot| publisher.snapshot(snapshot));
+        self.show(|snapshot| publisher.snapshot(snapshot));
+    }
+
+    /// Prints an event of a receiver; `frames send` uses it too.
+    pub(super) fn take(&mut self, event: &AudienceEvent) {
+        self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
+        self.departed.note(event);
+        let text = event::receiver(event, &mut self.refusals);
+        let text = text.and_then(|text| self.lines.shown(Instant::now(), event, text));
+        text.iter().for_each(|text| self.output.note(text));
+    }
+
+    /// Shows the counters to other processes.
+    pub(super) fn show(&mut self, fill: impl FnOnce(&mut Snapshot)) {
+        self.station.show(fill);
     }
 
     /// Names the receiver that limits the rate, when another one did before.

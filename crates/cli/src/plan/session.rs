@@ -122,17 +122,21 @@ impl SessionPlan {
         })
     }
 
-    /// Makes the session's settings for the library.
-    pub(crate) fn session(&self) -> SessionBuilder {
-        let sockets = SocketOptions::default()
+    /// Makes the options of the session's sockets.
+    pub(crate) fn sockets(&self) -> SocketOptions {
+        SocketOptions::default()
             .hops(self.hops)
             .dscp(self.dscp)
             .multicast_loop(self.is_looped)
             .wait(self.wait)
-            .encapsulation(self.encapsulation);
+            .encapsulation(self.encapsulation)
+    }
+
+    /// Makes the session's settings for the library.
+    pub(crate) fn session(&self) -> SessionBuilder {
         let session = SessionBuilder::at(self.place.clone())
             .interface(self.interface.clone())
-            .sockets(sockets)
+            .sockets(self.sockets())
             .config(self.config.to_builder())
             .faults(self.faults)
             .pgm_port(self.pgm_port)

@@ -38,6 +38,8 @@ pub(crate) struct Interval {
 pub(crate) enum Counted {
     MessagesSent,
     MessagesReceived,
+    FramesSent,
+    FramesReceived,
     DatagramsSent,
     DatagramsReceived,
     PacketsCaptured,
@@ -160,6 +162,8 @@ impl Counted {
         match self {
             Self::MessagesSent => "messages sent",
             Self::MessagesReceived => "messages received",
+            Self::FramesSent => "frames sent",
+            Self::FramesReceived => "frames received",
             Self::DatagramsSent => "datagrams sent",
             Self::DatagramsReceived => "datagrams received",
             Self::PacketsCaptured => "packets captured",

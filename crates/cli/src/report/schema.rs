@@ -5,19 +5,19 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
 
 use super::{
-    CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
-    InterfacesReport, InterruptedDemo, Interval, LeftoversReport, LoadRecvReport, LoadSendReport,
-    MtuReport, PlainReport, PublishReport, ReachDocument, RecvReport, RelayReport, ReplayReport,
-    RttReflectReport, RttReport, SendReport, ServeReport, StatReport, StatsReport,
-    StatsSweepReport, SubscribeReport, TcpConnectionLine, TcpServeReport, TcpWatchReport,
-    TcpWritesReport, TopReport, UdpReport, UdpServeReport,
+    CaptureReport, ClockDocument, DemoDocument, Document, FileListing, FramesRecvReport,
+    FramesSendReport, GroupMtuDocument, InterfacesReport, InterruptedDemo, Interval,
+    LeftoversReport, LoadRecvReport, LoadSendReport, MtuReport, PlainReport, PublishReport,
+    ReachDocument, RecvReport, RelayReport, ReplayReport, RttReflectReport, RttReport, SendReport,
+    ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport, TcpConnectionLine,
+    TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport, UdpReport, UdpServeReport,
     json::{Envelope, MessageLine},
 };
 use crate::plan::{
-    CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PlainPlan, Plan,
-    PublishPlan, ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan, RttReflectPlan,
-    RttRunPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan, TcpWatchPlan,
-    TcpWritesPlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
+    CapturePlan, ClockPlan, DemoPlan, FramesRecvPlan, FramesSendPlan, LoadRecvPlan, LoadSendPlan,
+    MtuPlan, PlainPlan, Plan, PublishPlan, ReachPlan, RecvPlan, RelayPlan, ReplayPlan, RttPlotPlan,
+    RttReflectPlan, RttRunPlan, StatsPlan, StatsSweepPlan, SubscribePlan, TcpServePlan,
+    TcpWatchPlan, TcpWritesPlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
 };
 
 /// A kind of document.
@@ -38,6 +38,8 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<SubscribeReport>(),
         of::<LoadSendReport>(),
         of::<LoadRecvReport>(),
+        of::<FramesSendReport>(),
+        of::<FramesRecvReport>(),
         of::<Interval>(),
         of::<SendReport>(),
         of::<FileListing>(),
@@ -72,6 +74,8 @@ pub(crate) fn schemas() -> Vec<Described> {
         of_plan::<LoadSendPlan>(),
         of_plan::<LoadRecvPlan>(),
         of_plan::<PlainPlan>(),
+        of_plan::<FramesSendPlan>(),
+        of_plan::<FramesRecvPlan>(),
         of_plan::<RecvPlan>(),
         of_plan::<CapturePlan>(),
         of_plan::<ReplayPlan>(),

@@ -95,6 +95,18 @@ pub(super) fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
+/// Words the rates of frames and of their bytes.
+pub(super) fn frame_rates(frames: u64, bytes: u64, seconds: f64) -> String {
+    if frames == 0 || !quantity::is_measurable(seconds) {
+        return "too little to measure".to_owned();
+    }
+    format!(
+        "{} of frames, {}",
+        quantity::rate(frames, seconds),
+        quantity::bits_per_second(bytes, seconds)
+    )
+}
+
 /// Returns the first words of a closing remark.
 pub(super) const fn interrupted(is_interrupted: bool) -> &'static str {
     if is_interrupted { "interrupted: " } else { "" }

@@ -4,6 +4,7 @@ use base::{CounterInfo, CounterSet, DropCounters};
 use delivery::{
     AudienceCounters, ForwarderCounters, ObjectReceiverCounters, ReporterCounters,
     TransferReceiverCounters, TransferSenderCounters,
+    frames::{FrameReceiverCounters, FrameSenderCounters},
 };
 use driver::DriverCounters;
 use net::{UdpCounters, intercept::InterceptCounters};
@@ -26,6 +27,8 @@ pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
         of::<TransferSenderCounters>(),
         of::<TransferReceiverCounters>(),
         of::<ObjectReceiverCounters>(),
+        of::<FrameSenderCounters>(),
+        of::<FrameReceiverCounters>(),
         of::<DriverCounters>(),
         of::<ProtectionCounters>(),
         of::<UdpCounters>(),

@@ -29,7 +29,7 @@ pub struct Closed {
 }
 
 impl Closed {
-    pub(super) fn new(is_complete: bool, audience: &Audience, end: u64) -> Self {
+    pub(crate) fn new(is_complete: bool, audience: &Audience, end: u64) -> Self {
         let mut closed = Self {
             confirmed: 0,
             missing: audience.missing(),

@@ -1,0 +1,233 @@
+//! `frames send` and `frames recv`.
+
+use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
+
+use clap::{Args, Subcommand};
+use schemars::JsonSchema;
+use serde::Serialize;
+use towline::Allowed;
+
+use super::{EveryArgs, FailOn, Receiving, Sending, SessionArgs, bytes, duration, long};
+
+/// Send frames, or receive them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FramesCommand {
+    /// Send frames to a group, evenly in time
+    Send(FramesSendArgs),
+    /// Receive the frames of a group, and say what was lost, and why
+    Recv(FramesRecvArgs),
+}
+
+/// Send frames to a group.
+#[derive(Debug, Args)]
+#[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES, SEND_NOTES))]
+pub(crate) struct FramesSendArgs {
+    /// Size of each frame: width, height and bytes of a pixel, or bytes
+    #[arg(long, value_name = "WxHxB|BYTES", default_value = "1360x1024x2")]
+    pub(crate) size: FrameSize,
+    /// How many frames to send each second
+    #[arg(long, visible_alias = "fps", value_name = "N", default_value = "20")]
+    pub(crate) per_second: PerSecond,
+    /// Stop after this many frames
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Stop after this time; a plain number is seconds
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
+    pub(crate) seconds: Option<Duration>,
+    /// How long a frame is of use: a receiver that has not got all of it by then drops it [default:
+    /// twice the time of a frame, 100ms at least]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Send at most this many packets at once, with pauses, instead of evenly
+    #[arg(long, value_name = "PACKETS", hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) burst_limit: Option<u32>,
+    /// With --burst-limit, the pause after so many packets
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "burst_limit",
+          default_value = "0", hide_short_help = true)]
+    pub(crate) micro_delay: Duration,
+    /// With --burst-limit, the pause after the last packet of a frame
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "burst_limit",
+          default_value = "0", hide_short_help = true)]
+    pub(crate) cycle_delay: Duration,
+    /// Bytes of the socket's send buffer
+    #[arg(long, value_name = "BYTES", value_parser = bytes, hide_short_help = true)]
+    pub(crate) send_buffer: Option<u64>,
+    /// Send even while no receiver reports; otherwise frames leave only while one does
+    #[arg(long)]
+    pub(crate) always: bool,
+    /// Begin when this many receivers have reported
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) receivers: u32,
+    /// Give up when the receivers have not come after this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Seed of the generated content; the receiver needs the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs<Sending>,
+}
+
+/// Receive the frames of a group.
+#[derive(Debug, Args)]
+#[command(after_help = RECV_EXAMPLES, after_long_help = long(RECV_EXAMPLES, RECV_NOTES))]
+pub(crate) struct FramesRecvArgs {
+    /// Stop after this many whole frames; exit with code 1 if fewer arrive
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Stop this long after the first frame; a plain number is seconds
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
+    pub(crate) seconds: Option<Duration>,
+    /// Longest frame that is taken
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64MiB")]
+    pub(crate) max_frame: u64,
+    /// Seed of the generated content, the same as the sender's
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Take frames only from senders at these addresses or prefixes; 'any' takes all
+    #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
+    pub(crate) from: Vec<Allowed>,
+    /// Give up after this time without a frame
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// What makes the exit code 1: any lost or damaged frame, lost frames, or nothing
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
+    pub(crate) fail_on: FailOn,
+    #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs<Receiving>,
+}
+
+/// The size of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct FrameSize {
+    /// Width and height in pixels, and bytes of a pixel, where they were given.
+    pub(crate) pixels: Option<[u32; 3]>,
+    /// Bytes of the whole frame.
+    pub(crate) bytes: usize,
+}
+
+impl FromStr for FrameSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not a size of frames, such as 1360x1024x2 (2 bytes a pixel) or 3MB"
+            )
+        };
+        let parts: Vec<&str> = text.split('x').collect();
+        let (pixels, size) = if let [width, height, depth] = parts[..] {
+            let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+            let pixels = [number(width)?, number(height)?, number(depth)?];
+            let size = pixels
+                .iter()
+                .try_fold(1_u64, |product, &part| product.checked_mul(part.into()));
+            (Some(pixels), size.ok_or_else(wrong)?)
+        } else {
+            (None, bytes(text).map_err(|_| wrong())?)
+        };
+        match usize::try_from(size) {
+            Ok(bytes) if bytes > 0 && size <= BYTES_MAX => Ok(Self { pixels, bytes }),
+            Ok(0) => Err(wrong()),
+            _ => Err(format!("{text:?}: a frame has at most 512 MiB")),
+        }
+    }
+}
+
+impl fmt::Display for FrameSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pixels {
+            Some([width, height, depth]) => write!(f, "{width}x{height}x{depth}"),
+            None => write!(f, "{}", self.bytes),
+        }
+    }
+}
+
+/// A number of frames each second, which need not be whole.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct PerSecond(pub(crate) f64);
+
+impl PerSecond {
+    /// Returns the time from one frame to the next.
+    pub(crate) fn interval(self) -> Duration {
+        Duration::from_secs_f64(1.0 / self.0)
+    }
+}
+
+impl FromStr for PerSecond {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<f64>() {
+            Ok(number) if (0.01..=100_000.0).contains(&number) => Ok(Self(number)),
+            _ => Err(format!(
+                "{text:?} is not a number of frames a second from 0.01 to 100000, such as 20 or \
+                 59.94"
+            )),
+        }
+    }
+}
+
+/// A quarter of the longest transmit window.
+const BYTES_MAX: u64 = 512 << 20;
+
+const SEND_NOTES: &str = "\
+Sends a numbered pattern that `frames recv` checks. A receiver gets each frame whole and by its
+deadline, or not at all; a slow receiver does not slow the others. Packets of a frame leave evenly
+over most of the time of a frame, unless --burst-limit is given or a --rate is set.";
+
+const SEND_EXAMPLES: &str = "\
+Examples:
+  towline frames send --group 239.192.0.1:7500 --for 1m
+  towline frames send -g 239.192.0.1:7500 --size 1920x1080x3 --fps 30 --receivers 2
+  towline frames send -g 239.192.0.1:7500 --burst-limit 32 --micro-delay 400us";
+
+const RECV_NOTES: &str = "\
+Counts frames that came whole and in time, and those that were lost, by cause: the network, the
+socket buffer of this host, lateness, a sender without room, or too long for --max-frame. The
+latency is from the sender's timestamp to the delivery, by the wall clocks of both hosts; `towline
+clock` says how far they agree. It stops when every sender found has ended its session.";
+
+const RECV_EXAMPLES: &str = "\
+Examples:
+  towline frames recv --group 239.192.0.1:7500
+  towline frames recv -g 239.192.0.1:7500 --for 10m --every 1s --json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_pixels_or_bytes() {
+        let size = |text: &str| text.parse::<FrameSize>().map(|it| it.bytes);
+        assert_eq!(size("1360x1024x2"), Ok(2_785_280));
+        assert_eq!(size("3MB"), Ok(3_000_000));
+        for wrong in [
+            "",
+            "0",
+            "2x3",
+            "0x3x1",
+            "axbxc",
+            "65536x65536x65536",
+            "1GiB",
+        ] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_need_not_be_whole() {
+        let interval = |text: &str| text.parse::<PerSecond>().map(PerSecond::interval);
+        assert_eq!(interval("20"), Ok(Duration::from_millis(50)));
+        assert!(interval("59.94").is_ok());
+        for wrong in ["0", "-1", "NaN", "inf", "x"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}

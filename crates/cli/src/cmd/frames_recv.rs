@@ -1,0 +1,273 @@
+//! `towline frames recv`.
+
+use std::time::{Duration, Instant};
+
+use gauge::{
+    frames::{Delays, FramePattern},
+    load::wall_ns,
+};
+use towline::{
+    Frame, FrameCounts, FrameEvent, FrameLoss, FrameSink, FrameSubscriber, SessionEvent, UsageMeter,
+};
+
+use super::{
+    intervals::Intervals,
+    senders::Senders,
+    station::{Patience, Station, TICK, a_sender, counters},
+    subscribe::Quiet,
+};
+use crate::{
+    args::FailOn,
+    failure::{Failure, Verdict},
+    interrupt::Interrupt,
+    plan::FramesRecvPlan,
+    report::{Counted, Done, FrameLosses, FramesRecvReport, Output, UsageReport, per_second},
+};
+
+pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only(plan)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let mut subscriber = open(plan, output)?;
+    let mut station = Station::open("frame-subscriber", &plan.session, output)?;
+    let mut sink = Checker::new(plan.seed);
+    let (mut quiet, mut patience) = (Quiet::new(plan.timeout), Patience::new());
+    let group = plan.session.place.to_string();
+    let of = group.clone();
+    let mut intervals = Intervals::new(output, plan.every, of, Counted::FramesReceived);
+    let bar = output.progress().lines();
+    while !interrupt.is_requested() && !sink.is_over(plan) {
+        let turn = subscriber.turn(&mut sink)?;
+        for remark in sink.senders.remarks(Instant::now()) {
+            output.note(&remark);
+        }
+        station.show(|snapshot| subscriber.snapshot(snapshot));
+        if sink.span.is_some() {
+            bar.set_message(sink.line(&group));
+            intervals.look(|| sink.done())?;
+        }
+        if sink.senders.ends.found == 0 {
+            patience.look(output, || a_sender(&plan.session, subscriber.interface()));
+        }
+        if quiet.is_over(sink.counts.whole) {
+            output.note("gave up: no frame came in time");
+            break;
+        }
+        if turn.is_idle() {
+            let until = subscriber.now() + TICK;
+            subscriber.wait(Some(until));
+        }
+    }
+    let usage = sink.usage();
+    subscriber.close(&mut sink)?;
+    bar.finish_and_clear();
+    intervals.finish(sink.done())?;
+    for remark in sink.senders.last_remarks() {
+        output.note(&remark);
+    }
+    let report = report(plan, &subscriber, &sink, usage, interrupt.is_requested());
+    output.finish_after(plan.every, &report)?;
+    Ok(Verdict::of_session(
+        report.is_interrupted,
+        is_fine(plan, &report),
+    ))
+}
+
+fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failure> {
+    let mut subscriber = FrameSubscriber::open(&plan.session.session(), plan.bounds())?;
+    subscriber.take_only(plan.allowed.iter().copied());
+    subscriber
+        .take_warnings()
+        .iter()
+        .for_each(|warning| output.warn(warning));
+    let (interface, address) = subscriber.interface();
+    output.detail(&format!(
+        "listening to {} on {interface} ({address})",
+        plan.session.place
+    ));
+    Ok(subscriber)
+}
+
+fn is_fine(plan: &FramesRecvPlan, report: &FramesRecvReport) -> bool {
+    let has_loss = report.lost.all() > 0;
+    let has_finding = match plan.fail_on {
+        FailOn::None => false,
+        FailOn::Loss => has_loss,
+        FailOn::Any => has_loss || report.damaged > 0,
+    };
+    let is_short = match plan.count {
+        Some(count) => report.frames < count,
+        None => report.frames == 0 || report.senders.broken() > 0,
+    };
+    !(has_finding || is_short)
+}
+
+fn report(
+    plan: &FramesRecvPlan,
+    subscriber: &FrameSubscriber,
+    sink: &Checker,
+    usage: UsageReport,
+    is_interrupted: bool,
+) -> FramesRecvReport {
+    let counters = counters(|snapshot| subscriber.snapshot(snapshot));
+    let counts = &sink.counts;
+    let seconds = sink.seconds();
+    let lost = |cause| counts.lost_by(cause);
+    FramesRecvReport {
+        group: plan.session.place.to_string(),
+        interface: subscriber.interface().0.to_owned(),
+        seed: plan.seed,
+        frames_sent: counts.frames,
+        frames: counts.whole,
+        repaired: counts.repaired,
+        lost: FrameLosses {
+            network: lost(FrameLoss::Network),
+            socket_buffer: lost(FrameLoss::SocketBuffer),
+            late: lost(FrameLoss::Late),
+            overrun: lost(FrameLoss::Overrun),
+            refused: lost(FrameLoss::Refused),
+        },
+        damaged: sink.damaged,
+        bytes: counts.bytes,
+        format: sink.format.clone(),
+        seconds,
+        frames_per_s: per_second(counts.whole, seconds),
+        bits_per_s: per_second(counts.bytes, seconds) * 8.0,
+        latency: sink.latency.percentiles(),
+        interval_ns: u64::try_from(sink.interval.as_nanos()).unwrap_or(u64::MAX),
+        ahead_of_clock: sink.negative,
+        senders: sink.senders.ends,
+        is_end_known: counts.is_end_known,
+        is_interrupted,
+        usage,
+        drops: counters.drops(),
+        counters,
+    }
+}
+
+/// A checker of the frames of every sender.
+struct Checker {
+    pattern: FramePattern,
+    senders: Senders,
+    counts: FrameCounts,
+    damaged: u64,
+    format: Option<String>,
+    latency: Delays,
+    interval: Duration,
+    /// Frames that came before their timestamp.
+    negative: u64,
+    /// When the first frame came, and when the last.
+    span: Option<(Instant, Instant)>,
+    meter: Option<UsageMeter>,
+}
+
+impl Checker {
+    fn new(seed: u64) -> Self {
+        Self {
+            pattern: FramePattern::new(seed),
+            senders: Senders::default(),
+            counts: FrameCounts::default(),
+            damaged: 0,
+            format: None,
+            latency: Delays::default(),
+            interval: Duration::ZERO,
+            negative: 0,
+            span: None,
+            meter: None,
+        }
+    }
+
+    fn take(&mut self, frame: &Frame<'_>) {
+        match wall_ns().checked_sub(frame.timestamp_ns) {
+            Some(latency_ns) => self.latency.take(latency_ns),
+            None => self.negative += 1,
+        }
+        let now = Instant::now();
+        self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+        self.meter.get_or_insert_with(UsageMeter::start);
+        self.interval = frame.interval;
+        self.counts.frames += 1;
+        self.counts.whole += 1;
+        self.counts.repaired += u64::from(frame.is_repaired);
+        self.counts.bytes += frame.data.len() as u64;
+        if self.format.is_none() && !frame.format.is_empty() {
+            let text = String::from_utf8_lossy(frame.format);
+            self.format = Some(towline::text::printable(&text, FORMAT_SHOWN_MAX).into_owned());
+        }
+        if !self.pattern.is_intact(frame.id, frame.data) {
+            self.damaged += 1;
+        }
+    }
+
+    fn is_over(&self, plan: &FramesRecvPlan) -> bool {
+        let since_first = self
+            .span
+            .map_or(Duration::ZERO, |(first, _)| first.elapsed());
+        plan.count.is_some_and(|count| self.counts.whole >= count)
+            || plan
+                .seconds
+                .is_some_and(|it| self.span.is_some() && since_first >= it)
+            || self.senders.ends.is_over()
+    }
+
+    fn done(&self) -> Done {
+        Done {
+            count: self.counts.whole,
+            bytes: self.counts.bytes,
+            lost: Some(self.counts.lost_all()),
+        }
+    }
+
+    /// Returns the time from the first frame to the last.
+    fn seconds(&self) -> f64 {
+        let span = self.span.map(|(first, last)| last - first);
+        span.unwrap_or_default().as_secs_f64()
+    }
+
+    fn usage(&self) -> UsageReport {
+        let fresh = UsageMeter::start();
+        self.meter.as_ref().unwrap_or(&fresh).read().into()
+    }
+
+    /// Words the state for a person who watches.
+    fn line(&self, group: &str) -> String {
+        let seconds = self.seconds();
+        let latency = self.latency.percentiles();
+        let ms = |ns: u64| ns as f64 / 1e6;
+        format!(
+            "{group}: {} whole, {} repaired, {} lost; {:.1} /s, {:.1} MB/s; latency p50 {:.1} ms, \
+             p99 {:.1} ms",
+            self.counts.whole,
+            self.counts.repaired,
+            self.counts.lost_all(),
+            per_second(self.counts.whole, seconds),
+            per_second(self.counts.bytes, seconds) / 1e6,
+            ms(latency.p50_ns),
+            ms(latency.p99_ns),
+        )
+    }
+}
+
+impl FrameSink for Checker {
+    fn frame(&mut self, event: &FrameEvent<'_>) {
+        match event {
+            FrameEvent::Whole(frame) => self.take(frame),
+            FrameEvent::Lost { count, cause, .. } => {
+                self.counts.frames += count;
+                self.counts.lost[*cause as usize] += count;
+            }
+            FrameEvent::Ended { counts, .. } => self.counts.is_end_known = counts.is_end_known,
+        }
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        self.senders.take(&event);
+    }
+
+    fn sender_name(&mut self, session: u32, name: &str) {
+        self.senders.named(session, name);
+    }
+}
+
+const FORMAT_SHOWN_MAX: usize = 255;

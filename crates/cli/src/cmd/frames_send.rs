@@ -1,0 +1,269 @@
+//! `towline frames send`.
+
+use std::time::{Duration, Instant};
+
+use gauge::frames::FramePattern;
+use towline::{Closed, FramePublisher, Offered, UsageMeter};
+
+use super::{
+    intervals::Intervals,
+    publish::Watch,
+    station::{Patience, TICK, counters},
+};
+use crate::{
+    failure::{Failure, Verdict},
+    interrupt::Interrupt,
+    plan::FramesSendPlan,
+    report::{Counted, Done, FramesSendReport, Output, count, per_second},
+};
+
+pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only(plan)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let publisher = open(plan, output)?;
+    let mut job = Job {
+        plan,
+        output,
+        interrupt: &interrupt,
+        watch: Watch::new(&plan.session, plan.receivers, output, &interrupt)?,
+        publisher,
+        pattern: FramePattern::new(plan.seed),
+        tally: Tally::default(),
+    };
+    let is_ready = job.await_receivers()?;
+    let meter = UsageMeter::start();
+    let started = Instant::now();
+    if is_ready {
+        job.send(started)?;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let usage = meter.read();
+    let closed = job.close(is_ready)?;
+    let mut report = job.report(seconds, &closed);
+    report.usage = usage.into();
+    if !is_ready && !report.is_interrupted {
+        let missing = count(closed.missing.into(), "expected receiver");
+        report.failure = Some(format!("{missing} did not come"));
+    }
+    output.finish_after(plan.every, &report)?;
+    Ok(Verdict::of_session(
+        report.is_interrupted,
+        is_ready && report.failure.is_none(),
+    ))
+}
+
+fn open(plan: &FramesSendPlan, output: &Output) -> Result<FramePublisher, Failure> {
+    let sockets = plan
+        .session
+        .sockets()
+        .send_buffer_bytes(plan.send_buffer_bytes);
+    let session = plan.session.session().sockets(sockets);
+    let interval = plan.per_second.interval();
+    let mut publisher = FramePublisher::builder(session, plan.size.bytes, interval)
+        .deadline(plan.deadline)
+        .pacing(plan.pacing())
+        .always(plan.is_always_sent)
+        .format(plan.size.to_string())
+        .expect_receivers(plan.receivers)
+        .open()?;
+    publisher
+        .take_warnings()
+        .iter()
+        .for_each(|warning| output.warn(warning));
+    let (interface, address) = publisher.interface();
+    output.detail(&format!(
+        "sending to {} by {interface} ({address})",
+        plan.session.place
+    ));
+    Ok(publisher)
+}
+
+struct Job<'a> {
+    plan: &'a FramesSendPlan,
+    output: &'a Output,
+    interrupt: &'a Interrupt,
+    watch: Watch<'a>,
+    publisher: FramePublisher,
+    pattern: FramePattern,
+    tally: Tally,
+}
+
+/// What became of the frames.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    sent: u64,
+    overrun: u64,
+    unheard: u64,
+    bytes: u64,
+    next_id: u64,
+}
+
+impl Tally {
+    const fn offered(&self) -> u64 {
+        self.sent + self.overrun + self.unheard
+    }
+
+    fn done(&self) -> Done {
+        Done {
+            count: self.sent,
+            bytes: self.bytes,
+            lost: Some(self.overrun),
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Waits for the expected receivers. Returns false when they do not come in time, or a signal
+    /// ends the wait.
+    fn await_receivers(&mut self) -> Result<bool, Failure> {
+        let (mut patience, started) = (Patience::new(), Instant::now());
+        while !self.publisher.has_expected() {
+            let is_late = self
+                .plan
+                .timeout
+                .is_some_and(|timeout| started.elapsed() >= timeout);
+            if is_late || self.interrupt.is_requested() {
+                return Ok(false);
+            }
+            let until = self.publisher.now() + TICK;
+            self.turn(Some(until))?;
+            patience.look(self.output, || {
+                count(self.plan.receivers.into(), "receiver")
+            });
+        }
+        Ok(true)
+    }
+
+    /// Sends frames, each at its time, until the plan or a signal ends that.
+    fn send(&mut self, started: Instant) -> Result<(), Failure> {
+        let interval = self.plan.per_second.interval();
+        let group = self.plan.session.place.to_string();
+        let mut intervals = Intervals::new(
+            self.output,
+            self.plan.every,
+            group.clone(),
+            Counted::FramesSent,
+        );
+        let bar = self.output.progress().messages(&group, self.plan.count);
+        let begun = self.publisher.now();
+        while !self.interrupt.is_requested() && !self.is_over(started) {
+            let due = begun + times(interval, self.tally.offered());
+            while self.publisher.now() < due && !self.interrupt.is_requested() {
+                let tick = self.publisher.now() + TICK;
+                self.turn(Some(due.min(tick)))?;
+            }
+            self.offer()?;
+            self.turn(None)?;
+            bar.set_position(self.tally.sent);
+            intervals.look(|| self.tally.done())?;
+        }
+        while !self.publisher.is_drained() && !self.interrupt.is_farewell_over() {
+            let tick = self.publisher.now() + TICK;
+            self.turn(Some(tick))?;
+        }
+        intervals.finish(self.tally.done())?;
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn is_over(&self, started: Instant) -> bool {
+        let is_time_over = self
+            .plan
+            .seconds
+            .is_some_and(|seconds| started.elapsed() >= seconds);
+        is_time_over || self.plan.count.is_some_and(|it| self.tally.offered() >= it)
+    }
+
+    fn offer(&mut self) -> Result<(), Failure> {
+        let (len, id) = (self.plan.size.bytes, self.tally.next_id);
+        let pattern = &self.pattern;
+        let offered = self
+            .publisher
+            .offer(FramePublisher::wall_ns(), len, |offset, room| {
+                pattern.fill(id, offset, room);
+            })?;
+        let tally = &mut self.tally;
+        match offered {
+            Offered::Taken(_) => {
+                tally.sent += 1;
+                tally.bytes += len as u64;
+                tally.next_id += 1;
+            }
+            Offered::Overrun(_) => {
+                tally.overrun += 1;
+                tally.next_id += 1;
+            }
+            Offered::Unheard => tally.unheard += 1,
+        }
+        Ok(())
+    }
+
+    /// Makes a turn and, when there was nothing to do, waits.
+    fn turn(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
+        let is_idle = self.publisher.turn()?.is_idle();
+        if is_idle && until.is_some() {
+            self.publisher.wait(until);
+        }
+        while let Some(event) = self.publisher.pop_event() {
+            self.watch.take(&event);
+        }
+        self.watch
+            .show(|snapshot| self.publisher.snapshot(snapshot));
+        Ok(())
+    }
+
+    fn close(&mut self, is_ready: bool) -> Result<Closed, Failure> {
+        let timeout = if is_ready {
+            self.plan.timeout.unwrap_or(CLOSE_TIME_MAX)
+        } else {
+            Duration::ZERO
+        };
+        let interrupt = self.interrupt;
+        let closed = self
+            .publisher
+            .close_while(timeout, || !interrupt.is_farewell_over())?;
+        while let Some(event) = self.publisher.pop_event() {
+            self.watch.take(&event);
+        }
+        Ok(closed)
+    }
+
+    fn report(&self, seconds: f64, closed: &Closed) -> FramesSendReport {
+        let counters = counters(|snapshot| self.publisher.snapshot(snapshot));
+        let tally = &self.tally;
+        let refused = self.publisher.send_error();
+        FramesSendReport {
+            group: self.plan.session.place.to_string(),
+            interface: self.publisher.interface().0.to_owned(),
+            size: self.plan.size,
+            per_second: self.plan.per_second,
+            seed: self.plan.seed,
+            frames: tally.sent,
+            bytes: tally.bytes,
+            overrun: tally.overrun,
+            unheard: tally.unheard,
+            seconds,
+            frames_per_s: per_second(tally.sent, seconds),
+            bits_per_s: per_second(tally.bytes, seconds) * 8.0,
+            deadline_s: self.publisher.frames().deadline.as_secs_f64(),
+            receivers: self.watch.joined(),
+            lost_packets: closed.lost,
+            failure: refused.map(|error| format!("nothing was sent: {}", Failure::from(error))),
+            is_interrupted: self.interrupt.is_requested(),
+            usage: UsageMeter::start().read().into(),
+            drops: counters.drops(),
+            counters,
+        }
+    }
+}
+
+/// Returns `interval`, `count` times.
+fn times(interval: Duration, count: u64) -> Duration {
+    let ns = interval.as_nanos() * u128::from(count);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// The longest time that ending a session may take without `--timeout`.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(15);

@@ -1,0 +1,168 @@
+//! `frames send` and `frames recv`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use towline::{Allowed, FramePacing, FrameReceiverConfig, FrameSenderConfig, SocketOptions};
+
+use super::{
+    Plan, SessionPlan,
+    message::check_reports,
+    session::{optional_seconds, seconds},
+    transfer::texts,
+};
+use crate::{
+    args::{FailOn, FrameSize, FramesRecvArgs, FramesSendArgs, PerSecond, PolicyArg},
+    failure::Failure,
+};
+
+/// `frames send --dry-run`: frames to a group.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FramesSendPlan {
+    pub(crate) size: FrameSize,
+    pub(crate) per_second: PerSecond,
+    pub(crate) count: Option<u64>,
+    #[serde(rename = "for_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) seconds: Option<Duration>,
+    #[serde(rename = "deadline_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) deadline: Option<Duration>,
+    /// Null when frames leave evenly.
+    pub(crate) bursts: Option<BurstsPlan>,
+    pub(crate) send_buffer_bytes: usize,
+    pub(crate) is_always_sent: bool,
+    pub(crate) receivers: u32,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) seed: u64,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) every: Option<Duration>,
+    pub(crate) session: SessionPlan,
+}
+
+/// How frames leave in bursts.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct BurstsPlan {
+    pub(crate) limit_packets: u32,
+    #[serde(rename = "micro_delay_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
+    pub(crate) micro_delay: Duration,
+    #[serde(rename = "cycle_delay_s", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
+    pub(crate) cycle_delay: Duration,
+}
+
+impl Plan for FramesSendPlan {
+    const SCHEMA: &'static str = "towline.plan.frames-send";
+}
+
+impl FramesSendPlan {
+    pub(crate) fn new(args: &FramesSendArgs) -> Result<Self, Failure> {
+        let session = SessionPlan::new(args.session.given())?;
+        let receivers = if args.always && args.receivers == 1 {
+            0
+        } else {
+            args.receivers
+        };
+        check_reports(receivers, PolicyArg::Lose, &session)?;
+        if args
+            .deadline
+            .is_some_and(|it| it > FrameSenderConfig::DEADLINE_MAX)
+        {
+            return Err(Failure::usage(
+                "--deadline: a frame is of use for at most 10 s",
+            ));
+        }
+        let default = SocketOptions::default().send_buffer_bytes;
+        let send_buffer = args.send_buffer.map(usize::try_from);
+        Ok(Self {
+            size: args.size,
+            per_second: args.per_second,
+            count: args.count.map(Into::into),
+            seconds: args.seconds,
+            deadline: args.deadline,
+            bursts: args.burst_limit.map(|limit_packets| BurstsPlan {
+                limit_packets,
+                micro_delay: args.micro_delay,
+                cycle_delay: args.cycle_delay,
+            }),
+            send_buffer_bytes: send_buffer.map_or(default, |it| it.unwrap_or(usize::MAX)),
+            is_always_sent: args.always,
+            receivers,
+            timeout: args.timeout,
+            seed: args.seed,
+            every: args.intervals.every,
+            session,
+        })
+    }
+
+    /// Returns how the packets of a frame leave.
+    pub(crate) fn pacing(&self) -> FramePacing {
+        self.bursts
+            .map_or(FramePacing::Even, |it| FramePacing::Bursts {
+                limit: it.limit_packets,
+                micro_delay: it.micro_delay,
+                cycle_delay: it.cycle_delay,
+            })
+    }
+}
+
+/// `frames recv --dry-run`: frames from a group, each checked.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FramesRecvPlan {
+    pub(crate) count: Option<u64>,
+    #[serde(rename = "for_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) seconds: Option<Duration>,
+    pub(crate) frame_bytes_max: usize,
+    pub(crate) seed: u64,
+    /// The senders whose frames are taken; all when it is empty.
+    #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) allowed: Vec<Allowed>,
+    #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) timeout: Option<Duration>,
+    #[serde(rename = "every_s", serialize_with = "optional_seconds")]
+    #[schemars(with = "Option<f64>")]
+    pub(crate) every: Option<Duration>,
+    pub(crate) fail_on: FailOn,
+    pub(crate) session: SessionPlan,
+}
+
+impl Plan for FramesRecvPlan {
+    const SCHEMA: &'static str = "towline.plan.frames-recv";
+}
+
+impl FramesRecvPlan {
+    pub(crate) fn new(args: &FramesRecvArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            count: args.count.map(Into::into),
+            seconds: args.seconds,
+            frame_bytes_max: usize::try_from(args.max_frame).unwrap_or(usize::MAX),
+            seed: args.seed,
+            allowed: args.from.clone(),
+            timeout: args.timeout,
+            every: args.intervals.every,
+            fail_on: args.fail_on,
+            session: SessionPlan::new(args.session.given())?,
+        })
+    }
+
+    /// Returns the bounds of what the receiver keeps: memory for four of the longest frames, or
+    /// more.
+    pub(crate) fn bounds(&self) -> FrameReceiverConfig {
+        let default = FrameReceiverConfig::default();
+        FrameReceiverConfig {
+            frame_bytes_max: self.frame_bytes_max,
+            memory_bytes_max: default
+                .memory_bytes_max
+                .max(self.frame_bytes_max.saturating_mul(4)),
+            ..default
+        }
+    }
+}

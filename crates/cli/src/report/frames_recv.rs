@@ -1,0 +1,145 @@
+//! The report of `frames recv`.
+
+use std::time::Duration;
+
+use gauge::frames::Percentiles;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Counters, Document, SenderEnds, UsageReport, quantity,
+    text::{Rows, frame_rates},
+};
+
+/// `frames recv`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FramesRecvReport {
+    pub(crate) group: String,
+    pub(crate) interface: String,
+    pub(crate) seed: u64,
+    /// Frames that the senders numbered, from the first after joining: `frames` and all that were
+    /// lost.
+    pub(crate) frames_sent: u64,
+    /// Frames that came whole and in time.
+    pub(crate) frames: u64,
+    /// Of these, frames of which a packet came behind later ones, mostly a repair.
+    pub(crate) repaired: u64,
+    pub(crate) lost: FrameLosses,
+    /// Frames delivered whose content is not that of their number: there should be none.
+    pub(crate) damaged: u64,
+    /// Bytes of the frames that came whole.
+    pub(crate) bytes: u64,
+    /// How to read a frame, as its sender says.
+    pub(crate) format: Option<String>,
+    /// From the first frame to the last.
+    pub(crate) seconds: f64,
+    pub(crate) frames_per_s: f64,
+    /// Of frames, without headers.
+    pub(crate) bits_per_s: f64,
+    /// The time from a frame's timestamp to its delivery, by the wall clocks of both hosts.
+    pub(crate) latency: Percentiles,
+    /// The time from one frame to the next, as the sender says.
+    pub(crate) interval_ns: u64,
+    /// Frames that came before their timestamp, which means that the clocks disagree.
+    pub(crate) ahead_of_clock: u64,
+    pub(crate) senders: SenderEnds,
+    /// The last sender that ended has said how many frames there were.
+    pub(crate) is_end_known: bool,
+    /// A signal ended the command.
+    pub(crate) is_interrupted: bool,
+    pub(crate) usage: UsageReport,
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    pub(crate) drops: Counters,
+    pub(crate) counters: Counters,
+}
+
+/// Frames that were lost, by cause.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct FrameLosses {
+    /// Packets did not arrive, nor did their repairs in time.
+    pub(crate) network: u64,
+    /// The socket buffer of this receiver was full.
+    pub(crate) socket_buffer: u64,
+    /// All that was sent came, but not in time.
+    pub(crate) late: u64,
+    /// The sender had no room for them.
+    pub(crate) overrun: u64,
+    /// They are longer than this receiver takes, or there was no memory for them.
+    pub(crate) refused: u64,
+}
+
+impl FrameLosses {
+    /// Returns how many frames were lost.
+    pub(crate) const fn all(&self) -> u64 {
+        self.network + self.socket_buffer + self.late + self.overrun + self.refused
+    }
+
+    /// Words the causes that occurred.
+    fn told(&self) -> String {
+        let causes = [
+            (self.network, "network"),
+            (self.socket_buffer, "socket buffer"),
+            (self.late, "late"),
+            (self.overrun, "sender overrun"),
+            (self.refused, "refused"),
+        ];
+        let told = causes.iter().filter(|(count, _)| *count > 0);
+        let told: Vec<_> = told
+            .map(|(count, cause)| format!("{cause} {count}"))
+            .collect();
+        match told.is_empty() {
+            true => "0".to_owned(),
+            false => format!("{} ({})", self.all(), told.join(", ")),
+        }
+    }
+}
+
+impl Document for FramesRecvReport {
+    const SCHEMA: &'static str = "towline.frames-recv";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut table = Rows::default();
+        table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.interrupted(self.is_interrupted);
+        if let Some(format) = &self.format {
+            table.row("format", format);
+        }
+        table.row(
+            "frames",
+            &format!("{} of {}", self.frames, self.frames_sent),
+        );
+        table.row("repaired", &self.repaired);
+        table.row("lost", &self.lost.told());
+        table.row("damaged", &self.damaged);
+        table.row("payload", &quantity::bytes(self.bytes));
+        table.row("time", &quantity::seconds(self.seconds));
+        table.row("rate", &frame_rates(self.frames, self.bytes, self.seconds));
+        table.row("latency", &self.latency());
+        table.row("senders", &self.senders.told());
+        table.usage(&self.usage);
+        table.row("drops", &self.drops.drops_told());
+        table.text
+    }
+}
+
+impl FramesRecvReport {
+    fn latency(&self) -> String {
+        let time = |ns| quantity::time(Duration::from_nanos(ns));
+        let at = &self.latency;
+        let mut text = format!(
+            "p50 {}, p99 {}, max {}; a frame each {}",
+            time(at.p50_ns),
+            time(at.p99_ns),
+            time(at.max_ns),
+            time(self.interval_ns),
+        );
+        if self.ahead_of_clock > 0 {
+            text += &format!(
+                "; {} came before they were made: the clocks disagree",
+                self.ahead_of_clock
+            );
+        }
+        text
+    }
+}

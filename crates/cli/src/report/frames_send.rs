@@ -1,0 +1,83 @@
+//! The report of `frames send`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Counters, Document, UsageReport, quantity,
+    text::{Rows, frame_rates},
+};
+use crate::args::{FrameSize, PerSecond};
+
+/// `frames send`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FramesSendReport {
+    pub(crate) group: String,
+    pub(crate) interface: String,
+    pub(crate) size: FrameSize,
+    /// What was asked for.
+    pub(crate) per_second: PerSecond,
+    pub(crate) seed: u64,
+    /// Frames sent.
+    pub(crate) frames: u64,
+    /// Of these frames, without headers.
+    pub(crate) bytes: u64,
+    /// Frames not sent, because those before them had not left. Receivers count them as lost.
+    pub(crate) overrun: u64,
+    /// Frames not sent, because no receiver listened.
+    pub(crate) unheard: u64,
+    /// From the first frame until the last packet had left.
+    pub(crate) seconds: f64,
+    pub(crate) frames_per_s: f64,
+    /// Of frames, without headers.
+    pub(crate) bits_per_s: f64,
+    /// How long after its timestamp a frame is of use.
+    pub(crate) deadline_s: f64,
+    /// Receivers that reported.
+    pub(crate) receivers: u64,
+    /// Packets that receivers gave up, all receivers together.
+    pub(crate) lost_packets: u64,
+    /// Why it did not do what it was to do.
+    pub(crate) failure: Option<String>,
+    /// A signal ended the command.
+    pub(crate) is_interrupted: bool,
+    pub(crate) usage: UsageReport,
+    /// Packets that the session dropped, by reason, without reasons that did not occur.
+    pub(crate) drops: Counters,
+    pub(crate) counters: Counters,
+}
+
+impl Document for FramesSendReport {
+    const SCHEMA: &'static str = "towline.frames-send";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut table = Rows::default();
+        table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.interrupted(self.is_interrupted);
+        let frames = format!(
+            "{} of {}",
+            self.frames,
+            quantity::bytes(self.size.bytes as u64)
+        );
+        table.row("frames", &frames);
+        table.row("overrun", &self.overrun);
+        table.row("unheard", &self.unheard);
+        table.row("time", &quantity::seconds(self.seconds));
+        table.row("rate", &frame_rates(self.frames, self.bytes, self.seconds));
+        let repaired = ["rdata_packets", "parity_packets"]
+            .map(|name| self.counters.get(&format!("source.{name}")))
+            .iter()
+            .sum::<u64>();
+        let sent = self.counters.get("source.odata_packets");
+        table.row("packets", &format!("{sent} and {repaired} repairs"));
+        table.row("receivers", &format!("{} reporting", self.receivers));
+        table.row("given up", &format!("{} packets", self.lost_packets));
+        if let Some(failure) = &self.failure {
+            table.row("failure", failure);
+        }
+        table.usage(&self.usage);
+        table.row("drops", &self.drops.drops_told());
+        table.text
+    }
+}

@@ -1,0 +1,8 @@
+//! The faces for frames: images of a camera and other things of megabytes that are of use for a
+//! moment only.
+
+mod publisher;
+pub use publisher::{FramePublisher, FramePublisherBuilder};
+
+mod subscriber;
+pub use subscriber::FrameSubscriber;
