@@ -39,6 +39,8 @@ pub use fault::IoFaults;
 mod frame;
 pub use frame::Frame;
 
+pub mod frames;
+
 mod io;
 pub use io::SimIo;
 

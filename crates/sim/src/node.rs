@@ -132,7 +132,7 @@ fn identity_fault(seen: u64, kept: &[(&str, u64)], drops: &DropCounters) -> Opti
 }
 
 /// The receive batch that a host with GRO uses.
-fn batch() -> RecvBatch {
+pub(crate) fn batch() -> RecvBatch {
     RecvBatch::new(4, 65_535)
 }
 

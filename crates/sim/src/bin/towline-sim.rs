@@ -3,6 +3,7 @@
 //! ```text
 //! towline-sim --seeds 0..10000                    the swarm
 //! towline-sim --trees --seeds 0..10000            the swarm of trees
+//! towline-sim --frames --seeds 0..10000           frames
 //! towline-sim --scenario F.toml --seeds 0..100    one scenario
 //! towline-sim --seed 17 --out DIR                 one run again, with trace and pcap
 //! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
@@ -25,7 +26,7 @@ use std::{
     thread,
 };
 
-use towline_sim::{Plan, replay, swarm};
+use towline_sim::{Plan, frames, replay, swarm};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -56,6 +57,7 @@ struct Order {
     threads: u64,
     shows_each: bool,
     sends_trees: bool,
+    sends_frames: bool,
 }
 
 impl Order {
@@ -69,6 +71,7 @@ impl Order {
             threads: 2,
             shows_each: false,
             sends_trees: false,
+            sends_frames: false,
         };
         let mut rest = args.iter();
         while let Some(flag) = rest.next() {
@@ -86,6 +89,7 @@ impl Order {
                 "--threads" => order.threads = number(value()?)?.clamp(1, 64),
                 "--each" => order.shows_each = true,
                 "--trees" => order.sends_trees = true,
+                "--frames" => order.sends_frames = true,
                 other => return Err(format!("{other} is not known")),
             }
         }
@@ -98,6 +102,21 @@ impl Order {
             None if self.sends_trees => swarm::tree_plan(seed),
             None => swarm::plan(seed),
         }
+    }
+
+    /// Plays one seed. Returns what it came to, or what did not hold.
+    fn play(&self, seed: u64) -> Result<String, String> {
+        if self.sends_frames {
+            let played = std::panic::catch_unwind(|| frames::run(seed));
+            let played = played.unwrap_or_else(|_| Err("it panicked".to_owned()));
+            let again = format!("towline-sim --frames --seeds {seed}..{}", seed + 1);
+            return match played {
+                Ok(report) => Ok(format!("seed {seed}: {report}")),
+                Err(text) => Err(format!("seed {seed}: {text}\nagain: {again}")),
+            };
+        }
+        replay::must_hold(&self.plan(seed), seed, &self.again(), &self.out)
+            .map(|report| report.to_string())
     }
 
     /// Returns the arguments in front of a seed that run its plan again.
@@ -121,7 +140,7 @@ fn run_all(order: &Order) -> ExitCode {
                     if seed >= order.seeds.end {
                         break;
                     }
-                    match replay::must_hold(&order.plan(seed), seed, &order.again(), &order.out) {
+                    match order.play(seed) {
                         Ok(report) if order.shows_each => println!("{report}"),
                         Ok(_) => {}
                         Err(text) => {
@@ -192,4 +211,4 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 const USAGE: &str = "towline-sim [--seeds A..B] [--scenario FILE] [--seed N] [--out DIR] \
                      [--pcap FILE] \
-                     [--threads N] [--each] [--trees]";
+                     [--threads N] [--each] [--trees] [--frames]";
