@@ -8,6 +8,7 @@
 
 pub mod capture;
 pub mod delivery;
+pub mod frames;
 pub mod measure;
 pub mod pgm;
 pub mod protection;
@@ -23,6 +24,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("capture_edits", capture::edits),
     ("capture_merged", capture::merged),
     ("delivery_audience", delivery::audience),
+    ("delivery_frames", frames::receiver),
     ("delivery_manifest", delivery::manifest),
     ("delivery_receiver", delivery::receiver),
     ("delivery_reporter", delivery::reporter),

@@ -2,6 +2,7 @@
 
 mod capture;
 mod delivery;
+mod frames;
 mod link;
 mod measure;
 mod protection;
@@ -15,6 +16,7 @@ use crate::fuzz;
 fn write_the_seeds() {
     capture::write_all();
     delivery::write_all();
+    frames::write_all();
     link::write_all();
     measure::write_all();
     protection::write_all();
