@@ -247,6 +247,8 @@ fn plans() {
         "sub -g 239.192.77.43 --timeout 1500ms",
         "load send -g 239.192.77.43 --per-second 1000 --for 4s",
         "load recv -g 239.192.77.43 --fail-on loss",
+        "frames send -g 239.192.77.43 --fps 59.94 --burst-limit 32 --micro-delay 100us",
+        "frames recv -g 239.192.77.43 --max-frame 8MB",
         "recv incoming -g 239.192.77.43@lo --from 10.0.0.0/8",
         "capture gen:size=64,count=200 -o pcapng:packets.pcapng",
         "replay pcapng:packets.pcapng -o int:lo",
@@ -301,6 +303,25 @@ fn intervals(printed: &str, what: &str) -> (u64, Value) {
     }
     let sum = lines.iter().map(|line| line["count"].as_u64().unwrap());
     (sum.sum(), report)
+}
+
+#[test]
+fn frames_and_their_intervals() {
+    let group = "-g 239.192.77.52:17552 -i lo --json --every 500ms";
+    let recv = start(&format!("frames recv {group} --fail-on none"));
+    let send = start(&format!(
+        "frames send {group} --size 64x64x1 --fps 50 --count 100"
+    ));
+    let (sent, send) = intervals(&printed(send), "frames_sent");
+    let (received, recv) = intervals(&printed(recv), "frames_received");
+    assert_eq!(send["schema"], "towline.frames-send");
+    assert_eq!(recv["schema"], "towline.frames-recv");
+    assert_eq!(
+        (send["frames"].as_u64(), recv["frames"].as_u64()),
+        (Some(sent), Some(received))
+    );
+    check(&send.to_string());
+    check(&recv.to_string());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod crash;
 mod demo;
 mod ends;
 mod files;
+mod frames;
 mod hostile;
 mod interop;
 mod left_out;
