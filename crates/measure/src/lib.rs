@@ -30,6 +30,8 @@ pub use clock_word::{ANSWER_NS_MAX, CLOCK_BYTES, ClockWord};
 mod export;
 pub use export::{Format, export, write_picture};
 
+pub mod frames;
+
 mod knee;
 pub use knee::{Strain, strains};
 

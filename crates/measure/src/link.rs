@@ -64,8 +64,9 @@ impl Link {
 
 /// Bytes that one datagram occupies on an Ethernet wire, gap included.
 fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
-    let (ip, fragment_header) = if is_ipv6 { (40, 8) } else { (20, 0) };
+    let fragment_header = if is_ipv6 { 8 } else { 0 };
     let datagram = payload as u64 + UDP_HEADER;
+    let ip = headers(is_ipv6) - UDP_HEADER;
     let room = u64::from(mtu).saturating_sub(ip).max(8);
     if datagram <= room {
         return frame(datagram + ip);
@@ -81,8 +82,13 @@ fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
     whole * frame(each + ip + fragment_header) + last
 }
 
+/// Bytes of the headers of IP and UDP.
+pub(crate) const fn headers(is_ipv6: bool) -> u64 {
+    UDP_HEADER + if is_ipv6 { 40 } else { 20 }
+}
+
 /// Bytes of a packet with Ethernet header, check sequence, padding, preamble and gap.
-fn frame(packet: u64) -> u64 {
+pub(crate) fn frame(packet: u64) -> u64 {
     (packet + ETHERNET).max(FRAME_MIN) + PREAMBLE_AND_GAP
 }
 

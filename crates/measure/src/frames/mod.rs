@@ -1,0 +1,25 @@
+//! Frames of a camera, in numbers: how many get lost and how sure that is, and what a stream of
+//! them needs from a path before the first one is sent.
+//!
+//! ```text
+//!   expected, lost ----> LossCount --(lasted)--> Stability: very stable, or what is missing
+//!   size, rate, MTU ---> FrameLoad ----------> packets, buffers, window, expected loss
+//!                                    `--(Resource)--> the rate at which it becomes the limit
+//! ```
+//!
+//! "Very stable" is a published definition for video in control systems: fewer than one frame in a
+//! thousand lost, over more than ten minutes. A proportion that was counted is not the proportion
+//! of the path, so the claim is made for the upper end of what the count allows at 95 %.
+//!
+//! **Sources**: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits
+//! illustrated in the case of the binomial", Biometrika 26 (1934), for the bounds; the rule of
+//! three (3/n after n successes) is their approximation without a loss. socket(7) for what the
+//! kernel makes of a socket buffer's size.
+
+mod binomial;
+
+mod loss;
+pub use loss::{LossCount, Stability, VERY_STABLE_LOSS, VERY_STABLE_TIME};
+
+mod stream;
+pub use stream::{FrameLoad, Repair, Resource, tightest};
