@@ -1,0 +1,328 @@
+//! The line that says how to read the frames behind it, as YUV4MPEG2 ("Y4M") files begin, and its
+//! twin for formats that Y4M does not have.
+//!
+//! ```text
+//!   YUV4MPEG2 W1360 H1024 F20:1 Ip A1:1 Cmono16 XANYTHING
+//!   RAW W1360 H1024 F31:2 CMono12p
+//! ```
+//! `W` and `H` are needed. `F` is the rate (`0:0`: unknown), `I` how lines interlace (`p`, `t`,
+//! `b`, `m`, `?`), `A` the shape of a pixel, `C` the pixel format (`420jpeg` where none is
+//! written), and each `X` a remark. A line is kept as it came, so that a stream can be written as
+//! it was read.
+//!
+//! **Spec**: yuv4mpeg(5) of the MJPEG tools; `mono10`, `mono12` and `mono16` as FFmpeg writes them.
+
+use std::fmt;
+
+use crate::{FrameRate, PixelFormat, Shape, VideoError};
+
+/// A header line, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    line: String,
+    shape: Shape,
+    rate: Option<FrameRate>,
+}
+
+impl Header {
+    /// The longest line, in bytes, without its end.
+    pub const LINE_BYTES_MAX: usize = 1_024;
+    /// The longest [`Header::label`], in bytes.
+    pub const LABEL_BYTES_MAX: usize = 255;
+
+    /// The shortest line for these frames: of Y4M where it has the format.
+    #[must_use]
+    pub fn new(shape: Shape, rate: Option<FrameRate>) -> Self {
+        let (signature, colour) = match colour_of(shape.format()) {
+            Some(colour) => (Y4M, colour),
+            None => (RAW, shape.format().name()),
+        };
+        let (width, height) = (shape.width(), shape.height());
+        let (frames, seconds) = rate.map_or((0, 0), FrameRate::fraction);
+        let interlace = if signature == Y4M { " Ip A0:0" } else { "" };
+        let line =
+            format!("{signature} W{width} H{height} F{frames}:{seconds}{interlace} C{colour}");
+        Self { line, shape, rate }
+    }
+
+    /// Reads a line, without its end.
+    ///
+    /// # Errors
+    /// [`VideoError::Header`] when a parameter is missing, unknown, twice there, or says something
+    /// that is not possible or, as some colours, not read here; and when the line is too long.
+    pub fn parse(line: &[u8]) -> Result<Self, VideoError> {
+        let wrong = |what: &str| Err(VideoError::header(what, line));
+        let text = match std::str::from_utf8(line) {
+            Ok(text) if text.len() <= Self::LINE_BYTES_MAX && !text.contains('\n') => text,
+            _ => return wrong("a line of at most 1024 bytes of text is expected, and not"),
+        };
+        let mut words = text.split(' ');
+        let signature = words.next().unwrap_or_default();
+        if signature != Y4M && signature != RAW {
+            return wrong("a line beginning with YUV4MPEG2 is expected, and not");
+        }
+        let mut told = Told::default();
+        for word in words.filter(|word| !word.is_empty()) {
+            if told.take(word).is_none() {
+                return wrong(&format!("the parameter {:?} in", printable(word)));
+            }
+        }
+        let colour = told.colour.unwrap_or("420jpeg");
+        let format = match signature {
+            Y4M => format_of(colour),
+            _ => colour.parse().ok(),
+        };
+        let Some(format) = format else {
+            return wrong(&format!(
+                "the colours {:?} are not read here (those read are 420*, 422, 444, mono, mono10, \
+                 mono12 and mono16), in",
+                printable(colour)
+            ));
+        };
+        let (Some(width), Some(height)) = (told.width, told.height) else {
+            return wrong("W and H are missing in");
+        };
+        Ok(Self {
+            line: text.to_owned(),
+            shape: Shape::new(width, height, format)?,
+            rate: told.rate.flatten(),
+        })
+    }
+
+    /// The line, without its end.
+    #[must_use]
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// A line of at most [`Header::LABEL_BYTES_MAX`] bytes that [`Header::parse`] reads as the same
+    /// frames: the line itself, or when it is longer, without its remarks.
+    #[must_use]
+    pub fn label(&self) -> String {
+        if self.line.len() <= Self::LABEL_BYTES_MAX {
+            return self.line.clone();
+        }
+        let needed = |word: &&str| !word.is_empty() && !word.starts_with('X');
+        let words: Vec<_> = self.line.split(' ').filter(needed).collect();
+        match words.join(" ") {
+            label if label.len() <= Self::LABEL_BYTES_MAX => label,
+            _ => Self::new(self.shape, self.rate).line,
+        }
+    }
+
+    /// The size and the meaning of the frames.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Frames each second; `None` when the line does not say.
+    #[must_use]
+    pub const fn rate(&self) -> Option<FrameRate> {
+        self.rate
+    }
+
+    /// Whether the line is one of Y4M.
+    #[must_use]
+    pub fn is_y4m(&self) -> bool {
+        self.line.starts_with(Y4M)
+    }
+}
+
+impl fmt::Display for Header {
+    /// `1360 x 1024 Mono12p, 15.5 frames/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (width, height) = (self.shape.width(), self.shape.height());
+        write!(f, "{width} x {height} {}", self.shape.format())?;
+        match self.rate {
+            Some(rate) => write!(f, ", {:.5} frames/s", rate.per_s()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the parameters read so far say.
+#[derive(Default)]
+struct Told<'a> {
+    width: Option<u32>,
+    height: Option<u32>,
+    rate: Option<Option<FrameRate>>,
+    interlace: Option<()>,
+    aspect: Option<()>,
+    colour: Option<&'a str>,
+}
+
+impl<'a> Told<'a> {
+    /// Takes one parameter; `None` when it is not a sound one, or there already.
+    fn take(&mut self, word: &'a str) -> Option<()> {
+        let mut letters = word.chars();
+        let (letter, value) = (letters.next()?, letters.as_str());
+        match letter {
+            'W' => once(&mut self.width, number(value)?),
+            'H' => once(&mut self.height, number(value)?),
+            'F' => {
+                let (frames, seconds) = fraction(value)?;
+                let rate = FrameRate::new(frames, seconds);
+                // 0:0 is unknown; one zero alone is nonsense.
+                let is_sound = rate.is_some() || (frames, seconds) == (0, 0);
+                is_sound.then(|| once(&mut self.rate, rate))?
+            }
+            'I' => {
+                let is_known = matches!(value, "p" | "t" | "b" | "m" | "?");
+                is_known.then(|| once(&mut self.interlace, ()))?
+            }
+            'A' => fraction(value).and_then(|_| once(&mut self.aspect, ())),
+            'C' => once(&mut self.colour, value),
+            'X' => Some(()),
+            _ => None,
+        }
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
+    place.replace(value).is_none().then_some(())
+}
+
+fn number(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| text.parse().ok())?
+}
+
+fn fraction(text: &str) -> Option<(u32, u32)> {
+    let (above, below) = text.split_once(':')?;
+    number(above).zip(number(below))
+}
+
+fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+    base::text::printable(text, 40)
+}
+
+/// The format that a colour of Y4M means; the kinds of 420 differ only in where between the pixels
+/// the colours were taken.
+fn format_of(colour: &str) -> Option<PixelFormat> {
+    Some(match colour {
+        "420" | "420jpeg" | "420mpeg2" | "420paldv" => PixelFormat::I420,
+        "422" => PixelFormat::I422,
+        "444" => PixelFormat::I444,
+        "mono" => PixelFormat::Mono8,
+        "mono10" => PixelFormat::Mono10,
+        "mono12" => PixelFormat::Mono12,
+        "mono16" => PixelFormat::Mono16,
+        _ => return None,
+    })
+}
+
+/// The colour of Y4M for a format; `None` when it has none.
+pub(crate) const fn colour_of(format: PixelFormat) -> Option<&'static str> {
+    match format {
+        PixelFormat::I420 => Some("420jpeg"),
+        PixelFormat::I422 => Some("422"),
+        PixelFormat::I444 => Some("444"),
+        PixelFormat::Mono8 => Some("mono"),
+        PixelFormat::Mono10 => Some("mono10"),
+        PixelFormat::Mono12 => Some("mono12"),
+        PixelFormat::Mono16 => Some("mono16"),
+        PixelFormat::Mono12Packed | PixelFormat::Mono12p | PixelFormat::Rgb8 => None,
+    }
+}
+
+const Y4M: &str = "YUV4MPEG2";
+const RAW: &str = "RAW";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Header, VideoError> {
+        Header::parse(line.as_bytes())
+    }
+
+    #[test]
+    fn what_ffmpeg_writes_is_read_and_kept() {
+        let line = "YUV4MPEG2 W320 H240 F30000:1001 Ip A1:1 C420mpeg2 XYSCSS=420MPEG2 \
+                    XCOLORRANGE=LIMITED";
+        let header = parse(line).expect("a usual line");
+        let shape = Shape::new(320, 240, PixelFormat::I420).expect("small");
+        assert_eq!(
+            (header.shape(), header.rate()),
+            (shape, FrameRate::new(30_000, 1_001))
+        );
+        assert_eq!((header.line(), header.label().as_str()), (line, line));
+        assert!(header.is_y4m());
+        assert_eq!(header.to_string(), "320 x 240 I420, 29.97003 frames/s");
+    }
+
+    #[test]
+    fn parameters_that_may_be_missing_have_their_defaults() {
+        let header = parse("YUV4MPEG2 H2  W4").expect("enough");
+        assert_eq!(header.shape().format(), PixelFormat::I420);
+        assert_eq!(header.rate(), None);
+        assert_eq!(parse("YUV4MPEG2 W4 H2 F0:0").expect("unknown").rate(), None);
+        assert_eq!(header.to_string(), "4 x 2 I420");
+    }
+
+    #[test]
+    fn what_is_not_possible_is_refused_with_its_name() {
+        for (line, what) in [
+            ("", "beginning with YUV4MPEG2"),
+            ("YUV4MPEG3 W4 H2", "beginning with YUV4MPEG2"),
+            ("YUV4MPEG2", "W and H are missing"),
+            ("YUV4MPEG2 W4", "W and H are missing"),
+            ("YUV4MPEG2 W4 H2 W4", "\"W4\""),
+            ("YUV4MPEG2 W-4 H2", "\"W-4\""),
+            ("YUV4MPEG2 W+4 H2", "\"W+4\""),
+            ("YUV4MPEG2 W H2", "\"W\""),
+            ("YUV4MPEG2 W4 H99999999999", "H99999999999"),
+            ("YUV4MPEG2 W4 H2 F25", "\"F25\""),
+            ("YUV4MPEG2 W4 H2 F25:0", "\"F25:0\""),
+            ("YUV4MPEG2 W4 H2 Iq", "\"Iq\""),
+            ("YUV4MPEG2 W4 H2 A1", "\"A1\""),
+            ("YUV4MPEG2 W4 H2 Z", "\"Z\""),
+            ("YUV4MPEG2 W4 H2 C420p10", "420p10"),
+            ("YUV4MPEG2 W4 H2 CMono8", "Mono8"),
+            ("YUV4MPEG2 W0 H2", "each side has 1 to 65535"),
+            ("YUV4MPEG2 W65535 H65535", "at most 268435456"),
+            ("RAW W4 H2", "420jpeg"),
+            ("YUV4MPEG2 W4 H2\n", "a line of at most"),
+        ] {
+            let error = parse(line).expect_err(line).to_string();
+            assert!(error.contains(what), "{line}: {error}");
+        }
+        let long = format!("YUV4MPEG2 W4 H2 X{}", "y".repeat(Header::LINE_BYTES_MAX));
+        assert!(parse(&long).is_err());
+        assert!(Header::parse(b"YUV4MPEG2 W4 H2 X\xff").is_err());
+    }
+
+    #[test]
+    fn a_long_line_gives_a_short_label_of_the_same_frames() {
+        for long in [
+            format!("YUV4MPEG2 W4 H2 F5:2 Xa X{} C444", "y".repeat(250)),
+            format!("YUV4MPEG2 W4 H2 F5:2 A1:{}1 C444", "0".repeat(250)),
+        ] {
+            let header = parse(&long).expect("sound");
+            let label = header.label();
+            assert!(label.len() <= Header::LABEL_BYTES_MAX, "{label}");
+            let again = parse(&label).expect("a line");
+            assert_eq!(
+                (again.shape(), again.rate()),
+                (header.shape(), header.rate())
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_line_of_any_frames_reads_as_them(
+            width in 1_u32..999, height in 1_u32..999, index in 0..PixelFormat::ALL.len(),
+            frames: u32, seconds: u32,
+        ) {
+            let shape = Shape::new(width, height, PixelFormat::ALL[index]).expect("small");
+            let header = Header::new(shape, FrameRate::new(frames, seconds));
+            prop_assert_eq!(&parse(header.line()).expect("our own"), &header);
+            prop_assert_eq!(header.label(), header.line());
+            prop_assert_eq!(header.is_y4m(), colour_of(shape.format()).is_some());
+        }
+    }
+}
