@@ -12,6 +12,7 @@ pub mod frames;
 pub mod measure;
 pub mod pgm;
 pub mod protection;
+pub mod video;
 pub mod wire;
 
 /// A function that panics when these bytes make an invariant fail.
@@ -41,5 +42,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("rtt_message", measure::message),
     ("source_ops", pgm::source_ops),
     ("trace_file", wire::file),
+    ("video_stream", video::stream),
     ("wire_packet", wire::packet),
 ];

@@ -6,6 +6,7 @@ mod frames;
 mod link;
 mod measure;
 mod protection;
+mod video;
 
 use std::fs;
 
@@ -20,6 +21,7 @@ fn write_the_seeds() {
     link::write_all();
     measure::write_all();
     protection::write_all();
+    video::write_all();
 }
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
