@@ -1,5 +1,6 @@
 //! What the pure crates leave to the system: packets and control connections over real [`socket`]s,
 //! files on a real [`disk`]. The two parts share only [`SystemError`].
+//! Beside them, [`http`] is what the pages of a running program need.
 //!
 //! [`UdpIo`] is what the run loop drives in the shipped programs. Its caller chooses the interface,
 //! and hands it in as an index and a local address.
@@ -20,6 +21,8 @@ pub use disk::{
 
 mod error;
 pub use error::SystemError;
+
+pub mod http;
 
 mod remedy;
 pub use remedy::{Missing, Remedy};

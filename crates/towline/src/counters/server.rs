@@ -1,8 +1,7 @@
 //! The serving side: slots into which sessions publish, and the thread that answers readers.
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     net::{Shutdown, SocketAddr},
     os::fd::OwnedFd,
     os::unix::{
@@ -17,6 +16,8 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+use net::http::write_until;
 
 use super::{CounterReading, MetricsServer, ProcessCounters, SessionCounters, directory};
 use crate::Snapshot;
@@ -237,30 +238,6 @@ impl Session {
             behind: snapshot.behind,
         }
     }
-}
-
-/// Writes all of `bytes`, or gives up at `until`: so a reader that takes a little now and then is
-/// given up, too. `limit` sets how long the next write may take.
-pub(super) fn write_until<W: Write>(
-    stream: &mut W,
-    mut bytes: &[u8],
-    until: Instant,
-    limit: impl Fn(&W, Duration) -> io::Result<()>,
-) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        limit(stream, left)?;
-        match stream.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(taken) => bytes = &bytes[taken..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Locks `mutex`, even when a thread panicked while holding it: the data behind these locks stays
