@@ -1,4 +1,4 @@
-//! Device features (segmentation and checksum offloads), speed and queues, over the ethtool
+//! Device features (segmentation and checksum offloads), speed, queues and rings, over the ethtool
 //! netlink family.
 
 use super::{
@@ -127,6 +127,34 @@ impl Ethtool {
         Ok((queues > 0).then_some(queues))
     }
 
+    /// Returns the size of a link's receive ring, and the largest that it can have, in packets;
+    /// `None` where the driver does not say.
+    ///
+    /// # Errors
+    /// When the link does not exist, or its driver knows nothing of rings.
+    pub fn receive_ring(&mut self, index: u32) -> Result<Option<[u32; 2]>, NetlinkError> {
+        let mut request = Request::new(self.family, 0);
+        request.fixed(&header(RINGS_GET));
+        request.nested(RINGS_HEADER, |device| {
+            device.number(HEADER_DEVICE_INDEX, index);
+        });
+        let (mut used, mut most) = (None, None);
+        self.socket
+            .request(request, &mut |reply| {
+                let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "generic netlink header")?;
+                for attribute in Attributes::parse(rest)? {
+                    match attribute.kind {
+                        RINGS_RX => used = attribute.number(),
+                        RINGS_RX_MAX => most = attribute.number(),
+                        _ => {}
+                    }
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during(format!("read the rings of interface {index}")))?;
+        Ok(used.map(|used| [used, most.unwrap_or(used)]))
+    }
+
     /// Sets the number of queues that a link uses in each direction.
     ///
     /// # Errors
@@ -194,6 +222,14 @@ const LINK_MODES_GET: u8 = 4;
 const LINK_MODES_HEADER: u16 = 1;
 /// `ETHTOOL_A_LINKMODES_SPEED`.
 const LINK_MODES_SPEED: u16 = 5;
+/// `ETHTOOL_MSG_RINGS_GET`.
+const RINGS_GET: u8 = 15;
+/// `ETHTOOL_A_RINGS_HEADER`.
+const RINGS_HEADER: u16 = 1;
+/// `ETHTOOL_A_RINGS_RX_MAX`.
+const RINGS_RX_MAX: u16 = 2;
+/// `ETHTOOL_A_RINGS_RX`.
+const RINGS_RX: u16 = 6;
 /// `ETHTOOL_MSG_CHANNELS_GET`.
 const CHANNELS_GET: u8 = 17;
 /// `ETHTOOL_MSG_CHANNELS_SET`.
