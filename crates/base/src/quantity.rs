@@ -169,6 +169,12 @@ impl Chance {
         self.numerator == 0
     }
 
+    /// Returns the chance as a number from 0 to 1, rounded.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.numerator as f64 / self.denominator as f64
+    }
+
     /// Draws once: true with this chance. A chance of 0 draws nothing from `rng`, so that a fault
     /// with chance 0 does not shift the draws of other faults.
     pub const fn draw(self, rng: &mut Rng) -> bool {
