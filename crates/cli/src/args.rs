@@ -17,6 +17,12 @@ pub(crate) use file::parse_from;
 mod frames;
 pub(crate) use frames::{FrameSize, FramesCommand, FramesRecvArgs, FramesSendArgs, PerSecond};
 
+mod frames_advise;
+pub(crate) use frames_advise::FramesAdviseArgs;
+
+mod frames_media;
+pub(crate) use frames_media::{FramesFrom, FramesTo};
+
 mod inspect;
 pub(crate) use inspect::{
     CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, StatFormat, TopArgs,

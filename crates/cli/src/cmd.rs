@@ -26,9 +26,17 @@ mod docs;
 
 mod event;
 
+mod frames_advise;
+
+mod frames_display;
+
 mod frames_recv;
 
 mod frames_send;
+
+mod frames_sinks;
+
+mod frames_source;
 
 mod hook;
 
@@ -114,6 +122,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Frames(FramesCommand::Recv(args)) => {
             frames_recv::run(&FramesRecvPlan::new(args)?, output)
         }
+        Command::Frames(FramesCommand::Advise(args)) => frames_advise::run(args, output),
         Command::Capture(args) => capture::run(&CapturePlan::new(args)?, output),
         Command::Replay(args) => replay::run(&ReplayPlan::new(args)?, output),
         Command::Stats(args) => match args.sweep {

@@ -10,6 +10,9 @@ pub(crate) use capture::{CapturePlan, ReplayPlan, StatsPlan, StatsSweepPlan};
 mod frames;
 pub(crate) use frames::{FramesRecvPlan, FramesSendPlan};
 
+mod frames_media;
+pub(crate) use frames_media::{FilmPlan, FrameSinkPlan, FrameSourcePlan};
+
 mod load;
 pub(crate) use load::{LoadRecvPlan, LoadSendPlan};
 

@@ -24,8 +24,11 @@ pub(crate) use counters::{Counters, UsageReport};
 mod demo;
 pub(crate) use demo::{DemoDocument, InterruptedDemo};
 
+mod frames_advise;
+pub(crate) use frames_advise::FramesAdviseReport;
+
 mod frames_recv;
-pub(crate) use frames_recv::{FrameLosses, FramesRecvReport};
+pub(crate) use frames_recv::{FrameLossReport, FrameLosses, FramesRecvReport};
 
 mod frames_send;
 pub(crate) use frames_send::FramesSendReport;

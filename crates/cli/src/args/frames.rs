@@ -3,11 +3,15 @@
 use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 
 use clap::{Args, Subcommand};
+use gauge::frames::FrameRate;
 use schemars::JsonSchema;
 use serde::Serialize;
 use towline::Allowed;
 
-use super::{EveryArgs, FailOn, Receiving, Sending, SessionArgs, bytes, duration, long};
+use super::{
+    EveryArgs, FailOn, FramesAdviseArgs, FramesFrom, FramesTo, Receiving, Sending, SessionArgs,
+    bytes, duration, long,
+};
 
 /// Send frames, or receive them.
 #[derive(Debug, Subcommand)]
@@ -16,6 +20,8 @@ pub(crate) enum FramesCommand {
     Send(FramesSendArgs),
     /// Receive the frames of a group, and say what was lost, and why
     Recv(FramesRecvArgs),
+    /// Say what a stream of frames needs, and what limits it; sends nothing
+    Advise(FramesAdviseArgs),
 }
 
 /// Send frames to a group.
@@ -25,9 +31,11 @@ pub(crate) struct FramesSendArgs {
     /// Size of each frame: width, height and bytes of a pixel, or bytes
     #[arg(long, value_name = "WxHxB|BYTES", default_value = "1360x1024x2")]
     pub(crate) size: FrameSize,
-    /// How many frames to send each second
-    #[arg(long, visible_alias = "fps", value_name = "N", default_value = "20")]
-    pub(crate) per_second: PerSecond,
+    #[command(flatten)]
+    pub(crate) source: FramesFrom,
+    /// How many frames to send each second [default: what Y4M says, else 20]
+    #[arg(long, visible_alias = "fps", value_name = "N")]
+    pub(crate) per_second: Option<PerSecond>,
     /// Stop after this many frames
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
@@ -81,6 +89,8 @@ pub(crate) struct FramesRecvArgs {
     /// Stop this long after the first frame; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) seconds: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) sinks: FramesTo,
     /// Longest frame that is taken
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64MiB")]
     pub(crate) max_frame: u64,
@@ -154,6 +164,14 @@ impl fmt::Display for FrameSize {
 pub(crate) struct PerSecond(pub(crate) f64);
 
 impl PerSecond {
+    /// What is sent where nobody says.
+    pub(crate) const USUAL: Self = Self(20.0);
+
+    /// Returns the rate as a fraction; `None` for less than a frame in 1,000 s.
+    pub(crate) fn rate(self) -> Option<FrameRate> {
+        FrameRate::nearest(self.0)
+    }
+
     /// Returns the time from one frame to the next.
     pub(crate) fn interval(self) -> Duration {
         Duration::from_secs_f64(1.0 / self.0)
@@ -178,7 +196,8 @@ impl FromStr for PerSecond {
 const BYTES_MAX: u64 = 512 << 20;
 
 const SEND_NOTES: &str = "\
-Sends a numbered pattern that `frames recv` checks. A receiver gets each frame whole and by its
+Sends a numbered pattern that `frames recv` checks, or with --y4m or --raw the frames of a file or
+of any program (ffmpeg: `-f yuv4mpegpipe -`); it ends with them. A receiver gets each frame whole and by its
 deadline, or not at all; a slow receiver does not slow the others. Packets of a frame leave evenly
 over most of the time of a frame, unless --burst-limit is given or a --rate is set.";
 
@@ -186,9 +205,13 @@ const SEND_EXAMPLES: &str = "\
 Examples:
   towline frames send --group 239.192.0.1:7500 --for 1m
   towline frames send -g 239.192.0.1:7500 --size 1920x1080x3 --fps 30 --receivers 2
-  towline frames send -g 239.192.0.1:7500 --burst-limit 32 --micro-delay 400us";
+  towline frames send -g 239.192.0.1:7500 --burst-limit 32 --micro-delay 400us
+  ffmpeg -re -i film.mkv -pix_fmt yuv420p -f yuv4mpegpipe - | towline frames send -g 239.192.0.1 --y4m -
+  towline frames send -g 239.192.0.1 --raw scan.bin --width 1360 --height 1024 --pixel-format Mono12p";
 
 const RECV_NOTES: &str = "\
+Receives video and patterns; only patterns are compared with what they should be. Writing and
+showing frames never slows reception: frames that a slow disk or pipe has no time for are counted.
 Counts frames that came whole and in time, and those that were lost, by cause: the network, the
 socket buffer of this host, lateness, a sender without room, or too long for --max-frame. The
 latency is from the sender's timestamp to the delivery, by the wall clocks of both hosts; `towline
@@ -197,7 +220,9 @@ clock` says how far they agree. It stops when every sender found has ended its s
 const RECV_EXAMPLES: &str = "\
 Examples:
   towline frames recv --group 239.192.0.1:7500
-  towline frames recv -g 239.192.0.1:7500 --for 10m --every 1s --json";
+  towline frames recv -g 239.192.0.1:7500 --for 10m --every 1s --json
+  towline frames recv -g 239.192.0.1:7500 --preview 8080 --last 100 --output frames/
+  towline frames recv -g 239.192.0.1:7500 --output - | ffplay -";
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gauge::{
-    frames::{Delays, FramePattern},
+    frames::{Delays, FramePattern, LossCount, Stability, is_pattern},
     load::wall_ns,
 };
 use towline::{
@@ -11,6 +11,7 @@ use towline::{
 };
 
 use super::{
+    frames_sinks::Sinks,
     intervals::Intervals,
     senders::Senders,
     station::{Patience, Station, TICK, a_sender, counters},
@@ -21,17 +22,24 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::FramesRecvPlan,
-    report::{Counted, Done, FrameLosses, FramesRecvReport, Output, UsageReport, per_second},
+    report::{
+        Counted, Document as _, Done, FrameLossReport, FrameLosses, FramesRecvReport, Output,
+        UsageReport, per_second,
+    },
 };
 
 pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Failure> {
     if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
+    if plan.sinks.takes_stdout() && output.is_json() {
+        let text = "--json prints to standard output, and so does --output -: leave one out";
+        return Err(Failure::usage(text));
+    }
     let interrupt = Interrupt::install()?;
     let mut subscriber = open(plan, output)?;
     let mut station = Station::open("frame-subscriber", &plan.session, output)?;
-    let mut sink = Checker::new(plan.seed);
+    let mut sink = Checker::new(plan.seed, Sinks::open(&plan.sinks, output)?);
     let (mut quiet, mut patience) = (Quiet::new(plan.timeout), Patience::new());
     let group = plan.session.place.to_string();
     let of = group.clone();
@@ -44,7 +52,12 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if sink.span.is_some() {
-            bar.set_message(sink.line(&group));
+            if let Some(line) = sink.fresh_line(&group) {
+                sink.sinks.tell(&line);
+                if !plan.sinks.is_displayed {
+                    bar.set_message(line);
+                }
+            }
             intervals.look(|| sink.done())?;
         }
         if sink.senders.ends.found == 0 {
@@ -66,8 +79,14 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
     for remark in sink.senders.last_remarks() {
         output.note(&remark);
     }
-    let report = report(plan, &subscriber, &sink, usage, interrupt.is_requested());
-    output.finish_after(plan.every, &report)?;
+    let film = sink.sinks.finish()?;
+    let mut report = report(plan, &subscriber, &sink, usage, interrupt.is_requested());
+    report.film = film.map(Into::into);
+    if plan.sinks.takes_stdout() {
+        output.note(report.text().trim_end());
+    } else {
+        output.finish_after(plan.every, &report)?;
+    }
     Ok(Verdict::of_session(
         report.is_interrupted,
         is_fine(plan, &report),
@@ -128,7 +147,10 @@ fn report(
             overrun: lost(FrameLoss::Overrun),
             refused: lost(FrameLoss::Refused),
         },
+        loss: FrameLossReport::new(sink.loss(), seconds),
+        checked: sink.checked,
         damaged: sink.damaged,
+        film: None,
         bytes: counts.bytes,
         format: sink.format.clone(),
         seconds,
@@ -151,6 +173,7 @@ struct Checker {
     pattern: FramePattern,
     senders: Senders,
     counts: FrameCounts,
+    checked: u64,
     damaged: u64,
     format: Option<String>,
     latency: Delays,
@@ -160,14 +183,18 @@ struct Checker {
     /// When the first frame came, and when the last.
     span: Option<(Instant, Instant)>,
     meter: Option<UsageMeter>,
+    sinks: Sinks,
+    /// When the line for a person was made.
+    line_at: Option<Instant>,
 }
 
 impl Checker {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, sinks: Sinks) -> Self {
         Self {
             pattern: FramePattern::new(seed),
             senders: Senders::default(),
             counts: FrameCounts::default(),
+            checked: 0,
             damaged: 0,
             format: None,
             latency: Delays::default(),
@@ -175,6 +202,8 @@ impl Checker {
             negative: 0,
             span: None,
             meter: None,
+            sinks,
+            line_at: None,
         }
     }
 
@@ -195,9 +224,11 @@ impl Checker {
             let text = String::from_utf8_lossy(frame.format);
             self.format = Some(towline::text::printable(&text, FORMAT_SHOWN_MAX).into_owned());
         }
-        if !self.pattern.is_intact(frame.id, frame.data) {
-            self.damaged += 1;
+        if is_pattern(frame.format) {
+            self.checked += 1;
+            self.damaged += u64::from(!self.pattern.is_intact(frame.id, frame.data));
         }
+        self.sinks.take(frame.id, frame.format, frame.data);
     }
 
     fn is_over(&self, plan: &FramesRecvPlan) -> bool {
@@ -209,6 +240,14 @@ impl Checker {
                 .seconds
                 .is_some_and(|it| self.span.is_some() && since_first >= it)
             || self.senders.ends.is_over()
+            || self.sinks.is_over()
+    }
+
+    fn loss(&self) -> LossCount {
+        LossCount {
+            expected: self.counts.frames,
+            lost: self.counts.lost_all(),
+        }
     }
 
     fn done(&self) -> Done {
@@ -230,17 +269,35 @@ impl Checker {
         self.meter.as_ref().unwrap_or(&fresh).read().into()
     }
 
+    /// Words the state for a person who watches; `None` while the last words are fresh.
+    fn fresh_line(&mut self, group: &str) -> Option<String> {
+        let now = Instant::now();
+        if self.line_at.is_some_and(|at| now - at < LINE_TIME) {
+            return None;
+        }
+        self.line_at = Some(now);
+        Some(self.line(group))
+    }
+
     /// Words the state for a person who watches.
     fn line(&self, group: &str) -> String {
         let seconds = self.seconds();
         let latency = self.latency.percentiles();
+        let loss = self.loss();
+        let stability = Stability::of(loss, Duration::from_secs_f64(seconds));
         let ms = |ns: u64| ns as f64 / 1e6;
         format!(
-            "{group}: {} whole, {} repaired, {} lost; {:.1} /s, {:.1} MB/s; latency p50 {:.1} ms, \
-             p99 {:.1} ms",
+            "{group}: {} whole, {} repaired, {} lost (at most {:.3} % at 95 %{}); {:.1} /s, \
+             {:.1} MB/s; latency p50 {:.1} ms, p99 {:.1} ms",
             self.counts.whole,
             self.counts.repaired,
-            self.counts.lost_all(),
+            loss.lost,
+            loss.upper_95() * 100.0,
+            if stability.is_very_stable() {
+                ", very stable"
+            } else {
+                ""
+            },
             per_second(self.counts.whole, seconds),
             per_second(self.counts.bytes, seconds) / 1e6,
             ms(latency.p50_ns),
@@ -270,4 +327,6 @@ impl FrameSink for Checker {
     }
 }
 
+/// How often a person is shown new figures.
+const LINE_TIME: Duration = Duration::from_millis(200);
 const FORMAT_SHOWN_MAX: usize = 255;

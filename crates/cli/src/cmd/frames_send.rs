@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gauge::frames::FramePattern;
 use towline::{Closed, FramePublisher, Offered, UsageMeter};
 
 use super::{
+    frames_source::{Ready, Source},
     intervals::Intervals,
     publish::Watch,
     station::{Patience, TICK, counters},
@@ -22,14 +22,15 @@ pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Fai
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let publisher = open(plan, output)?;
+    let source = Source::open(plan)?;
+    let publisher = open(plan, &source, output)?;
     let mut job = Job {
         plan,
         output,
         interrupt: &interrupt,
         watch: Watch::new(&plan.session, plan.receivers, output, &interrupt)?,
         publisher,
-        pattern: FramePattern::new(plan.seed),
+        source,
         tally: Tally::default(),
     };
     let is_ready = job.await_receivers()?;
@@ -54,18 +55,22 @@ pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Fai
     ))
 }
 
-fn open(plan: &FramesSendPlan, output: &Output) -> Result<FramePublisher, Failure> {
+fn open(
+    plan: &FramesSendPlan,
+    source: &Source,
+    output: &Output,
+) -> Result<FramePublisher, Failure> {
     let sockets = plan
         .session
         .sockets()
         .send_buffer_bytes(plan.send_buffer_bytes);
     let session = plan.session.session().sockets(sockets);
-    let interval = plan.per_second.interval();
-    let mut publisher = FramePublisher::builder(session, plan.size.bytes, interval)
+    let interval = source.rate().interval();
+    let mut publisher = FramePublisher::builder(session, source.frame_bytes(), interval)
         .deadline(plan.deadline)
         .pacing(plan.pacing())
         .always(plan.is_always_sent)
-        .format(plan.size.to_string())
+        .format(source.label())
         .expect_receivers(plan.receivers)
         .open()?;
     publisher
@@ -86,7 +91,7 @@ struct Job<'a> {
     interrupt: &'a Interrupt,
     watch: Watch<'a>,
     publisher: FramePublisher,
-    pattern: FramePattern,
+    source: Source,
     tally: Tally,
 }
 
@@ -138,7 +143,7 @@ impl Job<'_> {
 
     /// Sends frames, each at its time, until the plan or a signal ends that.
     fn send(&mut self, started: Instant) -> Result<(), Failure> {
-        let interval = self.plan.per_second.interval();
+        let interval = self.source.rate().interval();
         let group = self.plan.session.place.to_string();
         let mut intervals = Intervals::new(
             self.output,
@@ -154,7 +159,15 @@ impl Job<'_> {
                 let tick = self.publisher.now() + TICK;
                 self.turn(Some(due.min(tick)))?;
             }
-            self.offer()?;
+            match self.source.look()? {
+                Ready::Yes => self.offer()?,
+                Ready::Over => break,
+                Ready::NotYet => {
+                    let soon = self.publisher.now() + SOURCE_POLL;
+                    self.turn(Some(soon))?;
+                    continue;
+                }
+            }
             self.turn(None)?;
             bar.set_position(self.tally.sent);
             intervals.look(|| self.tally.done())?;
@@ -177,12 +190,12 @@ impl Job<'_> {
     }
 
     fn offer(&mut self) -> Result<(), Failure> {
-        let (len, id) = (self.plan.size.bytes, self.tally.next_id);
-        let pattern = &self.pattern;
+        let (len, id) = (self.source.frame_bytes(), self.tally.next_id);
+        let source = &self.source;
         let offered = self
             .publisher
             .offer(FramePublisher::wall_ns(), len, |offset, room| {
-                pattern.fill(id, offset, room);
+                source.fill(id, offset, room);
             })?;
         let tally = &mut self.tally;
         match offered {
@@ -197,6 +210,7 @@ impl Job<'_> {
             }
             Offered::Unheard => tally.unheard += 1,
         }
+        self.source.advance();
         Ok(())
     }
 
@@ -237,9 +251,10 @@ impl Job<'_> {
         FramesSendReport {
             group: self.plan.session.place.to_string(),
             interface: self.publisher.interface().0.to_owned(),
-            size: self.plan.size,
-            per_second: self.plan.per_second,
-            seed: self.plan.seed,
+            source: self.plan.source.clone(),
+            format: self.source.label(),
+            frame_bytes: self.source.frame_bytes(),
+            per_second: self.source.rate(),
             frames: tally.sent,
             bytes: tally.bytes,
             overrun: tally.overrun,
@@ -265,5 +280,7 @@ fn times(interval: Duration, count: u64) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
+/// How often to look whether a program that makes frames has made one.
+const SOURCE_POLL: Duration = Duration::from_millis(1);
 /// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(15);

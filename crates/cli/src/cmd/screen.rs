@@ -42,6 +42,14 @@ impl Screen {
             .map_err(|error| Failure::environment("taking the terminal over", &error))
     }
 
+    /// Draws once: it writes only what has changed, and notices another size of the terminal.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> Result<(), Failure> {
+        let drawn = self.0.draw(draw);
+        drawn
+            .map(drop)
+            .map_err(|error| Failure::environment("using the terminal", &error))
+    }
+
     /// Shows one reading until the next is due, or the user leaves.
     pub(super) fn show_until(
         &mut self,
@@ -51,8 +59,7 @@ impl Screen {
     ) -> Result<Wish, Failure> {
         let failed = |error: io::Error| Failure::environment("using the terminal", &error);
         loop {
-            // This writes only what has changed, and notices another size of the terminal.
-            self.0.draw(|frame| view.draw(frame)).map_err(failed)?;
+            self.draw(|frame| view.draw(frame))?;
             let left = due.saturating_duration_since(Instant::now());
             if interrupt.is_requested() {
                 return Ok(Wish::Leave);

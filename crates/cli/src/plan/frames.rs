@@ -7,21 +7,22 @@ use serde::Serialize;
 use towline::{Allowed, FramePacing, FrameReceiverConfig, FrameSenderConfig, SocketOptions};
 
 use super::{
-    Plan, SessionPlan,
+    FrameSinkPlan, FrameSourcePlan, Plan, SessionPlan,
     message::check_reports,
     session::{optional_seconds, seconds},
     transfer::texts,
 };
 use crate::{
-    args::{FailOn, FrameSize, FramesRecvArgs, FramesSendArgs, PerSecond, PolicyArg},
+    args::{FailOn, FramesRecvArgs, FramesSendArgs, PerSecond, PolicyArg},
     failure::Failure,
 };
 
 /// `frames send --dry-run`: frames to a group.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesSendPlan {
-    pub(crate) size: FrameSize,
-    pub(crate) per_second: PerSecond,
+    pub(crate) source: FrameSourcePlan,
+    /// Null where the source says it, or 20.
+    pub(crate) per_second: Option<PerSecond>,
     pub(crate) count: Option<u64>,
     #[serde(rename = "for_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
@@ -37,7 +38,6 @@ pub(crate) struct FramesSendPlan {
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) timeout: Option<Duration>,
-    pub(crate) seed: u64,
     #[serde(rename = "every_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
@@ -80,7 +80,7 @@ impl FramesSendPlan {
         let default = SocketOptions::default().send_buffer_bytes;
         let send_buffer = args.send_buffer.map(usize::try_from);
         Ok(Self {
-            size: args.size,
+            source: FrameSourcePlan::new(&args.source, args.size, args.seed, args.per_second)?,
             per_second: args.per_second,
             count: args.count.map(Into::into),
             seconds: args.seconds,
@@ -94,7 +94,6 @@ impl FramesSendPlan {
             is_always_sent: args.always,
             receivers,
             timeout: args.timeout,
-            seed: args.seed,
             every: args.intervals.every,
             session,
         })
@@ -131,6 +130,7 @@ pub(crate) struct FramesRecvPlan {
     #[schemars(with = "Option<f64>")]
     pub(crate) every: Option<Duration>,
     pub(crate) fail_on: FailOn,
+    pub(crate) sinks: FrameSinkPlan,
     pub(crate) session: SessionPlan,
 }
 
@@ -149,6 +149,7 @@ impl FramesRecvPlan {
             timeout: args.timeout,
             every: args.intervals.every,
             fail_on: args.fail_on,
+            sinks: FrameSinkPlan::new(&args.sinks)?,
             session: SessionPlan::new(args.session.given())?,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gauge::frames::Percentiles;
+use gauge::frames::{FilmCounts, LossCount, Percentiles, Stability};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,8 +25,14 @@ pub(crate) struct FramesRecvReport {
     /// Of these, frames of which a packet came behind later ones, mostly a repair.
     pub(crate) repaired: u64,
     pub(crate) lost: FrameLosses,
-    /// Frames delivered whose content is not that of their number: there should be none.
+    /// The share of frames lost, and what the count proves of it.
+    pub(crate) loss: FrameLossReport,
+    /// Frames of a pattern, which were compared with what their number says.
+    pub(crate) checked: u64,
+    /// Of these, frames that differ: there should be none.
     pub(crate) damaged: u64,
+    /// What was written, with `--output`.
+    pub(crate) film: Option<FilmReport>,
     /// Bytes of the frames that came whole.
     pub(crate) bytes: u64,
     /// How to read a frame, as its sender says.
@@ -51,6 +57,78 @@ pub(crate) struct FramesRecvReport {
     /// Packets that the session dropped, by reason, without reasons that did not occur.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
+}
+
+/// What a count of lost frames proves.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct FrameLossReport {
+    /// The share lost, from 0 to 1.
+    share: f64,
+    /// The one-sided 95 % upper bound of the share that the path loses (Clopper and Pearson).
+    share_max_95: f64,
+    stability: StabilityReport,
+    #[serde(skip)]
+    #[schemars(skip)]
+    told: Stability,
+}
+
+/// Whether the path is very stable: fewer than 1 frame in 1000 lost over at least 10 minutes, by
+/// the upper bound.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub(crate) enum StabilityReport {
+    VeryStable,
+    /// Nothing speaks against it yet.
+    TooShort {
+        left_s: f64,
+    },
+    /// Few of too few frames were lost.
+    TooFewFrames {
+        /// Frames in all, when no more get lost.
+        needed: u64,
+    },
+    TooManyLost,
+}
+
+impl FrameLossReport {
+    pub(crate) fn new(count: LossCount, seconds: f64) -> Self {
+        let told = Stability::of(count, Duration::from_secs_f64(seconds));
+        Self {
+            share: count.share(),
+            share_max_95: count.upper_95(),
+            stability: match told {
+                Stability::VeryStable => StabilityReport::VeryStable,
+                Stability::TooShort { left } => StabilityReport::TooShort {
+                    left_s: left.as_secs_f64(),
+                },
+                Stability::TooFewFrames { needed } => StabilityReport::TooFewFrames { needed },
+                Stability::TooManyLost => StabilityReport::TooManyLost,
+            },
+            told,
+        }
+    }
+}
+
+/// What became of frames that were to be written.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct FilmReport {
+    written: u64,
+    bytes: u64,
+    /// The output was too slow for them.
+    skipped: u64,
+    /// Nobody said how to read them, or they are unlike those before them.
+    unreadable: u64,
+}
+
+impl From<FilmCounts> for FilmReport {
+    fn from(counts: FilmCounts) -> Self {
+        Self {
+            written: counts.written,
+            bytes: counts.bytes,
+            skipped: counts.skipped,
+            unreadable: counts.unreadable,
+        }
+    }
 }
 
 /// Frames that were lost, by cause.
@@ -111,7 +189,24 @@ impl Document for FramesRecvReport {
         );
         table.row("repaired", &self.repaired);
         table.row("lost", &self.lost.told());
-        table.row("damaged", &self.damaged);
+        let [share, most] = [self.loss.share, self.loss.share_max_95].map(|it| it * 100.0);
+        let share = format!(
+            "{share:.3} %, at most {most:.3} % at 95 %: {}",
+            self.loss.told
+        );
+        table.row("share lost", &share);
+        table.row(
+            "damaged",
+            &format!("{} of {} checked", self.damaged, self.checked),
+        );
+        if let Some(film) = &self.film {
+            let (written, bytes) = (film.written, quantity::bytes(film.bytes));
+            let (skipped, unreadable) = (film.skipped, film.unreadable);
+            let told = format!(
+                "{written} frames written, {bytes}; {skipped} skipped, {unreadable} unreadable"
+            );
+            table.row("film", &told);
+        }
         table.row("payload", &quantity::bytes(self.bytes));
         table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &frame_rates(self.frames, self.bytes, self.seconds));

@@ -7,17 +7,19 @@ use super::{
     Counters, Document, UsageReport, quantity,
     text::{Rows, frame_rates},
 };
-use crate::args::{FrameSize, PerSecond};
+use crate::{args::PerSecond, plan::FrameSourcePlan};
 
 /// `frames send`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesSendReport {
     pub(crate) group: String,
     pub(crate) interface: String,
-    pub(crate) size: FrameSize,
+    pub(crate) source: FrameSourcePlan,
+    /// How to read a frame, as receivers are told.
+    pub(crate) format: String,
+    pub(crate) frame_bytes: usize,
     /// What was asked for.
     pub(crate) per_second: PerSecond,
-    pub(crate) seed: u64,
     /// Frames sent.
     pub(crate) frames: u64,
     /// Of these frames, without headers.
@@ -58,7 +60,7 @@ impl Document for FramesSendReport {
         let frames = format!(
             "{} of {}",
             self.frames,
-            quantity::bytes(self.size.bytes as u64)
+            quantity::bytes(self.frame_bytes as u64)
         );
         table.row("frames", &frames);
         table.row("overrun", &self.overrun);

@@ -5,12 +5,13 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
 
 use super::{
-    CaptureReport, ClockDocument, DemoDocument, Document, FileListing, FramesRecvReport,
-    FramesSendReport, GroupMtuDocument, InterfacesReport, InterruptedDemo, Interval,
-    LeftoversReport, LoadRecvReport, LoadSendReport, MtuReport, PlainReport, PublishReport,
-    ReachDocument, RecvReport, RelayReport, ReplayReport, RttReflectReport, RttReport, SendReport,
-    ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport, TcpConnectionLine,
-    TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport, UdpReport, UdpServeReport,
+    CaptureReport, ClockDocument, DemoDocument, Document, FileListing, FramesAdviseReport,
+    FramesRecvReport, FramesSendReport, GroupMtuDocument, InterfacesReport, InterruptedDemo,
+    Interval, LeftoversReport, LoadRecvReport, LoadSendReport, MtuReport, PlainReport,
+    PublishReport, ReachDocument, RecvReport, RelayReport, ReplayReport, RttReflectReport,
+    RttReport, SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport,
+    TcpConnectionLine, TcpServeReport, TcpWatchReport, TcpWritesReport, TopReport, UdpReport,
+    UdpServeReport,
     json::{Envelope, MessageLine},
 };
 use crate::plan::{
@@ -40,6 +41,7 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<LoadRecvReport>(),
         of::<FramesSendReport>(),
         of::<FramesRecvReport>(),
+        of::<FramesAdviseReport>(),
         of::<Interval>(),
         of::<SendReport>(),
         of::<FileListing>(),

@@ -89,15 +89,9 @@ impl FramePublisherBuilder {
     /// refuses.
     pub fn open(mut self) -> Result<FramePublisher, Error> {
         let frames = &mut self.stream.frames;
-        let deadline = self.deadline.unwrap_or(frames.interval * 2);
-        let deadline_min = if self.deadline.is_some() {
-            Duration::ZERO
-        } else {
-            DEADLINE_MIN
-        };
-        frames.deadline = deadline
-            .max(deadline_min)
-            .min(FrameSenderConfig::DEADLINE_MAX);
+        let usual = || FramePublisher::usual_deadline(frames.interval);
+        let deadline = self.deadline.unwrap_or_else(usual);
+        frames.deadline = deadline.min(FrameSenderConfig::DEADLINE_MAX);
         let (mut opened, mut sending) = self.session.open_sending()?;
         sending.config = self.stream.settle(sending.config, sending.own)?;
         let mut config = AudienceConfig::new(sending.identity.session_id);
@@ -155,6 +149,14 @@ impl FramePublisher {
         interval: Duration,
     ) -> FramePublisherBuilder {
         FramePublisherBuilder::new(session, frame_bytes_max, interval)
+    }
+
+    /// Returns how long a frame is of use where nobody says: two intervals, but 100 ms at least and
+    /// 10 s at most.
+    #[must_use]
+    pub fn usual_deadline(interval: Duration) -> Duration {
+        let deadline = interval.saturating_mul(2).max(DEADLINE_MIN);
+        deadline.min(FrameSenderConfig::DEADLINE_MAX)
     }
 
     /// Reads the wall clock, in nanoseconds since 1970: the timestamp for a frame that is made now.

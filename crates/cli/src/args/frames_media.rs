@@ -1,0 +1,76 @@
+//! Where frames come from, and where they go.
+
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use gauge::frames::{Container, PixelFormat};
+
+use super::metrics_address;
+
+/// Where `frames send` takes frames from.
+#[derive(Debug, Args)]
+pub(crate) struct FramesFrom {
+    /// Send the frames of a Y4M file, or of standard input, instead of a pattern
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["size", "seed", "raw"])]
+    pub(crate) y4m: Option<PathBuf>,
+    /// Send the frames of a file without headers, or of standard input, instead of a pattern
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["size", "seed"],
+          requires_all = ["width", "height", "pixel_format"])]
+    pub(crate) raw: Option<PathBuf>,
+    /// Pixels of a line of --raw
+    #[arg(long, value_name = "PIXELS", requires = "raw")]
+    pub(crate) width: Option<u32>,
+    /// Lines of a frame of --raw
+    #[arg(long, value_name = "LINES", requires = "raw")]
+    pub(crate) height: Option<u32>,
+    /// What the bytes of --raw mean: Mono8, Mono10, Mono12, Mono16, Mono12Packed, Mono12p, RGB8,
+    /// I420, I422 or I444
+    #[arg(long, value_name = "FORMAT", requires = "raw")]
+    pub(crate) pixel_format: Option<PixelFormat>,
+}
+
+/// Where `frames recv` puts frames.
+#[derive(Debug, Args)]
+pub(crate) struct FramesTo {
+    /// Write whole frames to this file, or to standard output; with --last, to files in this
+    /// directory
+    #[arg(long, short, value_name = "FILE|DIR|-")]
+    pub(crate) output: Option<PathBuf>,
+    /// What --output is written as [default: y4m; raw where FILE ends with .raw]
+    #[arg(
+        long = "as",
+        value_enum,
+        value_name = "KIND",
+        requires = "output",
+        conflicts_with = "last"
+    )]
+    pub(crate) container: Option<ContainerArg>,
+    /// Keep the last N frames as files, and no others
+    #[arg(long, value_name = "N", requires = "output")]
+    pub(crate) last: Option<NonZeroUsize>,
+    /// Show the frames to browsers at http://ADDRESS:PORT/; with a port alone, to those of this
+    /// machine
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    pub(crate) preview: Option<SocketAddr>,
+    /// Show the frames in the terminal; q leaves
+    #[arg(long)]
+    pub(crate) display: bool,
+}
+
+/// What lies around the frames of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContainerArg {
+    /// Header lines
+    Y4m,
+    /// Nothing
+    Raw,
+}
+
+impl From<ContainerArg> for Container {
+    fn from(arg: ContainerArg) -> Self {
+        match arg {
+            ContainerArg::Y4m => Self::Y4m,
+            ContainerArg::Raw => Self::Raw,
+        }
+    }
+}

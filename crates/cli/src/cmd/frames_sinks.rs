@@ -1,0 +1,90 @@
+//! Where the frames that `frames recv` takes go: files, a page for browsers, the terminal.
+
+use gauge::frames::{Film, FilmCounts, Header, Preview};
+
+use super::frames_display::Display;
+use crate::{
+    failure::Failure,
+    plan::{FilmPlan, FrameSinkPlan},
+    report::Output,
+};
+
+/// Whoever wants to have or to see frames.
+pub(super) struct Sinks {
+    film: Option<Film>,
+    preview: Option<Preview>,
+    display: Option<Display>,
+    /// The label seen last, and what it says.
+    label: Vec<u8>,
+    header: Option<Header>,
+}
+
+impl Sinks {
+    pub(super) fn open(plan: &FrameSinkPlan, output: &Output) -> Result<Self, Failure> {
+        let film = plan.film.as_ref().map(FilmPlan::open).transpose()?;
+        let film = film.map(Film::start).transpose();
+        let preview = plan.preview.map(Preview::start).transpose();
+        let preview =
+            preview.map_err(|error| Failure::environment("serving the preview", &error))?;
+        if let Some(preview) = &preview {
+            output.note(&format!(
+                "the frames are shown at http://{}/",
+                preview.address()
+            ));
+        }
+        let display = plan.is_displayed.then(Display::open).transpose()?;
+        Ok(Self {
+            film: film.map_err(|error| Failure::Environment(error.to_string()))?,
+            preview,
+            display,
+            label: Vec::new(),
+            header: None,
+        })
+    }
+
+    /// Passes a whole frame on. It never waits.
+    pub(super) fn take(&mut self, number: u64, label: &[u8], frame: &[u8]) {
+        if let Some(film) = &mut self.film {
+            film.take(number, label, frame);
+        }
+        if self.preview.is_none() && self.display.is_none() {
+            return;
+        }
+        if self.label != label {
+            self.label = label.to_vec();
+            self.header = Header::parse(label).ok();
+        }
+        let shape = self.header.as_ref().map(Header::shape);
+        if let Some(shape) = shape.filter(|shape| shape.frame_bytes() == frame.len()) {
+            if let Some(preview) = &self.preview {
+                preview.offer(shape, frame);
+            }
+            if let Some(display) = &self.display {
+                display.offer(shape, frame);
+            }
+        }
+    }
+
+    /// Shows a line beside the frames.
+    pub(super) fn tell(&self, line: &str) {
+        if let Some(preview) = &self.preview {
+            preview.tell(line);
+        }
+        if let Some(display) = &self.display {
+            display.tell(line);
+        }
+    }
+
+    /// Whether nobody wants more: the user has left the display, or the output failed.
+    pub(super) fn is_over(&self) -> bool {
+        self.display.as_ref().is_some_and(Display::is_left)
+            || self.film.as_ref().is_some_and(Film::is_over)
+    }
+
+    /// Gives the terminal back, and writes what waits.
+    pub(super) fn finish(&mut self) -> Result<Option<FilmCounts>, Failure> {
+        self.display = None;
+        let counts = self.film.take().map(Film::finish).transpose();
+        counts.map_err(|error| Failure::Environment(error.to_string()))
+    }
+}

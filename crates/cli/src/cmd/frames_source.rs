@@ -1,0 +1,154 @@
+//! Where `frames send` takes frames from: a generated pattern, or video from a file or a pipe.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use gauge::frames::{FramePattern, Next, Reel, VideoReader, label_of_pattern};
+
+use crate::{
+    args::PerSecond,
+    failure::Failure,
+    plan::{FrameSourcePlan, FramesSendPlan},
+};
+
+/// Frames, one after the other.
+pub(super) enum Source {
+    /// Each follows from its number.
+    Pattern {
+        pattern: FramePattern,
+        frame_bytes: usize,
+        label: String,
+        rate: PerSecond,
+    },
+    /// Each is read.
+    Video {
+        reel: Reel,
+        /// Read, and not sent yet.
+        next: Option<Vec<u8>>,
+        rate: PerSecond,
+    },
+}
+
+/// Whether a frame can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    Yes,
+    NotYet,
+    Over,
+}
+
+impl Source {
+    /// Opens what the plan names. A stream of Y4M waits for its header.
+    pub(super) fn open(plan: &FramesSendPlan) -> Result<Self, Failure> {
+        let reel = match &plan.source {
+            FrameSourcePlan::Pattern { size, seed } => {
+                let rate = plan.per_second.unwrap_or(PerSecond::USUAL);
+                return Ok(Self::Pattern {
+                    pattern: FramePattern::new(*seed),
+                    frame_bytes: size.bytes,
+                    label: label_of_pattern(size.pixels, rate.0),
+                    rate,
+                });
+            }
+            FrameSourcePlan::Y4m { path } => {
+                let reader = VideoReader::y4m(open(path)?);
+                Reel::start(reader.map_err(|error| unreadable(path, &error))?)
+            }
+            FrameSourcePlan::Raw { path, header } => {
+                Reel::start(VideoReader::raw(open(path)?, header.clone()))
+            }
+        };
+        let reel = reel.map_err(|error| Failure::Environment(error.to_string()))?;
+        let told = reel.header().rate().map(|rate| PerSecond(rate.per_s()));
+        Ok(Self::Video {
+            rate: plan.per_second.or(told).unwrap_or(PerSecond::USUAL),
+            reel,
+            next: None,
+        })
+    }
+
+    /// Bytes of each frame.
+    pub(super) fn frame_bytes(&self) -> usize {
+        match self {
+            Self::Pattern { frame_bytes, .. } => *frame_bytes,
+            Self::Video { reel, .. } => reel.header().shape().frame_bytes(),
+        }
+    }
+
+    /// What receivers are told of how to read the frames.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Self::Pattern { label, .. } => label.clone(),
+            Self::Video { reel, .. } => reel.header().label(),
+        }
+    }
+
+    /// Frames each second.
+    pub(super) const fn rate(&self) -> PerSecond {
+        match self {
+            Self::Pattern { rate, .. } | Self::Video { rate, .. } => *rate,
+        }
+    }
+
+    /// Looks for the next frame, without waiting.
+    pub(super) fn look(&mut self) -> Result<Ready, Failure> {
+        let Self::Video { reel, next, .. } = self else {
+            return Ok(Ready::Yes);
+        };
+        if next.is_some() {
+            return Ok(Ready::Yes);
+        }
+        match reel.next_frame() {
+            Ok(Next::Frame(frame)) => {
+                *next = Some(frame);
+                Ok(Ready::Yes)
+            }
+            Ok(Next::NotYet) => Ok(Ready::NotYet),
+            Ok(Next::Over) => Ok(Ready::Over),
+            Err(error) => Err(Failure::environment("reading frames", &error)),
+        }
+    }
+
+    /// Writes the bytes of the next frame, which is number `id`, from `offset` on.
+    pub(super) fn fill(&self, id: u64, offset: usize, room: &mut [u8]) {
+        match self {
+            Self::Pattern { pattern, .. } => pattern.fill(id, offset, room),
+            Self::Video { next, .. } => {
+                let frame = next
+                    .as_deref()
+                    .expect("a frame is looked for before it is sent");
+                room.copy_from_slice(&frame[offset..][..room.len()]);
+            }
+        }
+    }
+
+    /// Goes on to the frame behind the one that was offered.
+    pub(super) fn advance(&mut self) {
+        if let Self::Video { reel, next, .. } = self
+            && let Some(frame) = next.take()
+        {
+            reel.give_back(frame);
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    match File::open(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(error) => {
+            let what = format!("opening {}", path.display());
+            Err(Failure::environment(&what, &error))
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let what = format!("{}: {error}", path.display());
+    Failure::Environment(what)
+}
