@@ -8,7 +8,7 @@
 //! | [`tcp`] | this host's kernel, a responder | what holds connections back, what writes cost |
 //! | [`reach`] | the hosts that take part | why a group does not arrive, each cause with its fix |
 //! | [`clock`] | this host, a reflector | whose clock is right, one-way delays with their error |
-//! | [`frames`] | nobody: it is given frames, or a path | files and a page of them; what a stream needs |
+//! | [`frames`] | nobody: it is given frames, or a path | files and pages of them, advice |
 //! | [`load`] | nobody: it makes messages | what of them was lost, repeated or altered |
 //! | [`sweep`] | a lab of two hosts | what captures lose and cost by size |
 //! | [`demo`] | the shipped program | that files reach several receivers whole, under loss |

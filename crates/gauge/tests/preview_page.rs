@@ -1,4 +1,5 @@
 //! The preview of frames in a real browser.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
     process::Command,

@@ -347,8 +347,8 @@ mod tests {
                 "FRAME is expected, and not: \"FRAMES\"",
             ),
             (
-                b"YUV4MPEG2 W1 H1 Cmono\nFRAM",
-                "FRAME is expected, and not: \"FRAM\"",
+                b"YUV4MPEG2 W1 H1 Cmono\nFRA",
+                "FRAME is expected, and not: \"FRA\"",
             ),
             (b"YUV4MPEG2 W1 H1 Cmono", "the stream ends in its line"),
             (b"RAW W1 H1 CMono8\n0", "a line of Y4M is expected"),

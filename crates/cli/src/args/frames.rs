@@ -197,17 +197,17 @@ const BYTES_MAX: u64 = 512 << 20;
 
 const SEND_NOTES: &str = "\
 Sends a numbered pattern that `frames recv` checks, or with --y4m or --raw the frames of a file or
-of any program (ffmpeg: `-f yuv4mpegpipe -`); it ends with them. A receiver gets each frame whole and by its
-deadline, or not at all; a slow receiver does not slow the others. Packets of a frame leave evenly
-over most of the time of a frame, unless --burst-limit is given or a --rate is set.";
+of any program, and ends with them (ffmpeg: `-f yuv4mpegpipe -`). A receiver gets each frame whole
+and by its deadline, or not at all; a slow receiver does not slow the others. Packets of a frame
+leave evenly over most of the time of a frame, unless --burst-limit is given or a --rate is set.";
 
 const SEND_EXAMPLES: &str = "\
 Examples:
   towline frames send --group 239.192.0.1:7500 --for 1m
   towline frames send -g 239.192.0.1:7500 --size 1920x1080x3 --fps 30 --receivers 2
   towline frames send -g 239.192.0.1:7500 --burst-limit 32 --micro-delay 400us
-  ffmpeg -re -i film.mkv -pix_fmt yuv420p -f yuv4mpegpipe - | towline frames send -g 239.192.0.1 --y4m -
-  towline frames send -g 239.192.0.1 --raw scan.bin --width 1360 --height 1024 --pixel-format Mono12p";
+  ffmpeg -re -i film.mkv -f yuv4mpegpipe - | towline frames send -g 239.192.0.1 --y4m -
+  towline frames send -g 239.192.0.1 --raw a.bin --width 1360 --height 1024 --pixel-format Mono12p";
 
 const RECV_NOTES: &str = "\
 Receives video and patterns; only patterns are compared with what they should be. Writing and

@@ -52,8 +52,8 @@ impl ClockFloor {
         }
     }
 
-    /// Returns when a frame is due: `deadline` after it would have arrived if it had been as fast as
-    /// the fastest that is known by now.
+    /// Returns when a frame is due: `deadline` after it would have arrived if it had been as fast
+    /// as the fastest that is known by now.
     pub(super) fn due(&self, heard: Heard, deadline: Duration) -> Instant {
         let least = self.least.min(self.least_before);
         let delay_ns = heard.difference.saturating_sub(least).max(0);

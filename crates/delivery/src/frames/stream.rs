@@ -110,8 +110,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes room for frames of up to `len` bytes. The operating system supplies the memory as it is
-    /// first used.
+    /// Makes room for frames of up to `len` bytes. The operating system supplies the memory as it
+    /// is first used.
     pub(super) fn new(len: usize) -> Self {
         Self {
             bytes: vec![0; len],
@@ -379,8 +379,8 @@ impl Stream {
         PieceVerdict::Completed
     }
 
-    /// Returns true when a frame that begins at `first` can stand before the entry at `at`: there is
-    /// a packet at least for each frame between it and its neighbours.
+    /// Returns true when a frame that begins at `first` can stand before the entry at `at`: there
+    /// is a packet at least for each frame between it and its neighbours.
     fn fits(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         let end = first + u64::from(header.pieces());
         let before = match at.checked_sub(1).and_then(|at| self.frames.get(at)) {

@@ -420,6 +420,10 @@ fn weather() -> impl Strategy<Value = Weather> {
     )
 }
 
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..80)
+}
+
 proptest! {
     #[test]
     fn every_frame_is_whole_and_in_time_or_lost_for_one_cause(weather in weather()) {
@@ -473,7 +477,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_receiver_panic_or_grow(
-        payloads in prop::collection::vec((0..200_u64, prop::collection::vec(any::<u8>(), 0..80)), 0..100),
+        payloads in prop::collection::vec((0..200_u64, bytes()), 0..100),
     ) {
         let mut receiver = receiver();
         for (n, (position, mut payload)) in payloads.into_iter().enumerate() {

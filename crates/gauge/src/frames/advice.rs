@@ -195,8 +195,8 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
     let mut texts = Vec::new();
     if load.mtu_bytes > path.mtu_bytes {
         texts.push(format!(
-            "packets of {} bytes do not fit {}, which takes {}: the kernel would fragment them, and \
-             one lost fragment loses its packet. Use --mtu {}",
+            "packets of {} bytes do not fit {}, which takes {}: the kernel would fragment \
+             them, and one lost fragment loses its packet. Use --mtu {}",
             load.mtu_bytes, path.interface, path.mtu_bytes, path.mtu_bytes
         ));
     }

@@ -427,6 +427,6 @@ mod tests {
         drop(stuck);
     }
 
-    /// More than the kernel lets both ends of a connection grow to by default (tcp(7): 4 and 6 MiB).
+    /// More than both ends of a connection grow to by default (tcp(7): 4 and 6 MiB).
     const STUCK_BYTES: usize = 12 << 20;
 }
