@@ -253,6 +253,7 @@ mod tests {
             let text = match option.name {
                 "group" => "239.1.1.1",
                 "pgm_port" | "control_port" | "metrics" => "9464",
+                "profile" => "openpgm",
                 _ => option.default.unwrap_or("lo"),
             };
             if option.name != "faults" {
