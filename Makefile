@@ -27,7 +27,7 @@ besieged: ## one attacker against sessions with a key, 10 times: 220 MB proven, 
 	@scripts/setup.sh rust
 	TOWLINE_REPEATS=10 cargo test --locked --package towline-cli --test lab siege -- --nocapture
 
-interop: ## every cell with OpenPGM and ZeroMQ, 100,000 messages each, at libpgm's rate; minutes
+interop: ## every cell with OpenPGM and ZeroMQ, 100,000 messages each; minutes
 	@scripts/setup.sh rust tests
 	cargo test --locked --package towline-cli --test lab interop::$(or $(ARGS),whole) -- \
 	  --ignored --nocapture --test-threads 1

@@ -91,9 +91,14 @@ impl<E: End> FromArgMatches for SessionArgs<E> {
                 values.insert(name, text.clone());
             }
         }
+        let bounds = ["spm_heartbeat_min", "spm_heartbeat_max"];
+        let has_own_heartbeat = bounds.iter().any(|name| values.contains_key(name));
         let profile = values.get("profile").and_then(|name| Profile::named(name));
         for (name, text) in profile.map_or(&[][..], |profile| profile.settings) {
-            values.entry(name).or_insert_with(|| (*text).to_owned());
+            // A list of intervals would make the bounds that are given meaningless.
+            if *name != "spm_heartbeat" || !has_own_heartbeat {
+                values.entry(name).or_insert_with(|| (*text).to_owned());
+            }
         }
         Ok(Self {
             given: Given { values },

@@ -37,7 +37,7 @@ pub(crate) struct SendArgs {
                                 "join_timeout"])]
     pub(crate) plain: bool,
     /// With --plain, exit with code 0 when the peer's kernel has acknowledged everything and its
-    /// application has closed the connection in good order
+    /// side has ended after that without a reset
     #[arg(long, requires = "plain")]
     pub(crate) accept_unconfirmed: bool,
     /// Directory in which standard input is kept while it is sent [default: $TMPDIR, or /tmp]

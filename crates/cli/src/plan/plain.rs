@@ -42,7 +42,11 @@ impl PlainPlan {
             );
             return Err(Failure::usage(text));
         }
-        if let Some(name) = args.session.given().values.keys().next() {
+        let given = args.session.given();
+        // A profile brings further values: it is named first.
+        let mut names = given.values.keys();
+        let profile = given.values.get_key_value("profile").map(|(name, _)| name);
+        if let Some(name) = profile.or_else(|| names.next()) {
             let name = crate::args::flag(name);
             return Err(Failure::usage(format!(
                 "--{name} is about sessions between towline and towline, and --plain is none: \

@@ -13,8 +13,8 @@ use crate::plan::PlainPlan;
 pub(crate) struct PlainReport {
     path: String,
     to: String,
-    /// The peer's kernel has acknowledged everything, and its application has closed the connection
-    /// in good order. The application has confirmed nothing.
+    /// The peer's kernel has acknowledged everything, and the peer's side has ended after ours
+    /// without a reset. The application has confirmed nothing.
     is_acknowledged: bool,
     /// The outcome in words.
     verdict: String,
@@ -24,7 +24,7 @@ pub(crate) struct PlainReport {
     bytes_written: u64,
     /// What the peer's kernel has acknowledged; its application may have read less.
     bytes_acknowledged: u64,
-    /// The peer has ended its side of the connection in good order.
+    /// The peer's side of the connection has ended without a reset.
     has_peer_closed: bool,
     /// What the peer has sent; it was thrown away.
     bytes_answered: u64,

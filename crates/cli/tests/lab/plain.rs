@@ -342,7 +342,12 @@ fn what_is_known_is_told_and_no_more() {
         let second = Duration::from_millis(1_000);
         let rows = [
             row("reads all, closes", Peer::Reads, Path::Good, None),
-            row("ends its side first", Peer::EndsFirst, Path::Good, None),
+            row(
+                "ends its side first",
+                Peer::EndsFirst,
+                Path::Good,
+                Some("had ended its side before"),
+            ),
             row("answers", Peer::Answers, Path::Good, None),
             row(
                 "window of zero for 1 s",
@@ -386,7 +391,12 @@ fn what_is_known_is_told_and_no_more() {
                 Path::Good,
                 Some("did not close"),
             ),
-            row("cable cut", Peer::Reads, Path::Cut, Some("")),
+            row(
+                "cable cut",
+                Peer::Reads,
+                Path::Cut,
+                Some("nothing more within"),
+            ),
         ];
         for row in &rows {
             is_told_truly(&scene, row);

@@ -167,7 +167,8 @@ impl Watch {
     /// looked up once.
     pub fn look(&mut self) -> Result<Vec<Connection>, Error> {
         let sockets = match self.sockets() {
-            Err(_) if self.has_process_ended() => {
+            // Root still reads the list of a process that its parent has not reaped: it is empty.
+            _ if self.has_process_ended() => {
                 self.has_ended = true;
                 Vec::new()
             }

@@ -161,8 +161,8 @@ impl fmt::Display for Undelivered {
 impl std::error::Error for Undelivered {}
 
 impl DeliveredStream {
-    /// Connects, which may take `patience`. The connection ends when the peer's host is silent for
-    /// that long.
+    /// Connects, which may take `patience`. The connection ends when the peer's host is silent,
+    /// or takes nothing more because its application does not read, for that long (3 s at least).
     ///
     /// # Errors
     /// When nobody listens there.
@@ -171,7 +171,8 @@ impl DeliveredStream {
     }
 
     /// Takes a connection over, as a listener has accepted it; both ends must do so before either
-    /// has written. The connection ends when the peer's host is silent for `patience`.
+    /// has written. The connection ends when the peer's host is silent for `patience`, or
+    /// takes nothing more because its application does not read.
     ///
     /// # Errors
     /// When the socket refuses an option.
@@ -293,10 +294,11 @@ impl DeliveredStream {
         }
         // The answer may have come before the connection ended.
         let heard = self.hear();
-        self.answer()?;
+        let answered = self.answer();
         let drained = self.drain();
         if !self.out.is_done {
             self.check()?;
+            answered?;
             later(drained)?;
             later(heard)?;
             return Ok(None);
@@ -347,7 +349,9 @@ impl DeliveredStream {
     /// Tells the peer what this application has taken, behind what is to be sent anyway.
     fn answer(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
-        if inn.taken > inn.told && inn.end.is_none() {
+        // While the last words wait for room, a later confirmation covers this one.
+        let has_room = self.out.rest.len() <= REST_BYTES_MAX;
+        if inn.taken > inn.told && inn.end.is_none() && has_room {
             Frame::Confirm { total: inn.taken }.write(&mut self.out.rest);
             inn.told = inn.taken;
         }
@@ -417,10 +421,12 @@ impl DeliveredStream {
             }
             Frame::Data { bytes } => inn.left = bytes as usize,
             Frame::End { total, digest } => inn.end = Some((total, digest)),
-            Frame::Confirm { total } if (out.confirmed..=out.written).contains(&total) => {
+            Frame::Confirm { total } if total > out.confirmed && total <= out.written => {
                 out.confirmed = total;
             }
-            Frame::Done { total, digest } if Some(digest) == out.end && total == out.written => {
+            Frame::Done { total, digest }
+                if !out.is_done && Some(digest) == out.end && total == out.written =>
+            {
                 (out.confirmed, out.is_done) = (total, true);
             }
             Frame::Confirm { .. } | Frame::Done { .. } => {
@@ -633,7 +639,11 @@ impl Drop for DeliveredStream {
             // answer with it.
             drop(self.stream.shutdown(Shutdown::Write));
             let mut room = [0; 4_096];
-            while let Ok(1..) = self.stream.read(&mut room) {}
+            for _ in 0..READS_AT_END {
+                if !matches!(self.stream.read(&mut room), Ok(1..)) {
+                    break;
+                }
+            }
         }
     }
 }
@@ -674,6 +684,8 @@ const CONFIRM_BYTES: u64 = 256 << 10;
 const HEAR_BYTES: usize = 256 << 10;
 /// Pieces under way whose places are known exactly.
 const PIECES_MAX: usize = 4_096;
+/// Reads at the end of a connection: a peer that goes on sending does not hold it.
+const READS_AT_END: u32 = 256;
 /// The longest wait in one call.
 const LOOK: Duration = Duration::from_secs(1);
 

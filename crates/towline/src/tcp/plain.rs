@@ -7,15 +7,15 @@
 //! ```
 //!
 //! The best that can be known here is that the peer's kernel has acknowledged every byte, and that
-//! its application has closed in good order. Whether the application has read and kept the bytes,
-//! only the application can say, and it does not.
+//! the peer's side has ended after ours without a reset. Whether the application has read and kept
+//! the bytes, only the application can say, and it does not.
 //!
 //! What the peer answers is read and thrown away: were it left unread, closing would reset the
 //! connection, and what is still on the way would be lost.
 
 use std::{
     fs::File,
-    io::{self, IoSlice, Read as _},
+    io::{self, IoSlice, Read as _, Seek as _},
     net::{Shutdown, SocketAddr, TcpStream},
     os::fd::{AsFd, OwnedFd},
     time::Duration,
@@ -34,7 +34,7 @@ use crate::Error;
 /// Where the bytes come from.
 #[derive(Debug)]
 pub enum PlainSource {
-    /// A regular file, as long as it is when the sender is opened.
+    /// A regular file from where it stands, as long as it is when the sender is opened.
     File(File),
     /// A pipe, until its end.
     Pipe(OwnedFd),
@@ -46,10 +46,10 @@ pub enum PlainSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlainEnd {
-    /// The peer's kernel has acknowledged every byte, and its application has closed the connection
-    /// in good order. The application has confirmed nothing.
+    /// The peer's kernel has acknowledged every byte, and the peer's side has ended after ours,
+    /// without a reset. The application has confirmed nothing.
     Acknowledged,
-    /// It is not even known that every byte was acknowledged and the connection closed in good
+    /// It is not even known that every byte was acknowledged and the connection ended in good
     /// order; the text says why.
     Failed(String),
 }
@@ -65,6 +65,8 @@ pub struct PlainSender {
     is_ending: bool,
     /// The peer has ended its side.
     has_peer_ended: bool,
+    /// It did so before it had everything.
+    ended_first: bool,
     end: Option<PlainEnd>,
     patience: Duration,
     /// What was acknowledged when that last changed, and when that was.
@@ -76,6 +78,7 @@ pub struct PlainSender {
 enum Source {
     File {
         file: File,
+        begin: u64,
         at: u64,
         end: u64,
     },
@@ -96,12 +99,19 @@ impl PlainSender {
     pub fn open(to: SocketAddr, source: PlainSource, patience: Duration) -> Result<Self, Error> {
         let failed = |error: io::Error| SystemError::system("connect to", to, &error);
         let source = match source {
-            PlainSource::File(file) => {
-                let length = file.metadata().map_err(|error| {
+            PlainSource::File(mut file) => {
+                let failed = |error: io::Error| {
                     SystemError::system("read the length of", "the file to send", &error)
-                })?;
-                let end = length.len();
-                Source::File { file, at: 0, end }
+                };
+                // A shell may have read its first lines for another program.
+                let begin = file.stream_position().map_err(failed)?;
+                let end = file.metadata().map_err(failed)?.len().max(begin);
+                Source::File {
+                    file,
+                    begin,
+                    at: begin,
+                    end,
+                }
             }
             PlainSource::Pipe(pipe) => Source::Pipe(pipe),
             PlainSource::Stream(from) => Source::Stream {
@@ -122,6 +132,7 @@ impl PlainSender {
             answered_bytes: 0,
             is_ending: false,
             has_peer_ended: false,
+            ended_first: false,
             end: None,
             patience,
             moved: (0, now),
@@ -175,7 +186,7 @@ impl PlainSender {
     #[must_use]
     pub const fn total_bytes(&self) -> Option<u64> {
         match &self.source {
-            Source::File { end, .. } => Some(*end),
+            Source::File { begin, end, .. } => Some(*end - *begin),
             Source::Pipe(_) => None,
             Source::Stream { .. } => None,
         }
@@ -205,8 +216,7 @@ impl PlainSender {
         self.answered_bytes
     }
 
-    /// Returns true when the peer's application has closed the connection, or its writing side, in
-    /// good order.
+    /// Returns true when the peer's side of the connection has ended without a reset.
     #[must_use]
     pub const fn has_peer_ended(&self) -> bool {
         self.has_peer_ended
@@ -238,6 +248,9 @@ impl PlainSender {
             if let Some(error) = self.stream.take_error()? {
                 return Err(self.broken(&error));
             }
+            if self.ended_first {
+                return Err(io::Error::other(ENDED_FIRST));
+            }
             self.end = Some(PlainEnd::Acknowledged);
             return Ok(());
         }
@@ -268,7 +281,10 @@ impl PlainSender {
                 break;
             }
             match self.stream.read(&mut room) {
-                Ok(0) => self.has_peer_ended = true,
+                Ok(0) => {
+                    self.has_peer_ended = true;
+                    self.ended_first = !self.is_ending;
+                }
                 Ok(count) => self.answered_bytes += count as u64,
                 Err(error) if is_later(&error) => break,
                 Err(error) => return Err(self.broken(&error)),
@@ -282,7 +298,7 @@ impl PlainSender {
         for _ in 0..WRITES_A_TURN {
             let moved = match &mut self.source {
                 Source::File { at, end, .. } if at == end => return Ok(true),
-                Source::File { file, at, end } => {
+                Source::File { file, at, end, .. } => {
                     let most = usize::try_from(*end - *at).map_or(PIECE, |left| left.min(PIECE));
                     let sent = send_file(&self.stream, file, *at, most);
                     if matches!(sent, Ok(0)) {
@@ -341,6 +357,11 @@ impl PlainSender {
     }
 
     fn await_socket(&self, for_room: bool, limit: Duration) -> io::Result<()> {
+        if self.is_ending && self.has_peer_ended {
+            // Both sides are shut: the socket is ready for ever, and acknowledgements wake nobody.
+            std::thread::sleep(limit);
+            return Ok(());
+        }
         wait(&self.stream, !self.has_peer_ended, for_room, limit).map(drop)
     }
 
@@ -359,6 +380,9 @@ fn is_later(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
+/// An end that came before ours says nothing of what came after it.
+const ENDED_FIRST: &str = "the peer's kernel acknowledged everything, but the peer had ended its \
+                           side before: whether its application reads the rest is unknown";
 /// What one call moves at most, so that a wish to stop is heard.
 const PIECE: usize = 4 << 20;
 const STREAM_BYTES: usize = 64 << 10;

@@ -114,6 +114,7 @@ impl Collector {
                 | errno::ENETUNREACH
                 | errno::EHOSTDOWN
                 | errno::EPROTO
+                | errno::ENOPROTOOPT
                 | errno::EMSGSIZE => tally.counters.receive_icmp += 1,
                 errno::EBADF | errno::ENOTSOCK => return Err(beyond_use(port, &error)),
                 _ => {
