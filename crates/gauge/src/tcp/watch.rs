@@ -202,6 +202,9 @@ impl Watch {
         while self.ended.len() > ENDED_MAX {
             self.ended.pop_front();
         }
+        // Only now: the rows of connections that have ended name their processes.
+        let there: BTreeSet<u32> = self.seen.values().map(|seen| seen.socket.inode).collect();
+        self.names.retain(|inode, _| there.contains(inode));
         rows.sort_by(busiest_first);
         Ok(rows)
     }
@@ -266,7 +269,6 @@ impl Watch {
     /// Looks up the processes of sockets that were not looked up before.
     fn name(&mut self, inodes: impl Iterator<Item = u32>) {
         let inodes: BTreeSet<u32> = inodes.collect();
-        self.names.retain(|inode, _| inodes.contains(inode));
         if inodes.iter().all(|inode| self.names.contains_key(inode)) {
             return;
         }
