@@ -2,6 +2,8 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
+use driver::Admission;
+
 /// One sender, or a network of senders, from which data is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
@@ -24,6 +26,13 @@ impl Allowed {
             ip,
             bits: bits_of(ip),
         }
+    }
+
+    /// Makes the rule that admits senders of `list` alone; `None` for an empty list.
+    pub(crate) fn admission(list: impl IntoIterator<Item = Self>) -> Option<Admission> {
+        let list: Vec<Self> = list.into_iter().collect();
+        let is_some = !list.is_empty();
+        is_some.then(|| Admission::new(move |ip| list.iter().any(|allowed| allowed.admits(ip))))
     }
 
     /// Returns true when files from `ip` are allowed.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use base::{Instant, Io as _};
-use delivery::{AudienceConfig, AudienceEvent, Policy, RateCause};
+use delivery::{AudienceEvent, Policy, RateCause};
 use driver::{Ended, Turn};
 use pgm::{Census, Full};
 
 use crate::{
     Error, Snapshot,
-    session::{Count, End, SessionBuilder, default_name, face},
+    session::{CLOSE_POLL, Count, End, FAREWELL_MAX, SessionBuilder, face},
     trace,
 };
 
@@ -72,10 +72,7 @@ impl PublisherBuilder {
     /// refuses.
     pub fn open(self) -> Result<Publisher, Error> {
         let (mut opened, sending) = self.session.open_sending()?;
-        let mut config = AudienceConfig::new(sending.identity.session_id);
-        config.key.clone_from(&self.session.key);
-        let name = self.session.name.clone();
-        config.name = name.unwrap_or_else(|| default_name(&std::process::id().to_string()));
+        let mut config = self.session.audience(&sending);
         config.policy = self.policy;
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;
@@ -630,7 +627,3 @@ const ROW_MAX: u32 = 32;
 const ROW_GAP: Duration = Duration::from_micros(10);
 /// How long NAKs and reports may wait while messages leave.
 const TURN_AFTER: Duration = Duration::from_micros(200);
-/// How long a dropped publisher tells receivers that the session is broken off.
-const FAREWELL_MAX: Duration = Duration::from_millis(100);
-/// How often to ask whether to keep waiting for the end.
-const CLOSE_POLL: Duration = Duration::from_millis(100);

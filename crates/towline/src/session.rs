@@ -6,10 +6,11 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::BorrowedFd,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use base::{DropCounters, Instant, Io as _};
-use delivery::Key;
+use delivery::{AudienceConfig, Key, ReporterConfig};
 use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
     Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup,
@@ -291,7 +292,37 @@ impl SessionBuilder {
         };
         Ok((opened, receiving))
     }
+
+    /// Makes the settings of what reports to senders, unless the session has no reports, and the
+    /// name that was made where none was given.
+    pub(crate) fn reporter(&self) -> Result<(Option<ReporterConfig>, Option<OwnName>), Error> {
+        if !self.reports {
+            return Ok((None, None));
+        }
+        let own = self.name.is_none().then(OwnName::take);
+        let made = || own.as_ref().map(ToString::to_string);
+        let name = self.name.clone().or_else(made).unwrap_or_default();
+        let mut config = ReporterConfig::new(name, random_u64()?);
+        config.key.clone_from(&self.key);
+        Ok((Some(config), own))
+    }
+
+    /// Makes the settings of what listens to the receivers of `sending`.
+    pub(crate) fn audience(&self, sending: &Sending) -> AudienceConfig {
+        let mut config = AudienceConfig::new(sending.identity.session_id);
+        config.key.clone_from(&self.key);
+        let name = self.name.clone();
+        config.name = name.unwrap_or_else(|| default_name(&std::process::id().to_string()));
+        config
+    }
 }
+
+/// How long a dropped publisher tells receivers that the session is broken off.
+pub(crate) const FAREWELL_MAX: Duration = Duration::from_millis(100);
+/// How often a publisher that closes asks whether to keep waiting for the end.
+pub(crate) const CLOSE_POLL: Duration = Duration::from_millis(100);
+/// How often a subscriber that leaves checks whether the sockets have taken the last messages.
+pub(crate) const LEAVE_POLL: Duration = Duration::from_millis(5);
 
 /// The result of opening the sockets.
 pub(crate) struct Opened {

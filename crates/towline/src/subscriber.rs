@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use base::{Instant, Io as _};
-use delivery::ReporterConfig;
-use driver::{Admission, Left, MessageSink, SessionEvent, Turn};
+use driver::{Left, MessageSink, SessionEvent, Turn};
 use pgm::{Mode, Status};
 use wire::pgm::Tsi;
 
 use crate::{
     Allowed, Batch, Error, Received, Snapshot,
-    session::{Count, End, OwnName, SessionBuilder, face, random_u64},
+    session::{Count, End, LEAVE_POLL, OwnName, SessionBuilder, face},
     trace::Traced,
 };
 
@@ -53,19 +52,7 @@ impl Subscriber {
     /// refuses.
     pub fn open(session: &SessionBuilder) -> Result<Self, Error> {
         let (mut opened, receiving) = session.open_receiving()?;
-        let own_name = match session.name {
-            None if session.reports => Some(OwnName::take()),
-            _ => None,
-        };
-        let reporter = if session.reports {
-            let own = || own_name.as_ref().map(ToString::to_string);
-            let name = session.name.clone().or_else(own).unwrap_or_default();
-            let mut config = ReporterConfig::new(name, random_u64()?);
-            config.key.clone_from(&session.key);
-            Some(config)
-        } else {
-            None
-        };
+        let (reporter, own_name) = session.reporter()?;
         let now = opened.io.now();
         let endpoint = driver::Subscriber::open(&receiving, Mode::Sequence, reporter, now);
         Ok(Self {
@@ -81,10 +68,7 @@ impl Subscriber {
     /// can be forged on a local network; only a key keeps forgers out. An empty list changes
     /// nothing.
     pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
-        let allowed: Vec<Allowed> = allowed.into_iter().collect();
-        if !allowed.is_empty() {
-            let admits = move |ip| allowed.iter().any(|allowed| allowed.admits(ip));
-            let admission = Admission::new(admits);
+        if let Some(admission) = Allowed::admission(allowed) {
             self.end.driver.endpoint.admit_only(admission);
         }
     }
@@ -288,6 +272,3 @@ impl Count for driver::Subscriber {
         }
     }
 }
-
-/// How often to check whether the sockets have taken the last messages.
-const LEAVE_POLL: Duration = Duration::from_millis(5);

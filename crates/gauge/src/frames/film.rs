@@ -12,12 +12,14 @@ use std::{
     fmt, fs,
     io::{self, Write},
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, SyncSender, TrySendError},
+    sync::mpsc::{self, Receiver, Sender},
     thread::{self, JoinHandle},
 };
 
 use net::SystemError;
 use video::{Container, VideoError, VideoWriter, y4m::Header};
+
+use super::LabelReading;
 
 /// Where frames are kept.
 pub enum FilmPlace {
@@ -41,8 +43,8 @@ pub enum FilmPlace {
 /// A thread that writes frames.
 #[derive(Debug)]
 pub struct Film {
-    queue: SyncSender<Job>,
-    /// Memory of frames that are written.
+    queue: Sender<Job>,
+    /// Memory for frames: it bounds how many wait.
     free: Receiver<Vec<u8>>,
     thread: JoinHandle<Result<FilmCounts, SystemError>>,
     skipped: u64,
@@ -58,8 +60,12 @@ impl Film {
             let made = fs::create_dir_all(directory);
             made.map_err(|error| failed("make", directory.display(), &error))?;
         }
-        let (queue, jobs) = mpsc::sync_channel::<Job>(QUEUE_FRAMES);
+        let (queue, jobs) = mpsc::channel::<Job>();
         let (used, free) = mpsc::channel();
+        // One more than wait: the writer has it.
+        for _ in 0..=QUEUE_FRAMES {
+            drop(used.send(Vec::new()));
+        }
         let writing = move || {
             let mut writer = Writer::new(place);
             for job in jobs {
@@ -81,23 +87,21 @@ impl Film {
     /// Takes a frame, and how to read it ([`Header::label`]). Returns false when the writer is
     /// behind, so that the frame is not written, or has ended.
     ///
-    /// **Cost**: one copy; it never waits.
+    /// **Cost**: one copy of a frame that is taken; it never waits.
     pub fn take(&mut self, number: u64, label: &[u8], frame: &[u8]) -> bool {
-        let mut data = self.free.try_recv().unwrap_or_default();
-        data.clear();
-        data.extend_from_slice(frame);
-        let job = Job {
-            number,
-            label: label.to_vec(),
-            data,
-        };
-        match self.queue.try_send(job) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.skipped += 1;
-                false
-            }
-        }
+        let is_taken = self.free.try_recv().is_ok_and(|mut data| {
+            data.clear();
+            data.extend_from_slice(frame);
+            let label = label.to_vec();
+            let job = Job {
+                number,
+                label,
+                data,
+            };
+            self.queue.send(job).is_ok()
+        });
+        self.skipped += u64::from(!is_taken);
+        is_taken
     }
 
     /// Whether the writer has ended before it was told: its output refused something.
@@ -163,9 +167,7 @@ struct Job {
 struct Writer {
     place: Place,
     counts: FilmCounts,
-    /// The header line seen last, and what it says: frame after frame has the same.
-    label: Vec<u8>,
-    header: Option<Header>,
+    reading: LabelReading,
 }
 
 enum Place {
@@ -198,18 +200,12 @@ impl Writer {
         Self {
             place,
             counts: FilmCounts::default(),
-            label: Vec::new(),
-            header: None,
+            reading: LabelReading::default(),
         }
     }
 
     fn write(&mut self, job: &Job) -> Result<(), SystemError> {
-        if self.label != job.label {
-            self.header = Header::parse(&job.label).ok();
-            self.label.clone_from(&job.label);
-        }
-        let fits = |header: &&Header| header.shape().frame_bytes() == job.data.len();
-        let header = self.header.as_ref().filter(fits);
+        let header = self.reading.of(&job.label, job.data.len());
         let is_written = match (&mut self.place, header) {
             (Place::Raw(output), _) => {
                 output.write_all(&job.data).map_err(unwritten)?;
@@ -272,19 +268,16 @@ fn write_last(
 ) -> Result<(), SystemError> {
     let mut content = Vec::with_capacity(job.data.len());
     let y4m = header.and_then(|header| VideoWriter::new(&mut content, Container::Y4m, header).ok());
-    let ending = match y4m {
+    let (ending, content) = match y4m {
         Some(mut writer) => {
             writer.write_frame(&job.data).map_err(refused)?;
-            "y4m"
+            ("y4m", &content)
         }
-        None => {
-            content.clone_from(&job.data);
-            "raw"
-        }
+        None => ("raw", &job.data),
     };
     let path = directory.join(format!("frame-{:010}.{ending}", job.number));
     let part = directory.join(format!(".frame-{:010}.part", job.number));
-    fs::write(&part, &content)
+    fs::write(&part, content)
         .and_then(|()| fs::rename(&part, &path))
         .map_err(|error| failed("write", path.display(), &error))?;
     written.push_back(path);

@@ -29,6 +29,28 @@ pub fn is_pattern(label: &[u8]) -> bool {
     words.any(|word| word.strip_prefix(b"X").unwrap_or(word) == MARK.as_bytes())
 }
 
+/// What a label says, read once for all frames that bear it.
+#[derive(Debug, Default)]
+pub struct LabelReading {
+    label: Vec<u8>,
+    header: Option<Header>,
+}
+
+impl LabelReading {
+    /// Returns the header that `label` is; `None` when it is none, or its frames do not have
+    /// `frame_bytes` bytes.
+    ///
+    /// **Cost**: a comparison, unless the label is another than at the last call.
+    pub fn of(&mut self, label: &[u8], frame_bytes: usize) -> Option<&Header> {
+        if self.label != label {
+            self.header = Header::parse(label).ok();
+            self.label = label.to_vec();
+        }
+        let header = self.header.as_ref();
+        header.filter(|header| header.shape().frame_bytes() == frame_bytes)
+    }
+}
+
 const MARK: &str = "TOWLINE_PATTERN";
 
 #[cfg(test)]

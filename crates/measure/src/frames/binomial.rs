@@ -13,8 +13,14 @@ pub(super) fn at_most(trials: u64, most: u64, each: f64) -> f64 {
     if most as f64 > trials as f64 * each {
         return 1.0 - more_than(trials, most, each);
     }
+    at_most_below_mean(ln_ways(trials, most), trials, most, each)
+}
+
+/// As [`at_most`], for `most` up to the mean and a chance that is neither 0 nor 1. `ways` is
+/// [`ln_ways`] of both numbers: a search for a chance makes it once.
+pub(super) fn at_most_below_mean(ways: f64, trials: u64, most: u64, each: f64) -> f64 {
     let odds = each / (1.0 - each);
-    let (mut term, mut sum) = (exactly(trials, most, each), 0.0);
+    let (mut term, mut sum) = (exactly(ways, trials, most, each), 0.0);
     for count in (0..=most).rev() {
         sum += term;
         if term < sum * NEGLIGIBLE {
@@ -38,7 +44,10 @@ pub(super) fn more_than(trials: u64, most: u64, each: f64) -> f64 {
         return 1.0 - at_most(trials, most, each);
     }
     let odds = each / (1.0 - each);
-    let (mut term, mut sum) = (exactly(trials, most + 1, each), 0.0);
+    let (mut term, mut sum) = (
+        exactly(ln_ways(trials, most + 1), trials, most + 1, each),
+        0.0,
+    );
     for count in most + 1..=trials {
         sum += term;
         if term < sum * NEGLIGIBLE {
@@ -49,19 +58,32 @@ pub(super) fn more_than(trials: u64, most: u64, each: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// The chance of exactly `count` successes; `each` lies between 0 and 1 and is neither.
+/// The logarithm of the number of ways in which `count` of `trials` succeed; 0 where [`exactly`]
+/// does not use it.
 ///
 /// **Cost**: one logarithm for each of the lesser of successes and failures, up to [`SUMMED_MAX`]
-/// of them. Beyond, C. Loader's expansion ("Fast and accurate computation of binomial
-/// probabilities", 2000), which loses no digits to large logarithms that cancel.
-fn exactly(trials: u64, count: u64, each: f64) -> f64 {
+/// of them.
+pub(super) fn ln_ways(trials: u64, count: u64) -> f64 {
+    let fewer = count.min(trials - count);
+    if fewer > SUMMED_MAX {
+        return 0.0;
+    }
+    let ways = (1..=fewer).map(|i| ((trials - fewer + i) as f64 / i as f64).ln());
+    ways.sum()
+}
+
+/// The chance of exactly `count` successes; `each` lies between 0 and 1 and is neither, and `ways`
+/// is [`ln_ways`].
+///
+/// With more than [`SUMMED_MAX`] of the lesser of successes and failures, C. Loader's expansion
+/// ("Fast and accurate computation of binomial probabilities", 2000), which loses no digits to
+/// large logarithms that cancel.
+fn exactly(ways: f64, trials: u64, count: u64, each: f64) -> f64 {
     let rest = trials - count;
     let fewer = count.min(rest);
     if fewer > SUMMED_MAX {
         return expanded(trials as f64, count as f64, rest as f64, each);
     }
-    let ways = (1..=fewer).map(|i| ((trials - fewer + i) as f64 / i as f64).ln());
-    let ways: f64 = ways.sum();
     (ways + count as f64 * each.ln() + rest as f64 * (-each).ln_1p()).exp()
 }
 
@@ -126,7 +148,7 @@ mod tests {
         let (trials, count) = (30_000_000, SUMMED_MAX);
         for per in [2_900, 3_000, 3_100, 4_000] {
             let each = 1.0 / f64::from(per);
-            let summed = exactly(trials, count, each);
+            let summed = exactly(ln_ways(trials, count), trials, count, each);
             let rest = (trials - count) as f64;
             let series = expanded(trials as f64, count as f64, rest, each);
             assert!(

@@ -30,8 +30,8 @@ impl LossCount {
     /// It takes each frame to be lost independently of the others. Losses that come in bursts
     /// prove less than their number.
     ///
-    /// **Cost**: no allocation; up to [`f64`]'s 64 halvings, each summing about as many terms as
-    /// the root of the losses.
+    /// **Cost**: no allocation; a logarithm for each of the fewer of lost and whole frames, 10,000
+    /// at most, and up to 64 halvings, each summing about as many terms as the root of the losses.
     #[must_use]
     pub fn upper_95(self) -> f64 {
         upper(self.known_lost(), self.expected)
@@ -169,12 +169,14 @@ fn upper(lost: u64, expected: u64) -> f64 {
         return -(UNLIKELY.ln() / expected as f64).exp_m1();
     }
     let (mut low, mut high) = (lost as f64 / expected as f64, 1.0);
+    let ways = binomial::ln_ways(expected, lost);
     for _ in 0..HALVINGS_MAX {
+        // Above the share that was lost, so the mean is above the number lost.
         let middle = f64::midpoint(low, high);
         if middle <= low || middle >= high {
             break;
         }
-        if binomial::at_most(expected, lost, middle) > UNLIKELY {
+        if binomial::at_most_below_mean(ways, expected, lost, middle) > UNLIKELY {
             low = middle;
         } else {
             high = middle;

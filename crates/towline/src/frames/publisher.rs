@@ -1,15 +1,15 @@
 //! The sending face for frames.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base::{Instant, Io as _};
-use delivery::{AudienceConfig, AudienceEvent, frames::FrameSenderConfig};
+use delivery::{AudienceEvent, frames::FrameSenderConfig};
 use driver::{Ended, FramePacing, FrameStream, Offered, Turn};
 use pgm::Full;
 
 use crate::{
     Closed, Error, Snapshot,
-    session::{Count, End, SessionBuilder, default_name, face},
+    session::{CLOSE_POLL, Count, End, FAREWELL_MAX, SessionBuilder, face},
     trace,
 };
 
@@ -94,10 +94,7 @@ impl FramePublisherBuilder {
         frames.deadline = deadline.min(FrameSenderConfig::DEADLINE_MAX);
         let (mut opened, mut sending) = self.session.open_sending()?;
         sending.config = self.stream.settle(sending.config, sending.own)?;
-        let mut config = AudienceConfig::new(sending.identity.session_id);
-        config.key.clone_from(&self.session.key);
-        let name = self.session.name.clone();
-        config.name = name.unwrap_or_else(|| default_name(&std::process::id().to_string()));
+        let mut config = self.session.audience(&sending);
         config.expected = self.expected;
         let now = opened.io.now();
         let endpoint = driver::FramePublisher::open(&sending, &self.stream, config, now);
@@ -163,10 +160,7 @@ impl FramePublisher {
     /// Receivers on hosts whose clocks agree can tell by it how old a frame is.
     #[must_use]
     pub fn wall_ns() -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| {
-            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-        })
+        sys::clock::wall_nanos()
     }
 
     /// Takes one frame of `len` bytes, whole or not at all. `fill` writes the frame's bytes from an
@@ -324,7 +318,3 @@ impl Drop for FramePublisher {
 /// Judgement: a stall of a host lasts up to some 10 ms, and a display that is 100 ms late is of
 /// use.
 const DEADLINE_MIN: Duration = Duration::from_millis(100);
-/// How long a dropped publisher tells receivers that the session is broken off.
-const FAREWELL_MAX: Duration = Duration::from_millis(100);
-/// How often to ask whether to keep waiting for the end.
-const CLOSE_POLL: Duration = Duration::from_millis(100);

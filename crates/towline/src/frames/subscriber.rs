@@ -1,17 +1,12 @@
 //! The receiving face for frames.
 
-use std::time::Duration;
-
 use base::{Instant, Io as _};
-use delivery::{
-    ReporterConfig,
-    frames::{FrameCounts, FrameReceiverConfig},
-};
-use driver::{Admission, FrameSink, Left, Turn};
+use delivery::frames::{FrameCounts, FrameReceiverConfig};
+use driver::{FrameSink, Left, Turn};
 
 use crate::{
     Allowed, Error, Snapshot,
-    session::{Count, End, OwnName, SessionBuilder, face, random_u64},
+    session::{Count, End, LEAVE_POLL, OwnName, SessionBuilder, face},
 };
 
 /// A receiver of frames: each comes whole and before its deadline, in order, or is told as lost,
@@ -35,19 +30,7 @@ impl FrameSubscriber {
     /// refuses.
     pub fn open(session: &SessionBuilder, config: FrameReceiverConfig) -> Result<Self, Error> {
         let (mut opened, receiving) = session.open_receiving()?;
-        let own_name = match session.name {
-            None if session.reports => Some(OwnName::take()),
-            _ => None,
-        };
-        let reporter = if session.reports {
-            let own = || own_name.as_ref().map(ToString::to_string);
-            let name = session.name.clone().or_else(own).unwrap_or_default();
-            let mut config = ReporterConfig::new(name, random_u64()?);
-            config.key.clone_from(&session.key);
-            Some(config)
-        } else {
-            None
-        };
+        let (reporter, own_name) = session.reporter()?;
         let now = opened.io.now();
         let endpoint = driver::FrameSubscriber::open(&receiving, config, reporter, now);
         Ok(Self {
@@ -59,10 +42,7 @@ impl FrameSubscriber {
 
     /// Takes frames only from these senders, as [`crate::Subscriber::take_only`] does.
     pub fn take_only(&mut self, allowed: impl IntoIterator<Item = Allowed>) {
-        let allowed: Vec<Allowed> = allowed.into_iter().collect();
-        if !allowed.is_empty() {
-            let admits = move |ip| allowed.iter().any(|allowed| allowed.admits(ip));
-            let admission = Admission::new(admits);
+        if let Some(admission) = Allowed::admission(allowed) {
             self.end.driver.endpoint.admit_only(admission);
         }
     }
@@ -145,6 +125,3 @@ impl FrameSink for Deaf {
 
     fn event(&mut self, _event: driver::SessionEvent) {}
 }
-
-/// How often to check whether the sockets have taken the last messages.
-const LEAVE_POLL: Duration = Duration::from_millis(5);
