@@ -49,8 +49,8 @@ pub enum PlainEnd {
     /// The peer's kernel has acknowledged every byte, and the peer's side has ended after ours,
     /// without a reset. The application has confirmed nothing.
     Acknowledged,
-    /// It is not even known that every byte was acknowledged and the connection ended in good
-    /// order; the text says why.
+    /// Some bytes may not have been acknowledged, or the connection did not end in good order; the
+    /// text says why.
     Failed(String),
 }
 
@@ -187,8 +187,7 @@ impl PlainSender {
     pub const fn total_bytes(&self) -> Option<u64> {
         match &self.source {
             Source::File { begin, end, .. } => Some(*end - *begin),
-            Source::Pipe(_) => None,
-            Source::Stream { .. } => None,
+            Source::Pipe(_) | Source::Stream { .. } => None,
         }
     }
 
@@ -202,12 +201,7 @@ impl PlainSender {
     /// read fewer.
     #[must_use]
     pub fn acknowledged_bytes(&self) -> u64 {
-        let Ok(queued) = unacknowledged_bytes(&self.stream) else {
-            return 0;
-        };
-        // The end of the stream counts as one byte.
-        let queued = queued.saturating_sub(self.is_ending.into());
-        self.written_bytes.saturating_sub(queued)
+        unacknowledged_bytes(&self.stream).map_or(0, |queued| self.acknowledged_of(queued))
     }
 
     /// Returns the bytes that the peer has sent; they were thrown away.
@@ -241,8 +235,11 @@ impl PlainSender {
             self.stream.shutdown(Shutdown::Write)?;
             self.is_ending = true;
         }
-        let (acknowledged, now) = (self.acknowledged_bytes(), clock::monotonic());
-        let is_all = self.is_ending && unacknowledged_bytes(&self.stream)? == 0;
+        let queued = unacknowledged_bytes(&self.stream)?;
+        let (acknowledged, now) = (self.acknowledged_of(queued), clock::monotonic());
+        let is_all = self.is_ending && queued == 0;
+        // While the source has nothing to give, the peer owes nothing.
+        let is_starved = !self.is_ending && queued == 0;
         if is_all && self.has_peer_ended {
             // A reset that came after the peer's end says that its end was none.
             if let Some(error) = self.stream.take_error()? {
@@ -254,7 +251,7 @@ impl PlainSender {
             self.end = Some(PlainEnd::Acknowledged);
             return Ok(());
         }
-        if acknowledged != self.moved.0 || self.is_starved() {
+        if acknowledged != self.moved.0 || is_starved {
             self.moved = (acknowledged, now);
         }
         if now.since(self.moved.1) < self.patience {
@@ -268,9 +265,10 @@ impl PlainSender {
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
-    /// Returns true while the source has nothing to give: then the peer owes nothing.
-    fn is_starved(&self) -> bool {
-        !self.is_ending && unacknowledged_bytes(&self.stream).is_ok_and(|queued| queued == 0)
+    fn acknowledged_of(&self, queued: u64) -> u64 {
+        // The end of the stream counts as one byte.
+        let queued = queued.saturating_sub(self.is_ending.into());
+        self.written_bytes.saturating_sub(queued)
     }
 
     /// Reads what the peer says, and its end.
@@ -382,7 +380,8 @@ fn is_later(error: &io::Error) -> bool {
 
 /// An end that came before ours says nothing of what came after it.
 const ENDED_FIRST: &str = "the peer's kernel acknowledged everything, but the peer had ended its \
-                           side before: whether its application reads the rest is unknown";
+                           side before it had everything: nobody knows whether its application \
+                           reads the rest";
 /// What one call moves at most, so that a wish to stop is heard.
 const PIECE: usize = 4 << 20;
 const STREAM_BYTES: usize = 64 << 10;
