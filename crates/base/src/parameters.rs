@@ -8,6 +8,6 @@ crate::parameters! {
          wherever a host has a share; and of the time of a server that serves one host at a time";
     NETWORK_PATIENCE: u32 = 150, "%", Both,
         "judgement: a host with many addresses gains little, and its neighbours lose little",
-        "how often the addresses of a network (an IPv6 /64) are dialled together, and how long \
-         guests at them are waited for, in percent of what one host has";
+        "what the addresses of a network (an IPv6 /64) have together, in percent of what one host \
+         has: how often they are dialled, and how long guests at them are waited for";
 }

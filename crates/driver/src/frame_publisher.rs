@@ -42,8 +42,9 @@ pub struct FrameStream {
 /// How the packets of a frame leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FramePacing {
-    /// Evenly over the time of a frame, less a headroom for repairs. When the rate is set, or the
-    /// interval is not known, at that rate.
+    /// Evenly over the time of a frame, less a headroom for repairs. At the rate
+    /// that is set, if one is. If none is set and the interval is not known, as fast as the host
+    /// sends.
     #[default]
     Even,
     /// As fast as the host sends, with pauses.
@@ -96,7 +97,7 @@ impl FrameStream {
         let kept = if interval.is_zero() {
             0
         } else {
-            (self.frames.deadline.as_nanos() / interval.as_nanos().max(1)) as usize + 1
+            (self.frames.deadline.as_nanos() / interval.as_nanos()) as usize + 1
         };
         let window = room_bytes.saturating_mul(kept + FRAMES_BACKLOG);
         let window = window.max(4 * backlog_bytes).max(config.tx_window_bytes());
@@ -110,7 +111,7 @@ impl FrameStream {
 /// Returns the rate at which `bytes` leave within `interval`, with headroom for repairs.
 fn even_rate(bytes: usize, interval: Duration) -> u64 {
     let bytes = bytes as u128 * u128::from(100 + FRAME_HEADROOM_PERCENT) / 100;
-    let rate = bytes * 1_000_000_000 / interval.as_nanos().max(1);
+    let rate = bytes * 1_000_000_000 / interval.as_nanos();
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
@@ -188,7 +189,9 @@ impl FramePublisher {
         match taken {
             Ok(_) => {
                 let end = self.publisher.source().lead();
-                self.bursts.iter_mut().for_each(|it| it.taken(end));
+                if let Some(bursts) = &mut self.bursts {
+                    bursts.taken(end);
+                }
                 Ok(Offered::Taken(self.frames.taken(len)))
             }
             Err(Full::Window) => Ok(Offered::Overrun(self.frames.overrun())),

@@ -97,10 +97,7 @@ impl FrameSubscriber {
 
     /// Settles all frames of all sessions, as if every session ended now: for an owner that leaves.
     pub fn settle_all<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
-        let sessions: Vec<u32> = self.frames.give_up_before().map(|(it, _)| it).collect();
-        for session in sessions {
-            self.frames.close(now, session);
-        }
+        self.frames.close_all(now);
         hand_over(&mut self.frames, sink);
     }
 
@@ -184,9 +181,7 @@ impl<S: FrameSink + ?Sized> Handle<S> for FrameSubscriber {
         };
         self.subscriber.handle(now, arrival, tpdu, &mut payloads);
         // At once, as the next packet can fill the gap before the first.
-        if self.frames.has_fresh() {
-            self.begin_fresh();
-        }
+        self.begin_fresh();
     }
 
     fn drain(&mut self, now: Instant, sink: &mut S) {

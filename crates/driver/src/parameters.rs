@@ -45,14 +45,15 @@ base::parameters! {
         "how much faster than evenly a frame leaves, so that repairs come within its interval";
     FRAME_CATCH_UP_PART: u32 = 4, "part of an interval", Source,
         "judgement: the headroom makes up for it within the next interval",
-        "a frame makes up for a delay of this host of up to this part of its interval, where that \
-         is more than pacing_catch_up";
+        "after a delay of this host, a frame makes up at most its interval divided by this number, \
+         where that is more than pacing_catch_up";
     FRAME_CATCH_UP_MAX: Duration = ms(20), "time", Source,
         "judgement: what then leaves at once fits the receivers' socket buffers",
         "longest delay of this host that a frame makes up for";
     FRAME_QUANTUM_PART: u32 = 50, "part of an interval", Source,
         "judgement: few wake-ups, and bursts that no switch notices",
-        "length of one burst of a frame, where that is more than pacing_quantum";
+        "one burst of a frame lasts its interval divided by this number, where that is more than \
+         pacing_quantum";
     FRAME_QUANTUM_MAX: Duration = ms(1), "time", Source,
         "a full run at 60 MB/s",
         "longest burst of a frame";

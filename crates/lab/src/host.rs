@@ -119,10 +119,9 @@ impl Host {
     }
 
     /// Drops packets of UDP and of PGM over raw IP at random as they arrive at `e0`, `lost` in `of`
-    /// on average, by netfilter rules; the `nft` program is not needed. `(0, 1000)` drops
-    /// none and costs the same: the baseline for comparisons. A GSO run that is kept whole is
-    /// dropped or kept as one packet.
-    /// To drop single packets, build the lab with
+    /// on average, by netfilter rules; the `nft` program is not needed. `(0, 1000)` drops none and
+    /// costs the same: the baseline for comparisons. A GSO run that is kept whole is dropped or
+    /// kept as one packet. To drop single packets, build the lab with
     /// [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
     ///
     /// # Errors

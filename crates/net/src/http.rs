@@ -105,7 +105,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Reads a request's head, or as much as comes until then and within 8 KiB.
+    /// Reads a request's head: at most about 8 KiB, and not beyond `until`.
     ///
     /// # Errors
     /// When the time is over, or the connection broken.
@@ -165,10 +165,9 @@ impl Request {
 
 /// The host of `HOST:PORT`, `HOST`, `[ADDRESS]:PORT`.
 fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
-        _ => host,
-    }
+    let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
+    let parts = host.rsplit_once(':').filter(|(_, port)| is_port(port));
+    parts.map_or(host, |(name, _)| name)
 }
 
 /// A complete answer.
@@ -226,11 +225,7 @@ pub fn write_until<W: Write>(
     limit: impl Fn(&W, Duration) -> io::Result<()>,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        limit(stream, left)?;
+        limit(stream, left(until)?)?;
         match stream.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(taken) => bytes = &bytes[taken..],
@@ -241,12 +236,17 @@ pub fn write_until<W: Write>(
     Ok(())
 }
 
-fn read_some(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+/// Returns the time left, which is more than zero.
+fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
     }
-    stream.set_read_timeout(Some(left))?;
+}
+
+fn read_some(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+    stream.set_read_timeout(Some(left(until)?))?;
     stream.read(piece)
 }
 

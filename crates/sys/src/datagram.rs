@@ -178,11 +178,24 @@ pub fn wait_writable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     wait(fd, PollFlags::OUT, limit)
 }
 
-pub(crate) fn wait(fd: BorrowedFd<'_>, events: PollFlags, limit: Duration) -> io::Result<bool> {
-    let mut wanted = [PollFd::from_borrowed_fd(fd, events)];
-    match poll(&mut wanted, Some(&timespec(limit))) {
-        Err(Errno::INTR) => Ok(false),
-        ready => Ok(ready? > 0),
+pub(crate) fn wait(fd: BorrowedFd<'_>, wanted: PollFlags, limit: Duration) -> io::Result<bool> {
+    Ok(!events(fd, wanted, limit)?.is_empty())
+}
+
+/// Waits until some of the events that are wanted happen, or the descriptor ends or fails, and
+/// returns which; none after `limit`, or when a signal ends the wait.
+pub(crate) fn events(
+    fd: BorrowedFd<'_>,
+    wanted: PollFlags,
+    limit: Duration,
+) -> io::Result<PollFlags> {
+    let mut polled = [PollFd::from_borrowed_fd(fd, wanted)];
+    match poll(&mut polled, Some(&timespec(limit))) {
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
+        ready => {
+            ready?;
+            Ok(polled[0].revents())
+        }
     }
 }
 

@@ -17,16 +17,14 @@ use std::{
 
 use libc::c_int;
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::PollFlags,
     fs::sendfile,
-    io::{Errno, retry_on_intr},
+    io::retry_on_intr,
     net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt},
+    pipe::{self, SpliceFlags},
 };
 
-use crate::{
-    call::{check, check_len},
-    clock::timespec,
-};
+use crate::{call::check, datagram::events};
 
 /// Sends up to `bytes` bytes of a file, from `at` on, without a copy through this process. Returns
 /// how many the socket took; 0 when the file has none there.
@@ -51,17 +49,10 @@ pub fn send_file(socket: &impl AsFd, file: &File, at: u64, bytes: usize) -> io::
 /// `WouldBlock` when the pipe is empty or the socket has no room; `InvalidInput` when neither is a
 /// pipe; and what has ended the connection.
 pub fn splice(from: &impl AsFd, socket: &impl AsFd, bytes: usize) -> io::Result<usize> {
-    let (from, to) = (from.as_fd().as_raw_fd(), socket.as_fd().as_raw_fd());
-    let (most, none) = (bytes.min(CALL_BYTES_MAX), std::ptr::null_mut());
-    loop {
-        // SAFETY: no offsets are given, so the kernel touches no memory of this process; both
-        // descriptors are borrowed, hence open.
-        let moved = unsafe { libc::splice(from, none, to, none, most, libc::SPLICE_F_NONBLOCK) };
-        match check_len(moved) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            moved => return moved,
-        }
-    }
+    let (most, flags) = (bytes.min(CALL_BYTES_MAX), SpliceFlags::NONBLOCK);
+    Ok(retry_on_intr(|| {
+        pipe::splice(from, None, socket, None, most, flags)
+    })?)
 }
 
 /// Writes pieces, in one call, without waiting for room and without a signal when the peer is gone.
@@ -121,12 +112,7 @@ pub fn wait(
     let mut wish = PollFlags::empty();
     wish.set(PollFlags::IN, for_input);
     wish.set(PollFlags::OUT, for_room);
-    let mut polled = [PollFd::new(fd, wish)];
-    match poll(&mut polled, Some(&timespec(limit))) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let got = polled[0].revents();
+    let got = events(fd.as_fd(), wish, limit)?;
     let is_over = got.intersects(PollFlags::HUP | PollFlags::ERR);
     let can = |flag| got.contains(flag) || is_over;
     Ok((can(PollFlags::IN), can(PollFlags::OUT)))

@@ -1,7 +1,7 @@
 //! The receiving end of frames: it puts pieces together, and gives out whole frames in time.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     time::Duration,
 };
 
@@ -186,14 +186,15 @@ impl FrameReceiver {
     }
 
     fn take_piece(&mut self, now: Instant, stream: u32, piece: &Piece<'_>) -> PieceVerdict {
-        if !self.streams.contains_key(&stream) {
-            if self.streams.len() >= self.config.streams_max {
-                return PieceVerdict::Refused;
+        let is_full = self.streams.len() >= self.config.streams_max;
+        let known = match self.streams.entry(stream) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full => return PieceVerdict::Refused,
+            Entry::Vacant(place) => {
+                self.fresh.push(stream);
+                place.insert(Stream::new(piece.position, self.host_drops))
             }
-            self.fresh.push(stream);
-        }
-        let known = self.streams.entry(stream);
-        let known = known.or_insert_with(|| Stream::new(piece.position, self.host_drops));
+        };
         if piece.header.kind == FrameKind::End {
             known.end(piece.header);
             return PieceVerdict::Taken;
@@ -204,14 +205,8 @@ impl FrameReceiver {
         })
     }
 
-    /// Returns true when [`FrameReceiver::pop_fresh`] has something to give.
-    #[inline]
-    #[must_use]
-    pub const fn has_fresh(&self) -> bool {
-        !self.fresh.is_empty()
-    }
-
     /// Returns a stream that was not heard before; [`FrameReceiver::begin`] must follow.
+    #[inline]
     pub fn pop_fresh(&mut self) -> Option<u32> {
         self.fresh.pop()
     }
@@ -242,6 +237,13 @@ impl FrameReceiver {
         }
     }
 
+    /// Settles all frames of all streams, as [`FrameReceiver::close`] does.
+    pub fn close_all(&mut self, now: Instant) {
+        while let Some(&stream) = self.streams.keys().next() {
+            self.close(now, stream);
+        }
+    }
+
     /// Settles all frames of a stream that is over, and forgets the stream.
     pub fn close(&mut self, now: Instant, stream: u32) {
         let Some(mut known) = self.streams.remove(&stream) else {
@@ -254,7 +256,6 @@ impl FrameReceiver {
             counters: &mut self.counters,
         };
         settler.settle(now, stream, &mut known, self.host_drops, true);
-        known.clear(&mut |room| self.memory.release(room));
         self.settled
             .push_back((stream, Settled::Ended(known.counts)));
     }

@@ -41,7 +41,7 @@ pub struct FrameSender {
     counters: FrameSenderCounters,
 }
 
-/// Why a frame is none.
+/// Why a frame cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoFrame {
     /// It has no bytes.

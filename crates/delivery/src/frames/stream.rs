@@ -192,7 +192,7 @@ impl Entry {
     }
 }
 
-/// Where the numbers are up to which every frame is settled.
+/// How far the stream is settled: every frame before this number is whole or lost.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     /// The next frame's number.
@@ -270,7 +270,8 @@ impl Stream {
         self.end.get_or_insert(header);
     }
 
-    /// Takes a piece. `room` gives the memory for a frame, or says why there is none.
+    /// Takes a piece. `room` gives the memory for a frame, or `None` when there is none or the
+    /// frame is too long.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -547,13 +548,6 @@ impl Stream {
             _ if self.is_next(front) => Instant::ZERO,
             _ => front.passed_at(clock),
         })
-    }
-
-    /// Gives back all memory.
-    pub(super) fn clear(&mut self, release: &mut impl FnMut(Room)) {
-        for entry in self.frames.drain(..) {
-            release_of(entry.state, release);
-        }
     }
 }
 

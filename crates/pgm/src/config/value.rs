@@ -112,8 +112,8 @@ pub enum LateJoin {
 pub enum FecForm {
     /// As the RFC, and Towline's receivers, have them.
     Rfc,
-    /// The other way round, as OpenPGM has them: its receivers give nothing out when they read an
-    /// offer of parity on demand as one of parity that comes unasked.
+    /// The other way round, as OpenPGM has them. With the RFC's flags its receivers take parity on
+    /// demand for parity that comes unasked, and give nothing out.
     OpenPgm,
 }
 

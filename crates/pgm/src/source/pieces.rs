@@ -13,9 +13,9 @@ impl Source {
     ///
     /// # Errors
     /// [`Full::Window`] when they would not fit the backlog (`tx_backlog_bytes`) beside what waits
-    /// in it; [`Full::TooLong`] when they never would, or when a payload does not fit a packet.
-    /// `max` is then the limit of the whole in bytes, headers included, or that of a payload. With
-    /// `pack`, payloads are rows, and the source takes none.
+    /// in it; [`Full::TooLong`] when a payload does not fit a packet, `max` being the longest
+    /// payload; or when all together never fit the backlog, `max` being the backlog in bytes,
+    /// headers included. With `pack` it always refuses, because packets then hold rows.
     pub fn offer_pieces(
         &mut self,
         len: usize,

@@ -187,7 +187,8 @@ impl PacketProtection {
     /// may take. Each packet needs some more bytes of the run once it is protected: how many
     /// packets there will be is reckoned from the length of the data packets before.
     ///
-    /// Plain packets of other lengths may fill more than the run. It then leaves in two.
+    /// Packets of another length may need more than one run; `protect` leaves the rest for the
+    /// next.
     pub fn room(&mut self, limit: RunLimit) -> RunLimit {
         let RunLimit { bytes, datagrams } = limit;
         self.run_bytes_max = bytes;

@@ -77,7 +77,7 @@ impl UdpIo {
     /// When the system refuses something; the error names it, the address and what to do about it.
     pub fn open(mut setup: UdpSetup) -> Result<Self, SystemError> {
         if setup.is_raw() {
-            // Both are UDP's.
+            // The kernel segments and coalesces UDP only.
             (setup.options.gso, setup.options.gro) = (false, false);
         }
         let mut tally = Tally::default();
