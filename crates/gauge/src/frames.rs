@@ -15,7 +15,7 @@ mod glimpse;
 pub use glimpse::Glimpse;
 
 mod label;
-pub use label::{is_pattern, label_of_pattern};
+pub use label::{LabelReading, is_pattern, label_of_pattern};
 
 mod pattern;
 pub use pattern::FramePattern;

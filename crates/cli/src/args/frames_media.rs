@@ -2,10 +2,10 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gauge::frames::{Container, PixelFormat};
 
-use super::metrics_address;
+use super::{metrics_address, mirror::mirror};
 
 /// Where `frames send` takes frames from.
 #[derive(Debug, Args)]
@@ -57,20 +57,12 @@ pub(crate) struct FramesTo {
     pub(crate) display: bool,
 }
 
-/// What lies around the frames of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ContainerArg {
-    /// Header lines
-    Y4m,
-    /// Nothing
-    Raw,
-}
-
-impl From<ContainerArg> for Container {
-    fn from(arg: ContainerArg) -> Self {
-        match arg {
-            ContainerArg::Y4m => Self::Y4m,
-            ContainerArg::Raw => Self::Raw,
-        }
+mirror! {
+    /// What lies around the frames of a file.
+    ContainerArg of Container {
+        /// A header line, and a line before each frame
+        Y4m,
+        /// Nothing: the frames' bytes alone
+        Raw,
     }
 }

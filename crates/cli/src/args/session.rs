@@ -95,7 +95,7 @@ impl<E: End> FromArgMatches for SessionArgs<E> {
         let has_own_heartbeat = bounds.iter().any(|name| values.contains_key(name));
         let profile = values.get("profile").and_then(|name| Profile::named(name));
         for (name, text) in profile.map_or(&[][..], |profile| profile.settings) {
-            // A list of intervals would make the bounds that are given meaningless.
+            // The profile's list of intervals would override the bounds that were given.
             if *name != "spm_heartbeat" || !has_own_heartbeat {
                 values.entry(name).or_insert_with(|| (*text).to_owned());
             }

@@ -29,8 +29,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "HOST[:PORT],...", value_delimiter = ',',
           conflicts_with_all = ["group", "receivers", "expect", "join_for", "slow"])]
     pub(crate) to: Vec<String>,
-    /// Send one file, or standard input, to the program that listens at --to, as nc or socat, which
-    /// need not be towline and confirms nothing (exit code 1 unless --accept-unconfirmed)
+    /// Send one file, or standard input, to any program that listens at --to, such as nc or socat.
+    /// It confirms nothing, so the exit code is 1 unless --accept-unconfirmed is given
     #[arg(long, requires = "to",
           conflicts_with_all = ["spool", "stdin_name", INCLUDE, EXCLUDE, "skip_changed",
                                 "hard_links", "sparse", "owner", "xattrs", "hash",

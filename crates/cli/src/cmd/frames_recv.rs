@@ -7,14 +7,14 @@ use gauge::{
     load::wall_ns,
 };
 use towline::{
-    Frame, FrameCounts, FrameEvent, FrameLoss, FrameSink, FrameSubscriber, SessionEvent, UsageMeter,
+    Frame, FrameCounts, FrameEvent, FrameLoss, FrameSink, FrameSubscriber, SessionEvent,
 };
 
 use super::{
     frames_sinks::Sinks,
     intervals::Intervals,
     senders::Senders,
-    station::{Patience, Station, TICK, a_sender, counters},
+    station::{Patience, Station, Stretch, TICK, a_sender, counters, opened},
     subscribe::Quiet,
 };
 use crate::{
@@ -51,7 +51,7 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
             output.note(&remark);
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
-        if sink.span.is_some() {
+        if sink.stretch.has_begun() {
             if let Some(line) = sink.fresh_line(&group) {
                 sink.sinks.tell(&line);
                 if !plan.sinks.is_displayed {
@@ -72,7 +72,7 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
             subscriber.wait(Some(until));
         }
     }
-    let usage = sink.usage();
+    let usage = sink.stretch.usage();
     subscriber.close(&mut sink)?;
     bar.finish_and_clear();
     intervals.finish(sink.done())?;
@@ -96,15 +96,11 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
 fn open(plan: &FramesRecvPlan, output: &Output) -> Result<FrameSubscriber, Failure> {
     let mut subscriber = FrameSubscriber::open(&plan.session.session(), plan.bounds())?;
     subscriber.take_only(plan.allowed.iter().copied());
-    subscriber
-        .take_warnings()
-        .iter()
-        .for_each(|warning| output.warn(warning));
-    let (interface, address) = subscriber.interface();
-    output.detail(&format!(
-        "listening to {} on {interface} ({address})",
-        plan.session.place
-    ));
+    let (warnings, doing) = (
+        subscriber.take_warnings(),
+        format!("listening to {} on", plan.session.place),
+    );
+    opened(output, &warnings, &doing, subscriber.interface());
     Ok(subscriber)
 }
 
@@ -180,9 +176,7 @@ struct Checker {
     interval: Duration,
     /// Frames that came before their timestamp.
     negative: u64,
-    /// When the first frame came, and when the last.
-    span: Option<(Instant, Instant)>,
-    meter: Option<UsageMeter>,
+    stretch: Stretch,
     sinks: Sinks,
     /// When the line for a person was made.
     line_at: Option<Instant>,
@@ -200,8 +194,7 @@ impl Checker {
             latency: Delays::default(),
             interval: Duration::ZERO,
             negative: 0,
-            span: None,
-            meter: None,
+            stretch: Stretch::default(),
             sinks,
             line_at: None,
         }
@@ -212,9 +205,7 @@ impl Checker {
             Some(latency_ns) => self.latency.take(latency_ns),
             None => self.negative += 1,
         }
-        let now = Instant::now();
-        self.span = Some((self.span.map_or(now, |(first, _)| first), now));
-        self.meter.get_or_insert_with(UsageMeter::start);
+        self.stretch.mark();
         self.interval = frame.interval;
         self.counts.frames += 1;
         self.counts.whole += 1;
@@ -232,13 +223,10 @@ impl Checker {
     }
 
     fn is_over(&self, plan: &FramesRecvPlan) -> bool {
-        let since_first = self
-            .span
-            .map_or(Duration::ZERO, |(first, _)| first.elapsed());
         plan.count.is_some_and(|count| self.counts.whole >= count)
             || plan
                 .seconds
-                .is_some_and(|it| self.span.is_some() && since_first >= it)
+                .is_some_and(|it| self.stretch.has_begun() && self.stretch.since_first() >= it)
             || self.senders.ends.is_over()
             || self.sinks.is_over()
     }
@@ -260,13 +248,7 @@ impl Checker {
 
     /// Returns the time from the first frame to the last.
     fn seconds(&self) -> f64 {
-        let span = self.span.map(|(first, last)| last - first);
-        span.unwrap_or_default().as_secs_f64()
-    }
-
-    fn usage(&self) -> UsageReport {
-        let fresh = UsageMeter::start();
-        self.meter.as_ref().unwrap_or(&fresh).read().into()
+        self.stretch.time().as_secs_f64()
     }
 
     /// Words the state for a person who watches; `None` while the last words are fresh.

@@ -8,13 +8,13 @@ use super::{
     frames_source::{Ready, Source},
     intervals::Intervals,
     publish::Watch,
-    station::{Patience, TICK, counters},
+    station::{Patience, TICK, counters, opened},
 };
 use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::FramesSendPlan,
-    report::{Counted, Done, FramesSendReport, Output, count, per_second},
+    report::{Counted, Done, FramesSendReport, Output, UsageReport, count, per_second},
 };
 
 pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -42,8 +42,7 @@ pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Fai
     let seconds = started.elapsed().as_secs_f64();
     let usage = meter.read();
     let closed = job.close(is_ready)?;
-    let mut report = job.report(seconds, &closed);
-    report.usage = usage.into();
+    let mut report = job.report(seconds, usage.into(), &closed);
     if !is_ready && !report.is_interrupted {
         let missing = count(closed.missing.into(), "expected receiver");
         report.failure = Some(format!("{missing} did not come"));
@@ -73,15 +72,11 @@ fn open(
         .format(source.label())
         .expect_receivers(plan.receivers)
         .open()?;
-    publisher
-        .take_warnings()
-        .iter()
-        .for_each(|warning| output.warn(warning));
-    let (interface, address) = publisher.interface();
-    output.detail(&format!(
-        "sending to {} by {interface} ({address})",
-        plan.session.place
-    ));
+    let (warnings, doing) = (
+        publisher.take_warnings(),
+        format!("sending to {} by", plan.session.place),
+    );
+    opened(output, &warnings, &doing, publisher.interface());
     Ok(publisher)
 }
 
@@ -102,10 +97,14 @@ struct Tally {
     overrun: u64,
     unheard: u64,
     bytes: u64,
-    next_id: u64,
 }
 
 impl Tally {
+    /// Returns the number of the next frame: those that nobody listened to have none.
+    const fn next_id(&self) -> u64 {
+        self.sent + self.overrun
+    }
+
     const fn offered(&self) -> u64 {
         self.sent + self.overrun + self.unheard
     }
@@ -190,7 +189,7 @@ impl Job<'_> {
     }
 
     fn offer(&mut self) -> Result<(), Failure> {
-        let (len, id) = (self.source.frame_bytes(), self.tally.next_id);
+        let (len, id) = (self.source.frame_bytes(), self.tally.next_id());
         let source = &self.source;
         let offered = self
             .publisher
@@ -202,12 +201,8 @@ impl Job<'_> {
             Offered::Taken(_) => {
                 tally.sent += 1;
                 tally.bytes += len as u64;
-                tally.next_id += 1;
             }
-            Offered::Overrun(_) => {
-                tally.overrun += 1;
-                tally.next_id += 1;
-            }
+            Offered::Overrun(_) => tally.overrun += 1,
             Offered::Unheard => tally.unheard += 1,
         }
         self.source.advance();
@@ -220,9 +215,7 @@ impl Job<'_> {
         if is_idle && until.is_some() {
             self.publisher.wait(until);
         }
-        while let Some(event) = self.publisher.pop_event() {
-            self.watch.take(&event);
-        }
+        self.watch.hear(|| self.publisher.pop_event());
         self.watch
             .show(|snapshot| self.publisher.snapshot(snapshot));
         Ok(())
@@ -238,13 +231,11 @@ impl Job<'_> {
         let closed = self
             .publisher
             .close_while(timeout, || !interrupt.is_farewell_over())?;
-        while let Some(event) = self.publisher.pop_event() {
-            self.watch.take(&event);
-        }
+        self.watch.hear(|| self.publisher.pop_event());
         Ok(closed)
     }
 
-    fn report(&self, seconds: f64, closed: &Closed) -> FramesSendReport {
+    fn report(&self, seconds: f64, usage: UsageReport, closed: &Closed) -> FramesSendReport {
         let counters = counters(|snapshot| self.publisher.snapshot(snapshot));
         let tally = &self.tally;
         let refused = self.publisher.send_error();
@@ -267,7 +258,7 @@ impl Job<'_> {
             lost_packets: closed.lost,
             failure: refused.map(|error| format!("nothing was sent: {}", Failure::from(error))),
             is_interrupted: self.interrupt.is_requested(),
-            usage: UsageMeter::start().read().into(),
+            usage,
             drops: counters.drops(),
             counters,
         }

@@ -1,6 +1,6 @@
 //! Where the frames that `frames recv` takes go: files, a page for browsers, the terminal.
 
-use gauge::frames::{Film, FilmCounts, Header, Preview};
+use gauge::frames::{Film, FilmCounts, Header, LabelReading, Preview};
 
 use super::frames_display::Display;
 use crate::{
@@ -14,9 +14,7 @@ pub(super) struct Sinks {
     film: Option<Film>,
     preview: Option<Preview>,
     display: Option<Display>,
-    /// The label seen last, and what it says.
-    label: Vec<u8>,
-    header: Option<Header>,
+    reading: LabelReading,
 }
 
 impl Sinks {
@@ -37,8 +35,7 @@ impl Sinks {
             film: film.map_err(|error| Failure::Environment(error.to_string()))?,
             preview,
             display,
-            label: Vec::new(),
-            header: None,
+            reading: LabelReading::default(),
         })
     }
 
@@ -50,12 +47,7 @@ impl Sinks {
         if self.preview.is_none() && self.display.is_none() {
             return;
         }
-        if self.label != label {
-            self.label = label.to_vec();
-            self.header = Header::parse(label).ok();
-        }
-        let shape = self.header.as_ref().map(Header::shape);
-        if let Some(shape) = shape.filter(|shape| shape.frame_bytes() == frame.len()) {
+        if let Some(shape) = self.reading.of(label, frame.len()).map(Header::shape) {
             if let Some(preview) = &self.preview {
                 preview.offer(shape, frame);
             }

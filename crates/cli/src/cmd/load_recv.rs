@@ -1,17 +1,14 @@
 //! `towline load recv`.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use gauge::load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_error_ns_max, wall_ns};
-use towline::{MessageSink, SessionEvent, Subscriber, UsageMeter};
+use towline::{MessageSink, SessionEvent, Subscriber};
 
 use super::{
     intervals::Intervals,
     senders::Senders,
-    station::{Patience, Station, TICK, a_sender, counters},
+    station::{Patience, Station, Stretch, TICK, a_sender, counters},
     subscribe::{Quiet, open},
 };
 use crate::{
@@ -257,46 +254,6 @@ impl MessageSink for Checker {
 
     fn sender_name(&mut self, session: u32, name: &str) {
         self.senders.named(session, name);
-    }
-}
-
-/// The time from the first message to the last, to the accuracy of one turn.
-#[derive(Debug, Default)]
-struct Stretch {
-    first: Option<(Instant, UsageMeter)>,
-    last: Option<Instant>,
-    seen: u64,
-}
-
-impl Stretch {
-    fn take(&mut self, received: u64) {
-        if received == self.seen {
-            return;
-        }
-        self.seen = received;
-        let now = Instant::now();
-        self.last = Some(now);
-        self.first.get_or_insert_with(|| (now, UsageMeter::start()));
-    }
-
-    fn since_first(&self) -> Duration {
-        self.first
-            .as_ref()
-            .map_or(Duration::ZERO, |(first, _)| first.elapsed())
-    }
-
-    fn time(&self) -> Duration {
-        let first = self.first.as_ref().map(|(first, _)| *first);
-        first
-            .zip(self.last)
-            .map_or(Duration::ZERO, |(first, last)| last - first)
-    }
-
-    fn usage(&self) -> UsageReport {
-        match &self.first {
-            Some((_, meter)) => meter.read().into(),
-            None => UsageMeter::start().read().into(),
-        }
     }
 }
 

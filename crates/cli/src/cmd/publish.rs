@@ -10,7 +10,7 @@ use towline::{AudienceEvent, Closed, Publisher, SendStatus, Snapshot};
 use super::{
     event::{self, Departed, Lines, Refusals},
     input::{Input, Next},
-    station::{Patience, Station, TICK, counters},
+    station::{Patience, Station, TICK, counters, opened},
 };
 use crate::{
     args::PolicyArg,
@@ -159,15 +159,11 @@ pub(super) fn open(
         .expect_receivers(receivers)
         .stall_timeout(timeout)
         .open()?;
-    publisher
-        .take_warnings()
-        .iter()
-        .for_each(|warning| output.warn(warning));
-    let (interface, address) = publisher.interface();
-    output.detail(&format!(
-        "sending to {} by {interface} ({address})",
-        session.place
-    ));
+    let (warnings, doing) = (
+        publisher.take_warnings(),
+        format!("sending to {} by", session.place),
+    );
+    opened(output, &warnings, &doing, publisher.interface());
     Ok(publisher)
 }
 
@@ -243,9 +239,7 @@ impl<'a> Watch<'a> {
 
     /// Prints what has happened, and shows the counters.
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
-        while let Some(event) = publisher.pop_event() {
-            self.take(&event);
-        }
+        self.hear(|| publisher.pop_event());
         publisher
             .take_warnings()
             .iter()
@@ -254,8 +248,14 @@ impl<'a> Watch<'a> {
         self.show(|snapshot| publisher.snapshot(snapshot));
     }
 
-    /// Prints an event of a receiver; `frames send` uses it too.
-    pub(super) fn take(&mut self, event: &AudienceEvent) {
+    /// Prints the events of receivers; `frames send` uses it too.
+    pub(super) fn hear(&mut self, mut pop: impl FnMut() -> Option<AudienceEvent>) {
+        while let Some(event) = pop() {
+            self.take(&event);
+        }
+    }
+
+    fn take(&mut self, event: &AudienceEvent) {
         self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
         self.departed.note(event);
         let text = event::receiver(event, &mut self.refusals);

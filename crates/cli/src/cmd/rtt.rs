@@ -202,14 +202,22 @@ fn described(host: &Host) -> String {
 }
 
 fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result<(), Failure> {
-    for path in &picture.to {
+    let (options, with_hops) = (picture.options(), picture.with_hops);
+    draw_each(&picture.to, output, |file, format| {
+        export(file, format, series, &options, with_hops)
+    })
+}
+
+/// Draws into each file, in the format of its name, which the plan has checked.
+pub(super) fn draw_each(
+    paths: &[PathBuf],
+    output: &Output,
+    draw: impl Fn(&mut Drawing<'_>, Format) -> io::Result<()>,
+) -> Result<(), Failure> {
+    paths.iter().try_for_each(|path| {
         let format = Format::of(path).expect("the plan has checked the names");
-        let (options, with_hops) = (picture.options(), picture.with_hops);
-        write_drawing(path, output, |file| {
-            export(file, format, series, &options, with_hops)
-        })?;
-    }
-    Ok(())
+        write_drawing(path, output, |file| draw(file, format))
+    })
 }
 
 /// Checks that the pictures can be written, before a measurement that may take long. An existing

@@ -7,14 +7,14 @@ use std::{
 };
 
 use towline::{
-    Place, Snapshot,
+    Place, Snapshot, UsageMeter,
     counters::{CounterServer, CounterSlot, MetricsServer},
 };
 
 use crate::{
     failure::Failure,
     plan::SessionPlan,
-    report::{Counters, Output},
+    report::{Counters, Output, UsageReport},
 };
 
 /// The counters of this process, served to others.
@@ -123,11 +123,72 @@ pub(crate) fn a_sender(plan: &SessionPlan, (interface, address): (&str, IpAddr))
     }
 }
 
+/// Prints what the sockets of an opened session warn of and, with -v, where it is; `doing` goes
+/// before the interface.
+pub(super) fn opened(
+    output: &Output,
+    warnings: &[String],
+    doing: &str,
+    (interface, address): (&str, IpAddr),
+) {
+    warnings.iter().for_each(|warning| output.warn(warning));
+    output.detail(&format!("{doing} {interface} ({address})"));
+}
+
 /// Makes the counters for a closing report.
 pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
     let mut snapshot = Snapshot::default();
     fill(&mut snapshot);
     Counters::new(&snapshot)
+}
+
+/// The time from the first message or frame to the last, and what the process used meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Stretch {
+    first: Option<(Instant, UsageMeter)>,
+    last: Option<Instant>,
+    seen: u64,
+}
+
+impl Stretch {
+    /// Marks the time when the number received has changed: exact to one turn.
+    pub(super) fn take(&mut self, received: u64) {
+        if received != self.seen {
+            self.seen = received;
+            self.mark();
+        }
+    }
+
+    /// Marks that something has come now.
+    pub(super) fn mark(&mut self) {
+        let now = Instant::now();
+        self.last = Some(now);
+        self.first.get_or_insert_with(|| (now, UsageMeter::start()));
+    }
+
+    pub(super) const fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
+    pub(super) fn since_first(&self) -> Duration {
+        self.first
+            .as_ref()
+            .map_or(Duration::ZERO, |(first, _)| first.elapsed())
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        let first = self.first.as_ref().map(|(first, _)| *first);
+        first
+            .zip(self.last)
+            .map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    pub(super) fn usage(&self) -> UsageReport {
+        match &self.first {
+            Some((_, meter)) => meter.read().into(),
+            None => UsageMeter::start().read().into(),
+        }
+    }
 }
 
 /// The longest sleep of a command's loop, so that it notices signals and other events that are no

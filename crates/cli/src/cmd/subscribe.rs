@@ -9,7 +9,7 @@ use towline::{MessageSink, SessionEvent, Subscriber};
 
 use super::{
     senders::Senders,
-    station::{Patience, Station, TICK, a_sender, counters},
+    station::{Patience, Station, TICK, a_sender, counters, opened},
     writer::Writer,
 };
 use crate::{
@@ -89,15 +89,11 @@ fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<S
 /// Opens a subscriber; used by `load recv` too.
 pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber, Failure> {
     let mut subscriber = Subscriber::open(&session.session())?;
-    subscriber
-        .take_warnings()
-        .iter()
-        .for_each(|warning| output.warn(warning));
-    let (interface, address) = subscriber.interface();
-    output.detail(&format!(
-        "listening to {} on {interface} ({address})",
-        session.place
-    ));
+    let (warnings, doing) = (
+        subscriber.take_warnings(),
+        format!("listening to {} on", session.place),
+    );
+    opened(output, &warnings, &doing, subscriber.interface());
     Ok(subscriber)
 }
 

@@ -6,10 +6,9 @@ use std::{
 };
 
 use gauge::tcp::{Connection, Responder, Watch, draw};
-use measure::Format;
 
 use super::{
-    rtt::{check_drawable, write_drawing},
+    rtt::{check_drawable, draw_each},
     screen::{Screen, Wish},
 };
 use crate::{
@@ -93,10 +92,9 @@ pub(super) fn writes(plan: &TcpWritesPlan, output: &Output) -> Result<Verdict, F
         Ok(report) => {
             let document = TcpWritesReport(report);
             output.finish(&document)?;
-            for path in &plan.to {
-                let format = Format::of(path).expect("the plan has checked the names");
-                write_drawing(path, output, |file| draw(file, format, &document.0))?;
-            }
+            draw_each(&plan.to, output, |file, format| {
+                draw(file, format, &document.0)
+            })?;
             Ok(Verdict::Done)
         }
     }

@@ -7,9 +7,8 @@ use std::{
 };
 
 use gauge::udp::{Server, TrialPassage, TrialWatch, draw};
-use measure::Format;
 
-use super::rtt::{check_drawable, write_drawing};
+use super::rtt::{check_drawable, draw_each};
 use crate::{
     failure::{Failure, Verdict, unreadable},
     interrupt::Interrupt,
@@ -83,9 +82,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn draw_into(pictures: &[PathBuf], document: &UdpReport, output: &Output) -> Result<(), Failure> {
-    for path in pictures {
-        let format = Format::of(path).expect("the plan has checked the names");
-        write_drawing(path, output, |file| draw(file, format, &document.0))?;
-    }
-    Ok(())
+    draw_each(pictures, output, |file, format| {
+        draw(file, format, &document.0)
+    })
 }

@@ -39,6 +39,13 @@ impl Counters {
         Self(reasons.collect())
     }
 
+    /// Words what a source has sent: new packets, and repairs.
+    pub(super) fn packets_told(&self) -> String {
+        let [sent, rdata, parity] = ["odata_packets", "rdata_packets", "parity_packets"]
+            .map(|name| self.get(&format!("source.{name}")));
+        format!("{sent} and {} repairs", rdata + parity)
+    }
+
     /// Words drops for a person, or says that there are none. The last packets of a sender are no
     /// news: it repeats them, and whoever has the first needs no other.
     pub(crate) fn drops_told(&self) -> String {

@@ -67,12 +67,7 @@ impl Document for FramesSendReport {
         table.row("unheard", &self.unheard);
         table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &frame_rates(self.frames, self.bytes, self.seconds));
-        let repaired = ["rdata_packets", "parity_packets"]
-            .map(|name| self.counters.get(&format!("source.{name}")))
-            .iter()
-            .sum::<u64>();
-        let sent = self.counters.get("source.odata_packets");
-        table.row("packets", &format!("{sent} and {repaired} repairs"));
+        table.row("packets", &self.counters.packets_told());
         table.row("receivers", &format!("{} reporting", self.receivers));
         table.row("given up", &format!("{} packets", self.lost_packets));
         if let Some(failure) = &self.failure {

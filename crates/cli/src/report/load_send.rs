@@ -54,12 +54,7 @@ impl Document for LoadSendReport {
         table.row("payload", &quantity::bytes(self.bytes));
         table.row("time", &quantity::seconds(self.seconds));
         table.row("rate", &rates(self.messages, self.bytes, self.seconds));
-        let repaired = ["rdata_packets", "parity_packets"]
-            .map(|name| self.counters.get(&format!("source.{name}")))
-            .iter()
-            .sum::<u64>();
-        let sent = self.counters.get("source.odata_packets");
-        table.row("packets", &format!("{sent} and {repaired} repairs"));
+        table.row("packets", &self.counters.packets_told());
         let mut receivers = format!("{} reporting, ", self.receivers);
         receivers += match (self.is_confirmed, self.receivers) {
             (true, _) => "confirmed",

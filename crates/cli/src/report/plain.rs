@@ -18,7 +18,8 @@ pub(crate) struct PlainReport {
     is_acknowledged: bool,
     /// The outcome in words.
     verdict: String,
-    /// The length of what was sent; null where it has no length that is known before its end.
+    /// The length of what was sent; null for a pipe or a terminal, whose length nobody knows
+    /// beforehand.
     bytes: Option<u64>,
     /// What the socket has taken.
     bytes_written: u64,

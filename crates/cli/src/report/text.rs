@@ -85,24 +85,21 @@ pub(super) fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
 
 /// Words the rates of messages and of payload.
 pub(super) fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
-    if messages == 0 || !quantity::is_measurable(seconds) {
-        return "too little to measure".to_owned();
-    }
-    let messages = quantity::rate(messages, seconds);
-    format!(
-        "{messages} of messages, {} of payload",
-        quantity::bits_per_second(bytes, seconds)
-    )
+    rates_of((messages, "messages"), (bytes, " of payload"), seconds)
 }
 
 /// Words the rates of frames and of their bytes.
 pub(super) fn frame_rates(frames: u64, bytes: u64, seconds: f64) -> String {
-    if frames == 0 || !quantity::is_measurable(seconds) {
+    rates_of((frames, "frames"), (bytes, ""), seconds)
+}
+
+fn rates_of((count, what): (u64, &str), (bytes, of): (u64, &str), seconds: f64) -> String {
+    if count == 0 || !quantity::is_measurable(seconds) {
         return "too little to measure".to_owned();
     }
     format!(
-        "{} of frames, {}",
-        quantity::rate(frames, seconds),
+        "{} of {what}, {}{of}",
+        quantity::rate(count, seconds),
         quantity::bits_per_second(bytes, seconds)
     )
 }
