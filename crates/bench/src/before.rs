@@ -31,7 +31,7 @@ pub(crate) fn run(
     for size in sizes {
         let what = format!("messages of {size} B");
         text += &rows(&what, pairs, before, &|| {
-            rates(&Towline::new(size)?.run(&lab)?)
+            rates(&Towline::new(size)?.pinned().run(&lab)?)
         })?;
     }
     let loads = round_trips::over_pgm_alone(&lab);

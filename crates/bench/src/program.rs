@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    ffi::OsStr,
     fs,
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
@@ -12,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use lab::Host;
 use serde_json::Value;
 
 /// Compiles one of the yardsticks in `bench/` and returns the program's path.
@@ -128,6 +130,14 @@ pub(crate) fn beside_this_test() -> Option<PathBuf> {
     }
     println!("skipped: the command is not built; test the whole workspace");
     None
+}
+
+/// A command that runs `program` on `host`, with all its threads on one processor.
+pub(crate) fn on_processor(processor: usize, host: &Host, program: impl AsRef<OsStr>) -> Command {
+    let mut command = host.command("taskset");
+    command.args(["-c", &processor.to_string()]);
+    command.arg(program);
+    command
 }
 
 /// Runs `measure` with `program` in place of [`ours`].

@@ -7,7 +7,10 @@ use std::{ffi::OsStr, process::Command, time::Duration};
 
 use lab::{Lab, LabSpec};
 
-use crate::turns::{Figures, Run, Turns};
+use crate::{
+    program,
+    turns::{Figures, Run, Turns},
+};
 
 mod bare;
 
@@ -127,13 +130,12 @@ fn one_at_a_time(wait: &'static str) -> [Load; 2] {
 /// Runs `program` on a host of the lab, with all its threads on the processor that `load` gives
 /// that end. That includes Towline's thread that writes the results, which rivals do not have.
 fn command(lab: &Lab, host: usize, program: impl AsRef<OsStr>, load: Load) -> Command {
-    let Some(processors) = load.processors else {
-        return lab.host(host).command(program);
-    };
-    let mut command = lab.host(host).command("taskset");
-    command.args(["-c", &processors[host].to_string()]);
-    command.arg(program);
-    command
+    match load.processors {
+        None => lab.host(host).command(program),
+        Some(processors) => {
+            program::on_processor(usize::from(processors[host]), lab.host(host), program)
+        }
+    }
 }
 
 fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
