@@ -43,7 +43,10 @@ impl Turns {
             .map(|(name, _)| ((*name).to_owned(), Vec::new()))
             .collect();
         for pair in 1..=pairs {
-            for ((name, run), (_, all)) in peers.iter().zip(&mut rows) {
+            // Each pair begins with another peer, so that none gains from what it follows.
+            for turn in 0..peers.len() {
+                let which = (pair + turn) % peers.len();
+                let ((name, run), (_, all)) = (&peers[which], &mut rows[which]);
                 let one = undisturbed(what, name, run)?;
                 eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
                 all.push(one);
