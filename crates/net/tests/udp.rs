@@ -416,6 +416,35 @@ fn raw_packets_come_whole_and_those_for_elements_bear_an_alert() {
     });
 }
 
+#[test]
+fn the_longest_packets_come_whole_whether_or_not_the_kernel_coalesces() {
+    isolated(|| {
+        // Longer than any jumbo frame; 65,535 bytes is what IPv4 and a virtual cable can carry.
+        let lab = Lab::new(&LabSpec::new(2).direct().mtu(65_535)).unwrap();
+        let raw = SocketOptions::default().encapsulation(Encapsulation::Raw);
+        let plain = SocketOptions::default().gro(false);
+        let carriers = [(raw, 20), (plain, 28), (SocketOptions::default(), 28)];
+        for (number, (options, head_bytes)) in carriers.into_iter().enumerate() {
+            let group = format!("239.192.0.{}:7500", 20 + number);
+            let at = |index: usize, role| {
+                let host = lab.host(index);
+                open(host, role, &group, host.ipv4().into(), options.clone())
+            };
+            let (mut source, mut receiver) = (at(0, Role::Source), at(1, Role::Receiver));
+            for len in [9_216, 9_217, 65_535 - head_bytes] {
+                let mut packet = pattern(len);
+                packet[4] = 4;
+                let outcome = send(&mut source, &packet, len, group.parse().unwrap());
+                assert_eq!(outcome, Outcome::Sent { datagrams: 1 }, "{len} to {group}");
+                let (bytes, seen, _) = collect(&mut receiver, 1, SECOND);
+                assert_eq!((bytes.len(), seen), (len, 1), "{group}");
+                assert!(bytes == packet, "{len} to {group}");
+            }
+            assert_eq!(receiver.counters().truncated_buffers, 0, "{group}");
+        }
+    });
+}
+
 /// Sees packets of PGM to a group with their IP headers.
 struct Watch(sys::UdpSocket);
 

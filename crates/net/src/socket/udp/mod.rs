@@ -137,8 +137,7 @@ impl UdpIo {
         self.links.listen(address, &self.readiness)
     }
 
-    /// Makes receive buffers of the shape that suits these sockets: a few long ones for coalesced
-    /// datagrams, else many short ones.
+    /// Makes receive buffers for these sockets, each for the longest packet or coalesced run.
     #[must_use]
     pub fn batch(&self) -> RecvBatch {
         self.collector.batch()

@@ -67,14 +67,11 @@ impl Collector {
         ));
     }
 
-    /// Makes receive buffers of the shape that suits these sockets: a few long ones for coalesced
-    /// datagrams, else many short ones.
+    /// Makes receive buffers for these sockets. Each can hold the longest packet there is, and a
+    /// run of coalesced ones; memory that none of them reaches is never used.
     pub(super) fn batch(&self) -> RecvBatch {
-        if self.has_gro {
-            RecvBatch::new(GRO_SLOTS, GRO_SLOT_BYTES)
-        } else {
-            RecvBatch::new(PLAIN_SLOTS, PLAIN_SLOT_BYTES)
-        }
+        let slots = if self.has_gro { GRO_SLOTS } else { MANY_MAX };
+        RecvBatch::new(slots, SLOT_BYTES)
     }
 
     /// Fills free buffers of the batch from one socket. When it `waits`, it waits for the first
@@ -210,15 +207,11 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
 
 /// Buffers of one call while datagrams arrive coalesced.
 const COALESCED_DEPTH: usize = 4;
-/// Buffers of a batch where datagrams may arrive coalesced: each can hold a whole run. While they
-/// do, only a few are used.
+/// Buffers of a batch where datagrams may arrive coalesced. While they do, only a few are used.
 const GRO_SLOTS: usize = 32;
-/// Bytes of the longest coalesced message, and 33 cache lines more: at a distance of a power of
-/// two, the heads of all buffers would share a few lines of the cache.
-const GRO_SLOT_BYTES: usize = 65_536 + 33 * 64;
-const PLAIN_SLOTS: usize = 64;
-/// Bytes of a jumbo frame, rounded up.
-const PLAIN_SLOT_BYTES: usize = 9216;
+/// Bytes of the longest IP packet or coalesced message, and 33 cache lines more: at a distance of a
+/// power of two, the heads of all buffers would share a few lines of the cache.
+const SLOT_BYTES: usize = 65_536 + 33 * 64;
 /// Bytes of the longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
 /// The address of a source that the kernel did not name, which does not happen.
