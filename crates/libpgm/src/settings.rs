@@ -7,7 +7,9 @@
 
 use std::{ffi::c_int, net::IpAddr, time::Duration};
 
-use towline::{Config, ConfigBuilder, Intervals, LateJoin, Pace, Rate, SocketOptions};
+use towline::{
+    Config, ConfigBuilder, Encapsulation, Intervals, LateJoin, Pace, Rate, SocketOptions,
+};
 
 use crate::{
     abi::{APDU_BYTES_MAX, FRAGMENTS_MAX, FecInfo},
@@ -24,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) groups: Vec<GroupSetting>,
     pub(crate) receive_buffer_bytes: usize,
     pub(crate) is_v6: bool,
+    /// PGM lies in IP directly, not in UDP.
+    pub(crate) is_raw: bool,
 }
 
 /// The values of options that are numbers, by the option; 0 until they are set.
@@ -82,7 +86,8 @@ impl Settings {
     /// Returns the longest message of one packet, and the longest part of a longer message.
     pub(crate) fn payload_limits(&self) -> (usize, usize) {
         let ip_bytes = if self.is_v6 { 40 } else { 20 };
-        let whole = self.mtu().saturating_sub(ip_bytes + UDP_BYTES + DATA_BYTES);
+        let udp_bytes = if self.is_raw { 0 } else { UDP_BYTES };
+        let whole = self.mtu().saturating_sub(ip_bytes + udp_bytes + DATA_BYTES);
         (whole, whole.saturating_sub(FRAGMENT_BYTES))
     }
 
@@ -128,11 +133,11 @@ impl Settings {
         let both = [
             (self.is_set(Number::Mtu), "PGM_MTU"),
             (
-                self.is_set(Number::UdpEncapMcastPort),
+                self.is_raw || self.is_set(Number::UdpEncapMcastPort),
                 "PGM_UDP_ENCAP_MCAST_PORT",
             ),
             (
-                self.is_set(Number::UdpEncapUcastPort),
+                self.is_raw || self.is_set(Number::UdpEncapUcastPort),
                 "PGM_UDP_ENCAP_UCAST_PORT",
             ),
         ];
@@ -150,7 +155,13 @@ impl Settings {
             hops => hops as u8,
         };
         let asked = self.receive_buffer_bytes.max(defaults.receive_buffer_bytes);
+        let encapsulation = if self.is_raw {
+            Encapsulation::Raw
+        } else {
+            Encapsulation::Udp
+        };
         defaults
+            .encapsulation(encapsulation)
             .hops(hops)
             .dscp((self.get(Number::Tos) as u8) >> 2)
             .multicast_loop(self.is_set(Number::MulticastLoop))
@@ -296,5 +307,9 @@ mod tests {
         assert_eq!(settings.apdu_limit(), 22_848);
         settings.is_v6 = true;
         assert_eq!(settings.payload_limits(), (1428, 1408));
+        settings.is_raw = true;
+        assert_eq!(settings.payload_limits(), (1436, 1416));
+        settings.is_v6 = false;
+        assert_eq!(settings.payload_limits(), (1456, 1436));
     }
 }

@@ -17,6 +17,10 @@ use std::{
 };
 
 use cabi::{Out, give, guard};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType, socket_with},
+};
 use towline::{Group, Interfaces, Publisher, Selector, SessionBuilder, Subscriber};
 
 use crate::{
@@ -169,14 +173,13 @@ extern "C" fn pgm_socket(
         let Some(place) = place.filter(|_| is_known) else {
             return false;
         };
-        if protocol == IPPROTO_PGM {
-            let text = "this library speaks PGM in UDP only: use IPPROTO_UDP (ZeroMQ: epgm://)";
-            // What a program without the privilege for raw sockets gets, and expects.
-            error::put(slot, &Fault::new(Domain::Socket, Code::Perm, text));
-            return false;
-        }
         let mut life = Life::default();
         life.settings.is_v6 = c_int::from(family) == libc::AF_INET6;
+        life.settings.is_raw = protocol == IPPROTO_PGM;
+        if let (true, Err(fault)) = (life.settings.is_raw, may_be_raw(life.settings.is_v6)) {
+            error::put(slot, &fault);
+            return false;
+        }
         let sock = Sock {
             life: Mutex::new(life),
             open: OnceLock::new(),
@@ -185,6 +188,37 @@ extern "C" fn pgm_socket(
         place.write(Box::into_raw(Box::new(sock)));
         true
     })
+}
+
+/// Finds out whether this process may speak PGM in IP directly: a program is told when it makes the
+/// socket, and the session's sockets are opened later.
+fn may_be_raw(is_v6: bool) -> Result<(), Fault> {
+    let family = if is_v6 {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
+    };
+    let protocol = u32::try_from(IPPROTO_PGM).ok().and_then(RawProtocol::new);
+    let flags = SocketFlags::CLOEXEC;
+    let tried = socket_with(
+        family,
+        SocketType::RAW,
+        flags,
+        protocol.map(Protocol::from_raw),
+    );
+    match tried {
+        Ok(_closed) => Ok(()),
+        Err(Errno::PERM | Errno::ACCESS) => {
+            let text = "PGM in IP needs CAP_NET_RAW: give the program the right to it (setcap \
+                        cap_net_raw+ep PROGRAM), or use IPPROTO_UDP (ZeroMQ: epgm://)";
+            Err(Fault::new(Domain::Socket, Code::Perm, text))
+        }
+        Err(error) => Err(error::system(
+            Domain::Socket,
+            "open a raw IP socket",
+            &error.into(),
+        )),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -386,8 +420,13 @@ fn session(
 ) -> Result<SessionBuilder, Fault> {
     let fault =
         |error: net::SystemError| Fault::new(Domain::Socket, Code::Inval, error.to_string());
-    // Both ports of the encapsulation are one here, as OpenPGM needs it to receive NAKs.
-    let port = settings.get(Number::UdpEncapMcastPort) as u16;
+    // Both ports of the encapsulation are one here, as OpenPGM needs it to receive NAKs. In IP
+    // there is PGM's own port alone.
+    let port = if settings.is_raw {
+        bound.port
+    } else {
+        settings.get(Number::UdpEncapMcastPort) as u16
+    };
     let address = SocketAddr::new(group.group, port);
     let named = match group.source {
         Some(source) => format!("{source}@{address}").parse::<Group>(),

@@ -146,11 +146,20 @@ fn session(lab: &Lab, pair: (Library, Library), [send, recv]: [(&Path, String); 
     sent + &finish(receiver)
 }
 
-fn talk(lab: &Lab, pair: (Library, Library), program: &Path, kind: &str, how: &str) -> String {
+fn talk(
+    lab: &Lab,
+    pair: (Library, Library),
+    program: &Path,
+    kind: &str,
+    how: &str,
+    port: u16,
+) -> String {
     let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
-    let send = format!("send {from} {MESSAGES} 1400000 {kind}");
-    let recv = format!("recv {to} {MESSAGES} {kind} {how}");
-    session(lab, pair, [(program, send), (program, recv)])
+    let env = Path::new(ENV);
+    let program = format!("TALK_PORT={port} {}", program.display());
+    let send = format!("{program} send {from} {MESSAGES} 1400000 {kind}");
+    let recv = format!("{program} recv {to} {MESSAGES} {kind} {how}");
+    session(lab, pair, [(env, send), (env, recv)])
 }
 
 fn lab(loss_percent: u32) -> Lab {
@@ -183,15 +192,19 @@ fn every_function_answers_as_libpgms_does() {
     });
 }
 
-/// The same program prints the same with each pair of libraries.
-fn assert_same_talk(loss_percent: u32, how: &str) {
+/// The same program prints the same with each pair of libraries, in UDP at `port` or, with 0, in
+/// IP.
+fn assert_same_talk(loss_percent: u32, how: &str, port: u16) {
     let Some(program) = compiled("talk") else {
         return;
     };
     let lab = lab(loss_percent);
-    let all = PAIRS.map(|pair| talk(&lab, pair, &program, "short", how));
+    let all = PAIRS.map(|pair| talk(&lab, pair, &program, "short", how, port));
     for (pair, text) in PAIRS.iter().zip(&all) {
-        assert_eq!(*text, all[0], "{pair:?}, {how}, {loss_percent} % lost");
+        assert_eq!(
+            *text, all[0],
+            "{pair:?}, {how}, {port}, {loss_percent} % lost"
+        );
     }
     assert!(
         all[0].contains(&format!("received {MESSAGES} messages")),
@@ -203,14 +216,22 @@ fn assert_same_talk(loss_percent: u32, how: &str) {
 
 #[test]
 fn messages_come_as_by_libpgm() {
-    alone(|| assert_same_talk(0, "recvmsgv poll"));
+    alone(|| assert_same_talk(0, "recvmsgv poll", PORT));
+}
+
+#[test]
+fn messages_in_ip_come_as_by_libpgm() {
+    alone(|| {
+        assert_same_talk(0, "recvmsgv epoll", 0);
+        assert_same_talk(2, "recv poll", 0);
+    });
 }
 
 #[test]
 fn lost_packets_come_as_by_libpgm() {
     alone(|| {
-        assert_same_talk(2, "recvmsg epoll");
-        assert_same_talk(2, "recvfrom poll");
+        assert_same_talk(2, "recvmsg epoll", PORT);
+        assert_same_talk(2, "recvfrom poll", PORT);
     });
 }
 
@@ -226,7 +247,7 @@ fn messages_of_several_packets_come_in_each_way() {
             (Ours, "recvmsgv select"),
             (Ours, "recv epoll"),
         ] {
-            let text = talk(&lab, (Ours, library), &program, "long", how);
+            let text = talk(&lab, (Ours, library), &program, "long", how, PORT);
             let all = format!("received {MESSAGES} messages, 1786640 bytes\nwrong 0\n");
             assert!(text.contains(&all), "{library:?} {how}: {text}");
         }
@@ -272,21 +293,20 @@ fn figure(text: &str, word: &str) -> f64 {
     number.unwrap_or_else(|| panic!("no {word} in {text}"))
 }
 
-/// Unchanged ZeroMQ, with our library at one end or both.
-fn zmq(loss_percent: u32, rate_kbit: u32) {
+/// Unchanged ZeroMQ over `transport`, with our library at one end or both.
+fn zmq(transport: &str, loss_percent: u32, rate_kbit: u32) {
     let Some(_) = has_zmq().then_some(()) else {
         return;
     };
     let lab = lab(loss_percent);
     let [from, to] = [0, 1].map(|host| lab.host(host).ipv4());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zmq_peer.py");
-    let script = script.display();
+    let script = format!("ZMQ_TRANSPORT={transport} {PYTHON} {}", script.display());
     for pair in PAIRS {
         let send = format!("{script} pub {from} {MESSAGES} 1000 {rate_kbit}");
         let recv = format!("{script} sub {to} {MESSAGES} {rate_kbit}");
-        let ends = [(Path::new(PYTHON), send), (Path::new(PYTHON), recv)];
-        let text = session(&lab, pair, ends);
-        println!("{pair:?} {loss_percent} % lost: {text}");
+        let text = session(&lab, pair, [(Path::new(ENV), send), (Path::new(ENV), recv)]);
+        println!("{pair:?} {transport} {loss_percent} % lost: {text}");
         if pair != (OpenPgm, OpenPgm) {
             assert_eq!(
                 figure(&text, "received"),
@@ -300,12 +320,37 @@ fn zmq(loss_percent: u32, rate_kbit: u32) {
 
 #[test]
 fn zeromq_runs_on_it_unchanged() {
-    alone(|| zmq(0, 20_000));
+    alone(|| zmq("epgm", 0, 20_000));
 }
 
 #[test]
 fn zeromq_misses_nothing_when_packets_are_lost() {
-    alone(|| zmq(2, 20_000));
+    alone(|| zmq("epgm", 2, 20_000));
+}
+
+#[test]
+fn zeromq_runs_on_it_in_ip_too() {
+    alone(|| zmq("pgm", 2, 20_000));
+}
+
+#[test]
+fn without_the_right_to_ip_a_program_is_told_what_to_do() {
+    alone(|| {
+        let Some(program) = compiled("talk") else {
+            return;
+        };
+        let lab = lab(0);
+        let words = format!(
+            "--bounding-set=-net_raw --inh-caps=-net_raw {ENV} TALK_PORT=0 {} send {} 1 1400000 \
+             short",
+            program.display(),
+            lab.host(0).ipv4()
+        );
+        let output = on(lab.host(0), Ours, "setpriv", &words).output().unwrap();
+        let text = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("setcap cap_net_raw+ep PROGRAM"), "{text}");
+    });
 }
 
 #[test]
@@ -405,6 +450,7 @@ fn it_exports_what_the_list_says() {
     );
 }
 
+const ENV: &str = "/usr/bin/env";
 const PYTHON: &str = "/usr/bin/python3";
 const GROUP: &str = "239.192.7.1";
 const PORT: u16 = 3056;
