@@ -58,7 +58,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         true => SendingEnd::Whole,
         false => SendingEnd::Unbegun,
     };
-    let closed = end.close(&mut publisher, plan.timeout, &interrupt)?;
+    let closed = end.close(&mut publisher, plan.timeout, &mut watch)?;
     watch.finish(&mut publisher);
     let counters = counters(|snapshot| publisher.snapshot(snapshot));
     let report = LoadSendReport {

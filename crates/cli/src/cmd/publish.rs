@@ -52,7 +52,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         Ok(SendingEnd::Unbegun)
     };
     let end = *sent.as_ref().unwrap_or(&SendingEnd::Cut);
-    let closed = end.close(&mut job.publisher, plan.timeout, &interrupt)?;
+    let closed = end.close(&mut job.publisher, plan.timeout, &mut job.watch)?;
     let is_proven = match end {
         // Only what was sent can be proven; perhaps more was to be sent.
         SendingEnd::Cut => closed.missing == 0 && closed.unconfirmed.is_empty(),
@@ -132,15 +132,16 @@ impl SendingEnd {
         self,
         publisher: &mut Publisher,
         timeout: Option<Duration>,
-        interrupt: &Interrupt,
+        watch: &mut Watch<'_>,
     ) -> Result<Closed, towline::Error> {
+        let interrupt = watch.interrupt;
         let may_wait = || !interrupt.is_farewell_over();
         let timeout = timeout.unwrap_or(CLOSE_TIME_MAX);
         match self {
             // The wait for receivers is over, and there is no second one.
             Self::Unbegun => publisher.break_off_while(Duration::ZERO, may_wait),
             Self::Cut => publisher.break_off_while(timeout, may_wait),
-            Self::Whole => publisher.close_while(timeout, may_wait),
+            Self::Whole => watch.close(publisher, timeout),
         }
     }
 }
@@ -252,6 +253,29 @@ impl<'a> Watch<'a> {
     pub(super) fn hear(&mut self, mut pop: impl FnMut() -> Option<AudienceEvent>) {
         while let Some(event) = pop() {
             self.take(&event);
+        }
+    }
+
+    /// Ends a session that has taken everything. Most of a short input may leave only now, so this
+    /// prints and shows as [`Watch::look`] does until the end.
+    fn close(
+        &mut self,
+        publisher: &mut Publisher,
+        timeout: Duration,
+    ) -> Result<Closed, towline::Error> {
+        publisher.begin_close(timeout);
+        loop {
+            let is_idle = publisher.turn()?.is_idle();
+            self.look(publisher);
+            if let Some(closed) = publisher.closed() {
+                return Ok(closed);
+            }
+            if self.interrupt.is_farewell_over() {
+                publisher.begin_close(Duration::ZERO);
+            } else if is_idle {
+                let tick = publisher.now() + TICK;
+                publisher.wait(Some(tick));
+            }
         }
     }
 
