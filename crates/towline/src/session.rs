@@ -20,6 +20,7 @@ use pgm::{Config, ConfigBuilder};
 use protection::PacketProtection;
 use wire::pgm::Tsi;
 
+use self::profile::Profile;
 use crate::{Error, Place, Snapshot, backend::Backend, trace::Open};
 
 pub mod options;
@@ -41,6 +42,9 @@ pub struct SessionBuilder {
     pub(crate) pgm_port: Option<u16>,
     pub(crate) tsi: Option<Tsi>,
     pub(crate) control_port: u16,
+    profile: Option<&'static Profile>,
+    /// What was set by name: it counts more than the profile.
+    given: BTreeSet<String>,
 }
 
 impl fmt::Debug for SessionBuilder {
@@ -78,6 +82,8 @@ impl SessionBuilder {
             pgm_port: None,
             tsi: None,
             control_port: 0,
+            profile: None,
+            given: BTreeSet::new(),
         }
     }
 

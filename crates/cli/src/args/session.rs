@@ -91,14 +91,13 @@ impl<E: End> FromArgMatches for SessionArgs<E> {
                 values.insert(name, text.clone());
             }
         }
-        let bounds = ["spm_heartbeat_min", "spm_heartbeat_max"];
-        let has_own_heartbeat = bounds.iter().any(|name| values.contains_key(name));
         let profile = values.get("profile").and_then(|name| Profile::named(name));
-        for (name, text) in profile.map_or(&[][..], |profile| profile.settings) {
-            // The profile's list of intervals would override the bounds that were given.
-            if *name != "spm_heartbeat" || !has_own_heartbeat {
-                values.entry(name).or_insert_with(|| (*text).to_owned());
-            }
+        if let Some(profile) = profile {
+            let counting = profile.beside(|name| values.contains_key(name));
+            let counting: Vec<_> = counting
+                .map(|(name, text)| (name, text.to_owned()))
+                .collect();
+            values.extend(counting);
         }
         Ok(Self {
             given: Given { values },

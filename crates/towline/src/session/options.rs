@@ -10,7 +10,7 @@ use base::parameter::Role;
 use net::{Encapsulation, Faults, WaitStrategy, interface::Selector};
 
 use super::{SessionBuilder, profile::Profile};
-use crate::{Error, text::is_plain};
+use crate::{Error, PARAMETERS, text::is_plain};
 
 /// A setting of a session that is not a parameter of the protocol.
 #[derive(Clone, Copy, Debug)]
@@ -140,11 +140,19 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
 
 impl SessionBuilder {
     /// Sets an option ([`SESSION_OPTIONS`]) or a parameter of the protocol ([`crate::PARAMETERS`])
-    /// from its text form; `_` and `-` are the same in its name.
+    /// from its text form; `_` and `-` are the same in its name. What is set by name counts more
+    /// than a profile, before it and after it ([`Profile::beside`]).
     ///
     /// # Errors
     /// When the name is unknown, or the text does not fit; when a key cannot be read.
-    pub fn set(mut self, name: &str, text: &str) -> Result<Self, Error> {
+    pub fn set(self, name: &str, text: &str) -> Result<Self, Error> {
+        let mut session = self.set_one(name, text)?;
+        session.given.insert(name.replace('-', "_"));
+        session.take_back()?;
+        Ok(session)
+    }
+
+    fn set_one(mut self, name: &str, text: &str) -> Result<Self, Error> {
         let own = name.replace('-', "_");
         match SESSION_OPTIONS.iter().find(|option| option.name == own) {
             Some(option) => self.set_option(option.name, text),
@@ -155,6 +163,22 @@ impl SessionBuilder {
         }
     }
 
+    /// Undoes the parameters of the profile that do not count any more beside what is given.
+    fn take_back(&mut self) -> Result<(), Error> {
+        let Some(profile) = self.profile else {
+            return Ok(());
+        };
+        let counting: Vec<_> = profile.beside(|name| self.given.contains(name)).collect();
+        for setting in profile.settings {
+            let parameter = PARAMETERS.iter().find(|one| one.name == setting.0);
+            let is_settled = counting.contains(setting) || self.given.contains(setting.0);
+            if let (false, Some(parameter)) = (is_settled, parameter) {
+                self.config.set(parameter.name, &(parameter.default)())?;
+            }
+        }
+        Ok(())
+    }
+
     fn set_option(mut self, name: &'static str, text: &str) -> Result<Self, Error> {
         let wrong = move |problem: String| Error::Option { name, problem };
         let port = |low| number(text, low, 65_535).map(|port| port as u16);
@@ -162,9 +186,12 @@ impl SessionBuilder {
             "iface" => self.interface = Some(form(text).map_err(wrong)?),
             "profile" => {
                 Profile::check(text).map_err(wrong)?;
-                let settings = Profile::named(text).map_or(&[][..], |profile| profile.settings);
+                let profile = Profile::named(text);
+                self.profile = profile;
+                let settings = profile.map(|it| it.beside(|name| self.given.contains(name)));
+                let settings: Vec<_> = settings.into_iter().flatten().collect();
                 for (name, text) in settings {
-                    self = self.set(name, text)?;
+                    self = self.set_one(name, text)?;
                 }
             }
             "encapsulation" => self.sockets.encapsulation = form(text).map_err(wrong)?,

@@ -1,7 +1,8 @@
 //! Other implementations of PGM: what to set so that a session suits them as they come.
 //!
-//! One table, [`PROFILES`]. A profile is a set of settings by name; whatever is set beside it, or
-//! after it, counts more. Only what the makers publish stands here.
+//! One table, [`PROFILES`]. A profile is a set of settings by name; whatever is set beside it counts
+//! more, which [`Profile::beside`] decides for programs and the command. Only what the makers
+//! publish stands here.
 
 /// The settings that suit another implementation.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,21 @@ impl Profile {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PROFILES.iter().find(|profile| profile.name == name)
+    }
+
+    /// Returns the settings of this profile that count beside others, which are those of whose
+    /// names `is_given` is true.
+    ///
+    /// What is given counts more than the profile, and of the two forms that a heartbeat has, the
+    /// one that is given: a list of intervals would override given bounds.
+    pub fn beside(
+        &'static self,
+        is_given: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let gives_bounds = HEARTBEAT_BOUNDS.into_iter().any(&is_given);
+        let settings = self.settings.iter().copied();
+        settings
+            .filter(move |(name, _)| !is_given(name) && !(*name == HEARTBEAT_LIST && gives_bounds))
     }
 
     /// Checks the text of the option `profile`.
@@ -135,6 +151,10 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
+const HEARTBEAT_LIST: &str = "spm_heartbeat";
+/// The parameters that a list of intervals takes the place of.
+const HEARTBEAT_BOUNDS: [&str; 2] = ["spm_heartbeat_min", "spm_heartbeat_max"];
+
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
@@ -163,14 +183,56 @@ mod tests {
         assert!(Profile::check("norm").is_err());
     }
 
-    #[test]
-    fn what_is_set_after_a_profile_counts_more() {
+    /// The session and the texts of the named parameters once `settings` are made in this order.
+    fn made<const N: usize>(
+        settings: &[(&str, &str)],
+        names: [&str; N],
+    ) -> (SessionBuilder, [String; N]) {
         let session = SessionBuilder::new("239.192.0.1".parse().unwrap());
-        let session = session.set("profile", "zmq").unwrap();
-        let session = session.set("spm-ambient", "9s").unwrap();
-        assert_eq!(session.sockets.hops, 1);
+        let session = settings
+            .iter()
+            .try_fold(session, |session, (name, text)| session.set(name, text))
+            .unwrap();
         let config = session.config.build().unwrap();
-        assert_eq!(config.value("spm_ambient").as_deref(), Some("9s"));
+        (session, names.map(|name| config.value(name).unwrap()))
+    }
+
+    #[test]
+    fn what_is_set_before_or_after_a_profile_counts_more() {
+        let profile = ("profile", "zmq");
+        for (name, text) in [("spm-ambient", "9s"), ("spm_ambient", "9s")] {
+            for order in [[profile, (name, text)], [(name, text), profile]] {
+                let (session, ambient) = made(&order, ["spm_ambient"]);
+                assert_eq!(session.sockets.hops, 1, "{order:?}");
+                assert_eq!(ambient, [text], "{order:?}");
+            }
+        }
+        for order in [[profile, ("hops", "7")], [("hops", "7"), profile]] {
+            assert_eq!(made(&order, []).0.sockets.hops, 7, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_of_the_heartbeat_count_more_than_a_profiles_list_of_it() {
+        let (list, longest) = (HEARTBEAT_LIST, ("spm-heartbeat-max", "2s"));
+        let profile = ("profile", "openpgm");
+        let names = [list, "spm_heartbeat_max"];
+        let (_, heartbeat) = made(&[profile], names);
+        assert!(heartbeat[0].starts_with("100ms,100ms"), "{heartbeat:?}");
+        for order in [[profile, longest], [longest, profile]] {
+            assert_eq!(made(&order, names).1, ["", "2s"], "{order:?}");
+        }
+        // A list that is given is not the profile's, also when it is the same.
+        for own in ["1s,3s", &heartbeat[0]] {
+            let own = (list, own);
+            for order in [
+                [profile, own, longest],
+                [own, profile, longest],
+                [longest, own, profile],
+            ] {
+                assert_eq!(made(&order, names).1, [own.1, "2s"], "{order:?}");
+            }
+        }
     }
 
     /// Packets as RFC 3208 has them, from port 40000 of identifier 1.2.3.4.5.6, number 7.
