@@ -52,6 +52,15 @@ pub(super) enum Story {
     Restart,
 }
 
+/// How Towline is told what the other end expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// By a flag for each setting.
+    Flags,
+    /// By `--profile` alone.
+    Profile,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) from: Peer,
@@ -61,6 +70,7 @@ pub(super) struct Cell {
     pub(super) parity: Parity,
     pub(super) loss_percent: u32,
     pub(super) story: Story,
+    pub(super) manner: Manner,
 }
 
 impl Cell {
@@ -74,6 +84,7 @@ impl Cell {
             parity: Parity::No,
             loss_percent: 0,
             story: Story::Plain,
+            manner: Manner::Flags,
         };
         let mut kinds: Vec<Self> = Carrier::ALL.map(|carrier| Self { carrier, ..plain }).into();
         if from.sends_long() {
@@ -85,6 +96,10 @@ impl Cell {
         }
         for story in [Story::LateJoin, Story::Restart] {
             kinds.push(Self { story, ..plain });
+        }
+        if [from, to].contains(&Peer::Towline) && from != to {
+            let manner = Manner::Profile;
+            kinds.push(Self { manner, ..plain });
         }
         let with_loss = |kind: Self| {
             [0, 2].map(|loss_percent| Self {
@@ -152,10 +167,10 @@ impl fmt::Display for Cell {
         let ends = format!("{:?} -> {:?}", self.from, self.to);
         let (carrier, content) = (format!("{:?}", self.carrier), format!("{:?}", self.content));
         let (parity, story) = (format!("{:?}", self.parity), format!("{:?}", self.story));
-        let loss = self.loss_percent;
+        let (loss, manner) = (self.loss_percent, format!("{:?}", self.manner));
         write!(
             f,
-            "{ends:<20} {carrier:<6} {content:<5} {parity:<9} {loss} %  {story:<8}"
+            "{ends:<20} {carrier:<6} {content:<5} {parity:<9} {loss} %  {story:<8} {manner:<7}"
         )
     }
 }

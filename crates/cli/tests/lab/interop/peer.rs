@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command, sync::OnceLock, time::Duration};
 
 use lab::Host;
 
-use super::cell::{Carrier, Cell, FEC_GROUP, LIMIT, Parity, Scale, Story};
+use super::cell::{Carrier, Cell, FEC_GROUP, LIMIT, Manner, Parity, Scale, Story};
 use crate::{
     ends::{End, towline},
     signals::Place,
@@ -63,7 +63,11 @@ impl Peer {
                     Parity::Proactive => format!("--fec-group {FEC_GROUP} --fec-proactive 1"),
                 };
                 if cell.parity != Parity::No && cell.to == Self::OpenPgm {
-                    parity += " --fec-form openpgm --linger 60s";
+                    parity += " --fec-form openpgm";
+                }
+                // A receiver on a busy machine may ask for repairs long after the last message.
+                if cell.story == Story::Plain && cell.to != Self::Towline {
+                    parity += " --linger 60s";
                 }
                 let words = format!(
                     "pub {} --framing length --rate {}kB/s {parity}",
@@ -275,6 +279,10 @@ fn session(cell: Cell) -> String {
     };
     // ZeroMQ has one port for both.
     let is_zmq = [cell.from, cell.to].contains(&Peer::ZeroMq);
+    if cell.manner == Manner::Profile {
+        let profile = if is_zmq { "zmq" } else { "openpgm" };
+        return format!("-g {bracketed} --profile {profile}");
+    }
     match (is_zmq, cell.carrier.is_raw()) {
         (true, false) => format!("-g {bracketed}:{ZMQ_PORT}"),
         (true, true) => format!("-g {bracketed}:{ZMQ_PORT} --encapsulation raw"),

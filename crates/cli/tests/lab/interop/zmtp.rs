@@ -68,7 +68,12 @@ pub(super) fn judge(mut bytes: &[u8], cell: Cell, scale: Scale) -> Outcome {
         Story::LateJoin => (first..count).collect(),
         Story::Restart => (0..count).chain(0..count).collect(),
     };
-    let fault = (numbers != expected).then(|| format!("numbers from {first}, out of order"));
+    let fault = (numbers != expected).then(|| {
+        let same = numbers.iter().zip(&expected).take_while(|(a, b)| a == b);
+        let at = same.count();
+        let (got, due) = (numbers.get(at), expected.get(at));
+        format!("numbers from {first}: at place {at} {got:?} instead of {due:?}")
+    });
     Outcome {
         received: numbers.len() as u32,
         fault,
