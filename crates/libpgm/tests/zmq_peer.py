@@ -27,7 +27,7 @@ def has_joined():
         return name in groups.read()
 
 
-def publish(socket, count, size, rate_kbit):
+def publish(socket, count, size):
     """Sends numbered messages, then their end again and again, as no one answers."""
     time.sleep(1.0)
     filling = bytes(size - 8)
@@ -85,15 +85,18 @@ def main():
     socket = context.socket(zmq.PUB if role == "pub" else zmq.SUB)
     socket.setsockopt(zmq.RATE, int(sys.argv[-1]))
     socket.setsockopt(zmq.RECOVERY_IVL, 2_000)
-    socket.setsockopt(zmq.SNDHWM, 1_000)
     socket.setsockopt(zmq.RCVHWM, 0)
-    socket.setsockopt(zmq.LINGER, 2_000)
+    # However busy the machine is, what waits in the queue leaves.
+    socket.setsockopt(zmq.LINGER, -1 if role == "pub" else 0)
     endpoint = f"{TRANSPORT}://{address};{GROUP}:5555"
     if role == "pub":
-        # A publisher that waits for room instead of dropping.
+        # A publisher that waits for room instead of dropping. There is room for a tenth of a second:
+        # what waits when the publisher ends leaves late, and nobody is there then to repair it.
         socket.setsockopt(zmq.XPUB_NODROP, 1)
+        size, rate_kbit = int(sys.argv[4]), int(sys.argv[5])
+        socket.setsockopt(zmq.SNDHWM, max(10, rate_kbit * 125 // 10 // size))
         socket.connect(endpoint)
-        publish(socket, count, int(sys.argv[4]), int(sys.argv[5]))
+        publish(socket, count, size)
     else:
         socket.connect(endpoint)
         subscribe(socket, count)
