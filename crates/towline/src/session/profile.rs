@@ -38,8 +38,10 @@ impl Profile {
     ) -> impl Iterator<Item = (&'static str, &'static str)> {
         let gives_bounds = HEARTBEAT_BOUNDS.into_iter().any(&is_given);
         let settings = self.settings.iter().copied();
-        settings
-            .filter(move |(name, _)| !is_given(name) && !(*name == HEARTBEAT_LIST && gives_bounds))
+        settings.filter(move |(name, _)| {
+            let is_outranked = is_given(name) || (gives_bounds && *name == HEARTBEAT_LIST);
+            !is_outranked
+        })
     }
 
     /// Checks the text of the option `profile`.
