@@ -12,7 +12,7 @@ use sys::{
 };
 
 use crate::{
-    Host, LabError, LabSpec,
+    Host, LabError, LabSpec, LongPath,
     host::{INTERFACE, SECOND_INTERFACE, in_namespace},
     isolation,
     switch::Switch,
@@ -84,6 +84,19 @@ impl Lab {
             queue_bytes,
         };
         self.switch()?.set_bottleneck(&self.hosts[index], &bucket)
+    }
+
+    /// Makes the path between the switch and the host at `index` long: a packet takes `delay`
+    /// each way, until the returned path is dropped, which cuts it. Two threads of this process
+    /// carry it: some Gbit/s. Once for each host, before [`Lab::set_bottleneck`].
+    ///
+    /// # Errors
+    /// When the hosts are joined directly, or the kernel refuses.
+    pub fn lengthen(&self, index: usize, delay: Duration) -> Result<LongPath, LabError> {
+        let switch = self.switch()?;
+        let path = switch.lengthen(&self.hosts[index], delay)?;
+        await_that("a long path", || switch.is_ready())?;
+        Ok(path)
     }
 
     /// Returns the number of bytes that the switch has sent to the host at `index`, link headers

@@ -15,8 +15,12 @@
 //!
 //! A lab runs as root, or as an ordinary user inside a user namespace: call
 //! [`enter_user_namespace_or_explain`] at the start of `main`, and [`isolated`] in a `#[test]`. A
-//! lab does not delay, reorder or corrupt packets; the simulator and the interceptor do.
+//! lab delays packets where [`Lab::lengthen`] says so; it does not reorder or corrupt them, as the
+//! simulator and the interceptor do.
 #![forbid(unsafe_code)]
+
+mod delay;
+pub use delay::LongPath;
 
 mod disk;
 pub use disk::{Access, Disk};

@@ -1,6 +1,6 @@
 //! The switch between the hosts: a bridge in its own namespace.
 
-use std::os::fd::AsFd as _;
+use std::{os::fd::AsFd as _, time::Duration};
 
 use sys::{
     namespace::Namespace,
@@ -8,7 +8,7 @@ use sys::{
 };
 
 use crate::{
-    Host, LabError, LabSpec,
+    Host, LabError, LabSpec, LongPath,
     host::{INTERFACE, in_namespace},
 };
 
@@ -70,6 +70,32 @@ impl Switch {
             let mut netlink = Rtnetlink::open()?;
             let index = netlink.link_index(&port_name(host))?;
             Ok(netlink.set_token_bucket(index, bucket)?)
+        })?
+    }
+
+    /// Takes a host's port out of the bridge, and joins it to the bridge by a long path.
+    pub(crate) fn lengthen(&self, host: &Host, delay: Duration) -> Result<LongPath, LabError> {
+        let number = host.number();
+        let (near, far) = (format!("d{number}"), format!("q{number}"));
+        in_namespace(&self.namespace, || {
+            let mut netlink = Rtnetlink::open()?;
+            let port = netlink.link_index(&port_name(host))?;
+            let mtu_bytes = Some(netlink.link(&port_name(host))?.mtu_bytes);
+            netlink.add_veth(&Veth {
+                name: &near,
+                peer_name: &far,
+                peer_namespace: self.namespace.as_fd(),
+                index: None,
+                mtu_bytes,
+            })?;
+            let [near, far] = [netlink.link_index(&near)?, netlink.link_index(&far)?];
+            let bridge = netlink.link_index(BRIDGE)?;
+            netlink.set_master(port, None)?;
+            netlink.set_master(far, Some(bridge))?;
+            for index in [near, far] {
+                netlink.set_up(index, true)?;
+            }
+            LongPath::between(port, near, delay)
         })?
     }
 

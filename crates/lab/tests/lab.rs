@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
-    io::IoSlice,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    io::{IoSlice, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
     process,
     sync::atomic::{AtomicU16, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use sys::{Control, RawAddress, message};
@@ -244,6 +244,43 @@ fn a_slow_cable_carries_its_rate_and_drops_what_its_queue_cannot_hold() {
         assert!(lab.bytes_to(1).unwrap() < lab.bytes_to(2).unwrap());
         let direct = Lab::new(&LabSpec::new(2).direct()).unwrap();
         assert!(direct.set_bottleneck(0, 10_000, 20_000).is_err());
+    });
+}
+
+#[test]
+fn a_long_path_takes_its_time_each_way_and_carries_runs_of_segments_whole() {
+    isolated(|| {
+        for spec in [LabSpec::new(3), LabSpec::new(3).segments_at_switch()] {
+            let lab = Lab::new(&spec).unwrap();
+            let one_way = Duration::from_millis(25);
+            let path = lab.lengthen(1, one_way).unwrap();
+            let to = SocketAddr::new(lab.host(1).ipv4().into(), next_port());
+            let listener = lab.host(1).enter(|| TcpListener::bind(to).unwrap());
+            let listener = listener.unwrap();
+            let began = Instant::now();
+            let stream = lab.host(0).enter(|| TcpStream::connect(to).unwrap());
+            let mut stream = stream.unwrap();
+            assert!(began.elapsed() >= 2 * one_way, "{:?}", began.elapsed());
+            let (mut peer, _) = listener.accept().unwrap();
+            let sent: Vec<u8> = (0..5_000_000_u32)
+                .map(|n| (n * 7 + n / 251) as u8)
+                .collect();
+            thread::scope(|scope| {
+                let got = scope.spawn(|| {
+                    let mut got = Vec::new();
+                    peer.read_to_end(&mut got).unwrap();
+                    got
+                });
+                stream.write_all(&sent).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                assert!(got.join().unwrap() == sent);
+            });
+            assert_eq!(path.overflows(), 0);
+            // Nobody else's path is longer, and groups pass.
+            ping_group(&lab, GROUP_V4);
+        }
+        let direct = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        assert!(direct.lengthen(0, Duration::ZERO).is_err());
     });
 }
 
