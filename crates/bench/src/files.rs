@@ -6,6 +6,7 @@
 
 use std::{
     fs,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -25,6 +26,7 @@ use crate::{
 pub(crate) struct Load {
     root: PathBuf,
     bytes: u64,
+    receivers: RangeInclusive<usize>,
 }
 
 impl Load {
@@ -42,15 +44,36 @@ impl Load {
             fs::write(&path, &content).map_err(|e| format!("{}: {e}", path.display()))?;
         }
         let bytes = files as u64 * bytes as u64;
-        Ok(Self { root, bytes })
+        Ok(Self {
+            root,
+            bytes,
+            receivers: RECEIVERS,
+        })
     }
 
-    fn source(&self) -> PathBuf {
+    /// The same, for one receiver instead of three.
+    pub(crate) const fn for_one_receiver(mut self) -> Self {
+        self.receivers = 1..=1;
+        self
+    }
+
+    /// Bytes of all files.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The directory of the files.
+    pub(crate) fn source(&self) -> PathBuf {
         self.root.join("source")
     }
 
+    /// The files, sorted.
+    pub(crate) fn entries(&self) -> Result<Vec<PathBuf>, String> {
+        entries(&self.source())
+    }
+
     /// An empty directory for a receiver.
-    fn target(&self, receiver: usize) -> Result<PathBuf, String> {
+    pub(crate) fn target(&self, receiver: usize) -> Result<PathBuf, String> {
         let path = self.root.join(format!("target-{receiver}"));
         // Before the first run there is no such directory.
         drop(fs::remove_dir_all(&path));
@@ -70,7 +93,7 @@ impl Load {
             };
             !is_equal(&self.source(), &target).unwrap_or(false)
         };
-        RECEIVERS.filter(is_wrong).count() as u64
+        self.receivers.clone().filter(is_wrong).count() as u64
     }
 }
 
@@ -155,7 +178,7 @@ impl Peer for Ours<'_> {
             let mut send = lab.host(0).command(&program);
             send.arg("send").args(self.key_options());
             if self.is_one_by_one {
-                send.args(entries(&self.load.source())?);
+                send.args(self.load.entries()?);
             } else {
                 send.arg(self.load.source());
             }
@@ -185,7 +208,7 @@ impl Peer for Uftp<'_> {
         timed(self.load, Vec::new(), &mut daemons, || {
             let mut send = lab.host(0).command("uftp");
             send.args(["-I", "e0", "-R", "-1", "-B", "4194304", "-b", "1400"]);
-            Running::start(send.args(entries(&self.load.source())?))
+            Running::start(send.args(self.load.entries()?))
         })
     }
 }
@@ -248,7 +271,7 @@ impl Peer for Ceiling {
 }
 
 /// Starts the sender, waits for all programs but the daemons, and compares the files.
-fn timed(
+pub(crate) fn timed(
     load: &Load,
     receivers: Vec<Running>,
     daemons: &mut [Running],
@@ -303,7 +326,7 @@ fn fill(content: &mut [u8], state: &mut u64) {
     }
 }
 
-const RECEIVERS: std::ops::RangeInclusive<usize> = 1..=3;
+const RECEIVERS: RangeInclusive<usize> = 1..=3;
 const DATAGRAM_BYTES: usize = 1400;
 /// Time for receivers to start listening. It does not count.
 const SETTLE: Duration = Duration::from_secs(1);

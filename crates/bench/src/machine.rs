@@ -51,7 +51,7 @@ pub(crate) fn rivals() -> Vec<String> {
 }
 
 /// The packages that `scripts/setup.sh bench` installs to measure beside us.
-const RIVALS: [&str; 13] = [
+const RIVALS: [&str; 15] = [
     "libpgm-dev",
     "libzmq3-dev",
     "libnorm-dev",
@@ -59,6 +59,8 @@ const RIVALS: [&str; 13] = [
     "udpcast",
     "sockperf",
     "iperf3",
+    "rsync",
+    "netcat-openbsd",
     "nuttcp",
     "tcpdump",
     "wireshark-common",

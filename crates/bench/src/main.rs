@@ -34,6 +34,7 @@ mod smoke;
 mod soak;
 mod table;
 mod tail;
+mod tcp;
 mod turns;
 mod udp;
 
@@ -198,6 +199,9 @@ fn run(request: &Request) -> Result<(), String> {
     if request.wants("trees") {
         small_files(&lossy_lab(3)?, request.pairs)?;
     }
+    if request.wants("tcp") {
+        tcp::run(request.pairs, compare)?;
+    }
     if let Some(parts) = request.parts("rtt", &round_trips::PARTS) {
         round_trips::run(request.pairs, &parts)?;
     }
@@ -361,8 +365,8 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [rtt] [udp] \
-             [rate] [capture] [--pairs N] [--size B] [--halt-poll]\"
+usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [tcp] [rtt] \
+             [udp] [rate] [capture] [--pairs N] [--size B] [--halt-poll]\"
        make bench ARGS=\"--before PROGRAM [--pairs N]\": nothing but ours beside an older program
        of ours, by messages, files, round trips and captures, or by those groups that are named
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
@@ -372,8 +376,8 @@ usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [tree
        docs/src/bench.md from docs/bench, and measures nothing
        make soak ARGS=[SECONDS], at least 8";
 /// The names that a command line can give; without any name, all groups run.
-const GROUPS: [&str; 11] = [
-    "fec", "messages", "matrix", "tail", "parity", "files", "trees", "rtt", "udp", "rate",
+const GROUPS: [&str; 12] = [
+    "fec", "messages", "matrix", "tail", "parity", "files", "trees", "tcp", "rtt", "udp", "rate",
     "capture",
 ];
 const PAIRS: usize = 7;

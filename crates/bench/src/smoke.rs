@@ -12,7 +12,7 @@ use crate::{
     capture, files,
     matrix::Case,
     peer::{Peer, Towline},
-    program, rate, round_trips, tail, udp,
+    program, rate, round_trips, tail, tcp, udp,
 };
 
 #[test]
@@ -36,6 +36,8 @@ fn over_a_cable() -> Result<(), String> {
     for (load, measure) in round_trips::over_pgm_alone(&lab) {
         positive(&load, measure()?)?;
     }
+    let one = files::Load::make("tcp", 1, 3_000_000)?.for_one_receiver();
+    whole(&tcp::Ours::new(&one), &lab)?;
     positive("udp", udp::alone(&lab)?)?;
     positive("capture", [capture::counting_cost(&lab)?])
 }
