@@ -133,9 +133,9 @@ fn every_cause_has_the_largest_share_where_it_was_made_to_happen() {
         ..plain
     };
     is_held_back_by("slow writer", &lab, &writer, &["application"]);
-    // Acknowledgements come back by a slow line, so that there is a round trip to wait for.
+    // There is a round trip to wait for.
     let late = Lab::new(&LabSpec::new(2)).unwrap();
-    late.set_bottleneck(0, 5_000, 100_000).unwrap();
+    let _path = late.lengthen(1, Duration::from_millis(10)).unwrap();
     let buffer = Scene {
         send_buffer_bytes: Some(16_384),
         ..plain

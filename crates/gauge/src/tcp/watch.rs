@@ -47,6 +47,8 @@ struct Seen {
     first: (Instant, TcpInfo),
     at: Instant,
     socket: TcpSocket,
+    /// The shares between the two, look by look; `None` where the kernel does not count them.
+    shares: Option<TcpShares>,
 }
 
 /// A connection, over the time between two looks.
@@ -180,23 +182,29 @@ impl Watch {
         let mut before = std::mem::take(&mut self.seen);
         let mut rows = Vec::new();
         for socket in sockets {
-            let first = match before.remove(&socket.cookie) {
+            let (first, shares) = match before.remove(&socket.cookie) {
                 Some(seen) => {
                     let since = (seen.at, seen.socket.info);
-                    rows.push(self.row(&socket, since, now));
-                    seen.first
+                    let latest = shares_between(&since, &socket, now);
+                    rows.push(self.row(&socket, since, now, latest));
+                    let both = seen.shares.zip(latest).map(|(mut sum, latest)| {
+                        sum += latest;
+                        sum
+                    });
+                    (seen.first, both)
                 }
-                None => (now, socket.info),
+                None => ((now, socket.info), Some(TcpShares::default())),
             };
             let seen = Seen {
                 first,
                 at: now,
                 socket,
+                shares,
             };
             self.seen.insert(seen.socket.cookie, seen);
         }
         for seen in before.values().filter(|seen| seen.at > seen.first.0) {
-            let row = self.row(&seen.socket, seen.first, seen.at);
+            let row = self.row(&seen.socket, seen.first, seen.at, seen.shares);
             self.ended.push_back(row);
         }
         while self.ended.len() > ENDED_MAX {
@@ -214,7 +222,7 @@ impl Watch {
     #[must_use]
     pub fn whole(&self) -> Vec<Connection> {
         let seen = self.seen.values().filter(|seen| seen.at > seen.first.0);
-        let there = seen.map(|seen| self.row(&seen.socket, seen.first, seen.at));
+        let there = seen.map(|seen| self.row(&seen.socket, seen.first, seen.at, seen.shares));
         let mut rows: Vec<_> = self.ended.iter().cloned().chain(there).collect();
         rows.sort_by(busiest_first);
         rows
@@ -233,9 +241,15 @@ impl Watch {
         }
     }
 
-    fn row(&self, socket: &TcpSocket, since: (Instant, TcpInfo), until: Instant) -> Connection {
+    fn row(
+        &self,
+        socket: &TcpSocket,
+        since: (Instant, TcpInfo),
+        until: Instant,
+        shares: Option<TcpShares>,
+    ) -> Connection {
         let process = self.names.get(&socket.inode).cloned().flatten();
-        Connection::between(socket, since, until, process)
+        Connection::between(socket, since, until, shares, process)
     }
 
     fn sockets(&self) -> Result<Vec<TcpSocket>, Error> {
@@ -283,6 +297,31 @@ impl Watch {
     }
 }
 
+/// Returns what held a connection back between two looks.
+fn shares_between(
+    (since, before): &(Instant, TcpInfo),
+    socket: &TcpSocket,
+    until: Instant,
+) -> Option<TcpShares> {
+    let shares = TcpShares::between(before, &socket.info, until.since(*since))?;
+    Some(match is_buffer_full(socket) {
+        true => shares.with_full_buffer(),
+        false => shares,
+    })
+}
+
+/// Returns true when nothing more can leave because the send buffer has no room: all of it was sent,
+/// and neither window is full.
+fn is_buffer_full(socket: &TcpSocket) -> bool {
+    let (info, buffers) = (&socket.info, &socket.buffers);
+    let under_way = info.unacked_segments().zip(info.snd_cwnd_segments());
+    let has_window = under_way.is_some_and(|(under_way, window)| under_way < window);
+    buffers.send_bytes > 0
+        && buffers.send_used_bytes >= buffers.send_bytes
+        && info.notsent_bytes() == Some(0)
+        && has_window
+}
+
 fn busiest_first(one: &Connection, other: &Connection) -> Ordering {
     let rate = |row: &Connection| row.sent_per_s + row.received_per_s;
     rate(other).total_cmp(&rate(one))
@@ -293,6 +332,7 @@ impl Connection {
         socket: &TcpSocket,
         (since, before): (Instant, TcpInfo),
         until: Instant,
+        shares: Option<TcpShares>,
         process: Option<Process>,
     ) -> Self {
         let (after, elapsed) = (&socket.info, until.since(since));
@@ -302,7 +342,6 @@ impl Connection {
             more.saturating_sub(less) as f64 / seconds
         };
         let signs = NetworkSigns::between(&before, after);
-        let shares = TcpShares::between(&before, after, elapsed);
         let limit = shares.and_then(|shares| shares.limit(&signs));
         Self {
             local: socket.local,

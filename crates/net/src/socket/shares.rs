@@ -12,6 +12,10 @@
 //!
 //! The kernel counts in its ticks (4 ms at 250 a second), so shares of less than a few ticks mean
 //! little.
+//!
+//! It looks for a full send buffer only when it sends, and finds it only if the writer waits
+//! already. A writer of long pieces waits after that, until an acknowledgement comes: the kernel
+//! then counts nothing. So who looks at the buffer says so: [`TcpShares::with_full_buffer`].
 
 use std::{ops::AddAssign, time::Duration};
 
@@ -72,6 +76,14 @@ impl TcpShares {
             send_buffer,
             network: busy - receiver - send_buffer,
         })
+    }
+
+    /// Counts the network's time as the send buffer's: a look has found the buffer full, all of it
+    /// sent and unacknowledged, and a congestion window that would let more leave.
+    #[must_use]
+    pub fn with_full_buffer(mut self) -> Self {
+        self.send_buffer += std::mem::take(&mut self.network);
+        self
     }
 
     /// Returns the time that they sum to.
@@ -219,6 +231,9 @@ mod tests {
             let shares = TcpShares::between(&before, &after, second).unwrap();
             assert_eq!(shares.total(), second, "{busy} {rwnd} {sndbuf}");
         }
+        let full = shares.with_full_buffer();
+        assert_eq!((full.send_buffer, full.network), (us(400_000), us(0)));
+        assert_eq!(full.total(), second);
         let old = TcpInfo::from_bytes(&[0; 160]);
         assert_eq!(TcpShares::between(&old, &old, second), None);
     }
