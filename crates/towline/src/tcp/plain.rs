@@ -34,7 +34,8 @@ use crate::Error;
 /// Where the bytes come from.
 #[derive(Debug)]
 pub enum PlainSource {
-    /// A regular file from where it stands, as long as it is when the sender is opened.
+    /// A regular file from where it stands, as long as it is when the sender is opened. A file to
+    /// which the system gives no length, as those in `/proc`, until its end.
     File(File),
     /// A pipe, until its end.
     Pipe(OwnedFd),
@@ -90,6 +91,31 @@ enum Source {
     },
 }
 
+impl Source {
+    /// Makes a source of a file with a length of 0: it is empty, or the kernel makes its content
+    /// when it is read.
+    fn of_no_length(mut file: File) -> io::Result<Self> {
+        let mut buffer = vec![0; STREAM_BYTES];
+        let is_ready = wait(&file, true, false, Duration::ZERO)?.0;
+        let count = if is_ready { file.read(&mut buffer)? } else { 0 };
+        buffer.truncate(count);
+        Ok(if is_ready && count == 0 {
+            Self::File {
+                file,
+                begin: 0,
+                at: 0,
+                end: 0,
+            }
+        } else {
+            Self::Stream {
+                from: file,
+                buffer,
+                at: 0,
+            }
+        })
+    }
+}
+
 impl PlainSender {
     /// Connects to `to`, which may take `patience`. Later the sender gives up when nothing is
     /// acknowledged, and nothing ends, for that long.
@@ -105,12 +131,16 @@ impl PlainSender {
                 };
                 // A shell may have read its first lines for another program.
                 let begin = file.stream_position().map_err(failed)?;
-                let end = file.metadata().map_err(failed)?.len().max(begin);
-                Source::File {
-                    file,
-                    begin,
-                    at: begin,
-                    end,
+                let len = file.metadata().map_err(failed)?.len();
+                if len == 0 {
+                    Source::of_no_length(file).map_err(failed)?
+                } else {
+                    Source::File {
+                        file,
+                        begin,
+                        at: begin,
+                        end: len.max(begin),
+                    }
                 }
             }
             PlainSource::Pipe(pipe) => Source::Pipe(pipe),
@@ -391,3 +421,51 @@ const READS_A_TURN: u32 = 64;
 const ENDING_LOOK: Duration = Duration::from_millis(2);
 /// How often it looks for the peer's words while it waits for the source.
 const SOURCE_LOOK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, thread};
+
+    use super::*;
+
+    /// Sends a file to a program that reads to the end; returns the length that was known before,
+    /// and what came.
+    fn sent(path: &str) -> (Option<u64>, Vec<u8>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let peer = thread::spawn(move || {
+            let mut got = Vec::new();
+            listener
+                .accept()
+                .unwrap()
+                .0
+                .read_to_end(&mut got)
+                .map(|_| got)
+        });
+        let source = PlainSource::File(File::open(path).unwrap());
+        let mut sender = PlainSender::open(to, source, Duration::from_secs(20)).unwrap();
+        let known = sender.total_bytes();
+        while sender.turn() {
+            sender.wait(Duration::from_secs(1));
+        }
+        assert_eq!(sender.end(), Some(&PlainEnd::Acknowledged));
+        let got = peer.join().unwrap().unwrap();
+        assert_eq!(sender.acknowledged_bytes(), got.len() as u64);
+        (known, got)
+    }
+
+    #[test]
+    fn a_file_that_says_no_length_is_sent_to_its_end_and_an_empty_one_is_known_as_empty() {
+        for path in ["/proc/version", "/proc/kallsyms"] {
+            let content = std::fs::read(path).unwrap();
+            assert!(!content.is_empty());
+            let (known, got) = sent(path);
+            assert_eq!(known, None, "{path}");
+            assert!(got == content, "{path}: {} bytes came", got.len());
+        }
+        let path = std::env::temp_dir().join(format!("towline-empty-{}", std::process::id()));
+        std::fs::write(&path, []).unwrap();
+        assert_eq!(sent(path.to_str().unwrap()), (Some(0), Vec::new()));
+        std::fs::remove_file(path).unwrap();
+    }
+}
