@@ -24,6 +24,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("capture_compressed", capture::compressed),
     ("capture_edits", capture::edits),
     ("capture_merged", capture::merged),
+    ("delivered_stream", wire::delivered),
     ("delivery_audience", delivery::audience),
     ("delivery_frames", frames::receiver),
     ("delivery_manifest", delivery::manifest),

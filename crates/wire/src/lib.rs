@@ -1,4 +1,5 @@
-//! Bytes to typed headers and back: PGM packets and options, object blocks, control messages.
+//! Bytes to typed headers and back: PGM packets and options, object blocks, control messages, the
+//! frames of a delivered stream.
 //!
 //! This crate has no state, clock or socket, and allocates nothing on the receive path. No bytes
 //! from outside make it panic: reading gives a value or a [`ParseError`]. In: a datagram. Out:
@@ -21,6 +22,7 @@ mod error;
 mod sqn;
 
 pub mod checksum;
+pub mod delivered;
 pub mod link;
 pub mod object;
 pub mod pcap;

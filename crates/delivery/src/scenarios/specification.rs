@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use wire::{
+    delivered::{DATA_BYTES_MAX, Frame},
     object::{
         Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Invite, Message,
         ObjectId, PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals,
@@ -302,4 +303,36 @@ fn the_sender_learns_the_round_trip_from_the_times_that_reports_repeat() {
     assert!(world.run_until(Duration::from_secs(60), is_known));
     let round_trip = world.sender.round_trip().unwrap();
     assert!(round_trip < Duration::from_millis(50), "{round_trip:?}");
+}
+
+#[test]
+fn the_section_of_delivered_streams_is_what_the_code_writes() {
+    let (_, section) = TEXT.split_once("## 15. Delivered streams").unwrap();
+    let (total, digest) = (5, hash_bytes(b"hello"));
+    let data = Frame::Data { bytes: 1 };
+    let confirm = Frame::Confirm { total };
+    let end = Frame::End { total, digest };
+    let done = Frame::Done { total, digest };
+    let bytes_of = |frame: Frame| {
+        let mut bytes = Vec::new();
+        frame.emit(&mut bytes);
+        bytes
+    };
+    for (name, frame) in [
+        ("DATA", data),
+        ("CONFIRM", confirm),
+        ("END", end),
+        ("DONE", done),
+    ] {
+        let row = format!("| {} | {name} |", bytes_of(frame)[0]);
+        assert!(section.contains(&row), "{row}");
+    }
+    assert_eq!(DATA_BYTES_MAX, 262_144);
+    let mut example = String::from("```text\n");
+    show(&mut example, "END", &bytes_of(end));
+    show(&mut example, "DONE", &bytes_of(done));
+    assert!(
+        section.contains(&example),
+        "the example should be:\n\n{example}"
+    );
 }

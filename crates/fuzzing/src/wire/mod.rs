@@ -1,6 +1,9 @@
 //! The wire formats: whatever can be parsed must be the same when it is written again. And frames
 //! that the kernel leaves to us to cut.
 
+mod delivered;
+pub use delivered::delivered;
+
 mod link;
 pub use link::{headers, segments};
 

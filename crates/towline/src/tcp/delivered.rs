@@ -28,8 +28,7 @@ use sys::{
     clock,
     transmit::{unacknowledged_bytes, unsent_bytes, wait, write_pieces},
 };
-
-use super::frame::{DATA_MAX, Digest, Frame, MAGIC, foreign};
+use wire::delivered::{DATA_BYTES_MAX, Digest, Frame, MAGIC};
 
 /// A connection whose bytes are proven.
 ///
@@ -285,7 +284,7 @@ impl DeliveredStream {
                 self.check()?;
                 let digest = *self.out.hasher.finalize().as_bytes();
                 let total = self.out.written;
-                Frame::End { total, digest }.write(&mut self.out.rest);
+                Frame::End { total, digest }.emit(&mut self.out.rest);
                 *self.out.end.insert(digest)
             }
         };
@@ -352,7 +351,7 @@ impl DeliveredStream {
         // While the last words wait for room, a later confirmation covers this one.
         let has_room = self.out.rest.len() <= REST_BYTES_MAX;
         if inn.taken > inn.told && inn.end.is_none() && has_room {
-            Frame::Confirm { total: inn.taken }.write(&mut self.out.rest);
+            Frame::Confirm { total: inn.taken }.emit(&mut self.out.rest);
             inn.told = inn.taken;
         }
         let Some((total, digest)) = inn.end.filter(|_| !inn.is_done && inn.stash.is_empty()) else {
@@ -363,7 +362,7 @@ impl DeliveredStream {
             return self.ended(Err(foreign(text)));
         }
         if inn.taken == inn.given {
-            Frame::Done { total, digest }.write(&mut self.out.rest);
+            Frame::Done { total, digest }.emit(&mut self.out.rest);
             inn.is_done = true;
         }
         Ok(())
@@ -403,7 +402,8 @@ impl DeliveredStream {
             inn.at += if inn.has_greeted { known } else { 0 };
             return Ok(inn.has_greeted);
         }
-        let read = Frame::read(arrived);
+        let read = Frame::parse(arrived)
+            .map_err(|error| foreign(&format!("the peer speaks another protocol: {error}")));
         let Some((frame, len)) = self.ended(read)? else {
             return Ok(false);
         };
@@ -548,9 +548,9 @@ impl Write for DeliveredStream {
                 }
             }
         }
-        let piece = &bytes[..bytes.len().min(DATA_MAX as usize)];
-        let length = u32::try_from(piece.len()).expect("it is no longer than DATA_MAX");
-        Frame::Data { bytes: length }.write(&mut self.out.rest);
+        let piece = &bytes[..bytes.len().min(DATA_BYTES_MAX as usize)];
+        let length = u32::try_from(piece.len()).expect("it is no longer than DATA_BYTES_MAX");
+        Frame::Data { bytes: length }.emit(&mut self.out.rest);
         let pieces = [IoSlice::new(&self.out.rest), IoSlice::new(piece)];
         let sent = match write_pieces(&self.stream, &pieces) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -662,6 +662,11 @@ impl fmt::Debug for DeliveredStream {
             .field("given", &self.inn.given)
             .finish_non_exhaustive()
     }
+}
+
+/// Makes the error of what this protocol does not allow.
+fn foreign(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
 /// Leaves to a later call what would wait.

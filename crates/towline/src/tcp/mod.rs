@@ -10,8 +10,6 @@
 mod delivered;
 pub use delivered::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered};
 
-mod frame;
-
 mod plain;
 pub use plain::{PlainEnd, PlainSender, PlainSource};
 

@@ -1,6 +1,7 @@
 //! Seeds that are made up: well-formed, so that they lead a fuzzer deep at once.
 
 mod capture;
+mod delivered;
 mod delivery;
 mod frames;
 mod link;
@@ -16,6 +17,7 @@ use crate::fuzz;
 #[ignore = "writes the seeds into the repository"]
 fn write_the_seeds() {
     capture::write_all();
+    delivered::write_all();
     delivery::write_all();
     frames::write_all();
     link::write_all();

@@ -247,6 +247,197 @@ fn one_loop_drives_both_ends_without_waiting() {
     assert!(got == all && !one.wants_room());
 }
 
+fn said(frames: &[Frame]) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    frames.iter().for_each(|frame| frame.emit(&mut bytes));
+    bytes
+}
+
+/// A peer that claims what is not so, to a sender of `hello`: what it says, why nothing is proven,
+/// and what counts as confirmed.
+#[test]
+fn a_peer_that_lies_proves_nothing_and_ends_the_connection() {
+    let digest = *blake3::hash(b"hello").as_bytes();
+    let (confirm, done) = (
+        |total| Frame::Confirm { total },
+        |total, digest| Frame::Done { total, digest },
+    );
+    let long = |bytes| Frame::Data { bytes };
+    let not_written = "confirms what was not written";
+    let another = "another protocol";
+    let table = [
+        ("more than was written", said(&[confirm(6)]), not_written, 0),
+        ("ever so much", said(&[confirm(u64::MAX)]), not_written, 0),
+        (
+            "less again",
+            said(&[confirm(5), confirm(4)]),
+            not_written,
+            5,
+        ),
+        ("nothing", said(&[confirm(0)]), not_written, 0),
+        (
+            "all, by a wrong hash",
+            said(&[done(5, [7; 32])]),
+            not_written,
+            0,
+        ),
+        (
+            "more, by the hash",
+            said(&[done(6, digest)]),
+            not_written,
+            0,
+        ),
+        (
+            "nothing, by the hash",
+            said(&[done(0, digest)]),
+            not_written,
+            0,
+        ),
+        ("a huge piece", said(&[long(u32::MAX)]), another, 0),
+        ("an empty piece", said(&[long(0)]), another, 0),
+        (
+            "another kind",
+            [&said(&[])[..], &[5; 50]].concat(),
+            another,
+            0,
+        ),
+        ("another greeting", b"towline2".to_vec(), another, 0),
+        ("the web", b"GET / HTTP/1.1\r\n\r\n".to_vec(), another, 0),
+        ("the end at once", Vec::new(), "broke off", 0),
+        (
+            "half a greeting, and the end",
+            b"towl".to_vec(),
+            "broke off",
+            0,
+        ),
+        ("a part, and the end", said(&[confirm(3)]), "broke off", 3),
+        (
+            "half a piece, and the end",
+            said(&[long(9)]),
+            "broke off",
+            0,
+        ),
+    ];
+    for (name, words, why, confirmed_bytes) in table {
+        let (stream, mut peer) = raw_pair();
+        let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
+        stream.write_all(b"hello").unwrap();
+        // Whatever it lies, it has heard everything.
+        let mut heard = vec![0; MAGIC.len() + 5 + 5];
+        peer.read_exact(&mut heard).unwrap();
+        peer.write_all(&words).unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        let error = stream.finish(PATIENCE).unwrap_err();
+        assert!(error.cause.contains(why), "{name}: {error}");
+        assert_eq!(error.progress.confirmed_bytes, confirmed_bytes, "{name}");
+        let again = stream.write(b"more").unwrap_err();
+        assert!(!again.to_string().is_empty(), "{name}: it stays ended");
+    }
+}
+
+/// A writer that contradicts itself, and what its reader gets: the bytes that came, and an error.
+#[test]
+fn a_writer_that_lies_is_never_taken_for_a_whole_stream() {
+    let digest = *blake3::hash(b"hello").as_bytes();
+    let hello = [&said(&[Frame::Data { bytes: 5 }])[..], b"hello"].concat();
+    let then = |frames: &[Frame]| [&hello[..], &said(frames)[MAGIC.len()..]].concat();
+    let end = |total, digest| Frame::End { total, digest };
+    let invalid = io::ErrorKind::InvalidData;
+    let table = [
+        ("a wrong hash", then(&[end(5, [7; 32])]), invalid),
+        ("more than came", then(&[end(6, digest)]), invalid),
+        ("less than came", then(&[end(4, digest)]), invalid),
+        ("ever so much", then(&[end(u64::MAX, digest)]), invalid),
+        ("no end", hello.clone(), io::ErrorKind::UnexpectedEof),
+        (
+            "a piece cut short",
+            hello[..hello.len() - 1].to_vec(),
+            io::ErrorKind::UnexpectedEof,
+        ),
+        (
+            "a huge piece",
+            then(&[Frame::Data { bytes: u32::MAX }]),
+            invalid,
+        ),
+    ];
+    for (name, words, kind) in table {
+        let (stream, mut peer) = raw_pair();
+        let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
+        peer.write_all(&words).unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        let error = stream.read_to_end(&mut got).unwrap_err();
+        assert_eq!(error.kind(), kind, "{name}: {error}");
+        assert!(b"hello".starts_with(&got[..]), "{name}: {got:?}");
+        // The peer was not told that all is well.
+        drop(stream);
+        let mut answer = Vec::new();
+        let _reset = peer.read_to_end(&mut answer);
+        let mut frames = answer.get(MAGIC.len()..).unwrap_or(&[]);
+        while let Some((frame, len)) = Frame::parse(frames).unwrap() {
+            assert!(!matches!(frame, Frame::Done { .. }), "{name}");
+            frames = &frames[len..];
+        }
+    }
+    // What follows a good end is refused, too, by who still listens.
+    let (stream, mut peer) = raw_pair();
+    let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
+    peer.write_all(&then(&[end(5, digest), Frame::Data { bytes: 1 }]))
+        .unwrap();
+    assert_eq!(stream.read(&mut [0; 9]).unwrap(), 5);
+    assert_eq!(stream.read(&mut [0; 9]).unwrap(), 0);
+    let error = stream.finish(PATIENCE).unwrap_err();
+    assert!(error.cause.contains("follows the end"), "{error}");
+}
+
+/// One byte at a time, and never a whole frame; or data without end, which nobody reads.
+#[test]
+fn a_peer_that_dawdles_or_floods_takes_neither_time_nor_memory_without_bound() {
+    let (stream, peer) = raw_pair();
+    let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
+    stream.write_all(b"hello").unwrap();
+    let slow = thread::spawn({
+        let mut peer = peer.try_clone().unwrap();
+        move || {
+            for byte in said(&[Frame::End {
+                total: 0,
+                digest: [0; 32],
+            }]) {
+                if peer.write_all(&[byte]).is_err() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    });
+    let error = stream.finish(Duration::from_millis(200)).unwrap_err();
+    assert!(error.cause.contains("in time"), "{error}");
+    drop((stream, peer));
+    slow.join().unwrap();
+
+    let (stream, mut peer) = raw_pair();
+    let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
+    stream.write_all(b"hello").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let piece = [
+                &said(&[Frame::Data { bytes: 1_000 }])[MAGIC.len()..],
+                &[7; 1_000],
+            ]
+            .concat();
+            let mut words = MAGIC.to_vec();
+            while peer.write_all(&words).is_ok() {
+                words.clone_from(&piece);
+            }
+        });
+        let error = stream.finish(PATIENCE).unwrap_err();
+        assert!(error.cause.contains("must be read first"), "{error}");
+        let kept = stream.inn.stash.len() + stream.inn.inbox.len();
+        assert!(kept <= STASH_BYTES_MAX + 2 * INBOX_BYTES, "{kept}");
+        drop(stream);
+    });
+}
+
 /// A call of two small writes and the read of an answer.
 fn call(stream: &mut (impl Read + Write)) -> Duration {
     let began = Clock::now();
