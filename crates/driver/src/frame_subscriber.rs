@@ -90,15 +90,12 @@ impl FrameSubscriber {
         self.subscriber.admit_only(admission);
     }
 
-    /// Begins to leave, as [`Subscriber::close`] does.
-    pub fn close(&mut self, now: Instant, deadline: Instant) {
-        self.subscriber.close(now, deadline);
-    }
-
-    /// Settles all frames of all sessions, as if every session ended now: for an owner that leaves.
-    pub fn settle_all<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
-        self.frames.close_all(now);
+    /// Begins to leave, as [`Subscriber::close`] does: gives the sink what is whole. Frames that
+    /// could still come in time do not count, and nothing more is taken.
+    pub fn close<S: FrameSink + ?Sized>(&mut self, now: Instant, deadline: Instant, sink: &mut S) {
+        self.frames.leave(now);
         hand_over(&mut self.frames, sink);
+        self.subscriber.close(now, deadline);
     }
 
     /// Says how this end has left; `None` until it has left.

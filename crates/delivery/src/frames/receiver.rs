@@ -27,7 +27,7 @@ base::counters! {
         pieces_taken: Packets, "packets with a piece of a frame taken";
         pieces_late: Packets, "packets of frames that were settled before";
         pieces_before_join: Packets, "packets of frames that began before this receiver";
-        pieces_refused: Packets, "packets of more frames or streams than this end follows";
+        pieces_refused: Packets, "packets of more frames or streams than this end follows, or behind its end";
         pieces_malformed: Packets, "packets that hold no piece of a frame";
         pieces_contradictory: Packets, "packets that contradict others of their stream";
     }
@@ -65,7 +65,7 @@ pub enum PieceVerdict {
     Late,
     /// Its frame began before this receiver.
     BeforeJoin,
-    /// There are too many frames or streams at once.
+    /// There are too many frames or streams at once, or this end has left.
     Refused,
     /// It is no piece of a frame.
     Malformed,
@@ -134,6 +134,7 @@ pub struct FrameReceiver {
     lent: Option<Box<Whole>>,
     memory: Memory,
     host_drops: u64,
+    has_left: bool,
     counters: FrameReceiverCounters,
 }
 
@@ -149,6 +150,7 @@ impl FrameReceiver {
             lent: None,
             memory: Memory::default(),
             host_drops: 0,
+            has_left: false,
             counters: FrameReceiverCounters::default(),
         }
     }
@@ -186,6 +188,9 @@ impl FrameReceiver {
     }
 
     fn take_piece(&mut self, now: Instant, stream: u32, piece: &Piece<'_>) -> PieceVerdict {
+        if self.has_left {
+            return PieceVerdict::Refused;
+        }
         let is_full = self.streams.len() >= self.config.streams_max;
         let known = match self.streams.entry(stream) {
             Entry::Occupied(known) => known.into_mut(),
@@ -231,16 +236,23 @@ impl FrameReceiver {
             memory: &mut self.memory,
             settled: &mut self.settled,
             counters: &mut self.counters,
+            drops: self.host_drops,
         };
         for (&stream, known) in &mut self.streams {
-            settler.settle(now, stream, known, self.host_drops, false);
+            settler.settle(now, stream, known, false);
         }
     }
 
-    /// Settles all frames of all streams, as [`FrameReceiver::close`] does.
-    pub fn close_all(&mut self, now: Instant) {
-        while let Some(&stream) = self.streams.keys().next() {
-            self.close(now, stream);
+    /// Leaves all streams: gives out what is whole, and forgets the streams. A frame that could
+    /// still come in time counts neither as whole nor as lost. Everything that comes after this is
+    /// refused.
+    pub fn leave(&mut self, now: Instant) {
+        self.has_left = true;
+        self.fresh.clear();
+        while let Some((stream, mut known)) = self.streams.pop_first() {
+            self.settler().leave(now, stream, &mut known);
+            self.settled
+                .push_back((stream, Settled::Ended(known.counts)));
         }
     }
 
@@ -250,12 +262,7 @@ impl FrameReceiver {
             return;
         };
         self.fresh.retain(|&fresh| fresh != stream);
-        let mut settler = Settler {
-            memory: &mut self.memory,
-            settled: &mut self.settled,
-            counters: &mut self.counters,
-        };
-        settler.settle(now, stream, &mut known, self.host_drops, true);
+        self.settler().settle(now, stream, &mut known, true);
         self.settled
             .push_back((stream, Settled::Ended(known.counts)));
     }
@@ -297,6 +304,15 @@ impl FrameReceiver {
         }))
     }
 
+    fn settler(&mut self) -> Settler<'_> {
+        Settler {
+            memory: &mut self.memory,
+            settled: &mut self.settled,
+            counters: &mut self.counters,
+            drops: self.host_drops,
+        }
+    }
+
     /// Returns, for each stream, one past the last position that this end has no use for any more:
     /// what is missing before it need not be repaired.
     pub fn give_up_before(&self) -> impl Iterator<Item = (u32, u64)> {
@@ -335,24 +351,41 @@ struct Settler<'a> {
     memory: &'a mut Memory,
     settled: &'a mut VecDeque<(u32, Settled)>,
     counters: &'a mut FrameReceiverCounters,
+    drops: u64,
 }
 
 impl Settler<'_> {
-    fn settle(&mut self, now: Instant, stream: u32, known: &mut Stream, drops: u64, is_over: bool) {
+    fn settle(&mut self, now: Instant, stream: u32, known: &mut Stream, is_over: bool) {
         let Self {
             memory,
             settled,
             counters,
+            drops,
         } = self;
         let mut release = |room| memory.release(room);
         let mut out = |next| {
             count(counters, &next);
             settled.push_back((stream, next));
         };
-        while known.settle_next(now, drops, is_over, &mut release, &mut out) {}
+        while known.settle_next(now, *drops, is_over, &mut release, &mut out) {}
         if is_over {
-            known.finish(drops, &mut out);
+            known.finish(*drops, &mut out);
         }
+    }
+
+    fn leave(&mut self, now: Instant, stream: u32, known: &mut Stream) {
+        let Self {
+            memory,
+            settled,
+            counters,
+            drops,
+        } = self;
+        let mut release = |room| memory.release(room);
+        let mut out = |next| {
+            count(counters, &next);
+            settled.push_back((stream, next));
+        };
+        known.leave(now, *drops, &mut release, &mut out);
     }
 }
 

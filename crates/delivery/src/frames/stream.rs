@@ -64,7 +64,7 @@ pub struct FrameCounts {
     pub bytes: u64,
     /// Frames lost, in the order of [`FrameLoss::ALL`].
     pub lost: [u64; FrameLoss::ALL.len()],
-    /// The sender has said how many frames there were.
+    /// The sender has said how many frames there were, and all of them count.
     pub is_end_known: bool,
 }
 
@@ -184,6 +184,37 @@ impl Entry {
     /// Returns when the frame is due.
     fn due(&self, clock: &ClockFloor) -> Instant {
         clock.due(self.heard, deadline_of(&self.header))
+    }
+
+    const fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Gives a frame up that is past its deadline, or of which no more comes as its stream is over.
+    fn expire(
+        &mut self,
+        is_past: bool,
+        is_over: bool,
+        high: u64,
+        drops: u64,
+        release: &mut impl FnMut(Room),
+    ) {
+        let cause = match &self.state {
+            State::Open { room, .. } if is_past || is_over => {
+                let missing_at = self.first + room.first_missing();
+                match () {
+                    () if drops > self.drops_before => FrameLoss::SocketBuffer,
+                    () if missing_at >= high && is_past => FrameLoss::Late,
+                    () => FrameLoss::Network,
+                }
+            }
+            State::Whole { .. } if is_past => FrameLoss::Late,
+            _ => return,
+        };
+        release_of(
+            std::mem::replace(&mut self.state, State::Lost(cause)),
+            release,
+        );
     }
 
     /// Returns when the frames before this one, of which nothing was heard, are given up.
@@ -415,31 +446,51 @@ impl Stream {
             return false;
         };
         let is_past = now >= front.due(clock);
-        if let State::Open { room, .. } = &mut front.state
-            && (is_past || is_over)
-        {
-            let missing_at = front.first + room.first_missing();
-            let cause = match () {
-                () if drops > front.drops_before => FrameLoss::SocketBuffer,
-                () if missing_at >= high && is_past => FrameLoss::Late,
-                () => FrameLoss::Network,
-            };
-            release(std::mem::take(room));
-            front.state = State::Lost(cause);
-        }
-        if let State::Whole { room, .. } = &mut front.state
-            && is_past
-        {
-            release(std::mem::take(room));
-            front.state = State::Lost(FrameLoss::Late);
-        }
-        if matches!(front.state, State::Open { .. }) || !(is_over || self.may_pass(now)) {
+        front.expire(is_past, is_over, high, drops, release);
+        if front.is_open() || !(is_over || self.may_pass(now)) {
             return false;
         }
         if let Some(entry) = self.frames.pop_front() {
             self.settle(entry, out);
         }
         true
+    }
+
+    /// Settles what is whole and what is past its deadline. What could still come is not counted,
+    /// as this end takes no more of it.
+    pub(super) fn leave(
+        &mut self,
+        now: Instant,
+        drops: u64,
+        release: &mut impl FnMut(Room),
+        out: &mut impl FnMut(Settled),
+    ) {
+        let mut is_all_counted = true;
+        while let Some(clock) = self.clock
+            && let Some(mut entry) = self.frames.pop_front()
+        {
+            entry.expire(now >= entry.due(&clock), false, self.high, drops, release);
+            if let Some(edge) = &mut self.edge
+                && let Some(unheard) = unheard(edge.id, edge.skipped, &entry.header)
+                && now < entry.passed_at(&clock)
+            {
+                edge.id += unheard;
+                is_all_counted &= unheard == 0;
+            }
+            if entry.is_open() {
+                is_all_counted = false;
+                self.pass_over(entry, release, out);
+            } else {
+                self.settle(entry, out);
+            }
+        }
+        let can_more_come = |edge: Edge| {
+            let end = self.end.as_ref();
+            end.is_some_and(|end| unheard(edge.id, edge.skipped, end) != Some(0))
+        };
+        if is_all_counted && !self.edge.is_some_and(can_more_come) {
+            self.finish(drops, out);
+        }
     }
 
     /// Returns true when no frame before the first that was heard can still be delivered.
@@ -457,9 +508,9 @@ impl Stream {
         }
     }
 
-    /// Counts a frame, and the frames before it of which nothing was heard.
-    fn settle(&mut self, entry: Entry, out: &mut impl FnMut(Settled)) {
-        let header = entry.header;
+    /// Counts the frames before this one of which nothing was heard.
+    fn settle_before(&mut self, entry: &Entry, out: &mut impl FnMut(Settled)) {
+        let header = &entry.header;
         let edge = self.edge.unwrap_or(Edge {
             id: header.id,
             position: entry.first,
@@ -467,13 +518,30 @@ impl Stream {
             drops: entry.drops,
         });
         self.counts.first_id.get_or_insert(edge.id);
-        self.settle_gap(edge, &header, entry.drops, out);
+        self.settle_gap(edge, header, entry.drops, out);
         self.edge = Some(Edge {
             id: header.id + 1,
             position: entry.end(),
             skipped: header.skipped,
             drops: entry.drops,
         });
+    }
+
+    /// Goes on behind a frame that does not count.
+    fn pass_over(
+        &mut self,
+        entry: Entry,
+        release: &mut impl FnMut(Room),
+        out: &mut impl FnMut(Settled),
+    ) {
+        self.settle_before(&entry, out);
+        release_of(entry.state, release);
+    }
+
+    /// Counts a frame, and the frames before it of which nothing was heard.
+    fn settle(&mut self, entry: Entry, out: &mut impl FnMut(Settled)) {
+        self.settle_before(&entry, out);
+        let header = entry.header;
         match entry.state {
             State::Whole { room, is_repaired } => {
                 self.counts.frames += 1;

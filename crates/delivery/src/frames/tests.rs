@@ -306,6 +306,52 @@ fn the_end_tells_of_frames_that_never_came() {
 }
 
 #[test]
+fn who_leaves_counts_only_what_is_certain() {
+    let (mut sent, mut receiver) = (Sent::new(), receiver());
+    let frames: Vec<_> = (0..5).map(|n| sent.frame(n * 30_000_000, 1000)).collect();
+    // Frame 0 is past its deadline, frame 2 is not, and of frame 3 nothing was heard.
+    take_all(&mut receiver, ms(1000), &frames[0][1..]);
+    take_all(&mut receiver, ms(1030), &frames[1]);
+    take_all(&mut receiver, ms(1060), &frames[2][1..]);
+    take_all(&mut receiver, ms(1120), &frames[4]);
+    receiver.leave(ms(1125));
+    let given = settle(&mut receiver, ms(1125));
+    assert_eq!(given.lost, [(0, 1, FrameLoss::Network)]);
+    assert_eq!(given.whole, [1, 4]);
+    let counts = given.counts.unwrap();
+    assert_eq!((counts.frames, counts.whole), (3, 2));
+    assert!(!counts.is_end_known);
+    // Nothing is open, and nothing begins again.
+    assert_eq!(receiver.next_timeout(), None);
+    let verdict = take(&mut receiver, ms(1126), &frames[2][0]);
+    assert_eq!(verdict, PieceVerdict::Refused);
+    assert_eq!(settle(&mut receiver, ms(1400)), Given::default());
+}
+
+#[test]
+fn who_leaves_after_the_end_knows_it_when_nothing_is_missing() {
+    for (is_last_open, is_last_unheard) in [(false, false), (true, false), (false, true)] {
+        let (mut sent, mut receiver) = (Sent::new(), receiver());
+        take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
+        let last = sent.frame(50_000_000, 1000);
+        let skipped = match () {
+            () if is_last_unheard => last.len(),
+            () if is_last_open => 1,
+            () => 0,
+        };
+        take_all(&mut receiver, ms(1050), &last[skipped..]);
+        sent.sender.overrun();
+        let end = sent.end();
+        take(&mut receiver, ms(1060), &end);
+        receiver.leave(ms(1060));
+        let counts = settle(&mut receiver, ms(1060)).counts.unwrap();
+        let is_known = !is_last_open && !is_last_unheard;
+        assert_eq!(counts.is_end_known, is_known);
+        assert_eq!(counts.frames, if is_known { 3 } else { 1 });
+    }
+}
+
+#[test]
 fn a_late_joiner_begins_with_the_next_frame() {
     let (mut sent, mut receiver) = (Sent::new(), receiver());
     let (first, second) = (sent.frame(0, 5000), sent.frame(50_000_000, 5000));

@@ -68,7 +68,8 @@ impl FrameSubscriber {
         self.end.driver.endpoint.frames().counts(session)
     }
 
-    /// Settles what has come, leaves all sessions and tells their senders.
+    /// Gives `sink` what is whole, leaves all sessions and tells their senders. A frame that could
+    /// still come in time counts neither as whole nor as lost.
     ///
     /// **Blocks** for at most 1 s, when a sender does not take the last messages.
     ///
@@ -76,10 +77,9 @@ impl FrameSubscriber {
     /// When the sockets cannot be used any more.
     pub fn close<S: FrameSink + ?Sized>(&mut self, sink: &mut S) -> Result<(), Error> {
         let now = self.now();
-        self.end.driver.endpoint.settle_all(now, sink);
         let until = now + driver::Subscriber::LEAVE_TIME_MAX;
         let until = *self.leave_by.get_or_insert(until);
-        self.end.driver.endpoint.close(now, until);
+        self.end.driver.endpoint.close(now, until, sink);
         loop {
             self.turn(&mut Deaf)?;
             let now = self.end.driver.now();
