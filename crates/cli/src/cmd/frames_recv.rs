@@ -72,7 +72,7 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
             subscriber.wait(Some(until));
         }
     }
-    let usage = sink.stretch.usage();
+    let (usage, since_first) = (sink.stretch.usage(), sink.stretch.since_first());
     subscriber.close(&mut sink)?;
     bar.finish_and_clear();
     intervals.finish(sink.done())?;
@@ -80,7 +80,9 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
         output.note(&remark);
     }
     let film = sink.sinks.finish()?;
-    let mut report = report(plan, &subscriber, &sink, usage, interrupt.is_requested());
+    let lasted = sink.lasted(since_first);
+    let mut report = report(plan, &subscriber, &sink, (usage, lasted));
+    report.is_interrupted = interrupt.is_requested();
     report.film = film.map(Into::into);
     if plan.sinks.takes_stdout() {
         output.note(report.text().trim_end());
@@ -122,8 +124,7 @@ fn report(
     plan: &FramesRecvPlan,
     subscriber: &FrameSubscriber,
     sink: &Checker,
-    usage: UsageReport,
-    is_interrupted: bool,
+    (usage, lasted): (UsageReport, Duration),
 ) -> FramesRecvReport {
     let counters = counters(|snapshot| subscriber.snapshot(snapshot));
     let counts = &sink.counts;
@@ -143,7 +144,7 @@ fn report(
             overrun: lost(FrameLoss::Overrun),
             refused: lost(FrameLoss::Refused),
         },
-        loss: FrameLossReport::new(sink.loss(), seconds),
+        loss: FrameLossReport::new(sink.loss(), lasted),
         checked: sink.checked,
         damaged: sink.damaged,
         film: None,
@@ -157,7 +158,7 @@ fn report(
         ahead_of_clock: sink.negative,
         senders: sink.senders.ends,
         is_end_known: counts.is_end_known,
-        is_interrupted,
+        is_interrupted: false,
         usage,
         drops: counters.drops(),
         counters,
@@ -246,6 +247,11 @@ impl Checker {
         }
     }
 
+    /// Returns how long frames were expected, when reception stopped `since_first` after the first.
+    fn lasted(&self, since_first: Duration) -> Duration {
+        Stability::lasted(self.counts.frames, self.stretch.time(), since_first)
+    }
+
     /// Returns the time from the first frame to the last.
     fn seconds(&self) -> f64 {
         self.stretch.time().as_secs_f64()
@@ -266,7 +272,7 @@ impl Checker {
         let seconds = self.seconds();
         let latency = self.latency.percentiles();
         let loss = self.loss();
-        let stability = Stability::of(loss, Duration::from_secs_f64(seconds));
+        let stability = Stability::of(loss, self.lasted(self.stretch.since_first()));
         let ms = |ns: u64| ns as f64 / 1e6;
         format!(
             "{group}: {} whole, {} repaired, {} lost (at most {:.3} % at 95 %{}); {:.1} /s, \

@@ -91,8 +91,9 @@ pub(crate) enum StabilityReport {
 }
 
 impl FrameLossReport {
-    pub(crate) fn new(count: LossCount, seconds: f64) -> Self {
-        let told = Stability::of(count, Duration::from_secs_f64(seconds));
+    /// Says what `count` proves after a run that lasted so long.
+    pub(crate) fn new(count: LossCount, lasted: Duration) -> Self {
+        let told = Stability::of(count, lasted);
         Self {
             share: count.share(),
             share_max_95: count.upper_95(),

@@ -129,6 +129,24 @@ impl Stability {
         }
     }
 
+    /// Returns how long a run lasted in which `expected` frames came at equal intervals:
+    /// `first_to_last` is the time between the first and the last of them, `first_to_stop` the time
+    /// between the first and the end of the run.
+    ///
+    /// Each frame stands for the interval up to the next one: 12,000 frames at 20 a second are ten
+    /// minutes, though the last comes 599.95 s after the first. One more interval allows for frames
+    /// that are not delivered equally late, and as the first was on its way before it was whole, the
+    /// run began up to an interval before that.
+    #[must_use]
+    pub fn lasted(expected: u64, first_to_last: Duration, first_to_stop: Duration) -> Duration {
+        let intervals = u32::try_from(expected)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(1);
+        let interval = first_to_last.checked_div(intervals).unwrap_or_default();
+        let last = first_to_last.saturating_add(interval.saturating_mul(2));
+        last.min(first_to_stop.saturating_add(interval))
+    }
+
     /// Whether the claim holds.
     #[must_use]
     pub const fn is_very_stable(self) -> bool {
@@ -271,6 +289,29 @@ mod tests {
             loss(3, 12_000).to_string(),
             "3 of 12000 frames lost (0.025 %; at most 0.065 % at 95 %)"
         );
+    }
+
+    #[test]
+    fn ten_minutes_of_frames_are_ten_minutes() {
+        let ms = Duration::from_millis;
+        // 20 a second: the receiver stops ten minutes after the first, or with the sender.
+        for (to_last, to_stop) in [(599_950, 600_001), (599_940, 599_970), (599_955, 600_300)] {
+            let lasted = Stability::lasted(12_000, ms(to_last), ms(to_stop));
+            let stability = Stability::of(loss(0, 12_000), lasted);
+            assert_eq!(stability, Stability::VeryStable, "{to_last} {to_stop}");
+        }
+        // A second less is too short, and so is a sender that fell silent.
+        for (to_last, to_stop) in [(598_950, 599_000), (598_950, 601_000), (300_000, 601_000)] {
+            let lasted = Stability::lasted(12_000, ms(to_last), ms(to_stop));
+            let stability = Stability::of(loss(0, 12_000), lasted);
+            assert!(
+                matches!(stability, Stability::TooShort { .. }),
+                "{to_last} {to_stop}"
+            );
+        }
+        // Intervals cannot be told from one frame.
+        assert_eq!(Stability::lasted(1, ms(0), ms(700_000)), ms(0));
+        assert_eq!(Stability::lasted(0, ms(0), ms(700_000)), ms(0));
     }
 
     #[test]
