@@ -253,7 +253,8 @@ base::parameters! {
         "longest frame that is taken";
     FRAME_MEMORY_BYTES_MAX: usize = 256 << 20, "bytes", Receiver,
         "four times FRAME_BYTES_MAX",
-        "memory for the frames of all senders that are not whole, or not yet given out";
+        "memory for frames that are not whole or not given out; a sender that uses more than its \
+         share gives way to others";
     FRAME_STREAMS_MAX: u32 = 64, "senders", Receiver,
         "peers_max",
         "most senders whose frames a receiver takes at a time";

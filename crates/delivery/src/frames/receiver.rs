@@ -204,10 +204,49 @@ impl FrameReceiver {
             known.end(piece.header);
             return PieceVerdict::Taken;
         }
+        let is_news = known.is_news(&piece.header);
+        let known = if is_news && !self.memory.has_room(&piece.header, &self.config) {
+            self.make_room(stream, &piece.header);
+            let Some(known) = self.streams.get_mut(&stream) else {
+                return PieceVerdict::Refused;
+            };
+            known
+        } else {
+            known
+        };
         let (memory, config) = (&mut self.memory, &self.config);
         known.take(now, piece, self.host_drops, |header| {
             memory.room(header, config)
         })
+    }
+
+    /// Frees memory for a frame of a stream that uses less than its share: streams that use more
+    /// than theirs give their newest frames up. So a stranger cannot keep all memory.
+    #[cold]
+    fn make_room(&mut self, stream: u32, header: &FrameHeader) {
+        let len = header.len as usize;
+        let share = self.config.memory_bytes_max / self.streams.len().max(1);
+        let own = self.streams.get(&stream).map_or(0, Stream::room_bytes);
+        if len > self.config.frame_bytes_max || own.saturating_add(len) > share {
+            return;
+        }
+        while !self.memory.has_room(header, &self.config) {
+            let others = self
+                .streams
+                .iter_mut()
+                .filter(|(other, _)| **other != stream);
+            let others = others.map(|(_, known)| (known.room_bytes(), known));
+            let Some((used, greediest)) = others.max_by_key(|(used, _)| *used) else {
+                return;
+            };
+            let Some(room) = Some(greediest)
+                .filter(|_| used > share)
+                .and_then(Stream::give_way)
+            else {
+                return;
+            };
+            self.memory.release(room);
+        }
     }
 
     /// Returns a stream that was not heard before; [`FrameReceiver::begin`] must follow.
@@ -436,6 +475,20 @@ impl Memory {
         };
         room.prepare(header);
         Some(room)
+    }
+
+    /// Whether [`Memory::room`] has room for a frame.
+    fn has_room(&self, header: &FrameHeader, config: &FrameReceiverConfig) -> bool {
+        let len = header.len as usize;
+        let is_free = self.used_bytes.saturating_add(len) <= config.memory_bytes_max;
+        is_free || {
+            let kept = self.kept.iter().map(|room| room.bytes.capacity());
+            let (kept_bytes, longest) = kept.fold((0, 0), |(sum, longest), bytes| {
+                (sum + bytes, bytes.max(longest))
+            });
+            let in_use = self.used_bytes - kept_bytes;
+            longest >= len || in_use.saturating_add(len) <= config.memory_bytes_max
+        }
     }
 
     fn allocate(&mut self, len: usize, bytes_max: usize) -> Option<Room> {

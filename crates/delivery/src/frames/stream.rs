@@ -34,7 +34,8 @@ pub enum FrameLoss {
     Late,
     /// The sender had no room for it, as the frames before it had not left.
     Overrun,
-    /// It is longer than this receiver takes, or there was no memory for it.
+    /// It is longer than this receiver takes, or there was no memory for it: its stream uses more
+    /// than its share, and others need theirs.
     Refused,
 }
 
@@ -174,6 +175,15 @@ enum State {
         is_repaired: bool,
     },
     Lost(FrameLoss),
+}
+
+impl State {
+    const fn room(&self) -> Option<&Room> {
+        match self {
+            Self::Open { room, .. } | Self::Whole { room, .. } => Some(room),
+            Self::Lost(_) => None,
+        }
+    }
 }
 
 impl Entry {
@@ -338,6 +348,29 @@ impl Stream {
             self.frames.insert(at, entry);
         }
         self.put(at, piece, first)
+    }
+
+    /// Whether a piece is of a newer frame than all that were heard.
+    #[inline]
+    pub(super) fn is_news(&self, header: &FrameHeader) -> bool {
+        let newest = self.frames.back();
+        newest.is_none_or(|it| it.header.id < header.id)
+    }
+
+    /// Returns the bytes of memory of the frames that were heard and are not settled.
+    pub(super) fn room_bytes(&self) -> usize {
+        let rooms = self.frames.iter().filter_map(|it| it.state.room());
+        rooms.map(|room| room.bytes.capacity()).sum()
+    }
+
+    /// Gives the newest frame up that has memory, and returns that memory.
+    pub(super) fn give_way(&mut self) -> Option<Room> {
+        let mut newest_first = self.frames.iter_mut().rev();
+        let entry = newest_first.find(|it| it.state.room().is_some())?;
+        match std::mem::replace(&mut entry.state, State::Lost(FrameLoss::Refused)) {
+            State::Open { room, .. } | State::Whole { room, .. } => Some(room),
+            State::Lost(_) => None,
+        }
     }
 
     /// Makes the entry of a frame that is heard for the first time.

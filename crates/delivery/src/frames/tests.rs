@@ -401,6 +401,53 @@ fn memory_is_bounded_and_used_again() {
 }
 
 #[test]
+fn a_stranger_that_takes_all_memory_gives_way_to_others() {
+    let stranger = STREAM + 1;
+    let mut receiver = receiver();
+    let mut forged = Sent::new();
+    for n in 0..4 {
+        let packet = &forged.frame(n, 9_995)[0];
+        receiver.take(ms(1000), stranger, packet.position, &packet.payload);
+        while let Some(stream) = receiver.pop_fresh() {
+            receiver.begin(stream, START);
+        }
+    }
+    // There are two streams: each has a half, which are two of these frames.
+    let mut sent = Sent::new();
+    let frames: Vec<_> = (0..3).map(|n| sent.frame(n, 9_995)).collect();
+    for packets in &frames {
+        take_all(&mut receiver, ms(1001), &packets[1..]);
+        assert!(receiver.memory_bytes() <= 40_000);
+    }
+    for packets in &frames {
+        take(&mut receiver, ms(1002), &packets[0]);
+    }
+    receiver.settle(ms(1002));
+    let mut whole = Vec::new();
+    while let Some(event) = receiver.pop() {
+        match event {
+            FrameEvent::Whole(frame) => whole.push((frame.stream, frame.id)),
+            FrameEvent::Lost {
+                stream,
+                first,
+                cause,
+                ..
+            } => {
+                assert_eq!((stream, first, cause), (STREAM, 2, FrameLoss::Refused));
+            }
+            FrameEvent::Ended { .. } => panic!("no stream has ended"),
+        }
+    }
+    assert_eq!(whole, [(STREAM, 0), (STREAM, 1)]);
+    // What is left to the stranger is not taken away from it.
+    assert!(receiver.memory_bytes() <= 40_000);
+    settle_any(&mut receiver, ms(1200));
+    let counters = receiver.counters();
+    assert_eq!(counters.frames_lost_refused, 3);
+    assert_eq!(counters.frames_lost_network, 2);
+}
+
+#[test]
 fn what_contradicts_other_packets_is_thrown_away() {
     let (mut sent, mut receiver) = (Sent::new(), receiver());
     let packets = sent.frame(0, 5000);
