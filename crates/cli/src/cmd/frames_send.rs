@@ -151,15 +151,18 @@ impl Job<'_> {
             Counted::FramesSent,
         );
         let bar = self.output.progress().messages(&group, self.plan.count);
-        let begun = self.publisher.now();
+        let mut schedule = Schedule::new(self.publisher.now(), interval, self.source.is_live());
         while !self.interrupt.is_requested() && !self.is_over(started) {
-            let due = begun + times(interval, self.tally.offered());
-            while self.publisher.now() < due && !self.interrupt.is_requested() {
-                let tick = self.publisher.now() + TICK;
-                self.turn(Some(due.min(tick)))?;
+            let now = self.publisher.now();
+            if now < schedule.due {
+                self.turn(Some(schedule.due.min(now + TICK)))?;
+                continue;
             }
             match self.source.look()? {
-                Ready::Yes => self.offer()?,
+                Ready::Yes => {
+                    self.offer()?;
+                    schedule.offered(now);
+                }
                 Ready::Over => break,
                 Ready::NotYet => {
                     let soon = self.publisher.now() + SOURCE_POLL;
@@ -265,13 +268,63 @@ impl Job<'_> {
     }
 }
 
-/// Returns `interval`, `count` times.
-fn times(interval: Duration, count: u64) -> Duration {
-    let ns = interval.as_nanos() * u128::from(count);
-    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+/// When the next frame is due.
+#[derive(Debug)]
+struct Schedule {
+    due: towline::Instant,
+    interval: Duration,
+    /// The frames come from elsewhere. After a time in which none came, those that come then are not
+    /// rushed: they would only overrun each other.
+    is_live: bool,
+}
+
+impl Schedule {
+    const fn new(due: towline::Instant, interval: Duration, is_live: bool) -> Self {
+        Self {
+            due,
+            interval,
+            is_live,
+        }
+    }
+
+    /// Notes that a frame was offered at `now`.
+    fn offered(&mut self, now: towline::Instant) {
+        self.due += self.interval;
+        if self.is_live {
+            self.due = self.due.max(now - self.interval);
+        }
+    }
 }
 
 /// How often to look whether a program that makes frames has made one.
 const SOURCE_POLL: Duration = Duration::from_millis(1);
 /// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> towline::Instant {
+        towline::Instant::from_nanos(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_source_that_stalled_is_not_rushed() {
+        let mut live = Schedule::new(ms(1000), Duration::from_millis(50), true);
+        live.offered(ms(1000));
+        live.offered(ms(1090));
+        assert_eq!(live.due, ms(1100), "a short delay is made up for");
+        // Nothing comes for 5 s; then one frame follows at once.
+        live.offered(ms(6100));
+        assert_eq!(live.due, ms(6050));
+        live.offered(ms(6101));
+        assert_eq!(live.due, ms(6100));
+        live.offered(ms(6101));
+        assert_eq!(live.due, ms(6150));
+        // A pattern is made whatever this host does: what it could not send are overruns.
+        let mut made = Schedule::new(ms(1000), Duration::from_millis(50), false);
+        made.offered(ms(6100));
+        assert_eq!(made.due, ms(1050));
+    }
+}

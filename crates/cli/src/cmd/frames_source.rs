@@ -93,6 +93,11 @@ impl Source {
         }
     }
 
+    /// Whether frames come from a file or a program, which may have none for a while.
+    pub(super) const fn is_live(&self) -> bool {
+        matches!(self, Self::Video { .. })
+    }
+
     /// Looks for the next frame, without waiting.
     pub(super) fn look(&mut self) -> Result<Ready, Failure> {
         let Self::Video { reel, next, .. } = self else {
