@@ -170,6 +170,33 @@ fn the_last_frames_of_a_pattern_are_kept_and_checked() {
     assert!(newest.starts_with(b"YUV4MPEG2 W64 H48 F50:1 Ip A0:0 Cmono16 XTOWLINE_PATTERN\nFRAME"));
 }
 
+/// Runs a sender that nobody listens to, and returns its report.
+fn sent_alone(place: &Place, group: &str, words: &str) -> Value {
+    let session = ["frames", "send", "-g", group, "--always", "--json"];
+    let words: Vec<_> = words.split(' ').collect();
+    let output = place.run(&[&session[..], &words].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)))
+}
+
+#[test]
+fn a_sender_ends_with_its_time_and_not_with_a_frame_after_it() {
+    let place = Place::new("video-for");
+    let group = "239.192.77.65@lo:17565";
+    let report = sent_alone(&place, group, "--size 1kB --fps 2 --for 1s");
+    assert_eq!(report["frames"], 2, "{report}");
+    let report = sent_alone(&place, group, "--size 1kB --fps 0.01 --for 1s");
+    assert_eq!(report["frames"], 1, "{report}");
+    assert!(report["seconds"].as_f64().unwrap() < 50.0, "{report}");
+}
+
+#[test]
+fn frames_that_do_not_leave_keep_a_sender_for_its_timeout_only() {
+    let place = Place::new("video-drain");
+    let words = "--size 3kB --count 1 --burst-limit 1 --micro-delay 200s --timeout 1s";
+    let report = sent_alone(&place, "239.192.77.66@lo:17566", words);
+    assert!(report["seconds"].as_f64().unwrap() < 100.0, "{report}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     let place = Place::new("video-refused");

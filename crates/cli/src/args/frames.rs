@@ -67,7 +67,8 @@ pub(crate) struct FramesSendArgs {
     /// Begin when this many receivers have reported
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) receivers: u32,
-    /// Give up when the receivers have not come after this time
+    /// Give up when the receivers have not come after this time, or what is left at the end has not
+    /// arrived [default for the end: 15s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Seed of the generated content; the receiver needs the same

@@ -32,6 +32,7 @@ pub(super) fn run(plan: &FramesSendPlan, output: &Output) -> Result<Verdict, Fai
         publisher,
         source,
         tally: Tally::default(),
+        close_by: None,
     };
     let is_ready = job.await_receivers()?;
     let meter = UsageMeter::start();
@@ -88,6 +89,7 @@ struct Job<'a> {
     publisher: FramePublisher,
     source: Source,
     tally: Tally,
+    close_by: Option<towline::Instant>,
 }
 
 /// What became of the frames.
@@ -155,7 +157,8 @@ impl Job<'_> {
         while !self.interrupt.is_requested() && !self.is_over(started) {
             let now = self.publisher.now();
             if now < schedule.due {
-                self.turn(Some(schedule.due.min(now + TICK)))?;
+                let tick = (now + TICK).min(self.ends_at(started, now));
+                self.turn(Some(schedule.due.min(tick)))?;
                 continue;
             }
             match self.source.look()? {
@@ -174,13 +177,32 @@ impl Job<'_> {
             bar.set_position(self.tally.sent);
             intervals.look(|| self.tally.done())?;
         }
+        let by = self.close_by();
         while !self.publisher.is_drained() && !self.interrupt.is_farewell_over() {
-            let tick = self.publisher.now() + TICK;
-            self.turn(Some(tick))?;
+            let now = self.publisher.now();
+            if now >= by {
+                break;
+            }
+            self.turn(Some(by.min(now + TICK)))?;
         }
         intervals.finish(self.tally.done())?;
         bar.finish_and_clear();
         Ok(())
+    }
+
+    /// Returns when `--for` ends, or a time that is far away.
+    fn ends_at(&self, started: Instant, now: towline::Instant) -> towline::Instant {
+        let left = self
+            .plan
+            .seconds
+            .map(|it| it.saturating_sub(started.elapsed()));
+        now + left.unwrap_or(Duration::MAX)
+    }
+
+    /// Returns the latest time at which the session is over, from the first call on.
+    fn close_by(&mut self) -> towline::Instant {
+        let by = self.publisher.now() + self.plan.timeout.unwrap_or(CLOSE_TIME_MAX);
+        *self.close_by.get_or_insert(by)
     }
 
     fn is_over(&self, started: Instant) -> bool {
@@ -226,7 +248,8 @@ impl Job<'_> {
 
     fn close(&mut self, is_ready: bool) -> Result<Closed, Failure> {
         let timeout = if is_ready {
-            self.plan.timeout.unwrap_or(CLOSE_TIME_MAX)
+            let by = self.close_by();
+            by.since(self.publisher.now())
         } else {
             Duration::ZERO
         };
