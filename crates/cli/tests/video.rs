@@ -62,7 +62,9 @@ fn end(mut process: Killed, input: &[u8]) -> Output {
         stdout: Vec::new(),
         stderr: Vec::new(),
     };
-    std::io::Read::read_to_end(child.stdout.as_mut().unwrap(), &mut output.stdout).unwrap();
+    if let Some(stdout) = &mut child.stdout {
+        std::io::Read::read_to_end(stdout, &mut output.stdout).unwrap();
+    }
     std::io::Read::read_to_end(child.stderr.as_mut().unwrap(), &mut output.stderr).unwrap();
     output
 }
@@ -145,6 +147,27 @@ fn raw_frames_of_packed_pixels_go_to_standard_output() {
         said(&received).contains("12 of 12"),
         "the report is beside the data"
     );
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_ends_reception_with_a_report() {
+    let place = Place::new("video-pipe");
+    let session = ["-g", "239.192.77.67@lo:17567", "--timeout", "20s"];
+    let to = ["frames", "recv", "--output", "-", "--as", "raw"];
+    let mut recv = place.start(&[&to[..], &session].concat());
+    drop(recv.0.stdout.take());
+    let from = [
+        "frames", "send", "--fps", "50", "--size", "64x48x2", "--count", "50",
+    ];
+    let send = place.start(&[&from[..], &session].concat());
+    let received = end(recv, b"");
+    assert!(received.status.success(), "{}", said(&received));
+    assert!(
+        said(&received).contains("share lost"),
+        "{}",
+        said(&received)
+    );
+    drop(end(send, b""));
 }
 
 #[test]

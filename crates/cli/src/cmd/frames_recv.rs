@@ -79,15 +79,23 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
     for remark in sink.senders.last_remarks() {
         output.note(&remark);
     }
-    let film = sink.sinks.finish()?;
+    let film = sink.sinks.finish();
     let lasted = sink.lasted(since_first);
     let mut report = report(plan, &subscriber, &sink, (usage, lasted));
     report.is_interrupted = interrupt.is_requested();
+    // What was received is told also where it could not be written.
+    let (film, failure) = match film {
+        Ok(film) => (film, None),
+        Err(failure) => (None, Some(failure)),
+    };
     report.film = film.map(Into::into);
     if plan.sinks.takes_stdout() {
         output.note(report.text().trim_end());
     } else {
         output.finish_after(plan.every, &report)?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     Ok(Verdict::of_session(
         report.is_interrupted,

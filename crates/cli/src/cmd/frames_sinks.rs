@@ -1,5 +1,7 @@
 //! Where the frames that `frames recv` takes go: files, a page for browsers, the terminal.
 
+use std::io;
+
 use gauge::frames::{Film, FilmCounts, Header, LabelReading, Preview};
 
 use super::frames_display::Display;
@@ -77,6 +79,12 @@ impl Sinks {
     pub(super) fn finish(&mut self) -> Result<Option<FilmCounts>, Failure> {
         self.display = None;
         let counts = self.film.take().map(Film::finish).transpose();
-        counts.map_err(|error| Failure::Environment(error.to_string()))
+        counts.map_err(|error| {
+            let cause = error.errno().map(io::Error::from_raw_os_error);
+            match cause.map(|cause| cause.kind()) {
+                Some(io::ErrorKind::BrokenPipe) => Failure::PipeClosed,
+                _ => Failure::Environment(error.to_string()),
+            }
+        })
     }
 }
