@@ -246,6 +246,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_sent() {
         ),
         (&["recv", "--output", "-", "--json"], "leave one out"),
         (&["recv", "--output", "-", "--last", "2"], "a directory"),
+        (&["recv", "--output", "-", "--display"], "leave one out"),
         (&["recv", "--last", "2"], "--output"),
     ] {
         let output = place.run(&[&["frames"], args, &group[..]].concat());

@@ -107,11 +107,16 @@ impl FrameSinkPlan {
                 })
             }
         };
-        Ok(Self {
+        let plan = Self {
             film,
             preview: args.preview,
             is_displayed: args.display,
-        })
+        };
+        if plan.is_displayed && plan.takes_stdout() {
+            let text = "--display draws on standard output, where --output - writes: leave one out";
+            return Err(Failure::usage(text));
+        }
+        Ok(plan)
     }
 
     /// Whether frames go to standard output, where nothing else may go then.
