@@ -224,10 +224,18 @@ fn frames_that_do_not_leave_keep_a_sender_for_its_timeout_only() {
 fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     let place = Place::new("video-refused");
     fs::write(place.0.join("no.y4m"), b"RIFF\n").unwrap();
+    fs::write(place.0.join("slow.y4m"), b"YUV4MPEG2 W4 H4 F1:1000 Cmono\n").unwrap();
+    fs::write(
+        place.0.join("fast.y4m"),
+        b"YUV4MPEG2 W4 H4 F1000000:1 Cmono\n",
+    )
+    .unwrap();
     let group = ["-g", "239.192.77.64@lo:17564"];
     for (args, what) in [
         (&["send", "--y4m", "no.y4m"][..], "YUV4MPEG2"),
         (&["send", "--y4m", "none"], "none"),
+        (&["send", "--y4m", "slow.y4m"], "give --fps"),
+        (&["send", "--y4m", "fast.y4m"], "give --fps"),
         (&["send", "--y4m", "-", "--size", "3MB"], "--size"),
         (&["send", "--raw", "-", "--width", "4"], "--height"),
         (

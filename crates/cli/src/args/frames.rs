@@ -168,6 +168,11 @@ impl PerSecond {
     /// What is sent where nobody says.
     pub(crate) const USUAL: Self = Self(20.0);
 
+    /// Makes a rate; `None` for one that is not from 0.01 to 100,000.
+    pub(crate) fn new(frames: f64) -> Option<Self> {
+        (0.01..=100_000.0).contains(&frames).then_some(Self(frames))
+    }
+
     /// Returns the rate as a fraction; `None` for less than a frame in 1,000 s.
     pub(crate) fn rate(self) -> Option<FrameRate> {
         FrameRate::nearest(self.0)
@@ -183,13 +188,12 @@ impl FromStr for PerSecond {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<f64>() {
-            Ok(number) if (0.01..=100_000.0).contains(&number) => Ok(Self(number)),
-            _ => Err(format!(
+        text.parse().ok().and_then(Self::new).ok_or_else(|| {
+            format!(
                 "{text:?} is not a number of frames a second from 0.01 to 100000, such as 20 or \
                  59.94"
-            )),
-        }
+            )
+        })
     }
 }
 

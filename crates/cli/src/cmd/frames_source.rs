@@ -62,9 +62,20 @@ impl Source {
             }
         };
         let reel = reel.map_err(|error| Failure::Environment(error.to_string()))?;
-        let told = reel.header().rate().map(|rate| PerSecond(rate.per_s()));
+        let rate = match (plan.per_second, reel.header().rate()) {
+            (Some(rate), _) => rate,
+            (None, Some(told)) => PerSecond::new(told.per_s()).ok_or_else(|| {
+                let text = format!(
+                    "the Y4M header says {} frames a second, and 0.01 to 100000 can be sent: \
+                     give --fps",
+                    told.per_s()
+                );
+                Failure::Usage(text)
+            })?,
+            (None, None) => PerSecond::USUAL,
+        };
         Ok(Self::Video {
-            rate: plan.per_second.or(told).unwrap_or(PerSecond::USUAL),
+            rate,
             reel,
             next: None,
         })
