@@ -221,6 +221,22 @@ fn frames_that_do_not_leave_keep_a_sender_for_its_timeout_only() {
 }
 
 #[test]
+fn receivers_that_were_asked_for_are_awaited() {
+    let place = Place::new("video-receivers");
+    let group = ["-g", "239.192.77.68@lo:17568", "--dry-run", "--json"];
+    for (words, receivers) in [
+        (&[][..], 1),
+        (&["--always"], 0),
+        (&["--always", "--receivers", "1"], 1),
+        (&["--receivers", "0"], 0),
+    ] {
+        let output = place.run(&[&["frames", "send"], words, &group].concat());
+        let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(plan["receivers"], receivers, "{words:?}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_is_sent() {
     let place = Place::new("video-refused");
     fs::write(place.0.join("no.y4m"), b"RIFF\n").unwrap();

@@ -64,9 +64,9 @@ pub(crate) struct FramesSendArgs {
     /// Send even while no receiver reports; otherwise frames leave only while one does
     #[arg(long)]
     pub(crate) always: bool,
-    /// Begin when this many receivers have reported
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) receivers: u32,
+    /// Begin when this many receivers have reported [default: 1; with --always 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) receivers: Option<u32>,
     /// Give up when the receivers have not come after this time, or what is left at the end has not
     /// arrived [default for the end: 15s]
     #[arg(long, value_name = "TIME", value_parser = duration)]

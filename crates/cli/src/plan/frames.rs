@@ -63,11 +63,8 @@ impl Plan for FramesSendPlan {
 impl FramesSendPlan {
     pub(crate) fn new(args: &FramesSendArgs) -> Result<Self, Failure> {
         let session = SessionPlan::new(args.session.given())?;
-        let receivers = if args.always && args.receivers == 1 {
-            0
-        } else {
-            args.receivers
-        };
+        let usual = u32::from(!args.always);
+        let receivers = args.receivers.unwrap_or(usual);
         check_reports(receivers, PolicyArg::Lose, &session)?;
         if args
             .deadline
