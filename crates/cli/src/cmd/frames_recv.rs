@@ -228,7 +228,8 @@ impl Checker {
             self.checked += 1;
             self.damaged += u64::from(!self.pattern.is_intact(frame.id, frame.data));
         }
-        self.sinks.take(frame.id, frame.format, frame.data);
+        let number = (frame.stream, frame.id);
+        self.sinks.take(number, frame.format, frame.data);
     }
 
     fn is_over(&self, plan: &FramesRecvPlan) -> bool {

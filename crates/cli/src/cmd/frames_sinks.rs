@@ -41,8 +41,8 @@ impl Sinks {
         })
     }
 
-    /// Passes a whole frame on. It never waits.
-    pub(super) fn take(&mut self, number: u64, label: &[u8], frame: &[u8]) {
+    /// Passes a whole frame on, by the numbers of its sender and its own. It never waits.
+    pub(super) fn take(&mut self, number: (u32, u64), label: &[u8], frame: &[u8]) {
         if let Some(film) = &mut self.film {
             film.take(number, label, frame);
         }

@@ -30,8 +30,9 @@ pub enum FilmPlace {
         /// What lies around them.
         container: Container,
     },
-    /// The last ones, each as a file `frame-NUMBER.y4m`, or `.raw` where Y4M has no such pixels or
-    /// nobody said how to read them. Those of an earlier run stay.
+    /// The last ones of all senders, each as a file `frame-NUMBER.y4m`, or `.raw` where Y4M has no
+    /// such pixels or nobody said how to read them; those of a second sender as
+    /// `sender-SESSION-frame-NUMBER`. Those of an earlier run stay.
     Last {
         /// A directory; it is made.
         directory: PathBuf,
@@ -84,16 +85,17 @@ impl Film {
         })
     }
 
-    /// Takes a frame, and how to read it ([`Header::label`]). Returns false when the writer is
+    /// Takes a frame of a sender, by both their numbers, and how to read it ([`Header::label`]). Returns false when the writer is
     /// behind, so that the frame is not written, or has ended.
     ///
     /// **Cost**: one copy of a frame that is taken; it never waits.
-    pub fn take(&mut self, number: u64, label: &[u8], frame: &[u8]) -> bool {
+    pub fn take(&mut self, (sender, number): (u32, u64), label: &[u8], frame: &[u8]) -> bool {
         let is_taken = self.free.try_recv().is_ok_and(|mut data| {
             data.clear();
             data.extend_from_slice(frame);
             let label = label.to_vec();
             let job = Job {
+                sender,
                 number,
                 label,
                 data,
@@ -158,6 +160,7 @@ pub struct FilmCounts {
 }
 
 struct Job {
+    sender: u32,
     number: u64,
     label: Vec<u8>,
     data: Vec<u8>,
@@ -179,6 +182,8 @@ enum Place {
         directory: PathBuf,
         frames: usize,
         written: VecDeque<PathBuf>,
+        /// The sender that was heard first.
+        first: Option<u32>,
     },
     /// Between two of the others.
     Moving,
@@ -195,6 +200,7 @@ impl Writer {
                 directory,
                 frames: frames.max(1),
                 written: VecDeque::new(),
+                first: None,
             },
         };
         Self {
@@ -216,10 +222,16 @@ impl Writer {
                     directory,
                     frames,
                     written,
+                    first,
                 },
                 header,
             ) => {
-                write_last(directory, job, header, written, *frames)?;
+                let is_first = *first.get_or_insert(job.sender) == job.sender;
+                let name = match is_first {
+                    true => format!("frame-{:010}", job.number),
+                    false => format!("sender-{}-frame-{:010}", job.sender, job.number),
+                };
+                write_last((directory, &name), job, header, written, *frames)?;
                 true
             }
             (Place::Y4m(writer, first), Some(header)) if first == header => {
@@ -260,7 +272,7 @@ impl Writer {
 
 /// Writes one frame as a file, whole or not at all, and deletes the oldest above `keep`.
 fn write_last(
-    directory: &Path,
+    (directory, name): (&Path, &str),
     job: &Job,
     header: Option<&Header>,
     written: &mut VecDeque<PathBuf>,
@@ -275,8 +287,8 @@ fn write_last(
         }
         None => ("raw", &job.data),
     };
-    let path = directory.join(format!("frame-{:010}.{ending}", job.number));
-    let part = directory.join(format!(".frame-{:010}.part", job.number));
+    let path = directory.join(format!("{name}.{ending}"));
+    let part = directory.join(format!(".{name}.part"));
     fs::write(&part, content)
         .and_then(|()| fs::rename(&part, &path))
         .map_err(|error| failed("write", path.display(), &error))?;
@@ -397,7 +409,7 @@ mod tests {
 
     /// Gives a frame, and waits while the writer is behind.
     fn give(film: &mut Film, number: u64, label: &[u8], frame: &[u8]) {
-        while !film.take(number, label, frame) {
+        while !film.take((0, number), label, frame) {
             assert!(!film.is_over());
             thread::yield_now();
         }
@@ -456,7 +468,7 @@ mod tests {
         shared.shut(true);
         let mut film = stream(shared.clone(), Container::Raw);
         let taken = (0..100)
-            .filter(|number| film.take(*number, b"", b"x"))
+            .filter(|number| film.take((0, *number), b"", b"x"))
             .count();
         // The queue, and perhaps one that the writer holds.
         assert!(
@@ -474,13 +486,54 @@ mod tests {
     #[test]
     fn a_full_disk_is_told() {
         let mut film = stream(Full, Container::Raw);
-        film.take(0, b"", b"x");
+        film.take((0, 0), b"", b"x");
         while !film.is_over() {
             thread::yield_now();
         }
-        assert!(!film.take(1, b"", b"x"));
+        assert!(!film.take((0, 1), b"", b"x"));
         let error = film.finish().unwrap_err().to_string();
         assert!(error.starts_with("cannot write frames: "), "{error}");
+    }
+
+    #[test]
+    fn frames_of_two_senders_do_not_replace_each_other() {
+        let name = format!("towline-film-two-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let place = FilmPlace::Last {
+            directory: directory.clone(),
+            frames: 4,
+        };
+        let mut film = Film::start(place).unwrap();
+        for number in 0..3 {
+            for sender in [5, 6] {
+                while !film.take((sender, number), b"", &[sender as u8]) {
+                    thread::yield_now();
+                }
+            }
+        }
+        assert_eq!(film.finish().unwrap().written, 6);
+        let mut files: Vec<_> = fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|it| {
+                (
+                    it.file_name().into_string().unwrap(),
+                    fs::read(it.path()).unwrap(),
+                )
+            })
+            .collect();
+        files.sort();
+        let kept = [
+            ("frame-0000000001.raw", 5),
+            ("frame-0000000002.raw", 5),
+            ("sender-6-frame-0000000001.raw", 6),
+            ("sender-6-frame-0000000002.raw", 6),
+        ];
+        assert_eq!(
+            files,
+            kept.map(|(name, byte)| (name.to_owned(), vec![byte]))
+        );
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
