@@ -228,8 +228,11 @@ impl Entry {
     }
 
     /// Returns when the frames before this one, of which nothing was heard, are given up.
+    /// The earlier the longer the interval, but at least so much earlier than this frame is due that
+    /// it is given out in time: intervals are short, or not known.
     fn passed_at(&self, clock: &ClockFloor) -> Instant {
-        self.due(clock) - Duration::from_micros(self.header.interval_us.into())
+        let interval = Duration::from_micros(self.header.interval_us.into());
+        self.due(clock) - interval.max(deadline_of(&self.header) / PASSED_PART)
     }
 }
 
@@ -651,6 +654,9 @@ impl Stream {
         })
     }
 }
+
+/// Judgement: a host is late by less than an eighth of a deadline that is of any use.
+const PASSED_PART: u32 = 8;
 
 /// Returns how long after its timestamp a frame is of use, as far as a receiver goes along.
 fn deadline_of(header: &FrameHeader) -> Duration {

@@ -273,6 +273,28 @@ fn frames_come_in_order_and_those_that_never_came_are_counted() {
 }
 
 #[test]
+fn a_frame_behind_one_that_never_came_is_given_out_in_time() {
+    for interval in [Duration::ZERO, Duration::from_micros(100)] {
+        let (mut sent, mut receiver) = (Sent::new(), receiver());
+        sent.sender = FrameSender::new(FrameSenderConfig {
+            interval,
+            ..sent.sender.config().clone()
+        });
+        take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
+        assert_eq!(settle(&mut receiver, ms(1000)), whole(&[0]));
+        let _lost = sent.frame(10_000_000, 1000);
+        take_all(&mut receiver, ms(1020), &sent.frame(20_000_000, 1000));
+        assert_eq!(settle(&mut receiver, ms(1100)), Given::default());
+        let due = receiver.next_timeout().unwrap();
+        assert!(due > ms(1100) && due < ms(1120), "{due:?}");
+        // Two milliseconds late, as a busy host is.
+        let given = settle(&mut receiver, due + Duration::from_millis(2));
+        assert_eq!(given.lost, [(1, 1, FrameLoss::Network)]);
+        assert_eq!(given.whole, [2]);
+    }
+}
+
+#[test]
 fn frames_that_the_sender_had_no_room_for_are_told_apart() {
     let (mut sent, mut receiver) = (Sent::new(), receiver());
     take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
