@@ -33,8 +33,9 @@ impl ClockFloor {
         }
     }
 
-    /// Takes the first packet of a frame.
-    pub(super) fn take(&mut self, now: Instant, timestamp_ns: u64) -> Heard {
+    /// Takes the first packet of a frame. With `is_set_back`, an earlier frame has a later
+    /// timestamp: the sender's clock was set back, and what was learned before that is void.
+    pub(super) fn take(&mut self, now: Instant, timestamp_ns: u64, is_set_back: bool) -> Heard {
         let difference = difference(now, timestamp_ns);
         if now.since(self.since) >= SPAN {
             self.since = now;
@@ -42,7 +43,7 @@ impl ClockFloor {
             self.least = difference;
         }
         // A clock that was set shows as a great change: what was learned before it is void.
-        if difference.abs_diff(self.least) > STEP_NS {
+        if is_set_back || difference.abs_diff(self.least) > STEP_NS {
             (self.least, self.least_before) = (difference, difference);
         }
         self.least = self.least.min(difference);
@@ -88,7 +89,7 @@ mod tests {
 
     /// Takes a frame and returns when it is due, 50 ms after the fastest.
     fn due(floor: &mut ClockFloor, now: Instant, timestamp_ns: u64) -> Instant {
-        let heard = floor.take(now, timestamp_ns);
+        let heard = floor.take(now, timestamp_ns, false);
         floor.due(heard, Duration::from_millis(50))
     }
 
@@ -96,7 +97,7 @@ mod tests {
     fn deadlines_count_from_the_fastest_frame() {
         let stamp = |n: u64| 77_000_000_000 + n * 1_000_000;
         let mut floor = ClockFloor::new(ms(1003), stamp(0));
-        let heard = floor.take(ms(1003), stamp(0));
+        let heard = floor.take(ms(1003), stamp(0), false);
         assert_eq!(floor.due(heard, Duration::from_millis(50)), ms(1053));
         assert_eq!(due(&mut floor, ms(1101), stamp(100)), ms(1151));
         assert_eq!(due(&mut floor, ms(1240), stamp(200)), ms(1251));

@@ -255,6 +255,8 @@ pub(super) struct Stream {
     /// One past the highest position that came.
     high: u64,
     clock: Option<ClockFloor>,
+    /// The timestamp of the newest frame that was heard.
+    stamp: Option<u64>,
     /// Frames that were heard, by their numbers.
     frames: VecDeque<Entry>,
     /// `None` before a frame was settled, or one was heard that began before this receiver.
@@ -280,6 +282,7 @@ impl Stream {
             start: position,
             high: position,
             clock: None,
+            stamp: None,
             frames: VecDeque::new(),
             edge: None,
             end: None,
@@ -385,11 +388,15 @@ impl Stream {
         drops: u64,
         room: impl FnOnce(&FrameHeader) -> Option<Room>,
     ) -> Entry {
-        let stamp = header.timestamp_ns;
+        let (stamp, is_news) = (header.timestamp_ns, self.is_news(header));
         let clock = self
             .clock
             .get_or_insert_with(|| ClockFloor::new(now, stamp));
-        let heard = clock.take(now, stamp);
+        let is_set_back = is_news && self.stamp.is_some_and(|before| stamp < before);
+        let heard = clock.take(now, stamp, is_set_back);
+        if is_news {
+            self.stamp = Some(stamp);
+        }
         let state = if now >= clock.due(heard, deadline_of(header)) {
             State::Lost(FrameLoss::Late)
         } else {

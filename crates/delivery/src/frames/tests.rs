@@ -252,6 +252,23 @@ fn a_frame_that_came_whole_too_late_is_dropped() {
 }
 
 #[test]
+fn a_clock_that_is_set_makes_no_frame_late() {
+    // By five seconds back, by less than a minute forward, and by an hour.
+    for stamps in [
+        [10_000, 10_050, 5_100, 5_150],
+        [0, 50, 40_100, 40_150],
+        [4_000_000, 4_000_050, 100, 150],
+    ] {
+        let (mut sent, mut receiver) = (Sent::new(), receiver());
+        for (n, stamp) in stamps.into_iter().enumerate() {
+            let now = ms(1000 + n as u64 * 50);
+            take_all(&mut receiver, now, &sent.frame(stamp * 1_000_000, 1000));
+            assert_eq!(settle(&mut receiver, now), whole(&[n as u64]), "{stamps:?}");
+        }
+    }
+}
+
+#[test]
 fn frames_come_in_order_and_those_that_never_came_are_counted() {
     let (mut sent, mut receiver) = (Sent::new(), receiver());
     let stamp = |n: u64| n * 50_000_000;
