@@ -31,7 +31,6 @@ pub fn receiver(data: &[u8]) {
         if *step == 0x80 {
             receiver.close(now, stream);
             take_all(&mut receiver, &mut next);
-            next[stream as usize] = 0;
         }
         receiver.take(now, stream, position, payload);
         while let Some(stream) = receiver.pop_fresh() {
@@ -42,6 +41,10 @@ pub fn receiver(data: &[u8]) {
         assert!(receiver.memory_bytes() <= BYTES_MAX, "memory is bounded");
         let due = receiver.next_timeout();
         assert!(due.is_none_or(|due| due > now), "what was due is done");
+        assert!(
+            receiver.pop_fresh().is_none(),
+            "a stream begins with a packet"
+        );
     }
 }
 
@@ -59,8 +62,9 @@ fn take_all(receiver: &mut FrameReceiver, next: &mut [u64; STREAMS]) {
                 count,
                 ..
             } => (stream, first, count),
-            FrameEvent::Ended { counts, .. } => {
+            FrameEvent::Ended { stream, counts } => {
                 assert_eq!(counts.whole + counts.lost_all(), counts.frames);
+                next[stream as usize] = 0;
                 continue;
             }
         };

@@ -405,6 +405,7 @@ impl ReceiverNode {
                 latest: plan.latest(),
                 next: None,
                 found: 0,
+                has_ended: false,
                 is_over: false,
                 record,
             },
@@ -435,6 +436,8 @@ struct Sink {
     /// The next number.
     next: Option<u64>,
     found: u64,
+    /// A stream that contradicts itself ends and begins anew; nobody forges packets here.
+    has_ended: bool,
     is_over: bool,
     record: Rc<RefCell<Record>>,
 }
@@ -445,6 +448,9 @@ impl Sink {
     }
 
     fn follow(&mut self, first: u64, count: u64) {
+        if self.has_ended {
+            self.fail(format!("frame {first} after the end"));
+        }
         let next = self.next.replace(first + count);
         if next.is_some_and(|next| next != first) {
             self.fail(format!("frame {first} after {next:?}"));
@@ -480,6 +486,7 @@ impl FrameSink for Sink {
                 self.record.borrow_mut().report.lost[cause as usize] += count;
             }
             FrameEvent::Ended { counts, .. } => {
+                self.has_ended = true;
                 let mut record = self.record.borrow_mut();
                 if counts.whole + counts.lost_all() != counts.frames {
                     record.faults.push(format!("counts contradict: {counts:?}"));

@@ -108,7 +108,8 @@ pub enum FrameEvent<'a> {
         /// Why.
         cause: FrameLoss,
     },
-    /// A stream is over; nothing more comes of it.
+    /// A stream is over, or its packets contradict each other so much that what was heard first must
+    /// be wrong. What comes of it after that is numbered and counted anew.
     Ended {
         /// The stream.
         stream: u32,
@@ -182,7 +183,10 @@ impl FrameReceiver {
             PieceVerdict::BeforeJoin => counters.pieces_before_join += 1,
             PieceVerdict::Refused => counters.pieces_refused += 1,
             PieceVerdict::Malformed => counters.pieces_malformed += 1,
-            PieceVerdict::Contradictory => counters.pieces_contradictory += 1,
+            PieceVerdict::Contradictory => {
+                counters.pieces_contradictory += 1;
+                self.doubt(now, stream, position);
+            }
         }
         verdict
     }
@@ -201,7 +205,7 @@ impl FrameReceiver {
             }
         };
         if piece.header.kind == FrameKind::End {
-            known.end(piece.header);
+            known.end(piece.header, piece.position);
             return PieceVerdict::Taken;
         }
         let is_news = known.is_news(&piece.header);
@@ -218,6 +222,19 @@ impl FrameReceiver {
         known.take(now, piece, self.host_drops, |header| {
             memory.room(header, config)
         })
+    }
+
+    /// Begins a stream anew when its packets contradict what was heard of it before, as forged
+    /// packets do: what they said must not end the stream.
+    #[cold]
+    fn doubt(&mut self, now: Instant, stream: u32, position: u64) {
+        let known = self.streams.get(&stream);
+        if known.is_some_and(Stream::is_contradicted) {
+            self.close(now, stream);
+            self.fresh.push(stream);
+            let anew = Stream::new(position, self.host_drops);
+            self.streams.insert(stream, anew);
+        }
     }
 
     /// Frees memory for a frame of a stream that uses less than its share: streams that use more

@@ -232,7 +232,7 @@ impl Entry {
     /// it is given out in time: intervals are short, or not known.
     fn passed_at(&self, clock: &ClockFloor) -> Instant {
         let interval = Duration::from_micros(self.header.interval_us.into());
-        self.due(clock) - interval.max(deadline_of(&self.header) / PASSED_PART)
+        self.due(clock) - interval.max(margin_of(&self.header))
     }
 }
 
@@ -261,7 +261,10 @@ pub(super) struct Stream {
     frames: VecDeque<Entry>,
     /// `None` before a frame was settled, or one was heard that began before this receiver.
     edge: Option<Edge>,
-    end: Option<FrameHeader>,
+    /// The sender's last word, and its position.
+    end: Option<(FrameHeader, u64)>,
+    /// How many pieces in a row contradicted what was heard before.
+    contradictions: u32,
     /// The kernel's drops when the last frame was first heard.
     drops: u64,
     pub(super) counts: FrameCounts,
@@ -286,6 +289,7 @@ impl Stream {
             frames: VecDeque::new(),
             edge: None,
             end: None,
+            contradictions: 0,
             drops,
             counts: FrameCounts::default(),
         }
@@ -312,14 +316,39 @@ impl Stream {
         });
     }
 
-    /// Takes the sender's word how many frames there were.
-    pub(super) fn end(&mut self, header: FrameHeader) {
-        self.end.get_or_insert(header);
+    /// Takes the sender's word how many frames there were: the last one counts.
+    pub(super) fn end(&mut self, header: FrameHeader, position: u64) {
+        if self.end.is_none_or(|(_, at)| at <= position) {
+            self.end = Some((header, position));
+        }
+    }
+
+    /// Whether so many pieces contradict what was heard of this stream, and none agrees, that what
+    /// was heard first must be wrong.
+    pub(super) const fn is_contradicted(&self) -> bool {
+        self.contradictions >= CONTRADICTIONS_MAX
     }
 
     /// Takes a piece. `room` gives the memory for a frame, or `None` when there is none or the
     /// frame is too long.
+    #[inline]
     pub(super) fn take(
+        &mut self,
+        now: Instant,
+        piece: &Piece<'_>,
+        drops: u64,
+        room: impl FnOnce(&FrameHeader) -> Option<Room>,
+    ) -> PieceVerdict {
+        let verdict = self.place(now, piece, drops, room);
+        match verdict {
+            PieceVerdict::Taken | PieceVerdict::Completed => self.contradictions = 0,
+            PieceVerdict::Contradictory => self.contradictions += 1,
+            _ => {}
+        }
+        verdict
+    }
+
+    fn place(
         &mut self,
         now: Instant,
         piece: &Piece<'_>,
@@ -335,8 +364,13 @@ impl Stream {
             self.join_after(header, first);
             return PieceVerdict::BeforeJoin;
         }
-        if self.edge.is_some_and(|edge| header.id < edge.id) {
-            return PieceVerdict::Late;
+        match self.edge {
+            // A later packet of an earlier frame: one of both numbers is wrong.
+            Some(edge) if header.id < edge.id && first >= edge.position => {
+                return PieceVerdict::Contradictory;
+            }
+            Some(edge) if header.id < edge.id => return PieceVerdict::Late,
+            _ => {}
         }
         let at = self.frames.partition_point(|it| it.header.id < header.id);
         let is_known = self
@@ -484,11 +518,14 @@ impl Stream {
         release: &mut impl FnMut(Room),
         out: &mut impl FnMut(Settled),
     ) -> bool {
-        let high = self.high;
+        let (high, open_until) = (self.high, self.open_until());
         let (Some(front), Some(clock)) = (self.frames.front_mut(), &self.clock) else {
             return false;
         };
-        let is_past = now >= front.due(clock);
+        let is_past = match front.state {
+            State::Open { .. } => open_until.is_some_and(|until| now >= until),
+            _ => now >= front.due(clock),
+        };
         front.expire(is_past, is_over, high, drops, release);
         if front.is_open() || !(is_over || self.may_pass(now)) {
             return false;
@@ -529,11 +566,21 @@ impl Stream {
         }
         let can_more_come = |edge: Edge| {
             let end = self.end.as_ref();
-            end.is_some_and(|end| unheard(edge.id, edge.skipped, end) != Some(0))
+            end.is_some_and(|(end, _)| unheard(edge.id, edge.skipped, end) != Some(0))
         };
         if is_all_counted && !self.edge.is_some_and(can_more_come) {
             self.finish(drops, out);
         }
+    }
+
+    /// Returns how long the first frame that was heard is waited for: up to its deadline, unless
+    /// that would make a frame late that is whole, as a forged or another deadline can.
+    fn open_until(&self) -> Option<Instant> {
+        let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
+        let behind = self.frames.iter().skip(1);
+        let whole = behind.filter(|it| matches!(it.state, State::Whole { .. }));
+        let waiting = whole.map(|it| it.due(clock) - margin_of(&it.header)).min();
+        Some(waiting.map_or(front.due(clock), |waiting| waiting.min(front.due(clock))))
     }
 
     /// Returns true when no frame before the first that was heard can still be delivered.
@@ -635,11 +682,17 @@ impl Stream {
 
     /// Counts the frames after the last one that was heard, as the sender said how many there were.
     pub(super) fn finish(&mut self, drops: u64, out: &mut impl FnMut(Settled)) {
-        let Some(end) = self.end else {
+        let Some((end, position)) = self.end else {
             return;
         };
-        self.counts.is_end_known = true;
-        if let Some(edge) = self.edge.filter(|edge| edge.id <= end.id) {
+        let Some(edge) = self.edge else {
+            self.counts.is_end_known = true;
+            return;
+        };
+        // Each frame that was sent took a packet at least.
+        let room = position.saturating_sub(edge.position);
+        if unheard(edge.id, edge.skipped, &end).is_some_and(|count| count <= room) {
+            self.counts.is_end_known = true;
             self.counts.first_id.get_or_insert(edge.id);
             self.settle_gap(edge, &end, drops, out);
         }
@@ -654,7 +707,7 @@ impl Stream {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         Some(match front.state {
-            State::Open { .. } => front.due(clock),
+            State::Open { .. } => self.open_until()?,
             // The next turn settles it.
             _ if self.is_next(front) => Instant::ZERO,
             _ => front.passed_at(clock),
@@ -662,8 +715,15 @@ impl Stream {
     }
 }
 
-/// Judgement: a host is late by less than an eighth of a deadline that is of any use.
-const PASSED_PART: u32 = 8;
+/// Judgement: fewer pieces than most frames have; no single forged packet brings so many about.
+const CONTRADICTIONS_MAX: u32 = 32;
+/// Judgement: how late a host is that has other things to do, too.
+const MARGIN_MAX: Duration = Duration::from_millis(10);
+
+/// Returns how long before its deadline a whole frame should be given out at the latest.
+fn margin_of(header: &FrameHeader) -> Duration {
+    (deadline_of(header) / 8).min(MARGIN_MAX)
+}
 
 /// Returns how long after its timestamp a frame is of use, as far as a receiver goes along.
 fn deadline_of(header: &FrameHeader) -> Duration {

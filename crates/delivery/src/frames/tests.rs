@@ -520,6 +520,84 @@ fn what_contradicts_other_packets_is_thrown_away() {
     assert_eq!(settle(&mut receiver, ms(1001)), whole(&[0]));
 }
 
+/// Changes a header as an attacker would who sees the packets.
+type Forge = fn(&mut FrameHeader);
+
+#[test]
+fn forged_headers_do_not_end_a_stream() {
+    let forges: [Forge; 3] = [
+        |header| {
+            // A million frames that the sender had no room for, and one that is whole.
+            (header.id, header.skipped) = (1 << 20, (1 << 20) - 1);
+            (header.len, header.index) = (6, 0);
+        },
+        // Too long to be taken, so the next frame begins far behind.
+        |header| header.len = 1 << 30,
+        // Other frames, which overlap those that follow.
+        |header| (header.len, header.deadline_us) = (9_000, 10_000_000),
+    ];
+    for (n, forge) in forges.into_iter().enumerate() {
+        let (mut sent, mut receiver) = (Sent::new(), receiver());
+        take_all(&mut receiver, ms(1000), &sent.frame(0, 5000));
+        assert_eq!(settle(&mut receiver, ms(1000)), whole(&[0]));
+        let next = sent.frame(50_000_000, 2000);
+        let (mut header, _) = FrameHeader::parse(&next[0].payload).unwrap();
+        forge(&mut header);
+        let payload = [&header.to_bytes()[..], &vec![9; header.piece_len()]].concat();
+        receiver.take(ms(1050), STREAM, next[0].position, &payload);
+        settle_any(&mut receiver, ms(1050));
+        let mut given = Vec::new();
+        for id in 2..12 {
+            let now = ms(1000 + id * 50);
+            for packet in &sent.frame(id * 50_000_000, 2000) {
+                receiver.take(now, STREAM, packet.position, &packet.payload);
+                while let Some(stream) = receiver.pop_fresh() {
+                    receiver.begin(stream, packet.position);
+                }
+            }
+            for ms in 0..50 {
+                receiver.settle(now + Duration::from_millis(ms));
+                while let Some(event) = receiver.pop() {
+                    if let FrameEvent::Whole(frame) = event {
+                        given.push(frame.id);
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            given[given.len() - 4..],
+            [8, 9, 10, 11],
+            "forgery {n}: {given:?}"
+        );
+        assert!(receiver.memory_bytes() <= 40_000);
+    }
+}
+
+#[test]
+fn a_forged_end_is_no_count() {
+    for (id, skipped) in [(1 << 40, 0), (0, 0)] {
+        let (mut sent, mut receiver) = (Sent::new(), receiver());
+        take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
+        let (mut header, _) = FrameHeader::parse(&sent.sender.end()).unwrap();
+        (header.id, header.skipped) = (id, skipped);
+        receiver.take(ms(1001), STREAM, sent.next, &header.to_bytes());
+        receiver.close(ms(1001), STREAM);
+        let counts = settle(&mut receiver, ms(1001)).counts.unwrap();
+        assert_eq!((counts.frames, counts.is_end_known), (1, false));
+    }
+    // The last word counts.
+    let (mut sent, mut receiver) = (Sent::new(), receiver());
+    take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
+    let (mut header, _) = FrameHeader::parse(&sent.sender.end()).unwrap();
+    header.id = 0;
+    receiver.take(ms(1001), STREAM, sent.next, &header.to_bytes());
+    let end = sent.end();
+    take(&mut receiver, ms(1002), &end);
+    receiver.close(ms(1002), STREAM);
+    let counts = settle(&mut receiver, ms(1002)).counts.unwrap();
+    assert_eq!((counts.frames, counts.is_end_known), (1, true));
+}
+
 #[test]
 fn streams_beyond_the_bound_are_refused() {
     let (mut sent, mut receiver) = (Sent::new(), receiver());
