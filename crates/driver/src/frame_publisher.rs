@@ -67,10 +67,14 @@ impl FrameStream {
     pub fn settle(&self, config: Config, own: std::net::IpAddr) -> Result<Config, ConfigError> {
         let overhead = ip_udp_header_bytes(own) + Data::HEAD_LEN + FrameHeader::LEN;
         let packet_bytes = config.mtu().saturating_sub(overhead).max(1);
-        let whole = self.frame_bytes_max + self.frames.format.len();
-        let wire_bytes = whole + whole.div_ceil(packet_bytes) * overhead;
+        let whole = self
+            .frame_bytes_max
+            .saturating_add(self.frames.format.len());
+        let packets = whole.div_ceil(packet_bytes);
+        let wire_bytes = whole.saturating_add(packets.saturating_mul(overhead));
         // Pieces may be a little shorter than that, for what else a packet has to hold.
-        let room_bytes = wire_bytes + wire_bytes / 16 + config.mtu();
+        let room_bytes = wire_bytes.saturating_add(wire_bytes / 16 + config.mtu());
+        let room_packets = packets.saturating_add(packets / 16 + 1);
         let mut builder = config
             .to_builder()
             .pack(false)
@@ -80,7 +84,7 @@ impl FrameStream {
         let is_even = self.pacing == FramePacing::Even && !interval.is_zero();
         if config.rate() == Rate::Auto {
             let pace = if is_even {
-                Pace::at_most(even_rate(wire_bytes, interval))
+                Pace::at_most(even_rate(with_parity(wire_bytes, &config), interval))
             } else {
                 Pace::Unlimited
             };
@@ -93,26 +97,55 @@ impl FrameStream {
                 .pacing_quantum(config.pacing_quantum().max(quantum));
         }
         // A longer backlog would only make frames late that could be dropped at once.
-        let backlog_bytes = FRAMES_BACKLOG * room_bytes;
-        let kept = if interval.is_zero() {
-            0
-        } else {
-            (self.frames.deadline.as_nanos() / interval.as_nanos()) as usize + 1
+        let backlog_bytes = room_bytes.saturating_mul(FRAMES_BACKLOG);
+        let kept = match self
+            .frames
+            .deadline
+            .as_nanos()
+            .checked_div(interval.as_nanos())
+        {
+            Some(frames) => usize::try_from(frames).unwrap_or(usize::MAX),
+            None => 0,
         };
-        let window = room_bytes.saturating_mul(kept + FRAMES_BACKLOG);
-        let window = window.max(4 * backlog_bytes).max(config.tx_window_bytes());
+        // Those that wait, those that can be repaired, and the one that is repaired last. A backlog
+        // is a quarter of the window at most.
+        let frames = kept
+            .saturating_add(FRAMES_BACKLOG + 1)
+            .max(4 * FRAMES_BACKLOG);
+        let window = room_bytes.saturating_mul(frames);
+        let window = window.max(config.tx_window_bytes()).min(WINDOW_BYTES_MAX);
+        let sqns = room_packets
+            .saturating_mul(frames)
+            .min(WINDOW_SQNS_MAX as usize) as u32;
         builder
-            .tx_backlog_bytes(backlog_bytes)
+            .tx_backlog_bytes(backlog_bytes.min(window / 4))
             .tx_window_bytes(window)
+            .tx_window_sqns(sqns.max(config.tx_window_sqns()))
             .build()
     }
 }
+
+/// Returns the bytes of `bytes` and of the parity that leaves with them unasked.
+fn with_parity(bytes: usize, config: &Config) -> usize {
+    let parity = config.fec_proactive().max(config.fec_proactive_max()) as usize;
+    match config.fec_group() as usize {
+        0 => bytes,
+        group => bytes.saturating_add((bytes / group + 1).saturating_mul(parity)),
+    }
+}
+
+/// The highest value of the parameter `rate`.
+const RATE_MAX: u64 = 125_000_000_000;
+/// The highest values of the parameters `tx_window_bytes` and `tx_window_sqns`. A frame that takes
+/// more than a quarter of them cannot be sent; one of 400 MiB can.
+const WINDOW_BYTES_MAX: usize = 1 << 31;
+const WINDOW_SQNS_MAX: u32 = 1 << 24;
 
 /// Returns the rate at which `bytes` leave within `interval`, with headroom for repairs.
 fn even_rate(bytes: usize, interval: Duration) -> u64 {
     let bytes = bytes as u128 * u128::from(100 + FRAME_HEADROOM_PERCENT) / 100;
     let rate = bytes * 1_000_000_000 / interval.as_nanos();
-    u64::try_from(rate).unwrap_or(u64::MAX)
+    u64::try_from(rate).unwrap_or(u64::MAX).clamp(1, RATE_MAX)
 }
 
 /// What became of a frame that was offered.
@@ -418,6 +451,11 @@ mod tests {
         assert!(config.tx_window_bytes() >= 4 * config.tx_backlog_bytes());
         assert!((6_000_000..6_400_000).contains(&config.tx_backlog_bytes()));
         assert_eq!(config.pacing_catch_up(), Duration::from_micros(12_500));
+        // A parity packet for each four leaves in the same time.
+        let fec = Config::builder().fec_group(16).fec_proactive(4);
+        let config = stream.settle(fec.build().unwrap(), own).unwrap();
+        let with_parity = config.rate().pace().bytes_per_s().unwrap();
+        assert!((rate * 124 / 100..rate * 126 / 100).contains(&with_parity));
         let bursts = FrameStream {
             pacing: FramePacing::Bursts {
                 limit: 32,
@@ -428,5 +466,37 @@ mod tests {
         };
         let config = bursts.settle(Config::default(), own).unwrap();
         assert_eq!(config.rate(), Rate::Fixed(Pace::Unlimited));
+    }
+
+    #[test]
+    fn no_length_interval_or_deadline_makes_parameters_impossible() {
+        let stream = |frame_bytes_max, interval, deadline| FrameStream {
+            frames: FrameSenderConfig {
+                interval,
+                deadline,
+                format: vec![0; 255],
+            },
+            frame_bytes_max,
+            pacing: FramePacing::Even,
+            is_always_sent: false,
+        };
+        let own = [10, 0, 0, 1].into();
+        let (short, long) = (Duration::from_nanos(1), Duration::from_secs(10));
+        for frame_bytes in [1, 400 << 20, usize::MAX] {
+            for interval in [Duration::ZERO, short, long, Duration::MAX] {
+                for deadline in [Duration::ZERO, long] {
+                    let stream = stream(frame_bytes, interval, deadline);
+                    let config = stream.settle(Config::default(), own);
+                    assert!(config.is_ok(), "{stream:?}: {config:?}");
+                }
+            }
+        }
+        // The longest frame of the command line, with the least packets.
+        let small = Config::builder().mtu(576).build().unwrap();
+        let stream = stream(400 << 20, Duration::from_secs(1), long);
+        let config = stream.settle(small, own).unwrap();
+        let (pieces, piece) = ((400 << 20) / 480 + 1, 576 - 28);
+        assert!(config.tx_backlog_bytes() >= pieces * piece);
+        assert!(config.tx_window_sqns() as usize >= 4 * pieces);
     }
 }

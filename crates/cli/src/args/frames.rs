@@ -145,7 +145,7 @@ impl FromStr for FrameSize {
         match usize::try_from(size) {
             Ok(bytes) if bytes > 0 && size <= BYTES_MAX => Ok(Self { pixels, bytes }),
             Ok(0) => Err(wrong()),
-            _ => Err(format!("{text:?}: a frame has at most 512 MiB")),
+            _ => Err(format!("{text:?}: a frame has at most 400 MiB")),
         }
     }
 }
@@ -197,8 +197,8 @@ impl FromStr for PerSecond {
     }
 }
 
-/// A quarter of the longest transmit window.
-const BYTES_MAX: u64 = 512 << 20;
+/// With all headers, a quarter of the longest transmit window.
+const BYTES_MAX: u64 = 400 << 20;
 
 const SEND_NOTES: &str = "\
 Sends a numbered pattern that `frames recv` checks, or with --y4m or --raw the frames of a file or
@@ -245,7 +245,7 @@ mod tests {
             "0x3x1",
             "axbxc",
             "65536x65536x65536",
-            "1GiB",
+            "401MiB",
         ] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
