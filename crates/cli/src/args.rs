@@ -45,7 +45,10 @@ use place::place;
 pub(crate) use place::{IfaceArgs, Place};
 
 mod quantity;
-use quantity::{nonzero_count, positive_bit_rate, positive_count, receiver_count};
+use quantity::{
+    nonzero_count, positive_bit_rate, positive_count, positive_duration, positive_number,
+    receiver_count,
+};
 pub(crate) use towline::quantity::duration;
 use towline::quantity::{bit_rate, count, size as bytes};
 

@@ -268,12 +268,16 @@ fn what_makes_no_sense_is_refused_before_anything_is_sent() {
             ],
             "1 to 65535",
         ),
+        (&["advise", "--pause", "0"], "a longer one"),
+        (&["advise", "--packets-per-second", "NaN"], "above 0"),
+        (&["advise", "--packets-per-second", "0"], "above 0"),
         (&["recv", "--output", "-", "--json"], "leave one out"),
         (&["recv", "--output", "-", "--last", "2"], "a directory"),
         (&["recv", "--output", "-", "--display"], "leave one out"),
         (&["recv", "--last", "2"], "--output"),
     ] {
-        let output = place.run(&[&["frames"], args, &group[..]].concat());
+        let group = if args[0] == "advise" { &[] } else { &group[..] };
+        let output = place.run(&[&["frames"], args, group].concat());
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(what), "{args:?}: {said}");

@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use towline::quantity::Chance;
 
-use super::{FrameSize, PerSecond, duration, positive_bit_rate};
+use super::{
+    FrameSize, PerSecond, positive_bit_rate, positive_duration as duration, positive_number,
+};
 
 /// Say what a stream of frames needs, and what limits it.
 #[derive(Debug, Args)]
@@ -44,6 +46,6 @@ pub(crate) struct FramesAdviseArgs {
     #[arg(long, value_name = "CHANCE", default_value = "0.1%")]
     pub(crate) packet_loss: Chance,
     /// Packets of this size that a processor was seen to carry each second, as `towline udp` tells
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) packets_per_second: Option<f64>,
 }

@@ -1,6 +1,6 @@
 //! Numbers that must not be 0; [`towline::quantity`] has the forms.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, time::Duration};
 
 use towline::quantity;
 
@@ -30,6 +30,22 @@ pub(crate) fn positive_bit_rate(text: &str) -> Result<u64, String> {
     match quantity::bit_rate(text).map_err(|error| error.to_string())? {
         0 => Err(NOTHING.to_owned()),
         rate => Ok(rate),
+    }
+}
+
+/// Reads a time that is not 0.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match quantity::duration(text).map_err(|error| error.to_string())? {
+        Duration::ZERO => Err("a time of 0 says nothing: name a longer one".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Reads a number above 0, which need not be whole.
+pub(crate) fn positive_number(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err(format!("{text:?} is not a number above 0")),
     }
 }
 

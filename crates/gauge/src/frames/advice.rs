@@ -227,13 +227,21 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
             load.frames_per_s
         ));
     }
-    let once = load.loss(asked.packet_loss, Repair::Requests(1));
-    if once >= VERY_STABLE_LOSS {
+    let has_time = asked.deadline >= TWO_REQUESTS_TIME;
+    let requests = if has_time { 2 } else { 1 };
+    let lost = load.loss(asked.packet_loss, Repair::Requests(requests));
+    if lost >= VERY_STABLE_LOSS {
         texts.push(format!(
-            "with {} % of packets lost, a repair that may itself get lost once loses {:.2} % of \
-             frames, more than 1 in 1000. Give a --deadline with time for two requests, or parity",
+            "with {} % of packets lost, {} for each of them loses {:.2} % of frames, more than 1 in \
+             1000. {}",
             asked.packet_loss * 100.0,
-            once * 100.0
+            if has_time { "two requests" } else { "one request" },
+            lost * 100.0,
+            if has_time {
+                "Send parity, such as --fec-group 64 --fec-proactive 4"
+            } else {
+                "Give a --deadline with time for two requests (100ms), or send parity"
+            },
         ));
     }
     texts
@@ -245,6 +253,10 @@ pub const FRAME_HEADER_BYTES: u32 = (Data::HEAD_LEN + FrameHeader::LEN) as u32;
 /// How long the kernel may be busy before it empties an adapter's ring: two ticks of 250 Hz.
 /// Judgement: what this costs is a larger ring, which costs little.
 const INTERRUPT_TIME: Duration = Duration::from_millis(8);
+
+/// The shortest deadline with time for two requests and their answers. Judgement: a frame takes most
+/// of its interval to leave, and at first a receiver repeats a request after 20 ms.
+const TWO_REQUESTS_TIME: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -322,8 +334,14 @@ mod tests {
             found[0].contains("more than the processor carries, which is 5.1"),
             "{found:?}"
         );
-        let found = change(|asked, _| asked.packet_loss = 0.001);
+        let found = change(|asked, _| {
+            (asked.packet_loss, asked.deadline) = (0.001, Duration::from_millis(99));
+        });
         assert!(found[0].contains("time for two requests"), "{found:?}");
+        let found = change(|asked, _| asked.packet_loss = 0.001);
+        assert_eq!(found, Vec::<String>::new(), "two requests are enough");
+        let found = change(|asked, _| asked.packet_loss = 0.02);
+        assert!(found[0].contains("--fec-group 64"), "{found:?}");
         let found = change(|_, path| {
             *path = PathFacts {
                 mtu_bytes: 1500,
