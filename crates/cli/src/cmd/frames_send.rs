@@ -296,8 +296,8 @@ impl Job<'_> {
 struct Schedule {
     due: towline::Instant,
     interval: Duration,
-    /// The frames come from elsewhere. After a time in which none came, those that come then are not
-    /// rushed: they would only overrun each other.
+    /// The frames come from elsewhere. After a time in which none came, those that come then are
+    /// not rushed: they would only overrun each other.
     is_live: bool,
 }
 

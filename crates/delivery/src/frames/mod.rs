@@ -22,16 +22,20 @@
 
 mod clock;
 
+mod counts;
+pub use counts::{FrameCounts, FrameLoss};
+
 mod receiver;
 pub use receiver::{
     Frame, FrameEvent, FrameReceiver, FrameReceiverConfig, FrameReceiverCounters, PieceVerdict,
 };
 
+mod room;
+
 mod sender;
 pub use sender::{FramePieces, FrameSender, FrameSenderConfig, FrameSenderCounters, NoFrame};
 
 mod stream;
-pub use stream::{FrameCounts, FrameLoss};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,11 @@ use std::{
 use base::Instant;
 use wire::object::{FrameHeader, FrameKind};
 
-use super::stream::{FrameCounts, FrameLoss, Piece, Room, Settled, Stream, Whole};
+use super::{
+    counts::{FrameCounts, FrameLoss},
+    room::Room,
+    stream::{Piece, Settled, Stream, Whole},
+};
 use crate::parameters::{
     FRAME_BYTES_MAX, FRAME_MEMORY_BYTES_MAX, FRAME_ROOMS_KEPT, FRAME_STREAMS_MAX,
 };
@@ -27,7 +31,8 @@ base::counters! {
         pieces_taken: Packets, "packets with a piece of a frame taken";
         pieces_late: Packets, "packets of frames that were settled before";
         pieces_before_join: Packets, "packets of frames that began before this receiver";
-        pieces_refused: Packets, "packets of more frames or streams than this end follows, or behind its end";
+        pieces_refused: Packets,
+            "packets beyond the frames or streams that this end follows, or behind its end";
         pieces_malformed: Packets, "packets that hold no piece of a frame";
         pieces_contradictory: Packets, "packets that contradict others of their stream";
     }
@@ -108,8 +113,8 @@ pub enum FrameEvent<'a> {
         /// Why.
         cause: FrameLoss,
     },
-    /// A stream is over, or its packets contradict each other so much that what was heard first must
-    /// be wrong. What comes of it after that is numbered and counted anew.
+    /// A stream is over, or its packets contradict each other so much that what was heard first
+    /// must be wrong. What comes of it after that is numbered and counted anew.
     Ended {
         /// The stream.
         stream: u32,

@@ -18,70 +18,11 @@ use wire::object::FrameHeader;
 
 use super::{
     clock::{ClockFloor, Heard},
+    counts::{FrameCounts, FrameLoss},
     receiver::PieceVerdict,
+    room::Room,
 };
 use crate::parameters::{FRAME_DEADLINE_MAX, FRAMES_OPEN_MAX};
-
-/// Why a frame was not delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FrameLoss {
-    /// Packets did not arrive, and their repairs did not come in time.
-    Network,
-    /// The kernel dropped packets because this receiver's socket buffer was full.
-    SocketBuffer,
-    /// All that was sent came, but not in time: the sender, the path or this host was slow.
-    Late,
-    /// The sender had no room for it, as the frames before it had not left.
-    Overrun,
-    /// It is longer than this receiver takes, or there was no memory for it: its stream uses more
-    /// than its share, and others need theirs.
-    Refused,
-}
-
-impl FrameLoss {
-    /// Every cause.
-    pub const ALL: [Self; 5] = [
-        Self::Network,
-        Self::SocketBuffer,
-        Self::Late,
-        Self::Overrun,
-        Self::Refused,
-    ];
-}
-
-/// What became of the frames of a stream, from the first one after joining.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameCounts {
-    /// Number of the first frame that counts; `None` before one was settled.
-    pub first_id: Option<u64>,
-    /// Frames settled: `whole` and all that are lost.
-    pub frames: u64,
-    /// Frames delivered.
-    pub whole: u64,
-    /// Frames delivered of which a packet came behind later ones: most of these were repaired.
-    pub repaired: u64,
-    /// Bytes of the frames delivered.
-    pub bytes: u64,
-    /// Frames lost, in the order of [`FrameLoss::ALL`].
-    pub lost: [u64; FrameLoss::ALL.len()],
-    /// The sender has said how many frames there were, and all of them count.
-    pub is_end_known: bool,
-}
-
-impl FrameCounts {
-    /// Returns how many frames were lost for this cause.
-    #[must_use]
-    pub const fn lost_by(&self, cause: FrameLoss) -> u64 {
-        self.lost[cause as usize]
-    }
-
-    /// Returns how many frames were lost.
-    #[must_use]
-    pub fn lost_all(&self) -> u64 {
-        self.lost.iter().sum()
-    }
-}
 
 /// What a stream hands to its receiver, in order.
 #[derive(Debug)]
@@ -101,52 +42,6 @@ pub(super) struct Whole {
     pub(super) header: FrameHeader,
     pub(super) room: Room,
     pub(super) is_repaired: bool,
-}
-
-/// The memory of one frame: its bytes, and a bit for each piece that has come.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    pub(super) bytes: Vec<u8>,
-    have: Vec<u64>,
-}
-
-impl Room {
-    /// Makes room for frames of up to `len` bytes. The operating system supplies the memory as it
-    /// is first used.
-    pub(super) fn new(len: usize) -> Self {
-        Self {
-            bytes: vec![0; len],
-            have: Vec::new(),
-        }
-    }
-
-    /// Takes the sizes of a frame; no piece has come.
-    pub(super) fn prepare(&mut self, header: &FrameHeader) {
-        self.bytes.resize(header.len as usize, 0);
-        self.have.clear();
-        self.have.resize(header.pieces().div_ceil(64) as usize, 0);
-    }
-
-    /// Copies a piece to its place. Returns false when it has come before.
-    #[inline]
-    fn put(&mut self, header: &FrameHeader, piece: &[u8]) -> bool {
-        let (word, bit) = (header.index as usize / 64, 1_u64 << (header.index % 64));
-        if self.have[word] & bit != 0 {
-            return false;
-        }
-        self.have[word] |= bit;
-        let at = header.offset();
-        self.bytes[at..at + piece.len()].copy_from_slice(piece);
-        true
-    }
-
-    /// Returns the number of the first piece that has not come.
-    fn first_missing(&self) -> u64 {
-        let word = self.have.iter().position(|&word| word != u64::MAX);
-        let word = word.unwrap_or(self.have.len());
-        let bit = self.have.get(word).map_or(0, |word| word.trailing_ones());
-        word as u64 * 64 + u64::from(bit)
-    }
 }
 
 /// A frame that was heard and is not settled.
@@ -228,8 +123,8 @@ impl Entry {
     }
 
     /// Returns when the frames before this one, of which nothing was heard, are given up.
-    /// The earlier the longer the interval, but at least so much earlier than this frame is due that
-    /// it is given out in time: intervals are short, or not known.
+    /// The earlier the longer the interval, but at least so much earlier than this frame is due
+    /// that it is given out in time: intervals are short, or not known.
     fn passed_at(&self, clock: &ClockFloor) -> Instant {
         let interval = Duration::from_micros(self.header.interval_us.into());
         self.due(clock) - interval.max(margin_of(&self.header))

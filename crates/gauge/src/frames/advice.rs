@@ -232,10 +232,14 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
     let lost = load.loss(asked.packet_loss, Repair::Requests(requests));
     if lost >= VERY_STABLE_LOSS {
         texts.push(format!(
-            "with {} % of packets lost, {} for each of them loses {:.2} % of frames, more than 1 in \
-             1000. {}",
+            "with {} % of packets lost, {} for each of them loses {:.2} % of frames, more than 1 \
+             in 1000. {}",
             asked.packet_loss * 100.0,
-            if has_time { "two requests" } else { "one request" },
+            if has_time {
+                "two requests"
+            } else {
+                "one request"
+            },
             lost * 100.0,
             if has_time {
                 "Send parity, such as --fec-group 64 --fec-proactive 4"
@@ -254,8 +258,8 @@ pub const FRAME_HEADER_BYTES: u32 = (Data::HEAD_LEN + FrameHeader::LEN) as u32;
 /// Judgement: what this costs is a larger ring, which costs little.
 const INTERRUPT_TIME: Duration = Duration::from_millis(8);
 
-/// The shortest deadline with time for two requests and their answers. Judgement: a frame takes most
-/// of its interval to leave, and at first a receiver repeats a request after 20 ms.
+/// The shortest deadline with time for two requests and their answers. Judgement: a frame takes
+/// most of its interval to leave, and at first a receiver repeats a request after 20 ms.
 const TWO_REQUESTS_TIME: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

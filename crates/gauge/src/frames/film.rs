@@ -85,8 +85,8 @@ impl Film {
         })
     }
 
-    /// Takes a frame of a sender, by both their numbers, and how to read it ([`Header::label`]). Returns false when the writer is
-    /// behind, so that the frame is not written, or has ended.
+    /// Takes a frame of a sender, by both their numbers, and how to read it ([`Header::label`]).
+    /// Returns false when the writer is behind, so that the frame is not written, or has ended.
     ///
     /// **Cost**: one copy of a frame that is taken; it never waits.
     pub fn take(&mut self, (sender, number): (u32, u64), label: &[u8], frame: &[u8]) -> bool {

@@ -135,8 +135,8 @@ impl Stability {
     ///
     /// Each frame stands for the interval up to the next one: 12,000 frames at 20 a second are ten
     /// minutes, though the last comes 599.95 s after the first. One more interval allows for frames
-    /// that are not delivered equally late, and as the first was on its way before it was whole, the
-    /// run began up to an interval before that.
+    /// that are not delivered equally late, and as the first was on its way before it was whole,
+    /// the run began up to an interval before that.
     #[must_use]
     pub fn lasted(expected: u64, first_to_last: Duration, first_to_stop: Duration) -> Duration {
         let intervals = u32::try_from(expected)

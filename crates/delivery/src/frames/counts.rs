@@ -1,0 +1,62 @@
+//! What became of the frames of a stream, by cause.
+
+/// Why a frame was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrameLoss {
+    /// Packets did not arrive, and their repairs did not come in time.
+    Network,
+    /// The kernel dropped packets because this receiver's socket buffer was full.
+    SocketBuffer,
+    /// All that was sent came, but not in time: the sender, the path or this host was slow.
+    Late,
+    /// The sender had no room for it, as the frames before it had not left.
+    Overrun,
+    /// It is longer than this receiver takes, or there was no memory for it: its stream uses more
+    /// than its share, and others need theirs.
+    Refused,
+}
+
+impl FrameLoss {
+    /// Every cause.
+    pub const ALL: [Self; 5] = [
+        Self::Network,
+        Self::SocketBuffer,
+        Self::Late,
+        Self::Overrun,
+        Self::Refused,
+    ];
+}
+
+/// What became of the frames of a stream, from the first one after joining.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCounts {
+    /// Number of the first frame that counts; `None` before one was settled.
+    pub first_id: Option<u64>,
+    /// Frames settled: `whole` and all that are lost.
+    pub frames: u64,
+    /// Frames delivered.
+    pub whole: u64,
+    /// Frames delivered of which a packet came behind later ones: most of these were repaired.
+    pub repaired: u64,
+    /// Bytes of the frames delivered.
+    pub bytes: u64,
+    /// Frames lost, in the order of [`FrameLoss::ALL`].
+    pub lost: [u64; FrameLoss::ALL.len()],
+    /// The sender has said how many frames there were, and all of them count.
+    pub is_end_known: bool,
+}
+
+impl FrameCounts {
+    /// Returns how many frames were lost for this cause.
+    #[must_use]
+    pub const fn lost_by(&self, cause: FrameLoss) -> u64 {
+        self.lost[cause as usize]
+    }
+
+    /// Returns how many frames were lost.
+    #[must_use]
+    pub fn lost_all(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+}
