@@ -215,14 +215,14 @@ impl Links {
         matches!(queued, Ok(true))
     }
 
-    /// Queues a block of an object, whose `len` bytes `fill` writes straight into the queue.
+    /// Queues a block of an object, whose `len` bytes `fill` appends straight to the queue.
     /// Returns false as [`Links::queue`] does; when `fill` fails, nothing is queued.
     pub(crate) fn queue_block<E>(
         &mut self,
         link: LinkId,
         place: (ObjectId, u64),
         len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<bool, E> {
         self.queue_with(link, |out| Block::emit_filled(out, place, len, fill))
     }

@@ -4,8 +4,12 @@
 
 use wire::object::{BLOCK_DATA_MAX, ObjectId};
 
-use super::{Carriage, TransferSender, pass::Place, window::Window};
-use crate::{Content, ContentError};
+use super::{
+    Carriage, TransferSender,
+    pass::Place,
+    window::{Copying, Window},
+};
+use crate::Content;
 
 impl<C: Content> TransferSender<C> {
     /// Queues blocks on connections that have room, and after the last block the end of the pass.
@@ -76,8 +80,9 @@ impl<C: Content> TransferSender<C> {
             Carriage::Packets => Window::copy_apart,
         };
         let (window, links) = (&mut self.window, &mut self.listener.links);
-        let queued = links.queue_block(link, (object, offset), bytes, |data| {
-            copy(window, object, offset, data).map_err(Some)?;
+        let queued = links.queue_block(link, (object, offset), bytes, |out| {
+            let place = (object, offset);
+            window.append(copy, place, bytes, out).map_err(Some)?;
             // Nobody is sent what is left of a file that could not be read.
             match window.is_withdrawn(object, offset) {
                 true => Err(None),
@@ -111,9 +116,6 @@ impl<C: Content> TransferSender<C> {
         is_read && self.filling.contains(&slot)
     }
 }
-
-/// A way of reading bytes of an object out of the window.
-type Copying<C> = fn(&mut Window<C>, ObjectId, u64, &mut [u8]) -> Result<(), ContentError>;
 
 /// The most bytes of blocks queued on one connection.
 const QUEUED_MAX: usize = 8 * BLOCK_DATA_MAX;

@@ -127,6 +127,27 @@ impl<C: Content> Window<C> {
         self.copy_apart(object, offset, out)
     }
 
+    /// Appends `len` bytes of an object to `out`; those that the window does not hold are read by
+    /// `copy`.
+    pub(super) fn append(
+        &mut self,
+        copy: Copying<C>,
+        (object, offset): (ObjectId, u64),
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ContentError> {
+        let skip = offset.checked_sub(self.start);
+        let skip = skip.and_then(|skip| usize::try_from(skip).ok());
+        let held = skip.and_then(|skip| self.buffer.get(skip..)?.get(..len));
+        if let Some(held) = held.filter(|_| object == ObjectId::CONTENT) {
+            out.extend_from_slice(held);
+            return Ok(());
+        }
+        let at = out.len();
+        out.resize(at + len, 0);
+        copy(self, object, offset, &mut out[at..])
+    }
+
     /// Returns the position before which all content is hashed.
     pub(super) const fn cursor(&self) -> u64 {
         self.cursor
@@ -263,6 +284,10 @@ impl<C: Content> Window<C> {
         }
     }
 }
+
+/// A way of reading bytes of an object out of the window.
+pub(super) type Copying<C> =
+    fn(&mut Window<C>, ObjectId, u64, &mut [u8]) -> Result<(), ContentError>;
 
 /// Bytes of content that are read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;

@@ -629,18 +629,19 @@ impl<'a> Block<'a> {
         out.extend_from_slice(self.data);
     }
 
-    /// Appends a BLOCK as one frame; `fill` writes its `len` bytes of data where they stand, so
-    /// that they need no copy. When `fill` fails, nothing is appended.
+    /// Appends a BLOCK as one frame; `fill` appends its `len` bytes of data where they stand, so
+    /// that they are written once. When `fill` fails, nothing is appended.
     ///
     /// # Errors
     /// Those of `fill`.
     ///
-    /// **Panics** (bug): when a message cannot have so many bytes of data.
+    /// **Panics** (bug): when a message cannot have so many bytes of data, or `fill` appends more
+    /// or fewer.
     pub fn emit_filled<E>(
         out: &mut Vec<u8>,
         (object, offset): (ObjectId, u64),
         len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         assert!(
             (1..=BLOCK_DATA_MAX).contains(&len),
@@ -655,11 +656,12 @@ impl<'a> Block<'a> {
         })
         .emit(out);
         let at = out.len();
-        out.resize(at + len, 0);
-        if let Err(error) = fill(&mut out[at..]) {
+        out.reserve(len);
+        if let Err(error) = fill(out) {
             out.truncate(start);
             return Err(error);
         }
+        assert_eq!(out.len() - at, len, "another length was announced");
         let body = u32::try_from(out.len() - start - FRAME_HEADER_LEN);
         let body = body.expect("checked against the longest data");
         out[start..start + 4].copy_from_slice(&body.to_be_bytes());

@@ -295,8 +295,8 @@ fn a_block_filled_in_its_place_is_the_block_and_one_that_fails_is_nothing() {
     })
     .emit(&mut copied);
     let mut filled = b"before".to_vec();
-    let fill = |out: &mut [u8]| -> Result<(), &str> {
-        out.copy_from_slice(data);
+    let fill = |out: &mut Vec<u8>| -> Result<(), &str> {
+        out.extend_from_slice(data);
         Ok(())
     };
     Block::emit_filled(&mut filled, place, data.len(), fill).unwrap();
