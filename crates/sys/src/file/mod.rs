@@ -14,10 +14,13 @@
 use std::{
     ffi::{CStr, CString},
     fs::File,
-    io,
+    io::{self, IoSliceMut},
     os::{
         fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt as _, fs::FileTypeExt as _},
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{FileExt as _, FileTypeExt as _},
+        },
     },
     path::{Component, Path},
     sync::atomic::{AtomicBool, Ordering},
@@ -25,11 +28,11 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, chownat,
-        fallocate, fchmod, fchown, fstat, fsync, linkat, mkdirat, open, openat, openat2,
-        renameat_with, symlinkat, syncfs, unlinkat,
+        AtFlags, FallocateFlags, FsWord, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
+        chownat, fallocate, fchmod, fchown, fstat, fstatfs, fsync, linkat, mkdirat, open, openat,
+        openat2, renameat_with, symlinkat, syncfs, unlinkat,
     },
-    io::{Errno, retry_on_intr},
+    io::{Errno, ReadWriteFlags, preadv2, retry_on_intr},
 };
 
 use crate::call::check;
@@ -414,6 +417,27 @@ impl AsFd for Directory {
         self.0.as_fd()
     }
 }
+
+/// Reads what is in memory of a file from `at` on, without waiting for a disk. Returns how many
+/// bytes that were; fewer than `out` has room for at the file's end, too.
+///
+/// # Errors
+/// `WouldBlock` when the first byte is not in memory, `Unsupported` where the filesystem cannot
+/// tell, and those of reading.
+pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
+    let read = retry_on_intr(|| {
+        let mut room = [IoSliceMut::new(out)];
+        preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT)
+    });
+    match read {
+        // It does not say so, but has no disk.
+        Err(Errno::OPNOTSUPP) if fstatfs(file)?.f_type == TMPFS => file.read_at(out, at),
+        read => Ok(read?),
+    }
+}
+
+/// `TMPFS_MAGIC`.
+const TMPFS: FsWord = 0x0102_1994;
 
 /// Reserves disk space for `bytes` bytes of a file, and gives the file that length: so a full disk
 /// is found before data arrives.

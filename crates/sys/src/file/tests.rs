@@ -275,3 +275,23 @@ fn the_mask_of_new_files_is_what_they_lack() {
     let mask = creation_mask().unwrap();
     assert_eq!(root.status(path("file")).unwrap().mode, 0o777 & !mask);
 }
+
+#[test]
+fn what_was_just_written_is_in_memory_and_read_at_once() {
+    for directory in [std::env::temp_dir(), "/dev/shm".into()] {
+        let path = directory.join(format!("towline-cached-{}", std::process::id()));
+        std::fs::write(&path, b"0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut out = [0; 8];
+        match read_cached(&file, &mut out, 4) {
+            Ok(count) => assert_eq!(out[..count], *b"456789"),
+            Err(error) => {
+                let kind = error.kind();
+                assert_eq!(kind, io::ErrorKind::Unsupported, "{}", directory.display());
+                continue;
+            }
+        }
+        assert_eq!(read_cached(&file, &mut out, 10).unwrap(), 0);
+    }
+}

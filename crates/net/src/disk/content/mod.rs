@@ -1,16 +1,17 @@
 //! A sender's bytes: the files of its manifest, which a separate thread reads ahead.
 //!
-//! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or 64
-//! small files, which must be opened first. A thread reads the next pieces into a few buffers. As
+//! A sender goes over its content in pieces of 64 KiB. A piece may be part of a long file, or 16
+//! small files, which must be opened first. A thread reads the next pieces into some buffers. As
 //! long as the session's thread needs them in order, it only takes them. It does short reads, for
-//! what one receiver lacks, itself.
+//! what one receiver lacks, itself; and it reads long files that are in the system's memory itself,
+//! because bytes that another processor has read cost several times as much.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
-//!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
+//!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 32
 //! ```
 //!
-//! Invariants: at most 8 pieces are read ahead; a piece is given only for exactly the range that it
+//! Invariants: at most 32 pieces are read ahead; a piece is given only for exactly the range that it
 //! was read for; a piece whose reading failed returns its error each time.
 
 use std::{
@@ -92,6 +93,13 @@ impl Content for FileContent {
         let is_piece = offset.is_multiple_of(PIECE_BYTES)
             && len as u64 == piece_len(manifest, offset)
             && manifest.id() == self.manifest.id();
+        let is_coming = |ahead: &Arc<Ahead>| ahead.lock().is_coming(offset);
+        if is_piece && !self.ahead.as_ref().is_some_and(is_coming) {
+            out.resize(len, 0);
+            if self.files.read_cached(manifest, offset, out) {
+                return Ok(());
+            }
+        }
         if is_piece && let Some(ahead) = self.ahead() {
             return ahead.take(offset, out);
         }
@@ -153,8 +161,7 @@ impl Ahead {
     /// Gives the piece at `offset` in exchange for the memory of `out`; waits for it if necessary.
     fn take(&self, offset: u64, out: &mut Vec<u8>) -> Result<(), ContentError> {
         let mut state = self.lock();
-        let is_coming = (state.first()..=state.next).contains(&offset) && state.depth > 0;
-        if is_coming {
+        if state.is_coming(offset) {
             // Pieces before `offset` are not needed: all receivers have them.
             while state
                 .pieces
@@ -242,6 +249,11 @@ impl Drop for End<'_> {
 }
 
 impl State {
+    /// Returns true when the piece at `offset` was read ahead, or is the next to be.
+    fn is_coming(&self, offset: u64) -> bool {
+        (self.first()..=self.next).contains(&offset) && self.depth > 0
+    }
+
     fn first(&self) -> u64 {
         self.pieces.front().map_or(self.next, |piece| piece.start)
     }
@@ -267,10 +279,11 @@ fn piece_len(manifest: &Manifest, start: u64) -> u64 {
     PIECE_BYTES.min(manifest.content_bytes().saturating_sub(start))
 }
 
-/// Bytes of a piece.
-const PIECE_BYTES: u64 = 256 << 10;
+/// Bytes of a piece: few enough that they are still in the processor's cache when they are hashed,
+/// copied and sent.
+const PIECE_BYTES: u64 = 64 << 10;
 /// The most pieces that are read ahead: 2 MiB together.
-const DEPTH_MAX: usize = 8;
+const DEPTH_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests;
