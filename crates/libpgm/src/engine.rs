@@ -37,7 +37,8 @@ extern "C" fn pgm_shutdown() -> bool {
     was_used
 }
 
-/// Gives up what only raw sockets need. The library opens none as root, so there is nothing to do.
+/// Does nothing. OpenPGM gives up here what only raw sockets need; this library opens them when a
+/// socket connects, with the rights that the program has then.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_drop_superuser() {}
 
