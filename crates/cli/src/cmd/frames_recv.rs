@@ -89,17 +89,24 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
         Err(failure) => (None, Some(failure)),
     };
     report.film = film.map(Into::into);
+    let verdict = tell(plan, output, &report)?;
+    failure.map_or(Ok(verdict), Err)
+}
+
+/// Prints the report: beside the frames, where those go to standard output.
+fn tell(
+    plan: &FramesRecvPlan,
+    output: &Output,
+    report: &FramesRecvReport,
+) -> Result<Verdict, Failure> {
     if plan.sinks.takes_stdout() {
         output.note(report.text().trim_end());
     } else {
-        output.finish_after(plan.every, &report)?;
-    }
-    if let Some(failure) = failure {
-        return Err(failure);
+        output.finish_after(plan.every, report)?;
     }
     Ok(Verdict::of_session(
         report.is_interrupted,
-        is_fine(plan, &report),
+        is_fine(plan, report),
     ))
 }
 
