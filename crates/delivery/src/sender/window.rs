@@ -2,9 +2,10 @@
 //! out blocks.
 //!
 //! Content is read 64 KiB at a time: one system call for some 45 blocks, pieces long enough for
-//! BLAKE3 to hash several chunks at once, and short enough to stay in the processor's cache. A cursor goes over the content once, from front to
-//! end, and everything before it is hashed. Content that the window reads for a pass is hashed from
-//! the window; [`Window::hash_ahead`] reads content that no pass sent.
+//! BLAKE3 to hash several chunks at once, and short enough to stay in the processor's cache. A
+//! cursor goes over the content once, from front to end, and everything before it is hashed.
+//! Content that the window reads for a pass is hashed from the window; [`Window::hash_ahead`] reads
+//! content that no pass sent.
 //!
 //! ```text
 //!   content   |.....hashed.....|cursor..........................|

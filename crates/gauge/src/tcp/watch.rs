@@ -310,8 +310,8 @@ fn shares_between(
     })
 }
 
-/// Returns true when nothing more can leave because the send buffer has no room: all of it was sent,
-/// and neither window is full.
+/// Returns true when nothing more can leave because the send buffer has no room: all of it was
+/// sent, and neither window is full.
 fn is_buffer_full(socket: &TcpSocket) -> bool {
     let (info, buffers) = (&socket.info, &socket.buffers);
     let under_way = info.unacked_segments().zip(info.snd_cwnd_segments());

@@ -1,8 +1,8 @@
 //! Other implementations of PGM: what to set so that a session suits them as they come.
 //!
-//! One table, [`PROFILES`]. A profile is a set of settings by name; whatever is set beside it counts
-//! more, which [`Profile::beside`] decides for programs and the command. Only what the makers
-//! publish stands here.
+//! One table, [`PROFILES`]. A profile is a set of settings by name; whatever is set beside it
+//! counts more, which [`Profile::beside`] decides for programs and the command. Only what the
+//! makers publish stands here.
 
 /// The settings that suit another implementation.
 #[derive(Clone, Copy, Debug)]

@@ -121,8 +121,8 @@ impl Files {
         Ok(())
     }
 
-    /// Fills `out` as [`Files::read`] does when that waits for no disk: with a part of one long file
-    /// that is in memory. Returns false when it does not; `out` may then have changed.
+    /// Fills `out` as [`Files::read`] does when that waits for no disk: with a part of one long
+    /// file that is in memory. Returns false when it does not; `out` may then have changed.
     pub(super) fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, at, _)), None) = (pieces.next(), pieces.next()) else {

@@ -11,8 +11,8 @@
 //!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 32
 //! ```
 //!
-//! Invariants: at most 32 pieces are read ahead; a piece is given only for exactly the range that it
-//! was read for; a piece whose reading failed returns its error each time.
+//! Invariants: at most 32 pieces are read ahead; a piece is given only for exactly the range that
+//! it was read for; a piece whose reading failed returns its error each time.
 
 use std::{
     collections::VecDeque,
