@@ -133,7 +133,8 @@ setup_checks() {
 setup_bench() {
   setup_packages \
     gcc:gcc c++:g++ :libc6-dev pkg-config:pkg-config :libpgm-dev :libzmq3-dev :libnorm-dev \
-    uftp:uftp udp-sender:udpcast sockperf:sockperf iperf3:iperf3 rsync:rsync nc:netcat-openbsd b3sum:b3sum nuttcp:nuttcp \
+    uftp:uftp udp-sender:udpcast sockperf:sockperf iperf3:iperf3 nuttcp:nuttcp \
+    rsync:rsync nc:netcat-openbsd b3sum:b3sum \
     tcpdump:tcpdump dumpcap:wireshark-common capinfos:wireshark-common \
     netsniff-ng:netsniff-ng trafgen:netsniff-ng tracestats:libtrace-tools tcpreplay:tcpreplay \
     javac:default-jdk-headless mvn:maven

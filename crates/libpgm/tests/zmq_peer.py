@@ -90,8 +90,8 @@ def main():
     socket.setsockopt(zmq.LINGER, -1 if role == "pub" else 0)
     endpoint = f"{TRANSPORT}://{address};{GROUP}:5555"
     if role == "pub":
-        # A publisher that waits for room instead of dropping. There is room for a tenth of a second:
-        # what waits when the publisher ends leaves late, and nobody is there then to repair it.
+        # A publisher that waits for room instead of dropping. There is room for a tenth of a
+        # second: what waits when the publisher ends leaves late, and nobody repairs it then.
         socket.setsockopt(zmq.XPUB_NODROP, 1)
         size, rate_kbit = int(sys.argv[4]), int(sys.argv[5])
         socket.setsockopt(zmq.SNDHWM, max(10, rate_kbit * 125 // 10 // size))
