@@ -1,17 +1,18 @@
 //! A sender's bytes: the files of its manifest, which a separate thread reads ahead.
 //!
-//! A sender goes over its content in pieces of 64 KiB. A piece may be part of a long file, or 16
-//! small files, which must be opened first. A thread reads the next pieces into some buffers. As
+//! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or 64
+//! small files, which must be opened first. A thread reads the next pieces into a few buffers. As
 //! long as the session's thread needs them in order, it only takes them. It does short reads, for
-//! what one receiver lacks, itself; and it reads long files that are in the system's memory itself,
-//! because bytes that another processor has read cost several times as much.
+//! what one receiver lacks, itself. Up to the first piece that the thread must read, it also reads
+//! long files that are in the system's memory itself, because bytes that another processor has read
+//! cost several times as much.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
-//!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 32
+//!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
 //! ```
 //!
-//! Invariants: at most 32 pieces are read ahead; a piece is given only for exactly the range that
+//! Invariants: at most 8 pieces are read ahead; a piece is given only for exactly the range that
 //! it was read for; a piece whose reading failed returns its error each time.
 
 use std::{
@@ -279,11 +280,10 @@ fn piece_len(manifest: &Manifest, start: u64) -> u64 {
     PIECE_BYTES.min(manifest.content_bytes().saturating_sub(start))
 }
 
-/// Bytes of a piece: few enough that they are still in the processor's cache when they are hashed,
-/// copied and sent.
-const PIECE_BYTES: u64 = 64 << 10;
+/// Bytes of a piece.
+const PIECE_BYTES: u64 = 256 << 10;
 /// The most pieces that are read ahead: 2 MiB together.
-const DEPTH_MAX: usize = 32;
+const DEPTH_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests;

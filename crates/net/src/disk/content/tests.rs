@@ -113,6 +113,38 @@ fn a_file_that_changed_is_told_when_its_piece_is_asked_for_and_again() {
     assert!(out == bytes[..len]);
 }
 
+/// One file in memory is read without the thread; its last piece must find the change, too.
+#[test]
+fn a_long_file_in_memory_that_changes_while_it_is_read_is_told_at_its_end() {
+    let scratch = Scratch::new("cached");
+    let path = scratch.0.join("image");
+    let len = usize::try_from(PIECE_BYTES).unwrap();
+    fs::write(&path, vec![1; 3 * len]).unwrap();
+    let Tree {
+        manifest,
+        mut content,
+        ..
+    } = Tree::read(std::slice::from_ref(&path)).unwrap();
+    let mut out = Vec::new();
+    content.read_into(&manifest, 0, len, &mut out).unwrap();
+    if content.ahead.is_some() {
+        println!("skipped: this filesystem does not tell what is in memory");
+        return;
+    }
+    fs::write(&path, vec![2; 3 * len]).unwrap();
+    let changed = fs::File::options().append(true).open(&path).unwrap();
+    changed
+        .set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1))
+        .unwrap();
+    content
+        .read_into(&manifest, PIECE_BYTES, len, &mut out)
+        .unwrap();
+    let error = content
+        .read_into(&manifest, 2 * PIECE_BYTES, len, &mut out)
+        .unwrap_err();
+    assert_eq!(error.code, ErrorCode::SourceChanged);
+}
+
 #[test]
 fn a_file_that_is_withdrawn_reads_as_zeros_ahead_and_at_once() {
     let scratch = Scratch::new("withdrawn");
