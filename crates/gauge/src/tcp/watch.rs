@@ -314,8 +314,15 @@ fn shares_between(
 /// sent, and neither window is full.
 fn is_buffer_full(socket: &TcpSocket) -> bool {
     let (info, buffers) = (&socket.info, &socket.buffers);
-    let under_way = info.unacked_segments().zip(info.snd_cwnd_segments());
-    let has_window = under_way.is_some_and(|(under_way, window)| under_way < window);
+    let has_window = info.unacked_segments().is_some_and(|under_way| {
+        let congestion = info.snd_cwnd_segments();
+        let one_more_bytes = info
+            .snd_mss_bytes()
+            .map(|mss| (u64::from(under_way) + 1) * u64::from(mss));
+        let receiver = one_more_bytes.zip(info.snd_wnd_bytes());
+        congestion.is_some_and(|window| under_way < window)
+            && receiver.is_some_and(|(one_more, window)| one_more <= window.into())
+    });
     buffers.send_bytes > 0
         && buffers.send_used_bytes >= buffers.send_bytes
         && info.notsent_bytes() == Some(0)
