@@ -51,7 +51,7 @@ pub(crate) fn rivals() -> Vec<String> {
 }
 
 /// The packages that `scripts/setup.sh bench` installs to measure beside us.
-const RIVALS: [&str; 15] = [
+const RIVALS: [&str; 16] = [
     "libpgm-dev",
     "libzmq3-dev",
     "libnorm-dev",
@@ -61,6 +61,7 @@ const RIVALS: [&str; 15] = [
     "iperf3",
     "rsync",
     "netcat-openbsd",
+    "b3sum",
     "nuttcp",
     "tcpdump",
     "wireshark-common",
