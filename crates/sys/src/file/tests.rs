@@ -279,7 +279,7 @@ fn the_mask_of_new_files_is_what_they_lack() {
 #[test]
 fn what_was_just_written_is_in_memory_and_read_at_once() {
     for directory in [std::env::temp_dir(), "/dev/shm".into()] {
-        let path = directory.join(format!("towline-cached-{}", std::process::id()));
+        let path = directory.join(format!("towline-cached-{}", process::id()));
         std::fs::write(&path, b"0123456789").unwrap();
         let file = File::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
