@@ -25,6 +25,8 @@ mod clock;
 mod counts;
 pub use counts::{FrameCounts, FrameLoss};
 
+mod edge;
+
 mod receiver;
 pub use receiver::{
     Frame, FrameEvent, FrameReceiver, FrameReceiverConfig, FrameReceiverCounters, PieceVerdict,

@@ -70,7 +70,8 @@ pub enum PieceVerdict {
     Late,
     /// Its frame began before this receiver.
     BeforeJoin,
-    /// There are too many frames or streams at once, or this end has left.
+    /// There are too many frames or streams at once, this end has left, or it claims that the sender
+    /// had no room for a great many frames, and no other frame agrees with that.
     Refused,
     /// It is no piece of a frame.
     Malformed,
@@ -214,7 +215,8 @@ impl FrameReceiver {
             return PieceVerdict::Taken;
         }
         let is_news = known.is_news(&piece.header);
-        let known = if is_news && !self.memory.has_room(&piece.header, &self.config) {
+        let has_room = !is_news || self.memory.has_room(&piece.header, &self.config);
+        let known = if !has_room && known.needs_room(piece) {
             self.make_room(stream, &piece.header);
             let Some(known) = self.streams.get_mut(&stream) else {
                 return PieceVerdict::Refused;

@@ -9,7 +9,8 @@
 //!
 //! Frames are settled in the order of their numbers. A frame of which nothing was heard has no
 //! entry: what its neighbours say of numbers and positions tells how many such frames there were.
-//! They can still come until a frame interval before the next frame's deadline.
+//! They can still come until one interval before the next frame that was heard is due, but at most
+//! until an eighth of its deadline, or 10 ms, before that frame is due.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,6 +20,7 @@ use wire::object::FrameHeader;
 use super::{
     clock::{ClockFloor, Heard},
     counts::{FrameCounts, FrameLoss},
+    edge::{Edge, unheard},
     receiver::PieceVerdict,
     room::Room,
 };
@@ -82,10 +84,6 @@ impl State {
 }
 
 impl Entry {
-    fn end(&self) -> u64 {
-        self.first + u64::from(self.header.pieces())
-    }
-
     /// Returns when the frame is due.
     fn due(&self, clock: &ClockFloor) -> Instant {
         clock.due(self.heard, deadline_of(&self.header))
@@ -131,17 +129,6 @@ impl Entry {
     }
 }
 
-/// How far the stream is settled: every frame before this number is whole or lost.
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    /// The next frame's number.
-    id: u64,
-    /// One past the position of the last packet before it.
-    position: u64,
-    skipped: u32,
-    drops: u64,
-}
-
 /// The frames of one sender.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -156,6 +143,8 @@ pub(super) struct Stream {
     frames: VecDeque<Entry>,
     /// `None` before a frame was settled, or one was heard that began before this receiver.
     edge: Option<Edge>,
+    /// Behind the last frame that was refused. A frame that agrees with it is believed.
+    claim: Option<Edge>,
     /// The sender's last word, and its position.
     end: Option<(FrameHeader, u64)>,
     /// How many pieces in a row contradicted what was heard before.
@@ -163,6 +152,16 @@ pub(super) struct Stream {
     /// The kernel's drops when the last frame was first heard.
     drops: u64,
     pub(super) counts: FrameCounts,
+}
+
+/// Where a piece belongs.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    /// The index of its frame's entry, or of the one to be made.
+    at: usize,
+    /// The position of its frame's first piece.
+    first: u64,
+    is_free: bool,
 }
 
 /// A piece of a frame, as it came.
@@ -183,6 +182,7 @@ impl Stream {
             stamp: None,
             frames: VecDeque::new(),
             edge: None,
+            claim: None,
             end: None,
             contradictions: 0,
             drops,
@@ -203,12 +203,8 @@ impl Stream {
 
     /// Notes a frame that began before this receiver: the next one is the first.
     fn join_after(&mut self, header: &FrameHeader, first: u64) {
-        self.edge.get_or_insert(Edge {
-            id: header.id + 1,
-            position: first + u64::from(header.pieces()),
-            skipped: header.skipped,
-            drops: self.drops,
-        });
+        let behind = Edge::behind(header, first, self.drops);
+        self.edge.get_or_insert(behind);
     }
 
     /// Takes the sender's word how many frames there were: the last one counts.
@@ -251,38 +247,81 @@ impl Stream {
         room: impl FnOnce(&FrameHeader) -> Option<Room>,
     ) -> PieceVerdict {
         let header = &piece.header;
+        let seat = match self.find(piece) {
+            Ok(seat) => seat,
+            Err(verdict) => {
+                self.turn_away(piece, verdict);
+                return verdict;
+            }
+        };
+        if seat.is_free {
+            self.claim = None;
+            let entry = self.open(now, header, seat.first, drops, room);
+            self.frames.insert(seat.at, entry);
+        }
+        self.put(seat.at, piece, seat.first)
+    }
+
+    /// Returns where a piece belongs, or why it is not taken.
+    fn find(&self, piece: &Piece<'_>) -> Result<Seat, PieceVerdict> {
+        let header = &piece.header;
         let Some(first) = piece.position.checked_sub(u64::from(header.index)) else {
-            return PieceVerdict::Contradictory;
+            return Err(PieceVerdict::Contradictory);
         };
         let is_first_packet = self.clock.is_none();
         if first < self.start && !is_first_packet {
-            self.join_after(header, first);
-            return PieceVerdict::BeforeJoin;
+            return Err(self.before_join(header, first));
         }
         match self.edge {
             // A later packet of an earlier frame: one of both numbers is wrong.
             Some(edge) if header.id < edge.id && first >= edge.position => {
-                return PieceVerdict::Contradictory;
+                return Err(PieceVerdict::Contradictory);
             }
-            Some(edge) if header.id < edge.id => return PieceVerdict::Late,
+            Some(edge) if header.id < edge.id => return Err(PieceVerdict::Late),
             _ => {}
         }
         let at = self.frames.partition_point(|it| it.header.id < header.id);
-        let is_known = self
-            .frames
-            .get(at)
-            .is_some_and(|it| it.header.id == header.id);
-        if !is_known {
-            if !self.fits(at, header, first) {
-                return PieceVerdict::Contradictory;
-            }
-            if self.frames.len() >= FRAMES_OPEN_MAX as usize {
-                return PieceVerdict::Refused;
-            }
-            let entry = self.open(now, header, first, drops, room);
-            self.frames.insert(at, entry);
+        let known = self.frames.get(at);
+        let is_free = known.is_none_or(|it| it.header.id != header.id);
+        if is_free && !self.fits(at, header, first) {
+            return Err(PieceVerdict::Contradictory);
         }
-        self.put(at, piece, first)
+        let is_full = self.frames.len() >= FRAMES_OPEN_MAX as usize;
+        if is_free && (is_full || !self.is_believed(at, header, first)) {
+            return Err(PieceVerdict::Refused);
+        }
+        Ok(Seat { at, first, is_free })
+    }
+
+    /// Judges a piece of a frame that began before this receiver, as far as its number says, too.
+    fn before_join(&self, header: &FrameHeader, first: u64) -> PieceVerdict {
+        let behind = Edge::behind(header, first, self.drops);
+        match self.frames.front().filter(|_| self.edge.is_none()) {
+            Some(front) if !behind.leads_to(&front.header, front.first) => {
+                PieceVerdict::Contradictory
+            }
+            Some(front) if !behind.is_near(&front.header) => PieceVerdict::Refused,
+            _ => PieceVerdict::BeforeJoin,
+        }
+    }
+
+    /// Notes what a piece says that is not taken.
+    fn turn_away(&mut self, piece: &Piece<'_>, verdict: PieceVerdict) {
+        let Some(first) = piece.position.checked_sub(u64::from(piece.header.index)) else {
+            return;
+        };
+        match verdict {
+            PieceVerdict::BeforeJoin => self.join_after(&piece.header, first),
+            PieceVerdict::Refused => {
+                self.claim = Some(Edge::behind(&piece.header, first, self.drops));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a piece is taken, and the first of its frame: that needs memory.
+    pub(super) fn needs_room(&self, piece: &Piece<'_>) -> bool {
+        self.find(piece).is_ok_and(|seat| seat.is_free)
     }
 
     /// Whether a piece is of a newer frame than all that were heard.
@@ -386,21 +425,34 @@ impl Stream {
     /// Returns true when a frame that begins at `first` can stand before the entry at `at`: there
     /// is a packet at least for each frame between it and its neighbours.
     fn fits(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
-        let end = first + u64::from(header.pieces());
-        let before = match at.checked_sub(1).and_then(|at| self.frames.get(at)) {
-            Some(it) => Some((it.header.id + 1, it.header.skipped, it.end())),
-            None => self.edge.map(|it| (it.id, it.skipped, it.position)),
-        };
-        let follows = before.is_none_or(|(id, skipped, position)| {
-            let room = first.checked_sub(position);
-            unheard(id, skipped, header).is_some_and(|count| room.is_some_and(|it| count <= it))
-        });
-        follows
-            && self.frames.get(at).is_none_or(|next| {
-                let room = next.first.checked_sub(end);
-                let count = unheard(header.id + 1, header.skipped, &next.header);
-                count.is_some_and(|count| room.is_some_and(|it| count <= it))
-            })
+        let before = self.before(at);
+        let behind = Edge::behind(header, first, self.drops);
+        let mut next = self.frames.get(at).into_iter();
+        before.is_none_or(|it| it.leads_to(header, first))
+            && next.all(|next| behind.leads_to(&next.header, next.first))
+    }
+
+    /// Whether a frame that fits is believed. A packet that claims more overruns than
+    /// [`OVERRUNS_MAX`] is, when it agrees with one of another frame: it may be forged.
+    fn is_believed(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
+        match (self.before(at), self.frames.get(at)) {
+            (Some(before), None) => self.is_agreed(&before, header, first),
+            (None, Some(next)) => Edge::behind(header, first, 0).is_near(&next.header),
+            // Between two that are believed there is nothing more to count.
+            (Some(_), Some(_)) | (None, None) => true,
+        }
+    }
+
+    fn is_agreed(&self, before: &Edge, header: &FrameHeader, first: u64) -> bool {
+        let agrees = |claim: Edge| claim.leads_to(header, first) && claim.is_near(header);
+        before.is_near(header) || self.claim.is_some_and(agrees)
+    }
+
+    /// Returns the edge behind what stands before the entry at `at`.
+    fn before(&self, at: usize) -> Option<Edge> {
+        let entry = at.checked_sub(1).and_then(|at| self.frames.get(at));
+        let behind = entry.map(|it| Edge::behind(&it.header, it.first, it.drops));
+        behind.or(self.edge)
     }
 
     /// Settles the next frame, if it can be settled at `now`; with `is_over`, nothing more comes.
@@ -413,7 +465,9 @@ impl Stream {
         release: &mut impl FnMut(Room),
         out: &mut impl FnMut(Settled),
     ) -> bool {
-        let (high, open_until) = (self.high, self.open_until());
+        let is_open = self.frames.front().is_some_and(Entry::is_open);
+        let open_until = is_open.then(|| self.open_until()).flatten();
+        let high = self.high;
         let (Some(front), Some(clock)) = (self.frames.front_mut(), &self.clock) else {
             return false;
         };
@@ -468,8 +522,9 @@ impl Stream {
         }
     }
 
-    /// Returns how long the first frame that was heard is waited for: up to its deadline, unless
-    /// that would make a frame late that is whole, as a forged or another deadline can.
+    /// Returns how long the first frame that was heard is waited for: until it is due, but not so
+    /// long that a whole frame behind it would be late, as a forged or another deadline can make
+    /// it. So the wait ends an eighth of that frame's deadline, 10 ms at most, before it is due.
     fn open_until(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         let behind = self.frames.iter().skip(1);
@@ -502,14 +557,8 @@ impl Stream {
             skipped: header.skipped,
             drops: entry.drops,
         });
-        self.counts.first_id.get_or_insert(edge.id);
         self.settle_gap(edge, header, entry.drops, out);
-        self.edge = Some(Edge {
-            id: header.id + 1,
-            position: entry.end(),
-            skipped: header.skipped,
-            drops: entry.drops,
-        });
+        self.edge = Some(Edge::behind(header, entry.first, entry.drops));
     }
 
     /// Goes on behind a frame that does not count.
@@ -529,6 +578,7 @@ impl Stream {
         let header = entry.header;
         match entry.state {
             State::Whole { room, is_repaired } => {
+                self.counts.first_id.get_or_insert(header.id);
                 self.counts.frames += 1;
                 self.counts.whole += 1;
                 self.counts.repaired += u64::from(is_repaired);
@@ -552,8 +602,11 @@ impl Stream {
         drops: u64,
         out: &mut impl FnMut(Settled),
     ) {
-        let overruns = u64::from(header.skipped.saturating_sub(edge.skipped));
-        let unheard = unheard(edge.id, edge.skipped, header).unwrap_or(0);
+        // What contradicts the edge was not taken.
+        let Some(unheard) = unheard(edge.id, edge.skipped, header) else {
+            return;
+        };
+        let overruns = u64::from(header.skipped - edge.skipped);
         let cause = if drops > edge.drops {
             FrameLoss::SocketBuffer
         } else {
@@ -565,6 +618,7 @@ impl Stream {
 
     fn lose(&mut self, first: u64, count: u64, cause: FrameLoss, out: &mut impl FnMut(Settled)) {
         if count > 0 {
+            self.counts.first_id.get_or_insert(first);
             self.counts.frames += count;
             self.counts.lost[cause as usize] += count;
             out(Settled::Lost {
@@ -584,11 +638,8 @@ impl Stream {
             self.counts.is_end_known = true;
             return;
         };
-        // Each frame that was sent took a packet at least.
-        let room = position.saturating_sub(edge.position);
-        if unheard(edge.id, edge.skipped, &end).is_some_and(|count| count <= room) {
+        if edge.leads_to(&end, position) && self.is_agreed(&edge, &end, position) {
             self.counts.is_end_known = true;
-            self.counts.first_id.get_or_insert(edge.id);
             self.settle_gap(edge, &end, drops, out);
         }
     }
@@ -630,11 +681,4 @@ fn release_of(state: State, release: &mut impl FnMut(Room)) {
         State::Open { room, .. } | State::Whole { room, .. } => release(room),
         State::Lost(_) => {}
     }
-}
-
-/// Returns how many frames were sent between the number `next` and the frame of `header`, when
-/// `skipped` frames had been skipped by then; `None` when the header contradicts that.
-fn unheard(next: u64, skipped: u32, header: &FrameHeader) -> Option<u64> {
-    let overruns = u64::from(header.skipped.checked_sub(skipped)?);
-    header.id.checked_sub(next)?.checked_sub(overruns)
 }

@@ -359,12 +359,20 @@ fn who_leaves_counts_only_what_is_certain() {
     assert_eq!(given.whole, [1, 4]);
     let counts = given.counts.unwrap();
     assert_eq!((counts.frames, counts.whole), (3, 2));
+    assert_eq!(counts.first_id, Some(0));
     assert!(!counts.is_end_known);
     // Nothing is open, and nothing begins again.
     assert_eq!(receiver.next_timeout(), None);
     let verdict = take(&mut receiver, ms(1126), &frames[2][0]);
     assert_eq!(verdict, PieceVerdict::Refused);
     assert_eq!(settle(&mut receiver, ms(1400)), Given::default());
+    // A first frame that does not count is not the first that counts.
+    let mut receiver = self::receiver();
+    take_all(&mut receiver, ms(1000), &frames[0][1..]);
+    take_all(&mut receiver, ms(1030), &frames[1]);
+    receiver.leave(ms(1031));
+    let counts = settle(&mut receiver, ms(1031)).counts.unwrap();
+    assert_eq!((counts.first_id, counts.frames), (Some(1), 1));
 }
 
 #[test]
@@ -487,6 +495,43 @@ fn a_stranger_that_takes_all_memory_gives_way_to_others() {
 }
 
 #[test]
+fn a_piece_that_is_refused_takes_no_memory_from_others() {
+    let stranger = STREAM + 1;
+    let mut receiver = FrameReceiver::new(FrameReceiverConfig {
+        frame_bytes_max: 10_000,
+        memory_bytes_max: 45_000,
+        streams_max: 2,
+    });
+    let mut sent = Sent::new();
+    let frames: Vec<_> = (0..4).map(|n| sent.frame(n, 9_995)).collect();
+    for packets in &frames {
+        take_all(&mut receiver, ms(1000), &packets[1..]);
+    }
+    // It began before this receiver, and is new to it.
+    let mut other = Sent::new();
+    let packets = [other.frame(0, 100), other.frame(1, 9_995)].concat();
+    receiver.take(ms(1000), stranger, packets[0].position, &packets[0].payload);
+    while let Some(stream) = receiver.pop_fresh() {
+        receiver.begin(stream, START);
+    }
+    for packet in &packets[1..] {
+        let verdict = receiver.take(ms(1000), stranger, packet.position - 9, &packet.payload);
+        assert!(
+            matches!(
+                verdict,
+                PieceVerdict::BeforeJoin | PieceVerdict::Contradictory
+            ),
+            "{verdict:?}"
+        );
+    }
+    for packets in &frames {
+        take(&mut receiver, ms(1001), &packets[0]);
+    }
+    receiver.settle(ms(1001));
+    assert_eq!(receiver.counters().frames_whole, 5);
+}
+
+#[test]
 fn what_contradicts_other_packets_is_thrown_away() {
     let (mut sent, mut receiver) = (Sent::new(), receiver());
     let packets = sent.frame(0, 5000);
@@ -525,10 +570,15 @@ type Forge = fn(&mut FrameHeader);
 
 #[test]
 fn forged_headers_do_not_end_a_stream() {
-    let forges: [Forge; 3] = [
+    let forges: [Forge; 4] = [
+        // A million frames that the sender had no room for, and one that is whole.
         |header| {
-            // A million frames that the sender had no room for, and one that is whole.
             (header.id, header.skipped) = (1 << 20, (1 << 20) - 1);
+            (header.len, header.index) = (6, 0);
+        },
+        // The same, of no more than are believed at once.
+        |header| {
+            (header.id, header.skipped) = (200, 199);
             (header.len, header.index) = (6, 0);
         },
         // Too long to be taken, so the next frame begins far behind.
@@ -570,12 +620,60 @@ fn forged_headers_do_not_end_a_stream() {
             "forgery {n}: {given:?}"
         );
         assert!(receiver.memory_bytes() <= 40_000);
+        let counters = receiver.counters();
+        let overruns = if n == 1 { 199 } else { 0 };
+        assert_eq!(counters.frames_lost_overrun, overruns, "forgery {n}");
+        let lost = counters.frames_lost_network + counters.frames_lost_late;
+        assert!(lost + counters.frames_lost_refused <= 9, "forgery {n}");
     }
 }
 
 #[test]
+fn many_overruns_are_believed_when_two_frames_agree() {
+    let (mut sent, mut receiver) = (Sent::new(), receiver());
+    take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
+    assert_eq!(settle(&mut receiver, ms(1000)), whole(&[0]));
+    for _ in 0..1000 {
+        sent.sender.overrun();
+    }
+    let alone = sent.frame(10_000_000_000, 1000);
+    for packet in &alone {
+        let verdict = take(&mut receiver, ms(11_000), packet);
+        assert_eq!(verdict, PieceVerdict::Refused);
+    }
+    assert_eq!(receiver.next_timeout(), None);
+    take_all(&mut receiver, ms(11_050), &sent.frame(10_050_000_000, 1000));
+    let given = settle(&mut receiver, ms(11_110));
+    assert_eq!(given.lost[0], (1, 1, FrameLoss::Network));
+    assert_eq!(given.lost[1], (2, 1000, FrameLoss::Overrun));
+    let end = sent.end();
+    take(&mut receiver, ms(11_200), &end);
+    receiver.close(ms(11_200), STREAM);
+    let counts = settle(&mut receiver, ms(11_200)).counts.unwrap();
+    assert_eq!((counts.frames, counts.is_end_known), (1003, true));
+}
+
+#[test]
+fn a_frame_before_the_join_that_contradicts_later_ones_is_thrown_away() {
+    let (mut sent, mut receiver) = (Sent::new(), receiver());
+    sent.next += 1;
+    sent.sender.overrun();
+    take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
+    let next = sent.frame(0, 100);
+    let (mut header, _) = FrameHeader::parse(&next[0].payload).unwrap();
+    let mut forge = |id: u64, skipped: u32, now: Instant| {
+        (header.id, header.skipped) = (id, skipped);
+        let payload = [&header.to_bytes()[..], &vec![9; header.piece_len()]].concat();
+        receiver.take(now, STREAM, START - 7, &payload)
+    };
+    assert_eq!(forge(3, 0, ms(1001)), PieceVerdict::Contradictory);
+    let given = settle(&mut receiver, ms(1100));
+    assert_eq!(given.ids, [1]);
+}
+
+#[test]
 fn a_forged_end_is_no_count() {
-    for (id, skipped) in [(1 << 40, 0), (0, 0)] {
+    for (id, skipped) in [(1 << 40, 0), (0, 0), (1 << 20, (1 << 20) - 1)] {
         let (mut sent, mut receiver) = (Sent::new(), receiver());
         take_all(&mut receiver, ms(1000), &sent.frame(0, 1000));
         let (mut header, _) = FrameHeader::parse(&sent.sender.end()).unwrap();
