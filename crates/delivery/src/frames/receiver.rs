@@ -244,14 +244,22 @@ impl FrameReceiver {
         }
     }
 
-    /// Frees memory for a frame of a stream that uses less than its share: streams that use more
-    /// than theirs give their newest frames up. So a stranger cannot keep all memory.
+    /// Frees memory for a frame of a stream that uses less than its share, or nothing: streams that
+    /// use more than theirs give their newest frames up. So a stranger cannot keep all memory.
+    /// Streams that use nothing have no share.
     #[cold]
     fn make_room(&mut self, stream: u32, header: &FrameHeader) {
         let len = header.len as usize;
-        let share = self.config.memory_bytes_max / self.streams.len().max(1);
+        let others = self.streams.iter().filter(|(other, _)| **other != stream);
+        let users = 1 + others.filter(|(_, it)| it.room_bytes() > 0).count();
+        let share = self.config.memory_bytes_max / users;
         let own = self.streams.get(&stream).map_or(0, Stream::room_bytes);
-        if len > self.config.frame_bytes_max || own.saturating_add(len) > share {
+        let is_greedy = own > 0 && own.saturating_add(len) > share;
+        let len_max = self
+            .config
+            .frame_bytes_max
+            .min(self.config.memory_bytes_max);
+        if len > len_max || is_greedy {
             return;
         }
         while !self.memory.has_room(header, &self.config) {

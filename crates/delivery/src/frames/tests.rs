@@ -495,6 +495,62 @@ fn a_stranger_that_takes_all_memory_gives_way_to_others() {
 }
 
 #[test]
+fn a_stream_that_holds_nothing_has_no_share_of_the_memory() {
+    let mut receiver = FrameReceiver::new(FrameReceiverConfig {
+        frame_bytes_max: 30_000,
+        memory_bytes_max: 40_000,
+        streams_max: 8,
+    });
+    let mut take = |stream: u32, packet: &Packet| {
+        receiver.take(ms(1000), stream, packet.position, &packet.payload);
+        while let Some(stream) = receiver.pop_fresh() {
+            receiver.begin(stream, START);
+        }
+    };
+    // Four streams of which nothing is open any more, and one that takes all memory.
+    for stream in 10..14 {
+        take(stream, &Sent::new().end());
+    }
+    let mut greedy = Sent::new();
+    for n in 0..4 {
+        take(1, &greedy.frame(n, 9_995)[0]);
+    }
+    // Of two streams that hold something, each has a half.
+    for packet in &Sent::new().frame(0, 15_000) {
+        take(2, packet);
+    }
+    settle_any(&mut receiver, ms(1001));
+    assert_eq!(receiver.counters().frames_whole, 1);
+    assert!(receiver.memory_bytes() <= 40_000);
+}
+
+#[test]
+fn a_first_frame_that_is_longer_than_a_share_takes_from_the_greedy() {
+    let mut receiver = FrameReceiver::new(FrameReceiverConfig {
+        frame_bytes_max: 30_000,
+        memory_bytes_max: 40_000,
+        streams_max: 8,
+    });
+    let mut take = |stream: u32, packet: &Packet| {
+        receiver.take(ms(1000), stream, packet.position, &packet.payload);
+        while let Some(stream) = receiver.pop_fresh() {
+            receiver.begin(stream, START);
+        }
+    };
+    let mut greedy = Sent::new();
+    for n in 0..3 {
+        take(1, &greedy.frame(n, 9_995)[0]);
+    }
+    take(2, &Sent::new().frame(0, 4_995)[0]);
+    for packet in &Sent::new().frame(0, 16_000) {
+        take(3, packet);
+    }
+    settle_any(&mut receiver, ms(1001));
+    assert_eq!(receiver.counters().frames_whole, 1);
+    assert!(receiver.memory_bytes() <= 40_000);
+}
+
+#[test]
 fn a_piece_that_is_refused_takes_no_memory_from_others() {
     let stranger = STREAM + 1;
     let mut receiver = FrameReceiver::new(FrameReceiverConfig {
