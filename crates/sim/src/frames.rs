@@ -34,6 +34,10 @@ pub struct FramesReport {
     pub repaired: u64,
     /// Frames lost, at all receivers together, in the order of [`FrameLoss::ALL`].
     pub lost: [u64; FrameLoss::ALL.len()],
+    /// Packets that came to receivers with bit errors that no checksum detects.
+    pub tainted: u64,
+    /// Frames delivered with other bytes than were sent, for such errors.
+    pub damaged: u64,
 }
 
 impl fmt::Display for FramesReport {
@@ -43,10 +47,13 @@ impl fmt::Display for FramesReport {
             whole,
             repaired,
             lost,
+            tainted,
+            damaged,
         } = self;
         write!(
             f,
-            "{numbered} frames numbered; {whole} whole, {repaired} repaired, lost {lost:?}"
+            "{numbered} frames numbered; {whole} whole, {repaired} repaired, lost {lost:?}, \
+             {damaged} damaged by {tainted} packets"
         )
     }
 }
@@ -406,6 +413,7 @@ impl ReceiverNode {
                 latest: plan.latest(),
                 next: None,
                 found: 0,
+                tainted: 0,
                 damaged: 0,
                 has_ended: false,
                 is_over: false,
@@ -432,6 +440,9 @@ impl ReceiverNode {
             0 => 0,
             _ => self.driver.endpoint.receiver().counters().recovered_sqns,
         };
+        let news = hidden - self.sink.tainted;
+        self.sink.tainted = hidden;
+        self.sink.record.borrow_mut().report.tainted += news;
         if self.sink.damaged > hidden + spoiled {
             let damaged = self.sink.damaged;
             self.sink.fail(format!(
@@ -451,6 +462,7 @@ struct Sink {
     /// The next number.
     next: Option<u64>,
     found: u64,
+    tainted: u64,
     damaged: u64,
     /// A stream that contradicts itself ends and begins anew; nobody forges packets here.
     has_ended: bool,
@@ -490,6 +502,7 @@ impl FrameSink for Sink {
                 let report = &mut self.record.borrow_mut().report;
                 report.whole += 1;
                 report.repaired += u64::from(frame.is_repaired);
+                report.damaged += u64::from(!is_intact);
             }
             FrameEvent::Lost {
                 first,

@@ -7,7 +7,12 @@ use towline_sim::frames::{self, FramesReport};
 #[test]
 fn damage_that_no_checksum_can_detect_is_not_held_against_frames() {
     for seed in [1927, 1928] {
-        frames::run(seed).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+        let report = frames::run(seed).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+        assert!(
+            report.tainted > 0,
+            "seed {seed} damages no packet: {report}"
+        );
+        assert!(report.damaged > 0, "seed {seed} damages no frame: {report}");
     }
 }
 
