@@ -70,8 +70,8 @@ pub enum PieceVerdict {
     Late,
     /// Its frame began before this receiver.
     BeforeJoin,
-    /// There are too many frames or streams at once, this end has left, or it claims that the sender
-    /// had no room for a great many frames, and no other frame agrees with that.
+    /// There are too many frames or streams at once, this end has left, or it claims that the
+    /// sender had no room for a great many frames, and no other frame agrees with that.
     Refused,
     /// It is no piece of a frame.
     Malformed,
