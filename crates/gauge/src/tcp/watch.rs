@@ -316,12 +316,10 @@ fn is_buffer_full(socket: &TcpSocket) -> bool {
     let (info, buffers) = (&socket.info, &socket.buffers);
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();
-        let one_more_bytes = info
-            .snd_mss_bytes()
-            .map(|mss| (u64::from(under_way) + 1) * u64::from(mss));
+        let one_more_bytes = info.snd_mss_bytes().map(|mss| (under_way + 1) * mss);
         let receiver = one_more_bytes.zip(info.snd_wnd_bytes());
         congestion.is_some_and(|window| under_way < window)
-            && receiver.is_some_and(|(one_more, window)| one_more <= window.into())
+            && receiver.is_some_and(|(one_more, window)| one_more <= window)
     });
     buffers.send_bytes > 0
         && buffers.send_used_bytes >= buffers.send_bytes

@@ -253,72 +253,49 @@ fn said(frames: &[Frame]) -> Vec<u8> {
     bytes
 }
 
-/// A peer that claims what is not so, to a sender of `hello`: what it says, why nothing is proven,
-/// and what counts as confirmed.
+/// What a peer says, by name, why that proves nothing, and how many bytes it confirms before.
+type Lie = (&'static str, Vec<u8>, &'static str, u64);
+
+/// Claims of what is not so, to a sender of `hello`.
+fn claims() -> [Lie; 7] {
+    let digest = *blake3::hash(b"hello").as_bytes();
+    let confirm = |total| Frame::Confirm { total };
+    let done = |total, digest| said(&[Frame::Done { total, digest }]);
+    let why = "confirms what was not written";
+    [
+        ("more than was written", said(&[confirm(6)]), why, 0),
+        ("ever so much", said(&[confirm(u64::MAX)]), why, 0),
+        ("less again", said(&[confirm(5), confirm(4)]), why, 5),
+        ("nothing", said(&[confirm(0)]), why, 0),
+        ("all, by a wrong hash", done(5, [7; 32]), why, 0),
+        ("more, by the hash", done(6, digest), why, 0),
+        ("nothing, by the hash", done(0, digest), why, 0),
+    ]
+}
+
+/// What is none of this protocol, or only a part of it.
+fn other_words() -> [Lie; 9] {
+    let data = |bytes| said(&[Frame::Data { bytes }]);
+    let part = said(&[Frame::Confirm { total: 3 }]);
+    let kind = [&said(&[])[..], &[5; 50]].concat();
+    let web = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    let (another, broken) = ("another protocol", "broke off");
+    [
+        ("a huge piece", data(u32::MAX), another, 0),
+        ("an empty piece", data(0), another, 0),
+        ("another kind", kind, another, 0),
+        ("another greeting", b"towline2".to_vec(), another, 0),
+        ("the web", web, another, 0),
+        ("the end at once", Vec::new(), broken, 0),
+        ("half a greeting, and the end", b"towl".to_vec(), broken, 0),
+        ("a part, and the end", part, broken, 3),
+        ("half a piece, and the end", data(9), broken, 0),
+    ]
+}
+
 #[test]
 fn a_peer_that_lies_proves_nothing_and_ends_the_connection() {
-    let digest = *blake3::hash(b"hello").as_bytes();
-    let (confirm, done) = (
-        |total| Frame::Confirm { total },
-        |total, digest| Frame::Done { total, digest },
-    );
-    let long = |bytes| Frame::Data { bytes };
-    let not_written = "confirms what was not written";
-    let another = "another protocol";
-    let table = [
-        ("more than was written", said(&[confirm(6)]), not_written, 0),
-        ("ever so much", said(&[confirm(u64::MAX)]), not_written, 0),
-        (
-            "less again",
-            said(&[confirm(5), confirm(4)]),
-            not_written,
-            5,
-        ),
-        ("nothing", said(&[confirm(0)]), not_written, 0),
-        (
-            "all, by a wrong hash",
-            said(&[done(5, [7; 32])]),
-            not_written,
-            0,
-        ),
-        (
-            "more, by the hash",
-            said(&[done(6, digest)]),
-            not_written,
-            0,
-        ),
-        (
-            "nothing, by the hash",
-            said(&[done(0, digest)]),
-            not_written,
-            0,
-        ),
-        ("a huge piece", said(&[long(u32::MAX)]), another, 0),
-        ("an empty piece", said(&[long(0)]), another, 0),
-        (
-            "another kind",
-            [&said(&[])[..], &[5; 50]].concat(),
-            another,
-            0,
-        ),
-        ("another greeting", b"towline2".to_vec(), another, 0),
-        ("the web", b"GET / HTTP/1.1\r\n\r\n".to_vec(), another, 0),
-        ("the end at once", Vec::new(), "broke off", 0),
-        (
-            "half a greeting, and the end",
-            b"towl".to_vec(),
-            "broke off",
-            0,
-        ),
-        ("a part, and the end", said(&[confirm(3)]), "broke off", 3),
-        (
-            "half a piece, and the end",
-            said(&[long(9)]),
-            "broke off",
-            0,
-        ),
-    ];
-    for (name, words, why, confirmed_bytes) in table {
+    for (name, words, why, confirmed_bytes) in claims().into_iter().chain(other_words()) {
         let (stream, mut peer) = raw_pair();
         let mut stream = DeliveredStream::new(stream, PATIENCE).unwrap();
         stream.write_all(b"hello").unwrap();
