@@ -310,7 +310,7 @@ impl FrameReceiver {
             drops: self.host_drops,
         };
         for (&stream, known) in &mut self.streams {
-            settler.settle(now, stream, known, false);
+            settler.settle(now, stream, known, Until::Now);
         }
     }
 
@@ -321,7 +321,7 @@ impl FrameReceiver {
         self.has_left = true;
         self.fresh.clear();
         while let Some((stream, mut known)) = self.streams.pop_first() {
-            self.settler().leave(now, stream, &mut known);
+            self.settler().settle(now, stream, &mut known, Until::Left);
             self.settled
                 .push_back((stream, Settled::Ended(known.counts)));
         }
@@ -333,7 +333,7 @@ impl FrameReceiver {
             return;
         };
         self.fresh.retain(|&fresh| fresh != stream);
-        self.settler().settle(now, stream, &mut known, true);
+        self.settler().settle(now, stream, &mut known, Until::Over);
         self.settled
             .push_back((stream, Settled::Ended(known.counts)));
     }
@@ -426,7 +426,7 @@ struct Settler<'a> {
 }
 
 impl Settler<'_> {
-    fn settle(&mut self, now: Instant, stream: u32, known: &mut Stream, is_over: bool) {
+    fn settle(&mut self, now: Instant, stream: u32, known: &mut Stream, until: Until) {
         let Self {
             memory,
             settled,
@@ -438,26 +438,27 @@ impl Settler<'_> {
             count(counters, &next);
             settled.push_back((stream, next));
         };
+        if until == Until::Left {
+            known.leave(now, *drops, &mut release, &mut out);
+            return;
+        }
+        let is_over = until == Until::Over;
         while known.settle_next(now, *drops, is_over, &mut release, &mut out) {}
         if is_over {
             known.finish(*drops, &mut out);
         }
     }
+}
 
-    fn leave(&mut self, now: Instant, stream: u32, known: &mut Stream) {
-        let Self {
-            memory,
-            settled,
-            counters,
-            drops,
-        } = self;
-        let mut release = |room| memory.release(room);
-        let mut out = |next| {
-            count(counters, &next);
-            settled.push_back((stream, next));
-        };
-        known.leave(now, *drops, &mut release, &mut out);
-    }
+/// Why frames of a stream are settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Time has passed: what is due.
+    Now,
+    /// Nothing more comes of the stream: everything.
+    Over,
+    /// This end leaves: what is certain.
+    Left,
 }
 
 fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {

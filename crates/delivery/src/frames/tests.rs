@@ -90,7 +90,17 @@ impl Sent {
 }
 
 fn take(receiver: &mut FrameReceiver, now: Instant, packet: &Packet) -> PieceVerdict {
-    let verdict = receiver.take(now, STREAM, packet.position, &packet.payload);
+    take_of(receiver, now, STREAM, packet)
+}
+
+/// Takes a packet of a stream, which begins at [`START`].
+fn take_of(
+    receiver: &mut FrameReceiver,
+    now: Instant,
+    stream: u32,
+    packet: &Packet,
+) -> PieceVerdict {
+    let verdict = receiver.take(now, stream, packet.position, &packet.payload);
     while let Some(stream) = receiver.pop_fresh() {
         receiver.begin(stream, START);
     }
@@ -454,10 +464,7 @@ fn a_stranger_that_takes_all_memory_gives_way_to_others() {
     let mut forged = Sent::new();
     for n in 0..4 {
         let packet = &forged.frame(n, 9_995)[0];
-        receiver.take(ms(1000), stranger, packet.position, &packet.payload);
-        while let Some(stream) = receiver.pop_fresh() {
-            receiver.begin(stream, START);
-        }
+        take_of(&mut receiver, ms(1000), stranger, packet);
     }
     // There are two streams: each has a half, which are two of these frames.
     let mut sent = Sent::new();
@@ -501,12 +508,7 @@ fn a_stream_that_holds_nothing_has_no_share_of_the_memory() {
         memory_bytes_max: 40_000,
         streams_max: 8,
     });
-    let mut take = |stream: u32, packet: &Packet| {
-        receiver.take(ms(1000), stream, packet.position, &packet.payload);
-        while let Some(stream) = receiver.pop_fresh() {
-            receiver.begin(stream, START);
-        }
-    };
+    let mut take = |stream: u32, packet: &Packet| take_of(&mut receiver, ms(1000), stream, packet);
     // Four streams of which nothing is open any more, and one that takes all memory.
     for stream in 10..14 {
         take(stream, &Sent::new().end());
@@ -531,12 +533,7 @@ fn a_first_frame_that_is_longer_than_a_share_takes_from_the_greedy() {
         memory_bytes_max: 40_000,
         streams_max: 8,
     });
-    let mut take = |stream: u32, packet: &Packet| {
-        receiver.take(ms(1000), stream, packet.position, &packet.payload);
-        while let Some(stream) = receiver.pop_fresh() {
-            receiver.begin(stream, START);
-        }
-    };
+    let mut take = |stream: u32, packet: &Packet| take_of(&mut receiver, ms(1000), stream, packet);
     let mut greedy = Sent::new();
     for n in 0..3 {
         take(1, &greedy.frame(n, 9_995)[0]);
@@ -566,10 +563,7 @@ fn a_piece_that_is_refused_takes_no_memory_from_others() {
     // It began before this receiver, and is new to it.
     let mut other = Sent::new();
     let packets = [other.frame(0, 100), other.frame(1, 9_995)].concat();
-    receiver.take(ms(1000), stranger, packets[0].position, &packets[0].payload);
-    while let Some(stream) = receiver.pop_fresh() {
-        receiver.begin(stream, START);
-    }
+    take_of(&mut receiver, ms(1000), stranger, &packets[0]);
     for packet in &packets[1..] {
         let verdict = receiver.take(ms(1000), stranger, packet.position - 9, &packet.payload);
         assert!(
