@@ -433,7 +433,7 @@ impl Stream {
     }
 
     /// Whether a frame that fits is believed. A packet that claims more overruns than
-    /// [`OVERRUNS_MAX`] is, when it agrees with one of another frame: it may be forged.
+    /// [`Edge::is_near`] allows is, when it agrees with one of another frame: it may be forged.
     fn is_believed(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         match (self.before(at), self.frames.get(at)) {
             (Some(before), None) => self.is_agreed(&before, header, first),
