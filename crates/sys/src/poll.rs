@@ -14,6 +14,7 @@ use rustix::{
         epoll::{self, CreateFlags, EventData, EventFlags},
         eventfd,
     },
+    io::Errno,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
         timerfd_settime,
@@ -103,6 +104,22 @@ impl Epoll {
     pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         let data = EventData::new_u64(token);
         Ok(epoll::modify(&self.fd, fd, data, interest.flags())?)
+    }
+
+    /// Asks for one report of a descriptor, which need not be in the set yet. After the report
+    /// nothing of it is told, errors and hang-ups included, until it is asked for again.
+    ///
+    /// # Errors
+    /// As [`Epoll::add`].
+    ///
+    /// **Cost**: one system call; the first time two.
+    pub fn watch_once(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let data = EventData::new_u64(token);
+        let flags = interest.flags() | EventFlags::ONESHOT;
+        match epoll::modify(&self.fd, fd, data, flags) {
+            Err(Errno::NOENT) => Ok(epoll::add(&self.fd, fd, data, flags)?),
+            modified => Ok(modified?),
+        }
     }
 
     /// Removes a descriptor.
@@ -312,6 +329,25 @@ const FAULT_FLAGS: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 mod tests {
     use super::*;
     use crate::clock::monotonic;
+
+    #[test]
+    fn what_is_watched_once_is_told_once_until_it_is_asked_for_again() {
+        let mut epoll = Epoll::new(8).unwrap();
+        let (from, to) = io::pipe().unwrap();
+        let count = |epoll: &mut Epoll| epoll.wait(Some(Duration::ZERO)).unwrap().len();
+        for _ in 0..2 {
+            epoll.watch_once(from.as_fd(), 1, Interest::READ).unwrap();
+            assert_eq!(count(&mut epoll), 0);
+        }
+        // Its end is a hang-up, which no wish leaves out.
+        drop(to);
+        for _ in 0..2 {
+            assert_eq!((count(&mut epoll), count(&mut epoll)), (1, 0));
+            epoll.watch_once(from.as_fd(), 1, Interest::READ).unwrap();
+        }
+        epoll.remove(from.as_fd()).unwrap();
+        assert_eq!(count(&mut epoll), 0);
+    }
 
     #[test]
     fn a_timer_and_a_wake_up_are_pollable() {
