@@ -339,6 +339,7 @@ fn the_types_have_the_traits_that_programs_need() {
     sends::<towline::AsyncPublisher>();
     sends::<towline::AsyncSubscriber>();
     sends::<towline::Incoming>();
+    sends::<towline::DeliveredStream>();
     is_shared::<towline::Waker>();
     is_cloned::<towline::Waker>();
     is_cloned::<SessionBuilder>();
@@ -353,6 +354,7 @@ fn the_types_have_the_traits_that_programs_need() {
     is_pollable::<Subscriber>();
     is_pollable::<towline::FileSender>();
     is_pollable::<towline::FileReceiver>();
+    is_pollable::<towline::DeliveredStream>();
     is_shown::<towline::TransferThread<towline::FileSender>>();
     is_shown::<towline::Closed>();
 }

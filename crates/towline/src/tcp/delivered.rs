@@ -19,7 +19,7 @@ use std::{
     fmt,
     io::{self, IoSlice, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     time::Duration,
 };
 
@@ -29,6 +29,9 @@ use sys::{
     transmit::{unacknowledged_bytes, unsent_bytes, wait, write_pieces},
 };
 use wire::delivered::{DATA_BYTES_MAX, Digest, Frame, MAGIC};
+
+mod outcome;
+pub use outcome::{DeliveredProgress, DeliveredProof, Undelivered};
 
 /// A connection whose bytes are proven.
 ///
@@ -107,58 +110,6 @@ struct Incoming {
     is_done: bool,
 }
 
-/// How far the bytes that an application has written are known to have got. Each stage contains the
-/// next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeliveredProgress {
-    /// Taken by `write`.
-    pub written_bytes: u64,
-    /// Sent by this kernel, at least once.
-    pub sent_bytes: u64,
-    /// Acknowledged by the peer's kernel, at least.
-    pub acknowledged_bytes: u64,
-    /// Taken by the peer's application.
-    pub confirmed_bytes: u64,
-}
-
-/// The proof that the peer's application has taken everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeliveredProof {
-    /// How much that was.
-    pub bytes: u64,
-    /// The BLAKE3 hash of it, as both ends have computed it.
-    pub hash: [u8; 32],
-}
-
-/// Why there is no proof, and how far the bytes are known to have got.
-#[derive(Clone, Debug)]
-pub struct Undelivered {
-    /// How far.
-    pub progress: DeliveredProgress,
-    /// Why.
-    pub cause: String,
-}
-
-impl fmt::Display for Undelivered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeliveredProgress {
-            written_bytes,
-            sent_bytes,
-            acknowledged_bytes,
-            confirmed_bytes,
-        } = self.progress;
-        write!(
-            f,
-            "not proven: of {written_bytes} bytes written, {sent_bytes} were sent, \
-             {acknowledged_bytes} acknowledged by the peer's kernel and {confirmed_bytes} taken by \
-             its application: {}",
-            self.cause
-        )
-    }
-}
-
-impl std::error::Error for Undelivered {}
-
 impl DeliveredStream {
     /// Connects, which may take `patience`. The connection ends when the peer's host is silent,
     /// or takes nothing more because its application does not read, for that long (3 s at least).
@@ -216,8 +167,7 @@ impl DeliveredStream {
     /// What has ended the connection; `WouldBlock`, after which the rest leaves with a later call.
     pub fn confirm(&mut self) -> io::Result<()> {
         self.inn.taken = self.inn.given;
-        self.answer()?;
-        self.drain()
+        self.tell()
     }
 
     /// Returns how far the bytes written are known to have got, also after the connection has
@@ -249,27 +199,41 @@ impl DeliveredStream {
     }
 
     /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
-    /// for `patience` at most. What the peer's application sends meanwhile is kept, up to 1 MiB.
-    /// This end can still read afterwards.
+    /// for `patience` at most. What the peer's application sends meanwhile is kept, up to 1 MiB,
+    /// and does not count as taken: so of two ends that both write, one reads to the end before it
+    /// finishes. This end can still read afterwards.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
     pub fn finish(&mut self, patience: Duration) -> Result<DeliveredProof, Undelivered> {
         let until = clock::monotonic() + patience;
         loop {
-            let cause = match self.try_finish() {
-                Ok(Some(proof)) => return Ok(proof),
-                Ok(None) if clock::monotonic() < until => match self.pause(until) {
-                    Ok(()) => continue,
-                    Err(error) => error.to_string(),
-                },
-                Ok(None) => "the other application has not confirmed everything in time".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            return Err(Undelivered {
-                progress: self.progress(),
-                cause,
-            });
+            if let Some(end) = self.finish_by(until) {
+                return end;
+            }
+            let limit = until.since(clock::monotonic());
+            if let Err(error) = wait(&self.stream, true, self.wants_room(), limit) {
+                return Err(self.unproven(error.to_string()));
+            }
+        }
+    }
+
+    /// Ends the stream; returns how that went, once that is known or `until` is over.
+    fn finish_by(&mut self, until: Instant) -> Option<Result<DeliveredProof, Undelivered>> {
+        let cause = match self.try_finish() {
+            Ok(Some(proof)) => return Some(Ok(proof)),
+            Ok(None) if self.is_full() => "what the peer sends must be read first".to_owned(),
+            Ok(None) if clock::monotonic() < until => return None,
+            Ok(None) => "the other application has not confirmed everything in time".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Some(Err(self.unproven(cause)))
+    }
+
+    fn unproven(&mut self, cause: String) -> Undelivered {
+        Undelivered {
+            progress: self.progress(),
+            cause,
         }
     }
 
@@ -308,13 +272,15 @@ impl DeliveredStream {
         }))
     }
 
-    /// Waits until something arrives, or there is room for what is to be sent.
-    fn pause(&self, until: Instant) -> io::Result<()> {
-        let limit = until.since(clock::monotonic());
-        if self.inn.stash.len() >= STASH_BYTES_MAX {
-            return Err(foreign("what the peer sends must be read first"));
-        }
-        wait(&self.stream, true, self.wants_room(), limit).map(drop)
+    /// Returns true when no more data is kept for an application that does not read.
+    fn is_full(&self) -> bool {
+        self.inn.stash.len() >= STASH_BYTES_MAX
+    }
+
+    /// Returns true when [`DeliveredStream::push`] listens: the peer may wait, too, with data that
+    /// it cannot send. Who has ended its stream does not, and its end must not end a write.
+    fn hears_in_push(&self) -> bool {
+        self.inn.end.is_none() && !self.is_full()
     }
 
     fn check(&self) -> io::Result<()> {
@@ -334,7 +300,26 @@ impl DeliveredStream {
         result
     }
 
-    /// Sends what the socket had no room for.
+    /// Sends what the socket had no room for. Listens meanwhile, so that two ends that both write
+    /// do not wait for each other.
+    fn push(&mut self) -> io::Result<()> {
+        loop {
+            match self.drain() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.hears_in_push() {
+                        later(self.hear())?;
+                    }
+                    if !self.blocks {
+                        return Err(error);
+                    }
+                    wait(&self.stream, self.hears_in_push(), true, LOOK)?;
+                }
+                drained => return drained,
+            }
+        }
+    }
+
+    /// Sends what the socket had no room for, without waiting.
     fn drain(&mut self) -> io::Result<()> {
         while !self.out.rest.is_empty() {
             let sent = write_pieces(&self.stream, &[IoSlice::new(&self.out.rest)]);
@@ -345,7 +330,16 @@ impl DeliveredStream {
         Ok(())
     }
 
-    /// Tells the peer what this application has taken, behind what is to be sent anyway.
+    /// Tells the peer what this application has taken, without waiting.
+    fn tell(&mut self) -> io::Result<()> {
+        if self.out.rest.len() > REST_BYTES_MAX {
+            self.drain()?;
+        }
+        self.answer()?;
+        self.drain()
+    }
+
+    /// Says what this application has taken behind what is to be sent anyway.
     fn answer(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
         // While the last words wait for room, a later confirmation covers this one.
@@ -372,10 +366,10 @@ impl DeliveredStream {
     fn hear(&mut self) -> io::Result<()> {
         self.out.unheard = 0;
         loop {
-            let inn = &mut self.inn;
-            if inn.stash.len() >= STASH_BYTES_MAX {
+            if self.is_full() {
                 return Ok(());
             }
+            let inn = &mut self.inn;
             let count = inn.left.min(inn.inbox.len() - inn.at);
             if count > 0 {
                 inn.stash.extend(&inn.inbox[inn.at..inn.at + count]);
@@ -535,18 +529,7 @@ impl Write for DeliveredStream {
         }
         self.answer()?;
         if self.out.rest.len() > REST_BYTES_MAX {
-            loop {
-                match self.drain() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.blocks => {
-                        later(self.hear())?;
-                        wait(&self.stream, true, true, LOOK)?;
-                        if self.inn.stash.len() >= STASH_BYTES_MAX {
-                            wait(&self.stream, false, true, LOOK)?;
-                        }
-                    }
-                    drained => break drained?,
-                }
-            }
+            self.push()?;
         }
         let piece = &bytes[..bytes.len().min(DATA_BYTES_MAX as usize)];
         let length = u32::try_from(piece.len()).expect("it is no longer than DATA_BYTES_MAX");
@@ -581,14 +564,7 @@ impl Write for DeliveredStream {
     /// [`DeliveredStream::finish`].
     fn flush(&mut self) -> io::Result<()> {
         self.check()?;
-        loop {
-            match self.drain() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.blocks => {
-                    wait(&self.stream, false, true, LOOK)?;
-                }
-                drained => return drained,
-            }
-        }
+        self.push()
     }
 }
 
@@ -606,8 +582,7 @@ impl Read for DeliveredStream {
             self.inn.taken = self.inn.given;
         }
         if self.inn.taken - self.inn.told >= CONFIRM_BYTES {
-            self.answer()?;
-            later(self.drain())?;
+            later(self.tell())?;
         }
         loop {
             // What has arrived can be read, whatever became of the connection since.
@@ -619,8 +594,7 @@ impl Read for DeliveredStream {
                 }
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.answer()?;
-                    later(self.drain())?;
+                    later(self.tell())?;
                     if !self.blocks {
                         return Err(error);
                     }
@@ -651,6 +625,12 @@ impl Drop for DeliveredStream {
 impl AsFd for DeliveredStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+impl AsRawFd for DeliveredStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 }
 

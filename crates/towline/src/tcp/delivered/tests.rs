@@ -80,6 +80,27 @@ fn ends_that_write_at_the_same_time_hear_each_other() {
     });
 }
 
+/// Each waits for room that the other makes by listening.
+#[test]
+fn ends_that_flush_at_the_same_time_do_not_wait_for_each_other() {
+    let (mut one, mut other) = pair();
+    let piece = content(100_000);
+    let fill = |end: &mut DeliveredStream| {
+        end.set_nonblocking(true);
+        while end.write(&piece).is_ok() {}
+        end.set_nonblocking(false);
+        assert!(end.wants_room());
+    };
+    fill(&mut one);
+    fill(&mut other);
+    thread::scope(|scope| {
+        let peer = scope.spawn(|| other.flush());
+        one.flush().unwrap();
+        peer.join().unwrap().unwrap();
+    });
+    assert!(one.inn.stash.len() + other.inn.stash.len() > 0);
+}
+
 #[test]
 fn each_stage_is_told_apart_from_the_next() {
     let (mut one, mut other) = pair();

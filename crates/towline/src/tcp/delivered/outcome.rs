@@ -1,0 +1,55 @@
+//! What is known of a stream's bytes: how far they got, and the proof that all were taken.
+
+use std::fmt;
+
+/// How far the bytes that an application has written are known to have got. Each stage contains the
+/// next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveredProgress {
+    /// Taken by `write`.
+    pub written_bytes: u64,
+    /// Sent by this kernel, at least once.
+    pub sent_bytes: u64,
+    /// Acknowledged by the peer's kernel, at least.
+    pub acknowledged_bytes: u64,
+    /// Taken by the peer's application.
+    pub confirmed_bytes: u64,
+}
+
+/// The proof that the peer's application has taken everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveredProof {
+    /// How much that was.
+    pub bytes: u64,
+    /// The BLAKE3 hash of it, as both ends have computed it.
+    pub hash: [u8; 32],
+}
+
+/// Why there is no proof, and how far the bytes are known to have got.
+#[derive(Clone, Debug)]
+pub struct Undelivered {
+    /// How far.
+    pub progress: DeliveredProgress,
+    /// Why.
+    pub cause: String,
+}
+
+impl fmt::Display for Undelivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeliveredProgress {
+            written_bytes,
+            sent_bytes,
+            acknowledged_bytes,
+            confirmed_bytes,
+        } = self.progress;
+        write!(
+            f,
+            "not proven: of {written_bytes} bytes written, {sent_bytes} were sent, \
+             {acknowledged_bytes} acknowledged by the peer's kernel and {confirmed_bytes} taken by \
+             its application: {}",
+            self.cause
+        )
+    }
+}
+
+impl std::error::Error for Undelivered {}
