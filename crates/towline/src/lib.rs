@@ -27,6 +27,7 @@
 //! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
 //! | between networks | [`Relay`] | the owner's loop | `wait` |
 //! | TCP, proven | [`DeliveredStream`] | every call | `write`, `read`, `flush`, `finish` |
+//! | TCP, proven, asynchronous | [`AsyncDeliveredStream`] | every call | nothing |
 //! | TCP to any program | [`PlainSender`] | the owner's loop | `wait` |
 //!
 //! | face | it ends by | dropped without that |
@@ -40,6 +41,7 @@
 //! | files, thread | itself | is cancelled, and the peers are told |
 //! | between networks | never | peers see it by their connections |
 //! | TCP, proven | `finish`, which waits | the peer learns that the stream broke off |
+//! | TCP, proven, asynchronous | `finish`, which is awaited | the same |
 //! | TCP to any program | itself | the peer sees it by its connection |
 //!
 //! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
@@ -58,7 +60,8 @@
 //! `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the counters' JSON.
 //!
 //! Programs of one page in `examples/` show the faces on one machine: `publish` and `subscribe`,
-//! `send` and `receive`, `poll_loop` (a loop of your own) and `tokio`.
+//! `send` and `receive`, `poll_loop` (a loop of your own), `tokio`, and `delivered` (a proven TCP
+//! connection in tokio).
 #![forbid(unsafe_code)]
 
 mod aio;
@@ -132,8 +135,8 @@ pub use subscriber::{SessionInfo, Subscriber};
 
 mod tcp;
 pub use tcp::{
-    DeliveredProgress, DeliveredProof, DeliveredStream, PlainEnd, PlainSender, PlainSource,
-    TransmitError, Undelivered, transmit_file,
+    AsyncDeliveredStream, DeliveredProgress, DeliveredProof, DeliveredStream, PlainEnd,
+    PlainSender, PlainSource, TransmitError, Undelivered, transmit_file,
 };
 
 mod thread;

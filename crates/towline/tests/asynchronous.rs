@@ -1,11 +1,17 @@
 //! The asynchronous face over the loopback interface, in tokio.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::{Duration, Instant};
+use std::{
+    future::poll_fn,
+    io::{ErrorKind, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use towline::{
-    AsyncPublisher, AsyncSubscriber, AudienceEvent, Publisher, Received, SendStatus,
-    SessionBuilder, SessionEvent, Snapshot, Subscriber,
+    AsyncDeliveredStream, AsyncPublisher, AsyncSubscriber, AudienceEvent, DeliveredStream,
+    Publisher, Received, SendStatus, SessionBuilder, SessionEvent, Snapshot, Subscriber,
 };
 
 /// Groups differ between tests, so that they can run side by side.
@@ -186,7 +192,7 @@ fn a_full_queue_is_told_and_waits_for_room() {
         }
         let waiting = tokio::time::timeout(
             Duration::from_millis(20),
-            std::future::poll_fn(|cx| publisher.poll_ready(cx)),
+            poll_fn(|cx| publisher.poll_ready(cx)),
         );
         assert!(waiting.await.is_err(), "there is room");
         let mut subscriber = subscriber(3);
@@ -231,12 +237,262 @@ fn a_subscriber_is_a_stream_of_owned_messages() {
         }
         let mut kept = Vec::new();
         while kept.len() < 100 {
-            let next = std::future::poll_fn(|cx| std::pin::Pin::new(&mut subscriber).poll_next(cx));
+            let next = poll_fn(|cx| std::pin::Pin::new(&mut subscriber).poll_next(cx));
             if let Incoming::Message(message) = next.await.unwrap().unwrap() {
                 kept.push(message);
             }
         }
         let numbers = kept.iter().map(|message| message.data[0]);
         assert!(numbers.eq(0..100));
+    });
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|n| (n * 7 + n / 251) as u8).collect()
+}
+
+/// A stream, and the other end of its connection.
+async fn stream() -> (AsyncDeliveredStream, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let stream = AsyncDeliveredStream::connect(to, SECONDS).await.unwrap();
+    (stream, listener.accept().unwrap().0)
+}
+
+async fn streams() -> (AsyncDeliveredStream, AsyncDeliveredStream) {
+    let (one, other) = stream().await;
+    (one, AsyncDeliveredStream::new(other, SECONDS).unwrap())
+}
+
+async fn read_to_end(stream: &mut AsyncDeliveredStream) -> std::io::Result<Vec<u8>> {
+    let (mut got, mut room) = (Vec::new(), vec![0; 70_000]);
+    loop {
+        match stream.read(&mut room).await? {
+            0 => return Ok(got),
+            count => got.extend_from_slice(&room[..count]),
+        }
+    }
+}
+
+#[test]
+fn what_both_ends_of_a_stream_write_is_proven_to_both() {
+    run(async {
+        let (mut one, mut other) = streams().await;
+        let (there, back) = (content(20_000_000), content(300_001));
+        let (sent, answer) = (there.clone(), back.clone());
+        let peer = tokio::spawn(async move {
+            let got = read_to_end(&mut other).await.unwrap();
+            other.write_all(&answer).await.unwrap();
+            let proof = other.finish(SECONDS).await.unwrap();
+            (got, proof)
+        });
+        one.write_all(&sent).await.unwrap();
+        let proof = one.finish(SECONDS).await.unwrap();
+        assert_eq!(proof.bytes, 20_000_000);
+        let progress = one.progress();
+        assert_eq!(progress.acknowledged_bytes, 20_000_000);
+        assert_eq!(progress.confirmed_bytes, 20_000_000);
+        assert!(read_to_end(&mut one).await.unwrap() == back);
+        let (got, proof) = peer.await.unwrap();
+        assert!(got == there);
+        assert_eq!(proof.bytes, 300_001);
+    });
+}
+
+#[test]
+fn an_awaited_stream_and_a_blocking_one_understand_each_other() {
+    run(async {
+        let (mut one, other) = stream().await;
+        let peer = std::thread::spawn(move || {
+            let mut other = DeliveredStream::new(other, SECONDS).unwrap();
+            let mut got = Vec::new();
+            other.read_to_end(&mut got).unwrap();
+            other.write_all(b"thanks").unwrap();
+            (got, other.finish(SECONDS).unwrap().bytes)
+        });
+        let all = content(3_000_000);
+        one.write_all(&all).await.unwrap();
+        assert_eq!(one.finish(SECONDS).await.unwrap().bytes, 3_000_000);
+        assert_eq!(read_to_end(&mut one).await.unwrap(), b"thanks");
+        let (got, bytes) = peer.join().unwrap();
+        assert!(got == all && bytes == 6);
+    });
+}
+
+/// Reads and writes, each as far as it goes, in one task.
+async fn both_ways(stream: &mut AsyncDeliveredStream, all: &[u8]) -> Vec<u8> {
+    let (mut written, mut got, mut room) = (0, Vec::new(), vec![0; 70_000]);
+    poll_fn(|cx| {
+        let mut has_moved = true;
+        while has_moved {
+            has_moved = false;
+            if written < all.len()
+                && let Poll::Ready(count) = stream.poll_write(cx, &all[written..])
+            {
+                (written, has_moved) = (written + count.unwrap(), true);
+            }
+            if got.len() < all.len()
+                && let Poll::Ready(count) = stream.poll_read(cx, &mut room)
+            {
+                got.extend_from_slice(&room[..count.unwrap()]);
+                has_moved = true;
+            }
+        }
+        match written == all.len() && got.len() == all.len() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    got
+}
+
+#[test]
+fn one_task_reads_and_writes_at_the_same_time() {
+    run(async {
+        let (mut one, mut other) = streams().await;
+        let all = content(20_000_000);
+        let theirs = all.clone();
+        let peer = tokio::spawn(async move {
+            let got = both_ways(&mut other, &theirs).await;
+            assert!(got == theirs);
+            // The read of the end counts everything as taken.
+            assert_eq!(other.read(&mut [0; 9]).await.unwrap(), 0);
+            other.finish(SECONDS).await.unwrap()
+        });
+        assert!(both_ways(&mut one, &all).await == all);
+        one.finish(SECONDS).await.unwrap();
+        assert_eq!(one.read(&mut [0; 9]).await.unwrap(), 0);
+        assert_eq!(peer.await.unwrap().bytes, 20_000_000);
+    });
+}
+
+#[test]
+fn calls_of_a_stream_that_are_cancelled_take_and_lose_nothing() {
+    run(async {
+        let (mut one, mut other) = streams().await;
+        let all = content(5_000_000);
+        let theirs = all.clone();
+        let peer = tokio::spawn(async move {
+            let (mut got, mut room) = (Vec::new(), vec![0; 7_000]);
+            loop {
+                let read = other.read(&mut room);
+                match tokio::time::timeout(Duration::from_micros(50), read).await {
+                    Ok(Ok(0)) => break,
+                    Ok(count) => got.extend_from_slice(&room[..count.unwrap()]),
+                    Err(_late) => {}
+                }
+            }
+            assert!(got == theirs);
+        });
+        let mut written = 0;
+        while written < all.len() {
+            let piece = &all[written..all.len().min(written + 60_000)];
+            match tokio::time::timeout(Duration::ZERO, one.write(piece)).await {
+                Ok(count) => written += count.unwrap(),
+                Err(_late) => tokio::task::yield_now().await,
+            }
+        }
+        // Ended at the first call, whatever becomes of it.
+        while tokio::time::timeout(Duration::from_millis(1), one.finish(SECONDS))
+            .await
+            .map(Result::unwrap)
+            .is_err()
+        {}
+        peer.await.unwrap();
+    });
+}
+
+#[test]
+fn a_stream_that_is_not_taken_says_in_time_how_far_it_got() {
+    run(async {
+        let (mut one, mut other) = streams().await;
+        other.confirm_by_hand();
+        one.write_all(b"to be synced").await.unwrap();
+        let began = Instant::now();
+        let error = one.finish(Duration::from_millis(50)).await.unwrap_err();
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        assert!(error.cause.contains("in time"), "{error}");
+        assert_eq!(error.progress.written_bytes, 12, "{error}");
+        assert_eq!(error.progress.confirmed_bytes, 0, "{error}");
+        assert_eq!(read_to_end(&mut other).await.unwrap(), b"to be synced");
+        let again = one.finish(Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(again.progress.confirmed_bytes, 0, "{again}");
+        other.confirm().await.unwrap();
+        assert_eq!(one.finish(SECONDS).await.unwrap().bytes, 12);
+        // One that breaks off is an error at its reader.
+        let (mut one, mut other) = streams().await;
+        one.write_all(b"half of it").await.unwrap();
+        drop(one);
+        let error = read_to_end(&mut other).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let nobody = listener.local_addr().unwrap();
+        drop(listener);
+        let refused = AsyncDeliveredStream::connect(nobody, SECONDS).await;
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// The peer floods and reads nothing: a write waits without being woken again and again.
+#[test]
+fn a_peer_that_floods_and_does_not_read_costs_a_waiting_stream_nothing() {
+    run(async {
+        let (mut one, mut peer) = stream().await;
+        let flood = std::thread::spawn(move || {
+            let piece = [&[1, 0, 0, 4, 0][..], &[7; 1_024]].concat();
+            let mut words = b"towline1".to_vec();
+            while peer.write_all(&words).is_ok() {
+                words.clone_from(&piece);
+            }
+        });
+        let piece = vec![7; 200_000];
+        let mut calls = 0_u32;
+        let endless = async {
+            loop {
+                let written = poll_fn(|cx| {
+                    calls += 1;
+                    one.poll_write(cx, &piece)
+                });
+                written.await.unwrap();
+            }
+        };
+        let stuck = tokio::time::timeout(Duration::from_millis(700), endless);
+        assert!(stuck.await.is_err());
+        // Each piece took a call or two until the buffers were full, and a few MB were heard.
+        assert!(calls < 2_000, "{calls}");
+        let error = one.finish(SECONDS).await.unwrap_err();
+        assert!(error.cause.contains("must be read first"), "{error}");
+        drop(one);
+        flood.join().unwrap();
+    });
+}
+
+#[test]
+fn a_confirmation_that_finds_no_room_leaves_when_there_is_some() {
+    run(async {
+        let (mut one, mut other) = streams().await;
+        one.write_all(&[7; 1_000]).await.unwrap();
+        let mut room = vec![0; 1_000_000];
+        assert_eq!(other.read(&mut room).await.unwrap(), 1_000);
+        // Nobody reads, until nothing more is taken.
+        let piece = vec![7; 200_000];
+        let endless = async {
+            loop {
+                other.write(&piece).await.unwrap();
+            }
+        };
+        let full = tokio::time::timeout(Duration::from_millis(300), endless);
+        assert!(full.await.is_err());
+        let waiting = tokio::spawn(async move {
+            let _until_it_breaks_off = other.read(&mut [0; 9]).await;
+        });
+        // The wait counts what was given before as taken.
+        while one.progress().confirmed_bytes < 1_000 {
+            let read = one.read(&mut room);
+            drop(tokio::time::timeout(Duration::from_millis(10), read).await);
+        }
+        drop(one);
+        waiting.await.unwrap();
     });
 }

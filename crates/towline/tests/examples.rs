@@ -95,3 +95,21 @@ fn loops_of_ones_own_get_everything() {
         );
     }
 }
+
+#[test]
+fn a_delivered_stream_is_proven_and_told_in_four_stages() {
+    let printed = printed(start(example("delivered")));
+    let stages: Vec<(&str, u64)> = printed
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(stage, bytes)| (stage, bytes.trim().parse().unwrap()))
+        .collect();
+    let names = ["written", "sent", "acknowledged", "confirmed", "proven"];
+    assert!(stages.iter().map(|(name, _)| *name).eq(names), "{printed}");
+    let bytes: Vec<u64> = stages.iter().map(|(_, bytes)| *bytes).collect();
+    assert!(
+        bytes[..4].is_sorted_by(|one, next| one >= next),
+        "{printed}"
+    );
+    assert_eq!((bytes[0], bytes[4]), (20_000_000, 20_000_000), "{printed}");
+}

@@ -340,6 +340,7 @@ fn the_types_have_the_traits_that_programs_need() {
     sends::<towline::AsyncSubscriber>();
     sends::<towline::Incoming>();
     sends::<towline::DeliveredStream>();
+    sends::<towline::AsyncDeliveredStream>();
     is_shared::<towline::Waker>();
     is_cloned::<towline::Waker>();
     is_cloned::<SessionBuilder>();

@@ -30,8 +30,13 @@ use sys::{
 };
 use wire::delivered::{DATA_BYTES_MAX, Digest, Frame, MAGIC};
 
+mod awaited;
+pub use awaited::AsyncDeliveredStream;
+
 mod outcome;
 pub use outcome::{DeliveredProgress, DeliveredProof, Undelivered};
+
+mod reactor;
 
 /// A connection whose bytes are proven.
 ///

@@ -5,10 +5,12 @@
 //! |---|---|---|
 //! | [`transmit_file`] | any | what the socket took |
 //! | [`PlainSender`] | any program that reads to the end | what the peer's kernel acknowledged |
-//! | [`DeliveredStream`] | another `DeliveredStream` | what the peer's application has taken |
+//! | [`DeliveredStream`], [`AsyncDeliveredStream`] | either | what its application has taken |
 
 mod delivered;
-pub use delivered::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered};
+pub use delivered::{
+    AsyncDeliveredStream, DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered,
+};
 
 mod plain;
 pub use plain::{PlainEnd, PlainSender, PlainSource};

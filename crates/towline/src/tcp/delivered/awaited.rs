@@ -1,0 +1,288 @@
+//! A connection whose bytes are proven, for asynchronous programs.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd as _,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use base::Instant;
+use sys::{Interest, clock};
+
+use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, reactor::Reactor};
+
+/// A [`DeliveredStream`] for asynchronous programs of any runtime, which await its calls. One
+/// thread wakes the tasks of all such streams of the process.
+///
+/// ```no_run
+/// # async fn tell() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use towline::AsyncDeliveredStream;
+/// let patience = Duration::from_secs(30);
+/// let mut stream = AsyncDeliveredStream::connect("10.0.0.7:9000".parse()?, patience).await?;
+/// stream.write_all(b"the order of the day").await?;
+/// let proof = stream.finish(patience).await?;
+/// println!("the other application has taken {} bytes", proof.bytes);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The other end may be of either type. A future that is dropped early has taken no bytes and lost
+/// none; only [`AsyncDeliveredStream::write_all`] may have taken some. One task has the stream: to
+/// read and write at the same time, it polls both by the methods `poll_...`.
+///
+/// Dropped before [`AsyncDeliveredStream::finish`], the other end learns that the stream broke off.
+pub struct AsyncDeliveredStream {
+    stream: DeliveredStream,
+    reactor: Arc<Reactor>,
+    seat: u64,
+}
+
+impl AsyncDeliveredStream {
+    /// Connects, which may take `patience`; for the rest as [`DeliveredStream::connect`].
+    ///
+    /// # Errors
+    /// When nobody listens there, nobody answers in time, or the system gives no thread or
+    /// descriptor.
+    pub async fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let until = clock::monotonic() + patience;
+        let mut stream = Self::new(sys::tcp::connect(to, |_| Ok(()))?, patience)?;
+        poll_fn(|cx| stream.poll_connected(cx, to, until)).await?;
+        Ok(stream)
+    }
+
+    /// Takes a connection over, as [`DeliveredStream::new`] does: one that a listener has accepted,
+    /// also one of another runtime, after its `into_std`.
+    ///
+    /// # Errors
+    /// When the socket refuses an option, or the system gives no thread or descriptor.
+    pub fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
+        let mut stream = DeliveredStream::new(stream, patience)?;
+        stream.set_nonblocking(true);
+        let reactor = Reactor::running()?;
+        let seat = reactor.seat();
+        Ok(Self {
+            stream,
+            reactor,
+            seat,
+        })
+    }
+
+    /// Writes up to 256 KiB, after waiting for room if there is none.
+    ///
+    /// # Errors
+    /// As `write` of [`DeliveredStream`].
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write(cx, bytes)).await
+    }
+
+    /// Writes everything. Dropped early, it may have taken a part, which
+    /// [`AsyncDeliveredStream::progress`] tells.
+    ///
+    /// # Errors
+    /// As [`AsyncDeliveredStream::write`].
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self.write(rest).await?;
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// Waits until the socket has taken everything. That proves nothing.
+    ///
+    /// # Errors
+    /// What has ended the connection.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Returns bytes as they come, and 0 only at the end that the other application has set.
+    ///
+    /// # Errors
+    /// As `read` of [`DeliveredStream`].
+    pub async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_read(cx, into)).await
+    }
+
+    /// Leaves it to [`AsyncDeliveredStream::confirm`] to say what this application has taken.
+    pub const fn confirm_by_hand(&mut self) {
+        self.stream.confirm_by_hand();
+    }
+
+    /// Says that this application has taken what `read` has given so far, and waits until that has
+    /// left: as [`DeliveredStream::confirm`].
+    ///
+    /// # Errors
+    /// What has ended the connection.
+    pub async fn confirm(&mut self) -> io::Result<()> {
+        poll_fn(|cx| {
+            let confirmed = self.stream.confirm();
+            self.or_wait(cx, confirmed, self.while_writing())
+        })
+        .await
+    }
+
+    /// Returns how far the bytes written are known to have got, also after the connection has
+    /// broken.
+    ///
+    /// **Cost**: two system calls.
+    pub fn progress(&mut self) -> DeliveredProgress {
+        self.stream.progress()
+    }
+
+    /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
+    /// for `patience` at most: as [`DeliveredStream::finish`]. Dropped early, the stream has ended;
+    /// awaited again, it waits on.
+    ///
+    /// # Errors
+    /// [`Undelivered`] says how far the bytes got, and why there is no proof.
+    pub async fn finish(&mut self, patience: Duration) -> Result<DeliveredProof, Undelivered> {
+        let until = clock::monotonic() + patience;
+        poll_fn(|cx| self.poll_finish(cx, until)).await
+    }
+
+    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::write`] waits; if there is no
+    /// room, the task is woken later.
+    ///
+    /// # Errors
+    /// As [`AsyncDeliveredStream::write`].
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.stream.write(bytes);
+        self.or_wait(cx, written, self.while_writing())
+    }
+
+    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::flush`] waits.
+    ///
+    /// # Errors
+    /// As [`AsyncDeliveredStream::flush`].
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.stream.flush();
+        self.or_wait(cx, flushed, self.while_writing())
+    }
+
+    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::read`] waits; if nothing is
+    /// there, the task is woken later.
+    ///
+    /// # Errors
+    /// As [`AsyncDeliveredStream::read`].
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self.stream.read(into) {
+            // The last answer waits for room, and the application may drop the stream then.
+            Ok(0) if !into.is_empty() && self.is_answering() => match self.arm(cx, ROOM, None) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            },
+            read => {
+                let wish = Interest {
+                    readable: true,
+                    writable: self.stream.wants_room(),
+                };
+                self.or_wait(cx, read, wish)
+            }
+        }
+    }
+
+    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::finish`] waits, until a time of
+    /// the monotonic clock.
+    ///
+    /// # Errors
+    /// As [`AsyncDeliveredStream::finish`].
+    pub fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Instant,
+    ) -> Poll<Result<DeliveredProof, Undelivered>> {
+        if let Some(end) = self.stream.finish_by(until) {
+            return Poll::Ready(end);
+        }
+        let wish = Interest {
+            readable: true,
+            writable: self.stream.wants_room(),
+        };
+        match self.arm(cx, wish, Some(until)) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(self.stream.unproven(error.to_string()))),
+        }
+    }
+
+    fn poll_connected(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: SocketAddr,
+        until: Instant,
+    ) -> Poll<io::Result<()>> {
+        let socket = &self.stream.stream;
+        if let Some(error) = socket.take_error()? {
+            return Poll::Ready(Err(error));
+        }
+        if socket.peer_addr().is_ok() {
+            return Poll::Ready(Ok(()));
+        }
+        if clock::monotonic() >= until {
+            let text = format!("cannot connect to {to}: nothing answers there in time");
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)));
+        }
+        self.arm(cx, ROOM, Some(until))?;
+        Poll::Pending
+    }
+
+    /// Waits for what `wish` says when a call would wait.
+    fn or_wait<T>(
+        &self,
+        cx: &mut Context<'_>,
+        result: io::Result<T>,
+        wish: Interest,
+    ) -> Poll<io::Result<T>> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.arm(cx, wish, None)?;
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
+    /// What a call waits for that found no room.
+    fn while_writing(&self) -> Interest {
+        Interest {
+            readable: self.stream.hears_in_push(),
+            writable: true,
+        }
+    }
+
+    /// Returns true when the answer to the peer's end has not left, and still can.
+    const fn is_answering(&self) -> bool {
+        self.stream.wants_room() && self.stream.fault.is_none()
+    }
+
+    fn arm(&self, cx: &Context<'_>, wish: Interest, until: Option<Instant>) -> io::Result<()> {
+        let socket = self.stream.as_fd();
+        self.reactor.arm(self.seat, socket, wish, until, cx.waker())
+    }
+}
+
+impl Drop for AsyncDeliveredStream {
+    fn drop(&mut self) {
+        self.reactor.forget(self.seat, self.stream.as_fd());
+    }
+}
+
+impl fmt::Debug for AsyncDeliveredStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncDeliveredStream")
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+const ROOM: Interest = Interest {
+    readable: false,
+    writable: true,
+};

@@ -1,0 +1,243 @@
+//! One thread that wakes the tasks whose streams wait for the network, in asynchronous programs of
+//! any runtime.
+//!
+//! ```text
+//!   task ---- arm: descriptor, what for, until when ----> epoll, timer
+//!   task <--------------- wake, once -------------------- thread, which waits for both
+//! ```
+//!
+//! The thread starts with the first stream of the process and ends with the last. It reads and
+//! writes nothing, so a stream costs it two system calls a wait.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::Waker,
+    thread,
+    time::Duration,
+};
+
+use base::Instant;
+use sys::{Epoll, Interest, TimerFd, WakeFd, clock};
+
+/// What tasks and the thread share.
+#[derive(Debug)]
+pub(super) struct Reactor {
+    board: Mutex<Board>,
+    /// Tells the thread that the last stream is gone.
+    leave: WakeFd,
+}
+
+#[derive(Debug)]
+struct Board {
+    epoll: Epoll,
+    timer: TimerFd,
+    /// When the timer goes off.
+    timer_at: Option<Instant>,
+    /// The waits, by the numbers of their streams.
+    waits: BTreeMap<u64, Wait>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Wait {
+    wish: Interest,
+    until: Option<Instant>,
+    waker: Waker,
+}
+
+impl Reactor {
+    /// Returns the one that runs; starts it when none does.
+    pub(super) fn running() -> io::Result<Arc<Self>> {
+        static RUNNING: Mutex<Weak<Reactor>> = Mutex::new(Weak::new());
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reactor) = running.upgrade() {
+            return Ok(reactor);
+        }
+        let (epoll, timer) = (Epoll::new(EVENTS_MAX)?, TimerFd::new()?);
+        epoll.add(timer.as_fd(), TIMER, Interest::READ)?;
+        let leave = WakeFd::new()?;
+        // A set in a set: the thread waits without the lock, and streams join meanwhile.
+        let outer = Epoll::new(2)?;
+        outer.add(epoll.as_fd(), 0, Interest::READ)?;
+        outer.add(leave.as_fd(), 1, Interest::READ)?;
+        let kept = leave.try_clone()?;
+        let board = Board {
+            epoll,
+            timer,
+            timer_at: None,
+            waits: BTreeMap::new(),
+            next: 0,
+        };
+        let reactor = Arc::new(Self {
+            board: Mutex::new(board),
+            leave,
+        });
+        *running = Arc::downgrade(&reactor);
+        let own = Arc::downgrade(&reactor);
+        let thread = thread::Builder::new().name("streams".to_owned());
+        thread.spawn(move || run(outer, &kept, &own))?;
+        Ok(reactor)
+    }
+
+    /// Returns a number for a stream.
+    pub(super) fn seat(&self) -> u64 {
+        let mut board = self.lock();
+        board.next += 1;
+        board.next
+    }
+
+    /// Wakes a task when its stream can be read or written, as it wishes, or at `until`; once. What
+    /// the stream wished for before, and has not got, still holds.
+    pub(super) fn arm(
+        &self,
+        seat: u64,
+        stream: BorrowedFd<'_>,
+        wish: Interest,
+        until: Option<Instant>,
+        waker: &Waker,
+    ) -> io::Result<()> {
+        let mut board = self.lock();
+        let before = board.waits.remove(&seat);
+        let (mut wish, mut until) = (wish, until);
+        if let Some(before) = before {
+            wish.readable |= before.wish.readable;
+            wish.writable |= before.wish.writable;
+            until = [until, before.until].into_iter().flatten().min();
+        }
+        if until.is_some_and(|at| board.timer_at.is_none_or(|next| at < next)) {
+            board.timer.set(until)?;
+            board.timer_at = until;
+        }
+        board.epoll.watch_once(stream, seat, wish)?;
+        let wait = Wait {
+            wish,
+            until,
+            waker: waker.clone(),
+        };
+        board.waits.insert(seat, wait);
+        Ok(())
+    }
+
+    /// Forgets a stream that is about to close.
+    pub(super) fn forget(&self, seat: u64, stream: BorrowedFd<'_>) {
+        let mut board = self.lock();
+        board.waits.remove(&seat);
+        // One that has never waited is not there.
+        let _gone = board.epoll.remove(stream);
+    }
+
+    /// Wakes the tasks whose time has come.
+    fn wake(&self) {
+        let mut board = self.lock();
+        let Board { epoll, waits, .. } = &mut *board;
+        let mut due = Vec::new();
+        // It does not fail; the next turn would look again.
+        if let Ok(ready) = epoll.wait(Some(Duration::ZERO)) {
+            due.extend(ready.filter_map(|ready| waits.remove(&ready.token)));
+        }
+        if board.timer.take() {
+            let now = clock::monotonic();
+            let is_due = |wait: &Wait| wait.until.is_some_and(|until| until <= now);
+            due.extend(
+                board
+                    .waits
+                    .extract_if(.., |_, wait| is_due(wait))
+                    .map(|(_, wait)| wait),
+            );
+            let next = board.waits.values().filter_map(|wait| wait.until).min();
+            board.timer_at = next.filter(|_| board.timer.set(next).is_ok());
+        }
+        drop(board);
+        // Without the lock: a waker may poll its task at once.
+        due.into_iter().for_each(|wait| wait.waker.wake());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.leave.raise();
+    }
+}
+
+/// The thread. `_leave` stays open as long as `outer` waits for it.
+fn run(mut outer: Epoll, _leave: &WakeFd, reactor: &Weak<Reactor>) {
+    while outer.wait(None).is_ok() {
+        let Some(reactor) = reactor.upgrade() else {
+            return;
+        };
+        reactor.wake();
+    }
+}
+
+const TIMER: u64 = u64::MAX;
+/// Streams that are ready at once; those beyond are next.
+const EVENTS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write as _,
+        net::{TcpListener, TcpStream},
+        sync::mpsc::{Sender, channel},
+        task::Wake,
+    };
+
+    use super::*;
+
+    struct Bell(Sender<()>);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            let _heard = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_once_by_what_it_wished_for_or_by_its_time() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = listener.accept().unwrap().0;
+        let reactor = Reactor::running().unwrap();
+        let (bell, rung) = channel();
+        let waker = Waker::from(Arc::new(Bell(bell)));
+        let (seat, long) = (reactor.seat(), Duration::from_secs(20));
+        let arm = |wish, until| {
+            reactor
+                .arm(seat, stream.as_fd(), wish, until, &waker)
+                .unwrap();
+        };
+        let soon = || Some(clock::monotonic() + Duration::from_millis(20));
+        arm(Interest::READ, soon());
+        rung.recv_timeout(long).unwrap();
+        // Its time is over, its wish is not: what comes now wakes nobody, as nobody waits.
+        peer.write_all(b"!").unwrap();
+        assert!(rung.recv_timeout(Duration::from_millis(30)).is_err());
+        arm(Interest::READ, None);
+        rung.recv_timeout(long).unwrap();
+        assert!(rung.recv_timeout(Duration::from_millis(30)).is_err());
+        // Two wishes before the first has come true: both hold.
+        let both = reactor.seat();
+        let other = peer.as_fd();
+        let room = Interest {
+            readable: false,
+            writable: true,
+        };
+        reactor
+            .arm(both, other, Interest::default(), None, &waker)
+            .unwrap();
+        assert!(rung.recv_timeout(Duration::from_millis(30)).is_err());
+        reactor.arm(both, other, room, None, &waker).unwrap();
+        rung.recv_timeout(long).unwrap();
+        reactor.forget(seat, stream.as_fd());
+        reactor.forget(both, other);
+        let waits = &reactor.lock().waits;
+        assert!(!waits.contains_key(&seat) && !waits.contains_key(&both));
+    }
+}
