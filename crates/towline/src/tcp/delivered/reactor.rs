@@ -13,6 +13,7 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::{AsFd as _, BorrowedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::Waker,
     thread,
@@ -99,10 +100,12 @@ impl Reactor {
         until: Option<Instant>,
         waker: &Waker,
     ) -> io::Result<()> {
+        // It goes after the lock: dropping a waker may drop a task, and a stream with it.
+        let before;
         let mut board = self.lock();
-        let before = board.waits.remove(&seat);
+        before = board.waits.remove(&seat);
         let (mut wish, mut until) = (wish, until);
-        if let Some(before) = before {
+        if let Some(before) = &before {
             wish.readable |= before.wish.readable;
             wish.writable |= before.wish.writable;
             until = [until, before.until].into_iter().flatten().min();
@@ -123,8 +126,10 @@ impl Reactor {
 
     /// Forgets a stream that is about to close.
     pub(super) fn forget(&self, seat: u64, stream: BorrowedFd<'_>) {
+        // It goes after the lock, as in `arm`.
+        let _wait;
         let mut board = self.lock();
-        board.waits.remove(&seat);
+        _wait = board.waits.remove(&seat);
         // One that has never waited is not there.
         let _gone = board.epoll.remove(stream);
     }
@@ -151,8 +156,11 @@ impl Reactor {
             board.timer_at = next.filter(|_| board.timer.set(next).is_ok());
         }
         drop(board);
-        // Without the lock: a waker may poll its task at once.
-        due.into_iter().for_each(|wait| wait.waker.wake());
+        // Without the lock: a waker may poll its task at once. One that panics ends its own task
+        // alone.
+        for wait in due {
+            let _panic = catch_unwind(AssertUnwindSafe(|| wait.waker.wake()));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Board> {
@@ -239,5 +247,64 @@ mod tests {
         reactor.forget(both, other);
         let waits = &reactor.lock().waits;
         assert!(!waits.contains_key(&seat) && !waits.contains_key(&both));
+    }
+
+    /// A task that nothing but its waker keeps, and that has a stream.
+    struct Last {
+        reactor: Arc<Reactor>,
+        seat: u64,
+        stream: TcpStream,
+    }
+
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that fails");
+        }
+    }
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.reactor.forget(self.seat, self.stream.as_fd());
+        }
+    }
+
+    #[test]
+    fn a_waker_may_own_a_stream_or_panic_and_others_are_still_woken() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let connected = || {
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (listener.accept().unwrap().0, peer)
+        };
+        let (stream, mut peer) = connected();
+        let reactor = Reactor::running().unwrap();
+        let last = || {
+            let task = Last {
+                reactor: Arc::clone(&reactor),
+                seat: reactor.seat(),
+                stream: connected().0,
+            };
+            Waker::from(Arc::new(task))
+        };
+        let (bell, rung) = channel();
+        let heard = Waker::from(Arc::new(Bell(bell)));
+        let seat = reactor.seat();
+        let arm = |until, waker: &Waker| {
+            reactor
+                .arm(seat, stream.as_fd(), Interest::READ, until, waker)
+                .unwrap();
+        };
+        // Another waker takes the place of one that owns a stream, and so does none.
+        arm(None, &last());
+        arm(None, &last());
+        reactor.forget(seat, stream.as_fd());
+        // One panics when it wakes; the next one is woken all the same.
+        arm(Some(clock::monotonic()), &last());
+        while reactor.lock().waits.contains_key(&seat) {
+            thread::yield_now();
+        }
+        arm(None, &heard);
+        peer.write_all(b"!").unwrap();
+        rung.recv_timeout(Duration::from_secs(20)).unwrap();
+        reactor.forget(seat, stream.as_fd());
     }
 }
