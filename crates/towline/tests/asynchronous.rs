@@ -468,6 +468,37 @@ fn a_peer_that_floods_and_does_not_read_costs_a_waiting_stream_nothing() {
     });
 }
 
+/// The peer writes a little and reads nothing: a confirmation waits without being woken again and
+/// again.
+#[test]
+fn a_confirmation_that_waits_for_room_hears_what_comes() {
+    run(async {
+        let (mut one, mut peer) = stream().await;
+        let piece = [&[1, 0, 0, 4, 0][..], &[7; 1_024]].concat();
+        peer.write_all(&[b"towline1", &piece[..]].concat()).unwrap();
+        let mut room = [0; 2_000];
+        assert_eq!(one.read(&mut room).await.unwrap(), 1_024);
+        let filling = vec![7; 200_000];
+        let endless = async {
+            loop {
+                one.write(&filling).await.unwrap();
+            }
+        };
+        let full = tokio::time::timeout(Duration::from_millis(300), endless);
+        assert!(full.await.is_err());
+        peer.write_all(&piece).unwrap();
+        let mut calls = 0_u32;
+        let mut confirm = std::pin::pin!(one.confirm());
+        let counted = poll_fn(|cx| {
+            calls += 1;
+            confirm.as_mut().poll(cx)
+        });
+        let stuck = tokio::time::timeout(Duration::from_millis(300), counted);
+        assert!(stuck.await.is_err());
+        assert!(calls < 20, "{calls}");
+    });
+}
+
 #[test]
 fn a_confirmation_that_finds_no_room_leaves_when_there_is_some() {
     run(async {

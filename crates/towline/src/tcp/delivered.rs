@@ -172,7 +172,13 @@ impl DeliveredStream {
     /// What has ended the connection; `WouldBlock`, after which the rest leaves with a later call.
     pub fn confirm(&mut self) -> io::Result<()> {
         self.inn.taken = self.inn.given;
-        self.tell()
+        let told = self.tell();
+        let is_full = matches!(&told, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        // As in `push`: a peer that writes as much makes room only when it is heard.
+        if is_full && self.hears_in_push() {
+            later(self.hear())?;
+        }
+        told
     }
 
     /// Returns how far the bytes written are known to have got, also after the connection has

@@ -73,7 +73,9 @@ impl AsyncDeliveredStream {
         })
     }
 
-    /// Writes up to 256 KiB, after waiting for room if there is none.
+    /// Takes up to 256 KiB, after waiting for room if there is none. What the socket has no room
+    /// for leaves with the next call: await [`AsyncDeliveredStream::flush`] or
+    /// [`AsyncDeliveredStream::finish`] before waiting for something else.
     ///
     /// # Errors
     /// As `write` of [`DeliveredStream`].
@@ -145,7 +147,7 @@ impl AsyncDeliveredStream {
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
     pub async fn finish(&mut self, patience: Duration) -> Result<DeliveredProof, Undelivered> {
         let until = clock::monotonic() + patience;
-        poll_fn(|cx| self.poll_finish(cx, until)).await
+        poll_fn(|cx| self.poll_finished(cx, until)).await
     }
 
     /// Polls, for hand-written futures, as [`AsyncDeliveredStream::write`] waits; if there is no
@@ -189,12 +191,20 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::finish`] waits, until a time of
-    /// the monotonic clock.
+    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::finish`] waits, until `until`.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::finish`].
     pub fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: std::time::Instant,
+    ) -> Poll<Result<DeliveredProof, Undelivered>> {
+        let patience = until.saturating_duration_since(std::time::Instant::now());
+        self.poll_finished(cx, clock::monotonic() + patience)
+    }
+
+    fn poll_finished(
         &mut self,
         cx: &mut Context<'_>,
         until: Instant,
