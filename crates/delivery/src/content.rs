@@ -35,6 +35,13 @@ pub trait Content {
         self.read(manifest, offset, out)
     }
 
+    /// Fills `out` as [`Content::read`] does when that waits for no disk: with a part of one long
+    /// file that is in memory. Returns false when it does not; `out` may then have changed, and
+    /// [`Content::read`] says what is wrong, if anything is.
+    fn read_cached(&mut self, _manifest: &Manifest, _offset: u64, _out: &mut [u8]) -> bool {
+        false
+    }
+
     /// Stops sending a file that could not be read; `file` is its index among [`Manifest::files`].
     /// From here on its bytes read as zeros, and never as an error.
     fn withdraw(&mut self, file: usize);

@@ -104,6 +104,16 @@ impl Content for MemoryContent {
         Ok(())
     }
 
+    /// All of it is in memory; a small file counts as one that must be opened first, as on a disk.
+    fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
+        let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
+        let (Some((index, ..)), None) = (pieces.next(), pieces.next()) else {
+            return false;
+        };
+        let is_part = (out.len() as u64) < manifest.files()[index].size_bytes;
+        is_part && !self.withdrawn.contains(&index) && self.read(manifest, offset, out).is_ok()
+    }
+
     fn withdraw(&mut self, file: usize) {
         self.withdrawn.insert(file);
     }

@@ -76,6 +76,7 @@ impl<C: Content> TransferSender<C> {
         let now = self.clock.now;
         let bytes = usize::try_from(len).expect("a block is short");
         let copy: Copying<C> = match self.config.carriage {
+            Carriage::Links(_) if self.filling.len() == 1 => Window::copy_alone,
             Carriage::Links(_) => Window::copy_hashing,
             Carriage::Packets => Window::copy_apart,
         };

@@ -127,6 +127,23 @@ impl<C: Content> Window<C> {
         self.copy_apart(object, offset, out)
     }
 
+    /// Copies bytes as [`Window::copy_hashing`] does, for the only receiver that is sent any: what
+    /// is in memory of a long file is read to where it is sent from, and hashed there. The window
+    /// would be one more copy, which nobody else needs.
+    pub(super) fn copy_alone(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
+        let is_next = object == ObjectId::CONTENT && offset == self.cursor;
+        if is_next && self.content.read_cached(&self.manifest, offset, out) {
+            self.hash(offset, out);
+            return Ok(());
+        }
+        self.copy_hashing(object, offset, out)
+    }
+
     /// Appends `len` bytes of an object to `out`; those that the window does not hold are read by
     /// `copy`.
     pub(super) fn append(
@@ -209,8 +226,8 @@ impl<C: Content> Window<C> {
         let len = usize::try_from(len).expect("a window fits in memory");
         let mut buffer = std::mem::take(&mut self.buffer);
         self.reading(|content, manifest| content.read_into(manifest, start, len, &mut buffer))?;
+        self.hash(start, &buffer);
         (self.start, self.buffer) = (start, buffer);
-        self.hash_window();
         Ok(())
     }
 
@@ -259,14 +276,14 @@ impl<C: Content> Window<C> {
         self.seals_hash = Some(self.hashes.seals_hash());
     }
 
-    /// Hashes the content in the buffer from the cursor on.
-    fn hash_window(&mut self) {
-        let end = self.start + self.buffer.len() as u64;
-        while (self.start..end).contains(&self.cursor) {
+    /// Hashes content from the cursor on, if the cursor is in it; `content` begins at `start`.
+    fn hash(&mut self, start: u64, content: &[u8]) {
+        let end = start + content.len() as u64;
+        while (start..end).contains(&self.cursor) {
             let slab = self.manifest.slab_at(self.cursor);
             let stop = slab.range().end.min(end);
-            let at = |position: u64| usize::try_from(position - self.start).expect("in the window");
-            let bytes = &self.buffer[at(self.cursor)..at(stop)];
+            let at = |position: u64| usize::try_from(position - start).expect("in memory");
+            let bytes = &content[at(self.cursor)..at(stop)];
             let (index, hasher) = self.slab.get_or_insert_with(|| (slab.index, slab.hasher()));
             assert_eq!(
                 *index, slab.index,
@@ -333,6 +350,49 @@ mod tests {
         }
         roots_are_right(&window);
         assert_eq!(window.content().bytes_read, manifest.content_bytes());
+    }
+
+    #[test]
+    fn a_long_file_for_one_receiver_is_hashed_where_it_is_sent_from() {
+        let (manifest, content) = sample();
+        let mut window = Window::new(Arc::clone(&manifest), content, false);
+        let (mut at, mut apart) = (0, 0);
+        while at < manifest.content_bytes() {
+            let len = usize::try_from((manifest.content_bytes() - at).min(32_768)).unwrap();
+            let mut out = b"header".to_vec();
+            let place = (ObjectId::CONTENT, at);
+            window
+                .append(Window::copy_alone, place, len, &mut out)
+                .unwrap();
+            let from = usize::try_from(at).unwrap();
+            assert_eq!(out[6..], window.content.bytes()[from..from + len]);
+            let windows = window.start..window.start + window.buffer.len() as u64;
+            apart += u64::from(!windows.contains(&at));
+            at += len as u64;
+            assert!(window.cursor() >= at);
+        }
+        roots_are_right(&window);
+        assert!(
+            apart > 90,
+            "{apart} blocks of 118 did not go through the window"
+        );
+        let read = window.content().bytes_read;
+        assert!(
+            read <= manifest.content_bytes() + 2 * WINDOW_BYTES,
+            "{read}"
+        );
+    }
+
+    #[test]
+    fn a_long_file_that_fails_while_it_is_sent_to_one_receiver_is_an_error() {
+        let (manifest, mut content) = sample();
+        content.fails_at = Some(1_000_000);
+        content.fails_after_bytes = 500_000;
+        let mut window = Window::new(manifest, content, false);
+        let mut out = vec![0; 32_768];
+        let mut copy = |at| window.copy_alone(ObjectId::CONTENT, at, &mut out);
+        let sent = (0..).step_by(32_768).find(|&at| copy(at).is_err());
+        assert!(sent.is_some_and(|at| at < 1_000_000), "{sent:?}");
     }
 
     #[test]

@@ -94,18 +94,23 @@ impl Content for FileContent {
         let is_piece = offset.is_multiple_of(PIECE_BYTES)
             && len as u64 == piece_len(manifest, offset)
             && manifest.id() == self.manifest.id();
-        let is_coming = |ahead: &Arc<Ahead>| ahead.lock().is_coming(offset);
-        if is_piece && !self.ahead.as_ref().is_some_and(is_coming) {
+        if is_piece {
             out.resize(len, 0);
-            if self.files.read_cached(manifest, offset, out) {
+            if self.read_cached(manifest, offset, out) {
                 return Ok(());
             }
-        }
-        if is_piece && let Some(ahead) = self.ahead() {
-            return ahead.take(offset, out);
+            if let Some(ahead) = self.ahead() {
+                return ahead.take(offset, out);
+            }
         }
         out.resize(len, 0);
         self.files.read(manifest, offset, out)
+    }
+
+    fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
+        let is_coming = |ahead: &Arc<Ahead>| ahead.lock().is_coming(offset);
+        let is_coming = self.ahead.as_ref().is_some_and(is_coming);
+        !is_coming && self.files.read_cached(manifest, offset, out)
     }
 
     fn withdraw(&mut self, file: usize) {
