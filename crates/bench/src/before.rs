@@ -12,11 +12,12 @@ use crate::{
     peer::{Peer, Towline},
     program, round_trips,
     sample::Sample,
+    tcp,
     turns::{Figures, Run, Turns},
 };
 
 /// Compares with the program at `before`, `pairs` runs of each, by those of "messages", "rtt",
-/// "capture" and "files" that are `wanted`.
+/// "capture", "tcp" and "files" that are `wanted`.
 pub(crate) fn run(
     pairs: usize,
     before: &Path,
@@ -44,6 +45,12 @@ pub(crate) fn run(
         text += &rows("capture, counting", pairs, before, &|| {
             let per_cpu_second = 1e9 / capture::counting_cost(&lab)?;
             Ok([per_cpu_second; 2])
+        })?;
+    }
+    for (what, files, bytes) in tcp::LOADS.into_iter().filter(|_| wanted("tcp")) {
+        let load = files::Load::make("tcp", files, bytes)?.for_one_receiver();
+        text += &rows(&format!("{what} over TCP"), pairs, before, &|| {
+            rates(&tcp::ours(&load).run(&lab)?)
         })?;
     }
     drop(lab);

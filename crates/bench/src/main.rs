@@ -162,6 +162,7 @@ impl Request {
 fn is_part(name: &str) -> bool {
     capture::PARTS.contains(&name)
         || round_trips::PARTS.contains(&name)
+        || tcp::PARTS.contains(&name)
         || udp::PARTS.contains(&name)
 }
 
@@ -199,8 +200,8 @@ fn run(request: &Request) -> Result<(), String> {
     if request.wants("trees") {
         small_files(&lossy_lab(3)?, request.pairs)?;
     }
-    if request.wants("tcp") {
-        tcp::run(request.pairs, compare)?;
+    if let Some(parts) = request.parts("tcp", &tcp::PARTS) {
+        tcp::run(request.pairs, &parts, compare)?;
     }
     if let Some(parts) = request.parts("rtt", &round_trips::PARTS) {
         round_trips::run(request.pairs, &parts)?;
@@ -368,10 +369,11 @@ const USAGE: &str = "\
 usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [tcp] [rtt] \
              [udp] [rate] [capture] [--pairs N] [--size B] [--halt-poll]\"
        make bench ARGS=\"--before PROGRAM [--pairs N]\": nothing but ours beside an older program
-       of ours, by messages, files, round trips and captures, or by those groups that are named
+       of ours, by messages, files, files over TCP, round trips and captures, or by those groups
+       that are named
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
-       udp-flood -rate -limit; --halt-poll: on a guest whose idle processors wake up slowly, with
-       the kernel's own guest_halt_poll_ns, put back at the end
+       tcp-file -loss -far -tree, udp-flood -rate -limit; --halt-poll: on a guest whose idle
+       processors wake up slowly, with the kernel's own guest_halt_poll_ns, put back at the end
        --out DIR keeps the runs as JSON there instead of in target/bench; `page` draws
        docs/src/bench.md from docs/bench, and measures nothing
        make soak ARGS=[SECONDS], at least 8";

@@ -37,7 +37,7 @@ fn over_a_cable() -> Result<(), String> {
         positive(&load, measure()?)?;
     }
     let one = files::Load::make("tcp", 1, 3_000_000)?.for_one_receiver();
-    whole(&tcp::Ours::new(&one), &lab)?;
+    whole(&tcp::ours(&one), &lab)?;
     positive("udp", udp::alone(&lab)?)?;
     positive("capture", [capture::counting_cost(&lab)?])
 }
