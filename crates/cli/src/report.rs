@@ -85,7 +85,7 @@ mod schema;
 pub(crate) use schema::{Described, schemas};
 
 mod send;
-pub(crate) use send::{FileListing, SendReport, SumRow, limit};
+pub(crate) use send::{FileListing, SendReport, SumRow, limit_of};
 
 mod stat;
 pub(crate) use stat::StatReport;

@@ -4,12 +4,14 @@
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal as _},
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use indicatif::ProgressBar;
 use towline::{
-    FileSender, Phase, ReceiverReport, ReceiverState, TransferOutcome, TransferSenderEvent,
+    FileSender, HeldBack, Phase, ReceiverReport, ReceiverState, TransferOutcome,
+    TransferSenderEvent,
 };
 
 use super::{event::Refusals, station::Patience};
@@ -30,6 +32,37 @@ pub(super) struct SendProgress<'a> {
     opened: Instant,
     has_begun: bool,
     refusals: Refusals,
+    lately: Lately,
+}
+
+/// What held each connection back in the last second, for transfers over TCP.
+#[derive(Default)]
+struct Lately {
+    /// When that second ended, and all that had held them back by then.
+    at: Option<Instant>,
+    all: Vec<(SocketAddr, HeldBack)>,
+    last: Vec<(SocketAddr, HeldBack)>,
+}
+
+impl Lately {
+    fn look(&mut self, sender: &FileSender) {
+        let now = Instant::now();
+        if self.at.is_some_and(|at| now - at < SECOND) {
+            return;
+        }
+        let all = sender.held_back();
+        let added = |(peer, held): &(SocketAddr, HeldBack)| {
+            let before = found(&self.all, *peer).copied().unwrap_or_default();
+            (*peer, held.since(&before))
+        };
+        self.last = all.iter().map(added).collect();
+        (self.at, self.all) = (Some(now), all);
+    }
+}
+
+fn found(all: &[(SocketAddr, HeldBack)], peer: SocketAddr) -> Option<&HeldBack> {
+    let own = all.iter().find(|(its, _)| *its == peer);
+    own.map(|(_, held)| held)
 }
 
 impl<'a> SendProgress<'a> {
@@ -44,6 +77,7 @@ impl<'a> SendProgress<'a> {
             opened: Instant::now(),
             has_begun: false,
             refusals: Refusals::default(),
+            lately: Lately::default(),
         }
     }
 
@@ -114,6 +148,7 @@ impl<'a> SendProgress<'a> {
             self.await_receivers(&outcome);
         }
         if is_shown {
+            self.lately.look(sender);
             for receiver in &outcome.receivers {
                 let progress = &self.progress;
                 let bar = self
@@ -121,7 +156,8 @@ impl<'a> SendProgress<'a> {
                     .entry(receiver.slot)
                     .or_insert_with(|| progress.bytes(&receiver.name, outcome.content_bytes));
                 bar.set_position(receiver.progress.held);
-                bar.set_message(state_of(receiver, self.plan));
+                let held = found(&self.lately.last, receiver.peer);
+                bar.set_message(state_of(receiver, held, self.plan));
             }
         }
     }
@@ -165,7 +201,7 @@ impl<'a> SendProgress<'a> {
             let Some(bar) = self.bars.get(&receiver.slot) else {
                 continue;
             };
-            bar.set_message(state_of(receiver, self.plan));
+            bar.set_message(state_of(receiver, None, self.plan));
             match receiver.state {
                 _ if is_replaced => bar.finish_and_clear(),
                 ReceiverState::Done { .. } => bar.finish(),
@@ -208,7 +244,7 @@ fn waiting(plan: &SendPlan, outcome: &TransferOutcome, waited: Duration) -> Stri
 
 /// Words what a bar cannot show. A narrow terminal cuts off the end, so the least important part
 /// stands there.
-fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
+fn state_of(receiver: &ReceiverReport, held: Option<&HeldBack>, plan: &SendPlan) -> String {
     let numbers = &receiver.progress;
     let losses = match numbers.lost {
         0 => String::new(),
@@ -223,7 +259,7 @@ fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
         ReceiverState::Active {
             phase: Phase::Receiving,
             ..
-        } => format!("limit: {}", report::limit(receiver.limited_by, plan)),
+        } => format!("limit: {}", report::limit_of(receiver, held, plan)),
         ReceiverState::Active { phase, .. } => phase.to_string(),
         ReceiverState::Done { .. } => "proven".to_owned(),
         ReceiverState::Failed { text, .. } => format!("failed: {text}"),
@@ -231,5 +267,6 @@ fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
     state + &losses
 }
 
+const SECOND: Duration = Duration::from_secs(1);
 /// The most receivers that a line names.
 const NAMED_MAX: usize = 8;

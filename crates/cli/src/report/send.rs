@@ -293,8 +293,19 @@ fn is_rate_set(plan: &SendPlan) -> bool {
     plan.session().config.rate().pace().bytes_per_s().is_some()
 }
 
+/// Words what limits a receiver of this sender; over TCP by what held its connection back.
+pub(crate) fn limit_of(
+    receiver: &ReceiverReport,
+    held: Option<&HeldBack>,
+    plan: &SendPlan,
+) -> &'static str {
+    let told = limit(receiver.limited_by, plan);
+    let most = held.and_then(|held| held.shares.limit(&held.signs));
+    most.map_or(told, |most| limit_by_links(most, told))
+}
+
 /// Words what limits a receiver of this sender.
-pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
+fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
     match limit {
         Limit::Network => "the network",
         Limit::Disk => "its disk",

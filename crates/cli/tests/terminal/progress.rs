@@ -3,6 +3,9 @@
 use std::{
     env, fs,
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::{PROGRAM, kit::Killed, screen::Screen};
@@ -68,3 +71,52 @@ fn bars_are_of_one_length_in_whole_lines_and_the_report_takes_their_place() {
         fs::remove_dir_all(place).unwrap();
     }
 }
+
+/// What does here is a receiver that is hardly given the processor.
+#[test]
+fn a_bar_over_tcp_says_what_holds_the_connection_back_now() {
+    let place = env::temp_dir().join(format!("towline-bar-tcp-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    let file = place.join("file");
+    fs::File::create(&file)
+        .unwrap()
+        .set_len(LONG_BYTES)
+        .unwrap();
+    let (file, into) = (file.display(), place.join("in").display().to_string());
+    let mut command = Command::new(PROGRAM);
+    command.args(["recv", &into, "--listen", "127.0.0.1:17548"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let receiver = Killed(child.unwrap());
+    let send = format!("{PROGRAM} send {file} --to 127.0.0.1:17548; true");
+    let Some(mut screen) = Screen::run(24, 120, &send) else {
+        return;
+    };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| rarely_runs(receiver.0.id(), &is_over));
+        screen.wait_for(|screen| screen.text().contains("limit: the receiver's window"));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    screen.press(b"\x03");
+    screen.finish();
+    drop(receiver);
+    fs::remove_dir_all(place).unwrap();
+}
+
+/// Stops a process for most of the time, for a minute at most.
+fn rarely_runs(pid: u32, is_over: &AtomicBool) {
+    let signal = |name: &str| {
+        let kill = Command::new("kill").args([name, &pid.to_string()]).status();
+        assert!(kill.unwrap().success());
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_over.load(Ordering::Relaxed) && Instant::now() < end {
+        signal("-STOP");
+        thread::sleep(Duration::from_millis(95));
+        signal("-CONT");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes of a file that takes no room at the sender, and little before the transfer is broken off.
+const LONG_BYTES: u64 = 1_000_000_000;

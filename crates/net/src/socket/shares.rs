@@ -86,6 +86,17 @@ impl TcpShares {
         self
     }
 
+    /// Returns what was added since `earlier`, of the same connections.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            application: self.application.saturating_sub(earlier.application),
+            receiver: self.receiver.saturating_sub(earlier.receiver),
+            send_buffer: self.send_buffer.saturating_sub(earlier.send_buffer),
+            network: self.network.saturating_sub(earlier.network),
+        }
+    }
+
     /// Returns the time that they sum to.
     #[must_use]
     pub fn total(&self) -> Duration {
@@ -176,6 +187,17 @@ impl NetworkSigns {
         }
     }
 
+    /// Returns what was counted since `earlier`, of the same connections.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            resent_bytes: self.resent_bytes.saturating_sub(earlier.resent_bytes),
+            timeouts: self.timeouts.saturating_sub(earlier.timeouts),
+            ..*self
+        }
+    }
+
     /// Returns what the signs speak for.
     #[must_use]
     pub const fn limit(&self) -> NetworkLimit {
@@ -234,6 +256,10 @@ mod tests {
         let full = shares.with_full_buffer();
         assert_eq!((full.send_buffer, full.network), (us(400_000), us(0)));
         assert_eq!(full.total(), second);
+        let mut sum = shares;
+        sum += full;
+        assert_eq!(sum.since(&shares), full);
+        assert_eq!(shares.since(&sum), TcpShares::default());
         let old = TcpInfo::from_bytes(&[0; 160]);
         assert_eq!(TcpShares::between(&old, &old, second), None);
     }

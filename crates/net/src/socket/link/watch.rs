@@ -24,6 +24,17 @@ pub struct HeldBack {
     pub signs: NetworkSigns,
 }
 
+impl HeldBack {
+    /// Returns what was added since `earlier`, to the same peer.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            shares: self.shares.since(&earlier.shares),
+            signs: self.signs.since(&earlier.signs),
+        }
+    }
+}
+
 /// The counts of all peers.
 #[derive(Debug, Default)]
 pub(super) struct Watch(BTreeMap<SocketAddr, Watched>);
@@ -106,11 +117,15 @@ mod tests {
             (held.shares.application, held.shares.network),
             (ms(200), ms(200))
         );
+        let before = held;
         // Another connection to the peer begins anew, and adds to the sum.
         watch.look(at(600), peer, 2, info(0, 0));
         watch.look(at(700), peer, 2, info(5_000, 100_000));
         let (_, held) = watch.iter().next().unwrap();
         assert_eq!(held.shares.network, ms(300));
+        let lately = held.since(&before).shares;
+        // The rest before it was one between data after all.
+        assert_eq!((lately.application, lately.network), (ms(100), ms(100)));
         assert!(watch.rests(at(750)) && !watch.rests(at(800)));
     }
 }
