@@ -30,6 +30,7 @@ mod secrecy;
 mod siege;
 mod signals;
 mod tcp;
+mod tcp_limits;
 mod tcp_watch;
 mod trees;
 mod tshark;
