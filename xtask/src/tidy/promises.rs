@@ -1,17 +1,23 @@
-//! The rule about the page of promises: each line of its tables names the tests that back it, and
-//! every test that it names is there.
+//! The rule about pages of promises: each line of their tables with a column of tests names those
+//! that back it, and every test that is named is there.
 
 use std::collections::BTreeSet;
 
 use super::{Finding, Source, source::has_extension};
 
-/// Checks the page on security against the tests of all crates.
+/// Checks the pages against the tests of all crates.
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
-    let Some(page) = sources.iter().find(|source| source.path == PAGE) else {
-        return findings.push(Finding::new("promise", PAGE, "there is no such page"));
-    };
     let rust = sources.iter().filter(|it| has_extension(&it.path, "rs"));
     let tests: BTreeSet<&str> = rust.flat_map(|it| functions(&it.text)).collect();
+    for path in PAGES {
+        match sources.iter().find(|source| source.path == path) {
+            Some(page) => check_page(page, &tests, findings),
+            None => findings.push(Finding::new("promise", path, "there is no such page")),
+        }
+    }
+}
+
+fn check_page(page: &Source, tests: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
     let mut heading = None;
     for (number, line) in page.text.lines().enumerate() {
         if !line.starts_with('|') {
@@ -26,7 +32,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             continue;
         }
         let mut find = |text: &str| {
-            findings.push(Finding::new("promise", PAGE, text).at(number + 1));
+            findings.push(Finding::new("promise", &page.path, text).at(number + 1));
         };
         let mut names = last.split('`').skip(1).step_by(2).peekable();
         if names.peek().is_none() {
@@ -45,7 +51,8 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
     heads.filter_map(|head| head.split_once("()").map(|(name, _)| name))
 }
 
-const PAGE: &str = "docs/src/security.md";
+/// The page on security, and the one on what goes wrong with TCP.
+const PAGES: [&str; 2] = ["docs/src/security.md", "docs/src/jobs/files.md"];
 /// The heading of the column of tests.
 const HEADING: &str = "test";
 
@@ -60,7 +67,8 @@ mod tests {
             text: text.to_owned(),
         };
         let sources = [
-            source(PAGE, page),
+            source(PAGES[0], page),
+            source(PAGES[1], ""),
             source("crates/a/src/b.rs", "    fn what_is_so() {\n"),
         ];
         let mut findings = Vec::new();

@@ -30,7 +30,7 @@ const PORT: u16 = 9;
 /// More than the sockets of both ends hold.
 const BYTES: usize = 24_000_000;
 /// What a naive sender sends: less than one socket holds.
-const NAIVE_BYTES: usize = 100_000;
+pub(crate) const NAIVE_BYTES: usize = 100_000;
 /// What a peer reads that does not read everything.
 const READ_BYTES: usize = 30_000;
 
@@ -199,7 +199,7 @@ impl Scene {
         thread::scope(|scope| {
             let serving = scope.spawn(|| serve(&self.listener, peer, || self.befalls(path)));
             let stream = dial(self.lab.host(0), self.to);
-            let is_success = way.send(stream, &self.root).is_ok();
+            let is_success = way.send(stream, &self.root.file("file")).is_ok();
             let heard = serving.join().unwrap();
             self.heals(path);
             (is_success, heard)
@@ -213,7 +213,7 @@ fn dial(host: &Host, to: SocketAddr) -> TcpStream {
 
 /// How a naive program sends and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Naive {
+pub(crate) enum Naive {
     /// `write`, `close`.
     Writes,
     /// `sendfile`, `close`.
@@ -227,13 +227,22 @@ enum Naive {
 }
 
 impl Naive {
-    fn send(self, mut stream: TcpStream, root: &Place) -> std::io::Result<()> {
-        let content = fs::read(root.file("file"))?;
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Writes,
+        Self::SendsFile,
+        Self::Splices,
+        Self::LingersNot,
+        Self::Lingers,
+    ];
+
+    /// Sends the first bytes of a file.
+    pub(crate) fn send(self, mut stream: TcpStream, path: &str) -> std::io::Result<()> {
+        let content = fs::read(path)?;
         let content = &content[..NAIVE_BYTES];
         match self {
             Self::Writes => stream.write_all(content)?,
             Self::SendsFile => {
-                let file = fs::File::open(root.file("file"))?;
+                let file = fs::File::open(path)?;
                 let sent = transmit::send_file(&stream, &file, 0, NAIVE_BYTES)?;
                 assert_eq!(sent, NAIVE_BYTES);
             }
@@ -429,14 +438,7 @@ fn ten_seconds_without_a_window_or_a_cable_only_take_time() {
 fn every_naive_way_to_send_and_close_claims_success_while_bytes_are_lost() {
     isolated(|| {
         let scene = Scene::new("naive", BYTES);
-        let ways = [
-            Naive::Writes,
-            Naive::SendsFile,
-            Naive::Splices,
-            Naive::LingersNot,
-            Naive::Lingers,
-        ];
-        for way in ways {
+        for way in Naive::ALL {
             let (is_success, heard) = scene.naive(way, Peer::ClosesUnread, Path::Good);
             println!(
                 "{way:?}: success {is_success}, {} of {NAIVE_BYTES} read",

@@ -1,9 +1,8 @@
 //! Files over TCP alone, through what goes wrong with TCP: every outcome is a proof, or a true
 //! statement of how far it got; and a second run resumes.
 //!
-//! Beside each fault of the path, a naive pair of programs sends bytes through the same fault: one
-//! writes all, closes, and takes that for success; the other reads to the end and takes that for
-//! all.
+//! Beside each fault, a naive pair of programs sends bytes through the same fault: one writes all,
+//! closes, and takes that for success; the other reads to the end and takes that for all.
 
 use std::{
     fs,
@@ -19,12 +18,15 @@ use std::{
 use lab::{Access, Disk, Host, Lab, LabSpec, isolated};
 use serde_json::Value;
 
-use crate::ends::{End, towline};
+use crate::{
+    ends::{End, towline},
+    plain::{NAIVE_BYTES, Naive},
+};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const PORT: u16 = 7500;
-/// What the naive sender sends: less than its socket and its peer's hold.
-const NAIVE_BYTES: usize = 100_000;
+/// What the naive pair sends between two hosts: less than a socket holds when it is new.
+const FEW_BYTES: usize = 16_000;
 /// Bytes of the tree.
 const BYTES: usize = 20_000_000;
 
@@ -209,10 +211,18 @@ fn resume(lab: &Lab, root: &Path) -> u64 {
     sent["receivers"][0]["bytes_resumed"].as_u64().unwrap()
 }
 
-/// Sends bytes by the naive pair through a fault. Returns what its sender and receiver think: how
-/// many bytes were sent with success, how many came; and whether they are the same bytes.
-fn naive(lab: &Lab, fault: Fault) -> (Option<usize>, usize, bool) {
-    let sent: Vec<u8> = (0..NAIVE_BYTES).map(|n| (n * 7 + n / 251) as u8).collect();
+/// What the naive pair thinks: how many bytes were sent with success, how many came; and whether
+/// they are the same bytes.
+struct Belief {
+    sent: Option<usize>,
+    got: usize,
+    is_same: bool,
+}
+
+/// Sends bytes by the naive pair through a fault of the path.
+fn naive(lab: &Lab, root: &Path, fault: Fault, way: Naive) -> Belief {
+    let path = root.join("tree/deep/large");
+    let all = fs::read(&path).unwrap();
     let at = |host: &Host| SocketAddr::new(host.ipv4().into(), 9);
     let listen = |host: &Host| {
         let address = at(host);
@@ -236,13 +246,52 @@ fn naive(lab: &Lab, fault: Fault) -> (Option<usize>, usize, bool) {
         });
         let to = at(lab.host(2));
         let stream = lab.host(0).enter(|| TcpStream::connect(to)).unwrap();
-        let mut stream = stream.unwrap();
-        let is_success = stream.write_all(&sent).is_ok();
-        drop(stream);
+        let is_success = way.send(stream.unwrap(), path.to_str().unwrap()).is_ok();
         let got = taker.join().unwrap();
         stop.store(true, Ordering::Relaxed);
-        (is_success.then_some(sent.len()), got.len(), got == sent)
+        Belief {
+            sent: is_success.then_some(NAIVE_BYTES),
+            got: got.len(),
+            is_same: got == all[..NAIVE_BYTES],
+        }
     })
+}
+
+/// Sends bytes by the naive pair from host 0 to host 1, where `take` receives, after `befall`.
+/// Returns whether the sender takes it for success, and how many bytes were taken.
+fn naive_beside(
+    lab: &Lab,
+    befall: impl FnOnce(),
+    take: impl FnOnce(TcpStream) -> usize + Send,
+) -> (bool, usize) {
+    let to = SocketAddr::new(lab.host(1).ipv4().into(), 9);
+    let listener = lab.host(1).enter(|| TcpListener::bind(to));
+    let listener = listener.unwrap().unwrap();
+    let stream = lab.host(0).enter(|| TcpStream::connect(to));
+    let mut stream = stream.unwrap().unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    // What never comes is not waited for.
+    peer.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    befall();
+    thread::scope(|scope| {
+        let taking = scope.spawn(|| take(peer));
+        let is_success = stream.write_all(&[7; FEW_BYTES]).is_ok();
+        drop(stream);
+        (is_success, taking.join().unwrap())
+    })
+}
+
+/// Reads to the end, or until nothing comes any more.
+fn take_all(mut stream: TcpStream) -> usize {
+    let mut got = Vec::new();
+    let _end_or_silence = stream.read_to_end(&mut got);
+    got.len()
+}
+
+/// The naive sender believes in success, and not everything was taken.
+fn is_deceived(what: &str, (is_success, got): (bool, usize)) {
+    println!("{what}: naive sender: success {is_success}, {got} of {FEW_BYTES} bytes taken");
+    assert!(is_success && got < FEW_BYTES, "{what}: {got}");
 }
 
 /// A transfer through a fault of the path, proven all the same; and the naive pair through it.
@@ -267,13 +316,20 @@ fn is_survived(fault: Fault) -> Value {
         assert_proven(&root, &sent, &received);
         received
     });
-    let (sent, got, is_same) = naive(&lab, fault);
-    let said = sent.map_or("failure".to_owned(), |bytes| {
-        format!("success, {bytes} bytes")
-    });
-    println!("{fault:?}: towline: proven; naive sender: {said}; arrived {got}, same {is_same}");
-    if !matches!(fault, Fault::StandsStill(_)) {
-        assert_eq!((sent, is_same), (Some(NAIVE_BYTES), false));
+    println!("{fault:?}: towline: proven");
+    for way in Naive::ALL {
+        // Each way of sending and closing meets the end of a connection; one meets the rest.
+        if fault != Fault::ClosesUnread && way != Naive::Writes {
+            continue;
+        }
+        let Belief { sent, got, is_same } = naive(&lab, &root, fault, way);
+        let said = sent.map_or("failure".to_owned(), |bytes| {
+            format!("success, {bytes} bytes")
+        });
+        println!("{fault:?}: naive sender ({way:?}): {said}; arrived {got}, same {is_same}");
+        if !matches!(fault, Fault::StandsStill(_)) {
+            assert_eq!((sent, is_same), (Some(NAIVE_BYTES), false), "{way:?}");
+        }
     }
     fs::remove_dir_all(&root).unwrap();
     received
@@ -363,6 +419,19 @@ fn a_sender_that_is_killed_leaves_what_came_and_its_next_run_resumes() {
             received["error"]
         );
         assert!(resumed > BYTES as u64 / 8, "{resumed}");
+        // A process that is killed closes its connection, as a drop does; the naive receiver sees
+        // an end.
+        let to = SocketAddr::new(lab.host(1).ipv4().into(), 9);
+        let listener = lab.host(1).enter(|| TcpListener::bind(to));
+        let listener = listener.unwrap().unwrap();
+        let stream = lab.host(0).enter(|| TcpStream::connect(to));
+        let mut stream = stream.unwrap().unwrap();
+        stream.write_all(&[7; FEW_BYTES / 2]).unwrap();
+        drop(stream);
+        let mut got = Vec::new();
+        let end = listener.accept().unwrap().0.read_to_end(&mut got);
+        println!("sender killed: naive receiver: {end:?} of {FEW_BYTES} bytes, taken for all");
+        assert_eq!(end.unwrap(), FEW_BYTES / 2);
         fs::remove_dir_all(&root).unwrap();
     });
 }
@@ -379,6 +448,13 @@ fn a_receiver_that_is_killed_is_named_with_how_far_it_came_and_resumes() {
         let resumed = resume(&lab, &root);
         println!("receiver killed: not proven, {held} bytes there; resumed {resumed}");
         assert!(held > 0 && resumed > BYTES as u64 / 8, "{resumed}");
+        // A process that is killed closes its connection with bytes unread, as a drop does.
+        let dies = |mut stream: TcpStream| {
+            let count = stream.read(&mut [0; 1_000]).unwrap();
+            thread::sleep(Duration::from_millis(100));
+            count
+        };
+        is_deceived("receiver killed", naive_beside(&lab, || {}, dies));
         fs::remove_dir_all(&root).unwrap();
     });
 }
@@ -428,6 +504,9 @@ fn a_cable_that_is_pulled_for_good_is_told_at_both_ends_and_a_second_run_resumes
         assert_eq!(status.code(), Some(1), "{received:#}");
         assert_eq!(received["is_complete"], false, "{received:#}");
         lab.plug(1).unwrap();
+        let cut = naive_beside(&lab, || lab.unplug(1).unwrap(), take_all);
+        is_deceived("cable pulled for good", cut);
+        lab.plug(1).unwrap();
         let resumed = resume(&lab, &root);
         println!("cable pulled for good: not proven, {held} bytes there; resumed {resumed}");
         assert!(resumed > BYTES as u64 / 8, "{resumed}");
@@ -449,6 +528,12 @@ fn a_reset_that_the_receiver_did_not_send_only_costs_a_connection() {
         assert_proven(&root, &sent, &taker.report(LIMIT));
         let resumed = sent["receivers"][0]["bytes_resumed"].as_u64().unwrap();
         println!("reset by a third party: proven, resumed {resumed}");
+        let reset = || lab.host(1).reset_senders().unwrap();
+        is_deceived(
+            "reset by a third party",
+            naive_beside(&lab, reset, take_all),
+        );
+        lab.host(1).clear_loss().unwrap();
         fs::remove_dir_all(&root).unwrap();
     });
 }
@@ -534,6 +619,19 @@ fn a_full_disk_is_named_at_both_ends_and_with_room_a_second_run_is_proven() {
         assert!(error.as_str().unwrap().contains("make room"), "{error}");
         assert_eq!(taker.finish(LIMIT).0.code(), Some(1));
         println!("disk full: not proven, {error}");
+        let into = root.join("in/naive");
+        let stores = |mut stream: TcpStream| {
+            let store = || {
+                // Nothing has room any more.
+                let mut file = fs::File::create(&into).unwrap();
+                while file.write_all(&[7; 100_000]).is_ok() {}
+                let mut file = fs::File::create(into.with_extension("2")).unwrap();
+                let _no_room = std::io::copy(&mut stream, &mut file);
+                file.metadata().unwrap().len() as usize
+            };
+            disk.enter(store).unwrap()
+        };
+        is_deceived("disk full", naive_beside(&lab, || {}, stores));
         resume(&lab, &root);
         fs::remove_dir_all(&root).unwrap();
     });
