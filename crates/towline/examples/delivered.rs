@@ -1,4 +1,4 @@
-//! A TCP connection in tokio whose bytes are proven: beside the proof, how far they have got so far.
+//! A TCP connection in tokio whose bytes are proven, and how far they have got so far.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::{error::Error, net::TcpListener, time::Duration};
