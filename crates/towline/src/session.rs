@@ -419,7 +419,8 @@ impl<E: Endpoint> End<E> {
         self.driver.io.stop_listening();
     }
 
-    /// Returns true when every control connection has sent its queue, or is gone.
+    /// Returns true when no control connection has bytes to send, is being opened, or waits for its
+    /// peer to see the end.
     pub(crate) fn is_told(&self) -> bool {
         self.driver.io.links_unfinished() == 0
     }

@@ -457,8 +457,8 @@ impl RateControl {
         self.set(now, self.pace_before);
     }
 
-    /// Handles a receiver that sees no queue. Once no receiver sees one, the source uses the path
-    /// in full again.
+    /// Ends the phase in which queues drain, once no receiver sees one: from then on the source
+    /// sends 97 % of what the path has carried, so that none grows again.
     fn drained(&mut self, now: Instant) {
         let has_queue = self.receivers.values().any(|receiver| receiver.queues > 0);
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {

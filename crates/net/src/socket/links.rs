@@ -102,8 +102,8 @@ impl LinkIo {
         &self.tally.counters
     }
 
-    /// Returns the number of connections that still have bytes to send, or wait for their peer to
-    /// see the end.
+    /// Returns the number of connections that still have bytes to send, are being opened, or wait
+    /// for their peer to see the end.
     #[must_use]
     pub fn links_unfinished(&self) -> usize {
         self.links.unfinished()

@@ -212,8 +212,8 @@ impl UdpIo {
         self.links.stop_listening();
     }
 
-    /// Returns the number of control connections that still have bytes to send, or wait for their
-    /// peer to see the end.
+    /// Returns the number of control connections that still have bytes to send, are being opened,
+    /// or wait for their peer to see the end.
     #[must_use]
     pub fn links_unfinished(&self) -> usize {
         self.links.unfinished()
