@@ -22,8 +22,7 @@ use rustix::{
 };
 
 use crate::{
-    RawAddress,
-    call::int_options,
+    RawAddress, SocketBuffers,
     clock::timespec,
     message::{self, Control},
     stamp,
@@ -125,8 +124,7 @@ pub fn receive_pieces(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
 ///
 /// **Spec**: [`SO_MEMINFO`](https://man7.org/linux/man-pages/man7/socket.7.html), `SK_MEMINFO_DROPS`.
 pub fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    let info = int_options::<MEMORY_VALUES>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-    Ok(info[libc::SK_MEMINFO_DROPS as usize].cast_unsigned())
+    Ok(SocketBuffers::of(&fd)?.drops)
 }
 
 /// Receives one datagram as [`receive`] does, and writes its sender into `from`.
@@ -213,8 +211,6 @@ pub fn path_mtu(fd: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<u32> {
     Ok(mtu?)
 }
 
-/// How many integers `SO_MEMINFO` gives (`SK_MEMINFO_VARS`).
-const MEMORY_VALUES: usize = libc::SK_MEMINFO_DROPS as usize + 1;
 /// The flags of a send that never waits for room and raises no signal.
 const AT_ONCE: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 

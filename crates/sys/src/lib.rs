@@ -15,6 +15,9 @@ pub use address::RawAddress;
 
 mod bpf;
 
+mod buffers;
+pub use buffers::SocketBuffers;
+
 mod call;
 
 pub mod clock;

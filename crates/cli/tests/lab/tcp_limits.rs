@@ -60,15 +60,15 @@ fn content(bytes: usize) -> Vec<u8> {
     all
 }
 
-/// Gives a process the processor for a small part of the time, until the sender has ended.
-fn starve(pid: u32, sender: &mut End) {
+/// Gives a process the processor for 10 ms between two stops, until the sender has ended.
+fn starve(pid: u32, sender: &mut End, stop: Duration) {
     let signal = |name: &str| {
         let kill = Command::new("kill").args([name, &pid.to_string()]).output();
         drop(kill.unwrap());
     };
     while sender.is_running() {
         signal("-STOP");
-        thread::sleep(Duration::from_millis(90));
+        thread::sleep(stop);
         signal("-CONT");
         thread::sleep(Duration::from_millis(10));
     }
@@ -89,7 +89,7 @@ fn a_sender_that_is_hardly_given_the_processor_is_named() {
     alone(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
         let limit = limit(&lab, "sender", 30_000_000, |sender, _| {
-            starve(sender.pid(), sender);
+            starve(sender.pid(), sender, Duration::from_millis(90));
         });
         assert_eq!(limit, "the sender: reading and hashing");
     });
@@ -99,8 +99,9 @@ fn a_sender_that_is_hardly_given_the_processor_is_named() {
 fn a_receiver_that_is_hardly_given_the_processor_is_named() {
     alone(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
-        let limit = limit(&lab, "receiver", 30_000_000, |sender, receiver| {
-            starve(receiver.pid(), sender);
+        // Many times what its socket takes while it is stopped.
+        let limit = limit(&lab, "receiver", 100_000_000, |sender, receiver| {
+            starve(receiver.pid(), sender, Duration::from_millis(200));
         });
         assert_eq!(limit, "the receiver's window");
     });
@@ -123,7 +124,7 @@ fn a_send_buffer_that_is_too_small_for_a_long_path_is_named() {
 fn a_line_that_loses_segments_is_named() {
     alone(|| {
         let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
-        lab.host(1).set_segment_loss(1, 20).unwrap();
+        lab.host(1).set_segment_loss(1, 5).unwrap();
         let limit = limit(&lab, "loss", 30_000_000, |_, _| {});
         assert!(lab.host(1).lost_packets().unwrap() > 0);
         assert_eq!(limit, "the network: loss");

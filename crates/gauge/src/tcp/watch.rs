@@ -304,27 +304,7 @@ fn shares_between(
     until: Instant,
 ) -> Option<TcpShares> {
     let shares = TcpShares::between(before, &socket.info, until.since(*since))?;
-    Some(match is_buffer_full(socket) {
-        true => shares.with_full_buffer(),
-        false => shares,
-    })
-}
-
-/// Returns true when nothing more can leave because the send buffer has no room: all of it was
-/// sent, and neither window is full.
-fn is_buffer_full(socket: &TcpSocket) -> bool {
-    let (info, buffers) = (&socket.info, &socket.buffers);
-    let has_window = info.unacked_segments().is_some_and(|under_way| {
-        let congestion = info.snd_cwnd_segments();
-        let one_more_bytes = info.snd_mss_bytes().map(|mss| (under_way + 1) * mss);
-        let receiver = one_more_bytes.zip(info.snd_wnd_bytes());
-        congestion.is_some_and(|window| under_way < window)
-            && receiver.is_some_and(|(one_more, window)| one_more <= window)
-    });
-    buffers.send_bytes > 0
-        && buffers.send_used_bytes >= buffers.send_bytes
-        && info.notsent_bytes() == Some(0)
-        && has_window
+    Some(shares.with_buffers(&socket.info, &socket.buffers))
 }
 
 fn busiest_first(one: &Connection, other: &Connection) -> Ordering {

@@ -59,7 +59,7 @@ impl LinkIo {
 
     /// Looks at what holds each connection back, at most ten times a second.
     ///
-    /// **Cost**: one system call for each connection, when it is time.
+    /// **Cost**: three system calls for each connection, when it is time.
     pub fn look(&mut self) {
         self.links.look(clock::monotonic());
     }

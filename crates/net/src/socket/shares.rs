@@ -15,11 +15,11 @@
 //!
 //! It looks for a full send buffer only when it sends, and finds it only if the writer waits
 //! already. A writer of long pieces waits after that, until an acknowledgement comes: the kernel
-//! then counts nothing. So who looks at the buffer says so: [`TcpShares::with_full_buffer`].
+//! then counts nothing. So each look sees for itself: [`TcpShares::with_buffers`].
 
 use std::{ops::AddAssign, time::Duration};
 
-use sys::TcpInfo;
+use sys::{SocketBuffers, TcpInfo};
 
 /// Time by what held a connection back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,11 +78,13 @@ impl TcpShares {
         })
     }
 
-    /// Counts the network's time as the send buffer's: a look has found the buffer full, all of it
-    /// sent and unacknowledged, and a congestion window that would let more leave.
+    /// Counts the network's time as the send buffer's when this look at the connection finds that
+    /// only the buffer keeps the application from sending more.
     #[must_use]
-    pub fn with_full_buffer(mut self) -> Self {
-        self.send_buffer += std::mem::take(&mut self.network);
+    pub fn with_buffers(mut self, info: &TcpInfo, buffers: &SocketBuffers) -> Self {
+        if is_buffer_full(info, buffers) {
+            self.send_buffer += std::mem::take(&mut self.network);
+        }
         self
     }
 
@@ -142,6 +144,24 @@ impl AddAssign for TcpShares {
         self.send_buffer += more.send_buffer;
         self.network += more.network;
     }
+}
+
+/// Returns true when nothing more can leave because the send buffer has no room: all of it was
+/// sent and none of it lost, and neither window is full.
+fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
+    let has_window = info.unacked_segments().is_some_and(|under_way| {
+        let congestion = info.snd_cwnd_segments();
+        let one_more_bytes = info.snd_mss_bytes().map(|mss| (under_way + 1) * mss);
+        let receiver = one_more_bytes.zip(info.snd_wnd_bytes());
+        congestion.is_some_and(|window| under_way < window)
+            && receiver.is_some_and(|(one_more, window)| one_more <= window)
+    });
+    // Behind a gap, the buffer is full of what has arrived.
+    let has_gap = info.sacked_segments().unwrap_or(0) + info.lost_segments().unwrap_or(0) > 0;
+    // The kernel wakes a writer that waits when the room is half of what is in use.
+    let room = buffers.send_bytes.saturating_sub(buffers.send_used_bytes);
+    let makes_wait = buffers.send_bytes > 0 && room < buffers.send_used_bytes / 2;
+    makes_wait && info.notsent_bytes() == Some(0) && has_window && !has_gap
 }
 
 /// What the kernel counted about the network between two looks at a connection.
@@ -231,6 +251,45 @@ mod tests {
         TcpInfo::from_bytes(&bytes)
     }
 
+    /// A segment of 1,000 bytes; ten under way, of a hundred; a window of 100,000 bytes.
+    fn windows(fields: &[(usize, u32)]) -> TcpInfo {
+        let mut bytes = [0; 280];
+        let usual = [(16, 1_000), (24, 10), (80, 100), (228, 100_000)];
+        for (at, value) in usual.iter().chain(fields) {
+            bytes[*at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        TcpInfo::from_bytes(&bytes)
+    }
+
+    /// Of 30,000 bytes of send buffer, `used` are in use.
+    fn buffers(used: u32) -> SocketBuffers {
+        SocketBuffers {
+            send_bytes: 30_000,
+            send_used_bytes: used,
+            ..SocketBuffers::default()
+        }
+    }
+
+    #[test]
+    fn a_send_buffer_is_to_blame_when_a_writer_waits_for_it_and_nothing_else() {
+        let is_full = |used, fields: &[_]| is_buffer_full(&windows(fields), &buffers(used));
+        assert!(is_full(31_000, &[]));
+        // The writer is not woken before a third of it is free.
+        assert!(is_full(20_500, &[]));
+        assert!(!is_full(19_500, &[]));
+        assert!(!is_full(0, &[]));
+        let others = [
+            ("not all was sent", (144, 1)),
+            ("the congestion window is full", (80, 10)),
+            ("the peer's window is full", (228, 10_900)),
+            ("a gap: beyond it all has arrived", (28, 5)),
+            ("a loss", (32, 1)),
+        ];
+        for (what, field) in others {
+            assert!(!is_full(31_000, &[field]), "{what}");
+        }
+    }
+
     #[test]
     fn shares_sum_to_the_time_whatever_the_kernel_counts() {
         let second = Duration::from_secs(1);
@@ -253,7 +312,7 @@ mod tests {
             let shares = TcpShares::between(&before, &after, second).unwrap();
             assert_eq!(shares.total(), second, "{busy} {rwnd} {sndbuf}");
         }
-        let full = shares.with_full_buffer();
+        let full = shares.with_buffers(&windows(&[]), &buffers(31_000));
         assert_eq!((full.send_buffer, full.network), (us(400_000), us(0)));
         assert_eq!(full.total(), second);
         let mut sum = shares;

@@ -36,7 +36,7 @@ mod socket;
 pub use socket::{NetlinkError, NetlinkSocket, Protocol};
 
 mod sockets;
-pub use sockets::{SocketBuffers, TcpSocket};
+pub use sockets::TcpSocket;
 
 mod statistics;
 pub use statistics::LinkStatistics;

@@ -9,7 +9,7 @@ use super::{
     Attributes, Malformed, NetlinkError, NetlinkSocket, Protocol, Request,
     message::{fixed, u32_at},
 };
-use crate::TcpInfo;
+use crate::{SocketBuffers, TcpInfo};
 
 /// One connection, at the time of the dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,21 +34,6 @@ pub struct TcpSocket {
     pub congestion: String,
     /// What else the kernel knows about it.
     pub info: TcpInfo,
-}
-
-/// The buffers of one socket, in bytes of kernel memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketBuffers {
-    /// In use for what arrived.
-    pub receive_used_bytes: u32,
-    /// The most for what arrives.
-    pub receive_bytes: u32,
-    /// The most for what is sent.
-    pub send_bytes: u32,
-    /// In use for what is sent.
-    pub send_used_bytes: u32,
-    /// Packets that were dropped at the socket.
-    pub drops: u32,
 }
 
 impl TcpSocket {
@@ -118,25 +103,6 @@ impl TcpSocket {
             }
         }
         Ok(socket)
-    }
-}
-
-impl SocketBuffers {
-    /// Reads what the kernel tells of a socket's memory; what an older one leaves out is 0.
-    fn parse(payload: &[u8]) -> Self {
-        let mut words = payload.as_chunks::<4>().0.iter().copied();
-        let mut next = || words.next().map_or(0, u32::from_ne_bytes);
-        let (receive_used_bytes, receive_bytes) = (next(), next());
-        let (_queued_at_the_device, send_bytes) = (next(), next());
-        let (_forward, send_used_bytes) = (next(), next());
-        let (_options, _backlog, drops) = (next(), next(), next());
-        Self {
-            receive_used_bytes,
-            receive_bytes,
-            send_bytes,
-            send_used_bytes,
-            drops,
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 use base::{Instant, LinkEvent, LinkId};
-use sys::{Interest, Ready, TcpInfo, clock, errno, tcp};
+use sys::{Interest, Ready, SocketBuffers, TcpInfo, clock, errno, tcp};
 
 use super::{
     options::SocketOptions,
@@ -249,8 +249,10 @@ impl Links {
             return;
         }
         for (&id, link) in self.links.iter().filter(|(_, it)| it.state == State::Open) {
-            if let (Ok(peer), Ok(info)) = (link.stream.peer_addr(), TcpInfo::of(&link.stream)) {
-                self.watch.look(now, peer, id, info);
+            let seen = TcpInfo::of(&link.stream)
+                .and_then(|info| Ok((info, SocketBuffers::of(&link.stream)?)));
+            if let (Ok(peer), Ok(seen)) = (link.stream.peer_addr(), seen) {
+                self.watch.look(now, peer, id, seen);
             }
         }
     }

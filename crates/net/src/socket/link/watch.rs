@@ -11,7 +11,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use base::Instant;
-use sys::TcpInfo;
+use sys::{SocketBuffers, TcpInfo};
 
 use crate::{NetworkSigns, TcpShares};
 
@@ -56,7 +56,13 @@ impl Watch {
     }
 
     /// Takes what the kernel says of a connection.
-    pub(super) fn look(&mut self, now: Instant, peer: SocketAddr, id: u32, info: TcpInfo) {
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        id: u32,
+        (info, buffers): (TcpInfo, SocketBuffers),
+    ) {
         let watched = self.0.entry(peer).or_default();
         let last = watched.last.replace((id, now, info));
         let Some((_, at, before)) = last.filter(|(whose, ..)| *whose == id) else {
@@ -65,7 +71,7 @@ impl Watch {
         let Some(shares) = TcpShares::between(&before, &info, now.since(at)) else {
             return;
         };
-        watched.still += shares;
+        watched.still += shares.with_buffers(&info, &buffers);
         let acked = |info: &TcpInfo| info.bytes_acked().unwrap_or(0);
         if acked(&info).saturating_sub(acked(&before)) >= MOVED_BYTES_MIN {
             watched.counted.shares += std::mem::take(&mut watched.still);
@@ -87,11 +93,11 @@ const MOVED_BYTES_MIN: u64 = 1_000;
 mod tests {
     use super::*;
 
-    fn info(acked: u64, busy_us: u64) -> TcpInfo {
+    fn info(acked: u64, busy_us: u64) -> (TcpInfo, SocketBuffers) {
         let mut bytes = [0; 232];
         bytes[120..128].copy_from_slice(&acked.to_ne_bytes());
         bytes[168..176].copy_from_slice(&busy_us.to_ne_bytes());
-        TcpInfo::from_bytes(&bytes)
+        (TcpInfo::from_bytes(&bytes), SocketBuffers::default())
     }
 
     #[test]
