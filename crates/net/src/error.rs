@@ -82,7 +82,7 @@ impl SystemError {
 const fn usual_remedy(code: i32) -> Option<&'static str> {
     Some(match code {
         errno::EMFILE => "raise the limit of open files (`ulimit -n`)",
-        errno::ENFILE => "raise the limit of the whole system (`sysctl fs.file-max`)",
+        errno::ENFILE => "raise the whole system's limit of open files (`sysctl fs.file-max`)",
         errno::ENOSPC => "free space on that disk, or name a directory on another",
         errno::EDQUOT => "free space, or have this user's quota raised",
         errno::EROFS => "name a directory that is not mounted read-only",

@@ -60,17 +60,17 @@ impl fmt::Display for Remedy {
                 candidates.join(", ")
             ),
             Self::ListInterfaces { missing } => f.write_str(match missing {
-                Missing::Interface => "there is no such interface",
-                Missing::UsableInterface => "choose another interface",
-                Missing::Address => "this host has no such address",
+                Missing::Interface => "choose an interface that this host has (`ip link`)",
+                Missing::UsableInterface => "choose another interface (`ip link`)",
+                Missing::Address => "choose an address that this host has (`ip address`)",
             }),
             Self::SetUpInterface => f.write_str(
                 "set an interface up, or stay on this machine by its loopback interface",
             ),
             Self::StopOtherSender => f.write_str(
-                "another sender, or a receiver of a unicast session, uses this address and port on \
-                 this host, perhaps in this program: stop it, or give this one another port, as \
-                 its receivers, or address",
+                "another sender, or a receiver of a unicast session, has this address and port on \
+                 this host, perhaps in this program: stop it, give this sender and its receivers \
+                 another port, or give this sender another address",
             ),
             Self::AllowRawIp => f.write_str(
                 "raw IP needs CAP_NET_RAW: run as root, run `setcap cap_net_raw+ep PROGRAM` once \

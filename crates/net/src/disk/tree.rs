@@ -174,7 +174,7 @@ impl Tree {
             entries,
             &ManifestLimits::default(),
         )
-        .map_err(|error| SystemError::refused("manifest", "the transfer", error))?;
+        .map_err(|error| SystemError::refused("list", "what is to be sent", error))?;
         let manifest = Arc::new(manifest);
         Ok(Self {
             content: FileContent::new(Arc::clone(&manifest), roots),
@@ -273,8 +273,9 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     fn root(&mut self, name: &OsStr, path: &Path, root: Root) -> Result<(), SystemError> {
         let before = self.roots.insert(name.as_bytes().to_vec(), root);
         if before.is_some() {
-            let cause = "another path of the same name is sent too";
-            return Err(SystemError::refused("send", path.display(), cause));
+            let cause = "another path that ends in the same name is sent too";
+            return Err(SystemError::refused("send", path.display(), cause)
+                .advise("rename one of them, or send a directory that both are in"));
         }
         Ok(())
     }
@@ -496,7 +497,7 @@ fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> Syst
     let target = format!("{count} of the paths to be sent");
     let advice = match missing_count == count {
         true => "check the paths: relative ones start at the current directory",
-        false => "make them readable for this user or exclude them",
+        false => "check that they exist and that this user may read them, or exclude them",
     };
     SystemError::refused("read", target, cause).advise(advice)
 }

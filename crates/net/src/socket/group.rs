@@ -231,7 +231,9 @@ impl Group {
             Target::Name(_) => false,
         };
         if interface.is_some() && !has_scope {
-            return Err(refuse("an interface can only be given for a group"));
+            return Err(refuse(
+                "only a group or an IPv6 address can have an interface",
+            ));
         }
         let source = match source {
             None => None,
@@ -271,9 +273,9 @@ impl Target {
         let refuse =
             |cause: &str| SystemError::refused("use group", quoted(text), cause).advise(FORMS);
         match ip {
-            IpAddr::V6(v6) if v6.is_multicast() && matches!(scope(v6), 0 | 15) => {
-                Err(refuse("its scope is reserved"))
-            }
+            IpAddr::V6(v6) if v6.is_multicast() && matches!(scope(v6), 0 | 15) => Err(refuse(
+                "its scope (the fourth digit) is 0 or f, which are reserved",
+            )),
             ip if ip.is_multicast() => Ok(Self::Multicast(ip)),
             ip if ip.is_unspecified() => Err(refuse("the unspecified address names no host")),
             IpAddr::V4(v4) if v4.is_broadcast() => {
@@ -299,7 +301,7 @@ fn parse_source(text: &str, target: &Target) -> Result<IpAddr, &'static str> {
         return Err("the source before the @ is not one host's address");
     }
     if source.is_ipv4() != group.is_ipv4() {
-        return Err("source and group are of different address families");
+        return Err("of source and group, one is IPv4 and the other IPv6");
     }
     Ok(source)
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use base::Instant;
-use sys::{Epoll, Interest, Ready, TimerFd, WakeFd, clock};
+use sys::{Epoll, Interest, Ready, TimerFd, WakeFd, clock, errno};
 
 use super::{options::WaitStrategy, tally::Tally};
 use crate::SystemError;
@@ -41,10 +41,7 @@ pub(super) struct Readiness {
 
 impl Readiness {
     pub(super) fn new(strategy: WaitStrategy) -> Result<Self, SystemError> {
-        let fault = |error: std::io::Error| {
-            SystemError::system("wait for", "sockets", &error)
-                .advise("raise the limit of open files (ulimit -n)")
-        };
+        let fault = |error: std::io::Error| SystemError::system("wait for", "sockets", &error);
         let readiness = Self {
             epoll: Epoll::new(EVENTS_MAX).map_err(fault)?,
             timer: TimerFd::new().map_err(fault)?,
@@ -66,7 +63,16 @@ impl Readiness {
     ) -> Result<(), SystemError> {
         self.epoll
             .add(fd.as_fd(), signal.0, interest)
-            .map_err(|error| SystemError::system("wait for", "a socket", &error))
+            .map_err(|error| {
+                let fault = SystemError::system("wait for", "a socket", &error);
+                match error.raw_os_error() {
+                    // No disk is full: the user has as many watched descriptors as it may.
+                    Some(errno::ENOSPC) => {
+                        fault.advise("raise the limit (`sysctl fs.epoll.max_user_watches`)")
+                    }
+                    _ => fault,
+                }
+            })
     }
 
     /// Changes which events of a descriptor are reported; the descriptor was added before.

@@ -15,17 +15,20 @@ use crate::SystemError;
 ///
 /// **Cost**: asks the system's resolver, which may wait for name servers.
 pub fn resolve(target: &str, port: u16) -> Result<SocketAddr, SystemError> {
-    let failed = |cause: &dyn Display| {
-        SystemError::refused("find", target, cause)
-            .advise("write HOST or HOST:PORT, or [ADDRESS]:PORT for an IPv6 address with a port")
-    };
     if let Ok(ip) = target.parse() {
         return Ok(SocketAddr::new(ip, port));
     }
-    let has_port = target
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let found = if has_port {
+    let parts = target.rsplit_once(':');
+    let parts = parts.filter(|(_, port)| port.parse::<u16>().is_ok());
+    let name = parts.map_or(target, |(name, _)| name);
+    let failed = |cause: &dyn Display| {
+        let is_name = !name.is_empty() && !name.contains([':', '[', ']', '/', '@', ' ']);
+        SystemError::refused("find", target, cause).advise(match is_name {
+            true => "check the name (`getent hosts NAME`), or write the host's address",
+            false => "write HOST or HOST:PORT, or [ADDRESS]:PORT for an IPv6 address with a port",
+        })
+    };
+    let found = if parts.is_some() {
         target.to_socket_addrs()
     } else {
         (target, port).to_socket_addrs()

@@ -192,7 +192,7 @@ impl Ahead {
             }
             self.wanted.notify_one();
             if state.is_stopped {
-                let text = "cannot read the content: the thread that does it has died";
+                let text = "cannot read the content: the thread that reads it has panicked";
                 return Err(ContentError::new(ErrorCode::Io, text));
             }
             state = self

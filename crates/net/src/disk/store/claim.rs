@@ -52,7 +52,7 @@ impl Claim {
         make_directory(&self.directory, &self.path)
             .and_then(|()| self.directory.directory(&self.path))
             .and_then(|place| private::check(&place).map(|()| place))
-            .map_err(|error| Fault::new("stage in", &self.path, error))
+            .map_err(|error| Fault::new("keep unfinished files in", &self.path, error))
     }
 
     /// Removes what was staged.
@@ -116,7 +116,7 @@ fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             made => made.and_then(|staging| private::check(&staging)),
         };
-        checked.map_err(|error| Fault::new("stage in", staging, error))?;
+        checked.map_err(|error| Fault::new("keep unfinished files in", staging, error))?;
         let opened = match directory.create(path, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 directory.open_to_write(path)
@@ -143,8 +143,7 @@ fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
 }
 
 fn taken() -> Fault {
-    let text = "another process receives this transfer into it; wait for its end or receive into \
-                another directory";
+    let text = format!("{TAKEN}; wait for its end or receive into another directory");
     let error = io::Error::new(io::ErrorKind::ResourceBusy, text);
     Fault::new("receive into", Path::new(""), error)
 }
@@ -156,6 +155,8 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
     }
 }
 
+/// Why there is no claim.
+pub(super) const TAKEN: &str = "another receiver takes this transfer into it";
 /// The most attempts. One fails only when another receiver ends at that moment, which does not
 /// happen this often in a row.
 const ATTEMPTS_MAX: usize = 100;

@@ -49,7 +49,7 @@ impl EarlySync {
             return Ok(());
         };
         drop(files);
-        let died = |_panic| io::Error::other("the thread that syncs has died");
+        let died = |_panic| io::Error::other("the thread that syncs has panicked");
         thread.join().map_err(died)?
     }
 }

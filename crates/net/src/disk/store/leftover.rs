@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,7 +13,13 @@ use std::{
 use delivery::{Manifest, ManifestId};
 use sys::file::{Directory, Kind};
 
-use super::{STAGING, claim::Claim, journal, prepare::TREE, room::taken_bytes};
+use super::{
+    STAGING,
+    claim::{Claim, TAKEN},
+    journal,
+    prepare::TREE,
+    room::taken_bytes,
+};
 use crate::SystemError;
 
 /// A transfer that was not completed.
@@ -44,11 +51,12 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     let opened = Directory::open(directory)
         .map_err(|error| SystemError::system("open", directory.display(), &error))?;
     let claim = Claim::take(&Arc::new(opened), manifest).map_err(|fault| {
-        SystemError::system(
-            "discard what is staged in",
-            directory.display(),
-            &fault.error,
-        )
+        let (operation, target) = ("discard what is unfinished in", directory.display());
+        match fault.error.kind() {
+            io::ErrorKind::ResourceBusy => SystemError::refused(operation, target, TAKEN)
+                .advise("end that receiver, or wait for its end"),
+            _ => SystemError::system(operation, target, &fault.error),
+        }
     })?;
     claim.clear();
     Ok(())

@@ -173,12 +173,10 @@ impl FileStore {
     /// # Errors
     /// When the directory cannot be made or opened.
     pub fn open(directory: &Path, options: impl Into<StoreOptions>) -> Result<Self, SystemError> {
-        let remedy = "receive into a directory that this user may write";
-        std::fs::create_dir_all(directory).map_err(|error| {
-            SystemError::system("make", directory.display(), &error).advise(remedy)
-        })?;
+        std::fs::create_dir_all(directory)
+            .map_err(|error| private::unusable("make", directory, &error))?;
         let opened = Directory::open(directory)
-            .map_err(|error| SystemError::system("open", directory.display(), &error))?;
+            .map_err(|error| private::unusable("open", directory, &error))?;
         Ok(Self {
             directory: Arc::new(opened),
             shown: directory.to_path_buf(),
@@ -249,7 +247,7 @@ impl FileStore {
             (None, Idle::Ended) => {
                 self.queue = None;
                 self.is_open = false;
-                let error = io::Error::other("the thread that does it has died");
+                let error = io::Error::other("the thread that writes has panicked");
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
@@ -445,13 +443,19 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Exists,
             "; remove it, or have the receiver replace what exists",
         ),
+        // The error's own text says what to do, when it is not the system's.
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            (ErrorCode::Permission, "")
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
             ErrorCode::Permission,
             "; receive into a directory that this user may write",
         ),
-        // The error's own text says what to do.
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
-        io::ErrorKind::InvalidFilename => (ErrorCode::NameTooLong, ""),
+        io::ErrorKind::InvalidFilename => (
+            ErrorCode::NameTooLong,
+            "; rename it at the sender, or receive into another filesystem",
+        ),
         // No system call fails with this kind: it marks what this store itself refuses.
         io::ErrorKind::InvalidData => (ErrorCode::ManifestRefused, ""),
         _ if error.raw_os_error() == Some(EIO) => (

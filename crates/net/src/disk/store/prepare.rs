@@ -104,7 +104,9 @@ fn notes_of(found: Option<&Found>) -> Vec<String> {
         found.held.bytes()
     );
     if found.is_other_boot {
-        note.push_str("; this machine was started since: wrong ones among them are sent again");
+        note.push_str(
+            "; this machine was started since, so those that it has spoiled are sent again",
+        );
     }
     vec![note]
 }
@@ -123,7 +125,8 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn make(&mut self, place: &Directory) -> Result<(Directory, Journal), Fault> {
         let disk = &self.of.disk;
-        let failed = |error| Fault::new("stage in", Path::new(super::STAGING), error);
+        let failed =
+            |error| Fault::new("keep unfinished files in", Path::new(super::STAGING), error);
         let tree_path = Path::new(TREE);
         disk.make_directory(place, tree_path).map_err(failed)?;
         let tree = place.directory(tree_path);
@@ -137,7 +140,7 @@ impl Attempt<'_> {
         for entry in self.manifest.entries() {
             if entry.kind == EntryKind::Directory {
                 disk.make_directory(&tree, path_of(&entry))
-                    .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
+                    .map_err(|error| Fault::new("make the directory", path_of(&entry), error))?;
             }
         }
         let journal = Journal::create(disk, place, self.manifest, &self.held, self.was_committing)
@@ -152,7 +155,13 @@ impl Attempt<'_> {
             let status = match tree.status(path_of(&entry)) {
                 Ok(status) => Some(status),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(Fault::new("look at", path_of(&entry), error)),
+                Err(error) => {
+                    return Err(Fault::new(
+                        "look for what is staged of",
+                        path_of(&entry),
+                        error,
+                    ));
+                }
             };
             let is_whole =
                 |found: &Status| found.kind == Kind::File && found.bytes == file.size_bytes;
@@ -215,9 +224,7 @@ impl Attempt<'_> {
                 }
             };
             if !is_fine {
-                let kind = io::ErrorKind::AlreadyExists;
-                let error = io::Error::new(kind, "something is there already");
-                return Err(Fault::new("write", path, error));
+                return Err(Fault::new("write", path, in_the_way(&entry, &status)));
             }
         }
         Ok(())
@@ -258,7 +265,7 @@ impl Attempt<'_> {
         let directory = &self.of.directory;
         let left = || leftover::removable_bytes(directory, self.manifest.id());
         let checked = self.of.room.check(directory, needs, left);
-        checked.map_err(|full| Fault::new("make room in", Path::new(super::STAGING), full))
+        checked.map_err(|full| Fault::new("receive into", Path::new(""), full))
     }
 
     fn finish(self, claim: Claim, place: Directory, tree: Directory, journal: Journal) -> Prepared {
@@ -295,6 +302,25 @@ impl Attempt<'_> {
             notes: self.notes,
         }
     }
+}
+
+/// Makes the error of a name that is taken. A receiver that replaces what exists replaces no
+/// directory, and puts none in the place of something else.
+fn in_the_way(entry: &EntryRef<'_>, status: &Status) -> io::Error {
+    let (kind, text) = match (entry.kind, status.kind) {
+        (EntryKind::Directory, _) => (
+            io::ErrorKind::ResourceBusy,
+            "a directory is sent, and something else is there already; remove it, or receive into \
+             another directory",
+        ),
+        (_, Kind::Directory) => (
+            io::ErrorKind::ResourceBusy,
+            "a directory is there already, and none is sent; remove it, or receive into another \
+             directory",
+        ),
+        _ => (io::ErrorKind::AlreadyExists, "something is there already"),
+    };
+    io::Error::new(kind, text)
 }
 
 /// Returns true when the link that an entry describes exists already.

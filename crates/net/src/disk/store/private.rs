@@ -22,18 +22,7 @@ use crate::SystemError;
 /// When the directory cannot be made or written, or when its staging directory is another user's
 /// or may be written by others.
 pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
-    let failed = |error: &io::Error| {
-        let failed = SystemError::system("write into", directory.display(), error);
-        match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                failed.advise("receive into a directory that this user may write")
-            }
-            io::ErrorKind::NotFound => {
-                failed.advise("no directory can be made there: check the path")
-            }
-            _ => failed.advise("receive into another directory"),
-        }
-    };
+    let failed = |error: &io::Error| unusable("write into", directory, error);
     std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
     let opened = Directory::open(directory).map_err(|error| failed(&error))?;
     let staging = Path::new(STAGING);
@@ -52,6 +41,27 @@ pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
     }
 }
 
+/// Makes the error of a receive directory that cannot be used.
+pub(super) fn unusable(
+    operation: &'static str,
+    directory: &Path,
+    error: &io::Error,
+) -> SystemError {
+    let failed = SystemError::system(operation, directory.display(), error);
+    match error.kind() {
+        // What `check` refuses says itself what to do.
+        _ if failed.remedy().is_some() || failed.errno().is_none() => failed,
+        io::ErrorKind::PermissionDenied => {
+            failed.advise("receive into a directory that this user may write")
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            failed.advise("it is a file, or below one: name a directory")
+        }
+        io::ErrorKind::NotFound => failed.advise("no directory can be made there: check the path"),
+        _ => failed.advise("receive into another directory"),
+    }
+}
+
 /// Checks that an open directory is this user's, and that nobody else may write in it.
 pub(super) fn check(directory: &Directory) -> io::Result<()> {
     let found = Status::of(directory)?;
@@ -64,8 +74,8 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{STAGING} there is user {}'s and has mode {:04o}, so that others may change what was \
-         verified: remove it",
+        "{STAGING} in it is user {}'s and has mode {:04o}, so others could change what has \
+         arrived: remove it, or receive into another directory",
         found.owner, found.mode
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))

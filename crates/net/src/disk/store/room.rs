@@ -144,7 +144,7 @@ impl Room {
         if let Ok(space) = directory.space() {
             let (kept, _) = self.limits.keep_free.of(&space);
             if space.available_bytes < kept.saturating_add(bytes) {
-                let text = "what must stay free of the disk would be taken";
+                let text = "only what must stay free is left on the disk";
                 let text = text.to_owned() + &self.limits.shown();
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }

@@ -45,7 +45,7 @@ macro_rules! faults {
                     })?,
                     $(Some((stringify!($chance), value)) => self.$chance = chance(value)?,)+
                     $(None if word == stringify!($switch) => self.$switch = true,)+
-                    _ => return Err(refuse(word, "there is no such fault")),
+                    _ => return Err(refuse(word, "no fault is written like this")),
                 }
                 Ok(())
             }

@@ -168,7 +168,8 @@ impl Interfaces {
         if wanted.is_none() && is_multicast && interface.flags.loopback {
             let name = &interface.name;
             notes.push(format!(
-                "{name} is loopback: the group reaches programs on this machine only"
+                "{name} is loopback: the group reaches programs on this machine only, unless another \
+                 interface is named"
             ));
         }
         let wanted = wanted
@@ -259,7 +260,7 @@ impl Interfaces {
             format!("leave by {via}, not by {name}")
         });
         Ok(Some(format!(
-            "packets to {peer} {via}: replies may not reach {peer}"
+            "packets to {peer} {via}: replies may not reach {peer}; look at `ip route get {peer}`"
         )))
     }
 }
@@ -374,7 +375,7 @@ fn check_condition(
     }
     if !interface.flags.running {
         notes.push(format!(
-            "{name} has no carrier: no packet passes until its cable is plugged in"
+            "{name} has no carrier: no packet passes until its cable or its other end is back"
         ));
     }
     Ok(())

@@ -117,8 +117,8 @@ impl InterfaceError {
             }
             Self::NoRoute { destination, .. } => format!("no route to {destination}"),
             Self::NoReturnPath { name, peer, via } => format!(
-                "{name} has no return path: packets to {peer} {} and strict reverse-path filtering \
-                 drops what arrives from there",
+                "{name} has no return path: packets to {peer} {}, so strict reverse-path filtering \
+                 drops those that come from {peer} by {name}",
                 leave_by(via.as_ref())
             ),
         }
@@ -128,15 +128,21 @@ impl InterfaceError {
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         Some(match self {
-            Self::System { .. }
-            | Self::Syntax { .. }
-            | Self::Unknown { .. }
-            | Self::NoAddress { .. } => return None,
-            Self::Ambiguous { .. } => "use a name".into(),
-            Self::NoMulticast { name } => {
-                format!("choose another, or `ip link set {name} multicast on`").into()
+            Self::System { .. } | Self::Syntax { .. } | Self::Unknown { .. } => return None,
+            Self::NoAddress { name, detail, .. } => {
+                let mend = match detail {
+                    None => "add one (`ip address add ADDRESS/BITS dev",
+                    Some(_) => "see what keeps it from use (`ip address show dev",
+                };
+                format!("{mend} {name}`), or choose another interface").into()
             }
-            Self::Down { name } => format!("`ip link set {name} up` switches it on").into(),
+            Self::Ambiguous { .. } => "name one of them".into(),
+            Self::NoMulticast { name } => {
+                format!("choose another interface, or run `ip link set {name} multicast on`").into()
+            }
+            Self::Down { name } => {
+                format!("run `ip link set {name} up`, or choose another interface").into()
+            }
             Self::NoRoute {
                 destination,
                 candidates,
@@ -148,6 +154,8 @@ impl InterfaceError {
                 (true, false) => "check the address, or add a route with `ip route add`".into(),
             },
             Self::NoReturnPath { name, .. } => {
+                // A dot in a name is a slash to sysctl.
+                let name = name.replace('.', "/");
                 format!("correct the route, or run `sysctl -w net.ipv4.conf.{name}.rp_filter=2`")
                     .into()
             }

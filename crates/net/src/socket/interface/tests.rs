@@ -149,7 +149,7 @@ fn what_cannot_be_used_is_refused_with_reason_and_remedy() {
     };
     let text = refusal(&|list, _| list[1].flags.up = false, None);
     assert!(
-        text.contains("eth0 is down; `ip link set eth0 up`"),
+        text.contains("eth0 is down; run `ip link set eth0 up`"),
         "{text}"
     );
     let text = refusal(&|list, _| list[1].flags.multicast = false, None);

@@ -101,8 +101,11 @@ impl Links {
             let fault = SystemError::system("accept control connections on", address, &error);
             match error.kind() {
                 io::ErrorKind::AddrInUse => fault.advise(
-                    "another program listens there: choose another control port, or 0 for any",
+                    "another socket listens there: choose another port, or 0 for any that is free",
                 ),
+                io::ErrorKind::PermissionDenied => {
+                    fault.advise("ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one")
+                }
                 _ => fault,
             }
         };

@@ -96,7 +96,8 @@ impl UdpIo {
             has_gro &= port.socket.set_gro(has_gro).is_ok();
         }
         if wants_gro && !has_gro {
-            let text = "the kernel has no UDP GRO (Linux 5.0): one buffer receives one datagram";
+            let text = "the kernel has no UDP GRO, which came with Linux 5.0: receiving goes on, \
+                        with one datagram a buffer and more load";
             tally.warn(text.into());
         }
         if !has_gro {

@@ -157,7 +157,7 @@ impl Port {
     fn new(socket: UdpSocket, kind: Socket, bound: SocketAddr) -> Result<Self, SystemError> {
         if bound.ip().is_unspecified() {
             set(
-                "ask for destinations on",
+                "ask for the destinations of packets on",
                 bound,
                 socket.set_packet_info(true),
             )?;
@@ -226,40 +226,44 @@ impl UdpSetup {
     fn check(&self) -> Result<(), SystemError> {
         let destination = self.destination.ip();
         if self.destination.port() == 0 {
-            return Err(SystemError::refused("use", self.destination, "port 0")
-                .advise("name a port from 1 to 65535"));
+            return Err(
+                SystemError::refused("use", self.destination, "its port is 0")
+                    .advise("name a port from 1 to 65535"),
+            );
         }
         if destination.is_ipv4() != self.local.is_ipv4() {
             let cause = format!(
-                "the interface's address {} has another IP version",
+                "the interface's address {} is of the other IP version",
                 self.local
             );
             return Err(SystemError::refused("use", self.destination, cause)
                 .advise("choose an interface that has an address of the same IP version"));
         }
-        if destination.is_unspecified() || self.local.is_multicast() {
-            return Err(SystemError::refused(
-                "use",
-                self.destination,
-                "not an address that traffic can be sent to",
-            ));
+        if destination.is_unspecified() {
+            let cause = "it names no group and no host";
+            return Err(SystemError::refused("use", self.destination, cause)
+                .advise("name a multicast group or a host's address"));
+        }
+        if self.local.is_multicast() {
+            let cause = "it is a group's address, and packets leave from an interface's";
+            return Err(SystemError::refused("send from", self.local, cause)
+                .advise("choose an address of this host (`ip address`)"));
         }
         self.check_source()
     }
 
     fn check_source(&self) -> Result<(), SystemError> {
         let destination = self.destination.ip();
-        if self
-            .source
-            .is_some_and(|source| source.is_ipv4() != destination.is_ipv4())
-        {
-            return Err(SystemError::refused(
-                "receive from one source of",
-                self.destination,
-                "source and group are of different families",
-            ));
+        let Some(source) = self.source else {
+            return Ok(());
+        };
+        if source.is_ipv4() == destination.is_ipv4() {
+            return Ok(());
         }
-        Ok(())
+        let target = format!("{source} in {}", self.destination);
+        let cause = "one of these addresses is IPv4, and the other IPv6";
+        Err(SystemError::refused("receive from", target, cause)
+            .advise("name a source of the group's IP version"))
     }
 
     /// Opens the socket that sends; a source also takes upstream packets on it.
@@ -280,7 +284,7 @@ impl UdpSetup {
         .map_err(|error| fault(&error))?;
         let bound = if self.is_raw() {
             if self.role == Role::Receiver {
-                set("only send on", bound, socket.receive_nothing())?;
+                set("stop receiving on", bound, socket.receive_nothing())?;
             }
             bound
         } else {
@@ -354,7 +358,7 @@ impl UdpSetup {
                 .map_err(|error| join_fault(self, source, &error))?;
             if self.role == Role::Source {
                 let blocked = socket.block_source(bound.ip(), self.interface, self.local);
-                set("keep our own packets from", bound, blocked)?;
+                set("refuse this host's own packets to", bound, blocked)?;
             }
         }
         Port::new(socket, Socket::Group, bound)
@@ -405,10 +409,15 @@ fn raw_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
 
 fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("bind", bound, error);
+    if error.raw_os_error() == Some(errno::ENODEV) {
+        return fault.advise(Remedy::ListInterfaces {
+            missing: Missing::Interface,
+        });
+    }
     match (error.kind(), role) {
         (std::io::ErrorKind::AddrInUse, Role::Source) => fault.advise(Remedy::StopOtherSender),
         (std::io::ErrorKind::AddrInUse, Role::Receiver) => fault.advise(
-            "another program on this host has the port for itself: stop it, or choose another port",
+            "a program on this host has the port for itself: stop it, or choose another port",
         ),
         (std::io::ErrorKind::AddrNotAvailable, _) => fault.advise(Remedy::ListInterfaces {
             missing: Missing::Address,
@@ -428,8 +437,10 @@ fn join_fault(setup: &UdpSetup, source: Option<IpAddr>, error: &std::io::Error) 
     };
     let fault = SystemError::system("join", target, error);
     match error.raw_os_error() {
-        Some(errno::ENOBUFS) => fault
-            .advise("this host is in too many groups: raise sysctl net.ipv4.igmp_max_memberships"),
+        Some(errno::ENOBUFS) => fault.advise(
+            "raise the kernel's limits for groups (`sysctl net.ipv4.igmp_max_memberships`, \
+             `net.ipv4.igmp_max_msf`, `net.core.optmem_max`)",
+        ),
         Some(errno::ENODEV) => fault.advise(Remedy::ListInterfaces {
             missing: Missing::Interface,
         }),
@@ -445,7 +456,7 @@ fn note_clipped(which: &str, asked: usize, granted: usize, tally: &mut Tally) {
     let letter = if which == "send" { 'w' } else { 'r' };
     tally.warn(format!(
         "the {which} buffer is {granted} bytes instead of {asked}: \
-         run `sysctl -w net.core.{letter}mem_max={asked}` or give CAP_NET_ADMIN"
+         run `sysctl -w net.core.{letter}mem_max={asked}`, or give this program CAP_NET_ADMIN"
     ));
 }
 

@@ -63,7 +63,7 @@ impl Collector {
         }
         tally.warn(format!(
             "receive buffers of {slot_bytes} bytes are too short for GRO, which needs \
-             {GRO_BYTES_MAX}: one buffer receives one datagram"
+             {GRO_BYTES_MAX}: receiving goes on without it, with more load; give longer buffers"
         ));
     }
 

@@ -487,9 +487,14 @@ impl Refusal {
     const fn advice(self) -> &'static str {
         match self {
             Self::Full | Self::NoBuffers | Self::Interrupted => "wait until there is room",
-            Self::Icmp => "the other end or a router refuses it: check that the receiver runs",
-            Self::TooBig => "a datagram is longer than UDP can carry: lower the session's MTU",
-            Self::Denied => "a packet filter on this host forbids it: look at `nft list ruleset`",
+            Self::Icmp => "nothing there takes it: check that the host is up and its receiver runs",
+            Self::TooBig => {
+                "a datagram is longer than an IP packet can be: lower the session's MTU"
+            }
+            Self::Denied => {
+                "this host's packet filter or routes forbid it: look at `nft list ruleset` and \
+                 `ip route get`"
+            }
             Self::Unreachable => {
                 "there is no route, or the interface is down: look at `ip route get`"
             }
