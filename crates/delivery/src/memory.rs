@@ -79,7 +79,12 @@ impl Content for MemoryContent {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), ContentError> {
-        let changed = || ContentError::new(ErrorCode::SourceChanged, "the content is shorter");
+        let changed = || {
+            ContentError::new(
+                ErrorCode::SourceChanged,
+                "the content is shorter than its manifest says",
+            )
+        };
         let start = usize::try_from(offset).map_err(|_| changed())?;
         let end = start.checked_add(out.len()).ok_or_else(changed)?;
         let bytes = self.bytes.get(start..end).ok_or_else(changed)?;

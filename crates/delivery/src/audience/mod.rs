@@ -476,7 +476,7 @@ impl Audience {
 
     fn drop_receiver(&mut self, link: LinkId) {
         let behind = behind(self.lead, &self.tracked[&link]);
-        let text = "too slow for the sender's policy";
+        let text = "it was behind for longer than the sender's policy allows";
         let code = ErrorCode::TooSlow;
         let links = &mut self.listener.links;
         links.close_with(link, &Message::Error { code, text });

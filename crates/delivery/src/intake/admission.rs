@@ -103,7 +103,7 @@ impl<I: Intake> Transfers<I> {
             }
             // The sender learns nothing of the other one.
             Some(_) => Err(limit(
-                "the same manifest is being received from another sender".to_owned(),
+                "the same files are being received from another sender".to_owned(),
             )),
             None => self.check_bounds(offer),
         };
@@ -171,8 +171,8 @@ impl<I: Intake> Transfers<I> {
         }
         if bytes > bytes_max {
             return Err(limit(format!(
-                "all manifests together would have {bytes} bytes, and this receiver keeps at most \
-                 {bytes_max}"
+                "with this one, the lists of files of all transfers would take {bytes} bytes, and \
+                 this receiver keeps at most {bytes_max}"
             )));
         }
         Ok(())

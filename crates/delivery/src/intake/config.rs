@@ -176,7 +176,7 @@ impl<S: Store + Debug> Intake for TakeFirst<S> {
     fn accept(&mut self, _sender: &Sender, _offer: &Offer) -> Result<S, Decline> {
         self.0.take().ok_or_else(|| Decline {
             code: ErrorCode::Limit,
-            text: "this receiver takes one transfer".to_owned(),
+            text: "this receiver takes one transfer, and has begun another".to_owned(),
         })
     }
 }

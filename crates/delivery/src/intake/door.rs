@@ -128,8 +128,8 @@ impl<I: Intake> Transfers<I> {
             Place::InsteadOf(late) => Some(late),
             Place::Later | Place::Full | Place::NoShare(_) | Place::Never => {
                 self.counters.senders_full += 1;
-                let text =
-                    "as many senders as it takes are being served; it was told to come later";
+                let text = "this receiver serves as many senders as it can; this one was told to \
+                            come later";
                 self.tell_refused(sender, text.to_owned());
                 return Err(Refusal::Busy);
             }

@@ -326,12 +326,19 @@ impl<I: Intake> Transfers<I> {
             Place::Later => {}
             Place::Full => {
                 let count = self.config.transfers_max;
-                let text = format!("{count} transfers are under way, the most at a time");
+                let text = format!(
+                    "{count} transfers are under way, the most at a time; one must end first"
+                );
                 self.full(sender, text);
             }
             Place::NoShare(share) => {
                 let most = self.share_in_words(share, heard.source);
-                self.full(sender, format!("{most} are under way, its share"));
+                self.full(
+                    sender,
+                    format!(
+                        "{most} are under way, the most from there at a time; one must end first"
+                    ),
+                );
             }
             Place::Never => self.unwanted(stream),
         }

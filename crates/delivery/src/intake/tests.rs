@@ -344,7 +344,8 @@ fn a_keyed_sender_continues_at_another_address_of_a_network_that_has_its_share()
         }
         hear(&mut receiver, at(1), 3, 1, 9);
         let told = refusals(&mut receiver);
-        let text = "3 transfers from the network fd00::/64 are under way, its share";
+        let text = "3 transfers from the network fd00::/64 are under way, the most from there at a \
+                    time; one must end first";
         assert_eq!(told, [(sender(3, 9), text.to_owned())]);
         receiver.config.receiver.key = Some(key);
         hear(&mut receiver, at(1), 4, 1, 9);

@@ -58,13 +58,13 @@ pub enum ManifestError {
         known: u8,
     },
     /// The list of owners cannot be written.
-    #[error("the list of owners is wrong: {0}")]
+    #[error("the owners of the entries cannot be sent: {0}")]
     Owners(&'static str),
     /// The extended attributes cannot be written.
-    #[error("the extended attributes of the entries cannot be sent: {0}")]
+    #[error("the extended attributes of the entries cannot be sent: {0}; send them without")]
     Attributes(&'static str),
     /// Longer than allowed: raise the limit or send less.
-    #[error("the manifest has {bytes} bytes where {max} are allowed")]
+    #[error("the manifest has {bytes} bytes where {max} are allowed; send fewer files at a time")]
     ManifestTooLong {
         /// Its length in bytes.
         bytes: u64,
@@ -72,7 +72,9 @@ pub enum ManifestError {
         max: u64,
     },
     /// There are more entries than allowed: raise the limit or send less.
-    #[error("the manifest has {entries} entries where {max} are allowed")]
+    #[error(
+        "the manifest has {entries} entries where {max} are allowed; send fewer files at a time"
+    )]
     TooManyEntries {
         /// The number of entries.
         entries: u32,
@@ -80,7 +82,7 @@ pub enum ManifestError {
         max: u32,
     },
     /// There are more slabs than allowed, even with the largest slabs.
-    #[error("the content has more than {max} slabs")]
+    #[error("the content is too long: it has more than {max} slabs; send less at a time")]
     TooManySlabs {
         /// The limit.
         max: u32,

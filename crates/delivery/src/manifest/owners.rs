@@ -28,7 +28,7 @@ impl OwnerNames {
         }
         if count != owned().count() {
             return Err(ManifestError::Owners(
-                "some entries have an owner, and others none",
+                "some entries have an owner, and others none; give all one, or none",
             ));
         }
         let owners = || owned().filter_map(|entry| entry.owner);
@@ -36,7 +36,7 @@ impl OwnerNames {
         let groups = accounts(owners().map(|owner| owner.group), &self.groups);
         if users.len().max(groups.len()) > usize::from(u16::MAX) {
             return Err(ManifestError::Owners(
-                "more than 65,535 users or groups own them",
+                "more than 65,535 users or groups own them; send them without owners",
             ));
         }
         let index = |list: &[Account<'_>], number| {

@@ -244,7 +244,10 @@ impl<S: Store> TransferReceiver<S> {
         let path = manifest.path_of(file).escape_ascii().to_string();
         // The first wrong hash may come from forged packets of the stream, so it does not count.
         if u32::from(times) > self.config.slab_attempts_max {
-            let text = format!("{path}: the hash of a slab was wrong {times} times");
+            let text = format!(
+                "{path}: the hash of a slab was wrong {times} times; check disk and memory of both \
+                 hosts"
+            );
             return self.fail(now, ErrorCode::HashMismatch, &text);
         }
         self.event(TransferReceiverEvent::SlabBad { slab, path });

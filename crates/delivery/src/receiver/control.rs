@@ -236,7 +236,11 @@ impl<S: Store> TransferReceiver<S> {
                 self.caller.links.forget(link);
                 self.lost(now, link);
                 if is_refused && self.welcome.is_none() {
-                    self.pass_over(now, "nothing listens at its control port", true);
+                    self.pass_over(
+                        now,
+                        "its control port is not open, or cannot be reached (firewall?)",
+                        true,
+                    );
                 }
             }
             LinkEvent::Accepted { .. } => {
@@ -306,15 +310,16 @@ impl<S: Store> TransferReceiver<S> {
             if self.welcome.is_none() {
                 return self.pass_over(now, "the sender does not answer", true);
             }
+            let seconds = self.config.give_up_after.as_secs();
             let text = match &sender.given_up {
-                Some(why) => {
-                    let seconds = self.config.give_up_after.as_secs();
-                    format!(
-                        "the sender gave this receiver up ({why}) and has not come back within \
-                         {seconds} s"
-                    )
-                }
-                None => "no connection to the sender".to_owned(),
+                Some(why) => format!(
+                    "the sender gave this receiver up ({why}) and has not come back within \
+                     {seconds} s"
+                ),
+                None => format!(
+                    "the connection to the sender was lost, and there was none again within \
+                     {seconds} s"
+                ),
             };
             return self.failed(now, ErrorCode::TimedOut, &text);
         }
@@ -458,8 +463,9 @@ impl<S: Store> TransferReceiver<S> {
         }
         let max = self.config.limits.manifest_bytes_max;
         let bytes = welcome.manifest_bytes;
-        if self.step == Step::Joining && !(MANIFEST_HEADER_LEN as u64..=max).contains(&bytes) {
-            let text = format!("a manifest of {bytes} bytes where {max} are allowed");
+        let min = MANIFEST_HEADER_LEN as u64;
+        if self.step == Step::Joining && !(min..=max).contains(&bytes) {
+            let text = format!("the manifest has {bytes} bytes where {min} to {max} are allowed");
             let (code, text) = (ErrorCode::ManifestRefused, text.as_str());
             self.tell(now, &Message::Error { code, text });
             return self.look_elsewhere(now, text);

@@ -25,12 +25,11 @@ impl<C: Content> TransferSender<C> {
         }
         if member.link.is_none() {
             if now.since(member.gone_at) >= patience {
-                self.fail(
-                    now,
-                    slot,
-                    ErrorCode::TimedOut,
-                    "the connection to it is lost",
+                let seconds = patience.as_secs();
+                let text = format!(
+                    "the connection to it is lost, and there was none again within {seconds} s"
                 );
+                self.fail(now, slot, ErrorCode::TimedOut, &text);
             }
             return;
         }
@@ -145,9 +144,9 @@ impl<C: Content> TransferSender<C> {
         self.clock.tick_at = now;
         for slot in 0..self.members.len() {
             let text = if self.members[slot].is_expected {
-                "the sender has finished without this receiver"
+                "its connection was lost before the transfer began"
             } else {
-                "the sender no longer waits for this receiver, which is a guest"
+                "the sender no longer waits for this receiver, which it did not expect"
             };
             self.fail(now, slot, ErrorCode::Cancelled, text);
             if let Some(link) = self.members[slot].link {

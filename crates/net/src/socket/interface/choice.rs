@@ -168,8 +168,8 @@ impl Interfaces {
         if wanted.is_none() && is_multicast && interface.flags.loopback {
             let name = &interface.name;
             notes.push(format!(
-                "{name} is loopback: the group reaches programs on this machine only, unless another \
-                 interface is named"
+                "{name} is loopback: the group reaches programs on this machine only; name another \
+                 interface to reach other hosts"
             ));
         }
         let wanted = wanted
