@@ -211,7 +211,11 @@ impl FramePublisher {
         let pieces = match self.frames.next(timestamp_ns, len, max) {
             Ok(pieces) => pieces,
             Err(NoFrame::Empty) => return Err(Full::TooLong { max: 0 }),
-            Err(NoFrame::TooLong | NoFrame::SmallPackets) => return Err(Full::TooLong { max }),
+            Err(NoFrame::SmallPackets) => return Err(Full::TooLong { max }),
+            Err(NoFrame::TooLong) => {
+                let max = u32::MAX as usize;
+                return Err(Full::TooLong { max });
+            }
         };
         let count = (pieces.count(), pieces.last_len());
         let taken = self

@@ -559,7 +559,7 @@ fn fec_rules(c: &Config) -> [Rule; 6] {
         (
             c.fec_group == 0 || crate::fec::Numbering::new(c.fec_group).is_some(),
             "fec_group",
-            "must be 0 or a power of two from 2 to 128, as parity numbers share those of data",
+            "must be 0 or a power of two from 2 to 128",
             "fec_on_demand",
         ),
         (

@@ -24,7 +24,7 @@ impl FilterProgram {
     /// # Errors
     /// Without libpcap, or when it does not understand the text.
     pub fn compile(text: &str, link_type: u16) -> Result<Self, FilterError> {
-        let no_zero = |_| FilterError::Text("a filter has no zero byte".to_owned());
+        let no_zero = |_| FilterError::Text("a filter must not hold a zero byte".to_owned());
         let text = CString::new(text).map_err(no_zero)?;
         let library = LIBRARY.get_or_init(Library::load);
         let library = library.as_ref().ok_or(FilterError::NoLibrary)?;

@@ -36,11 +36,11 @@ pub enum Error {
     Io(#[from] IoFault),
     /// The message is longer than the protocol parameters allow. It was not taken, and the session
     /// goes on.
-    #[error("the message is longer than the {max} bytes that can be sent; raise {parameter}")]
+    #[error("{}", too_long_text(*max, parameter))]
     TooLong {
         /// The length of the longest possible message, in bytes.
         max: usize,
-        /// The protocol parameter that sets this limit.
+        /// The protocol parameter, or the setting of the publisher, that sets this limit.
         parameter: &'static str,
     },
     /// The session was closed.
@@ -169,12 +169,22 @@ impl From<Error> for io::Error {
     }
 }
 
+/// Words a length that cannot be sent. It is 0 for a frame without bytes alone.
+fn too_long_text(max: usize, parameter: &str) -> String {
+    match max {
+        0 => "a frame must have at least one byte".to_owned(),
+        _ => format!(
+            "the message is longer than the {max} bytes that can be sent; raise {parameter}"
+        ),
+    }
+}
+
 fn missing_text(joined: u32, missing: u32, refused: u64) -> String {
     let expected = joined + missing;
     let plural = if expected == 1 { "" } else { "s" };
-    let mut text = format!("{joined} of {expected} receiver{plural} joined");
+    let mut text = format!("{joined} of {expected} receiver{plural} joined in time");
     if refused > 0 {
-        text += &format!("; refusals of receivers: {refused}");
+        text += &format!("; refusals of receivers, for their name or their key: {refused}");
     }
     text
 }

@@ -91,7 +91,7 @@ pub enum HookFailure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HookError {
     /// The file exists, but may not be executed.
-    #[error("{} may not be executed; chmod +x it", .0.display())]
+    #[error("{path} may not be executed; run `chmod +x {path}`", path = .0.display())]
     NotExecutable(PathBuf),
     /// The path leads to no file.
     #[error("there is no such file; name a program by its absolute path")]
@@ -337,7 +337,7 @@ impl fmt::Display for HookFailure {
                 "did not end within {}, and was ended",
                 quantity::duration_text(*limit)
             ),
-            Self::Lost(error) => write!(f, "failed: {error}"),
+            Self::Lost(error) => write!(f, "may have failed: how it ended cannot be read: {error}"),
             Self::NotRun { path, cause } => {
                 write!(f, "was not run for {}: {cause}", path.display())
             }

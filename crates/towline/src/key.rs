@@ -79,24 +79,42 @@ impl Aead for Cipher {
 /// one packet could then guess the key.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
-    let failed = |error: &std::io::Error| SystemError::system("read the key of", &shown, error);
+    let failed = |error: &std::io::Error| {
+        let fault = SystemError::system("read the key in", &shown, error);
+        match error.kind() {
+            std::io::ErrorKind::NotFound => fault.advise(
+                "check the path, or make a key with `head -c 32 /dev/urandom` and copy it to all \
+                 ends",
+            ),
+            std::io::ErrorKind::PermissionDenied => {
+                fault.advise("let this user read the file, and nobody else (mode 0600)")
+            }
+            _ => fault,
+        }
+    };
     let mut file = sys::file::open_without_waiting(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
-    let refused = |cause: &str| SystemError::refused("use the key of", &shown, cause);
+    let refused = |cause: &str| SystemError::refused("use the key in", &shown, cause);
     if !metadata.is_file() {
-        return Err(refused("it is not a regular file").into());
+        let error = refused("it is not a regular file");
+        return Err(error.advise("name a file that holds the key").into());
     }
     if ![0, sys::file::effective_user()].contains(&metadata.uid()) {
-        let cause = format!("user {} owns it, and knows or changes it", metadata.uid());
-        let remedy = format!("chown $(id -u) {shown}");
+        let cause = format!("user {} owns it, and can read or change it", metadata.uid());
+        let remedy = format!(
+            "as root run `chown {} {shown}`",
+            sys::file::effective_user()
+        );
         return Err(refused(&cause).advise(remedy).into());
     }
     if metadata.mode() & OTHERS != 0 {
         let cause = format!(
-            "its mode {:04o} lets other users read it",
+            "its mode {:04o} lets other users read or change it",
             metadata.mode() & 0o7777
         );
-        return Err(refused(&cause).advise(format!("chmod 600 {shown}")).into());
+        return Err(refused(&cause)
+            .advise(format!("run `chmod 600 {shown}`"))
+            .into());
     }
     let mut secret = Vec::new();
     let limit = SECRET_BYTES_MAX as u64 + 1;
@@ -111,7 +129,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
             "it has {} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}",
             secret.len()
         );
-        let remedy = format!("head -c 32 /dev/urandom > {shown}");
+        let remedy = new_key(&shown);
         return Err(refused(&cause).advise(remedy).into());
     }
     let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
@@ -121,7 +139,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
              {TEXT_BYTES_MIN} in base64",
             secret.len()
         );
-        let remedy = format!("head -c 32 /dev/urandom > {shown}");
+        let remedy = new_key(&shown);
         return Err(refused(&cause).advise(remedy).into());
     }
     let mut distinct = secret.clone();
@@ -129,13 +147,17 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     distinct.dedup();
     if distinct.len() < DISTINCT_BYTES_MIN {
         let cause = format!(
-            "it repeats {} different bytes, and can be guessed",
+            "it repeats {} different bytes, so it can be guessed",
             distinct.len()
         );
-        let remedy = format!("head -c 32 /dev/urandom > {shown}");
+        let remedy = new_key(&shown);
         return Err(refused(&cause).advise(remedy).into());
     }
     Ok(Key::derive(&secret))
+}
+
+fn new_key(shown: &impl std::fmt::Display) -> String {
+    format!("make a new one with `head -c 32 /dev/urandom > {shown}`, and copy it to all ends")
 }
 
 /// The permission bits of the group and all others.

@@ -34,8 +34,10 @@ impl Place {
         for host in hosts {
             let peer = net::resolve(host, Group::PORT)?;
             if peers.contains(&peer) {
-                let cause = "it is named twice, and a sender dials each receiver once";
-                return Err(SystemError::refused("send to", host, cause));
+                let cause = format!("another receiver that is named has its address {peer} too");
+                return Err(
+                    SystemError::refused("send to", host, cause).advise("name each receiver once")
+                );
             }
             peers.push(peer);
         }
@@ -44,7 +46,7 @@ impl Place {
 
     /// Makes the error of asking for something that needs packets where there are none.
     pub(crate) fn no_packets(&self) -> SystemError {
-        let cause = "this needs packets, and the session has TCP connections alone";
+        let cause = "this needs packets, and a session without a group has TCP connections alone";
         SystemError::refused("use", self, cause).advise("name a group")
     }
 }

@@ -33,7 +33,8 @@ impl RelayBuilder {
     pub fn open(self) -> Result<Relay, Error> {
         let first = self.ways.first();
         let (Some(first), 2..=WAYS_MAX) = (first, self.ways.len()) else {
-            let cause = format!("it joins 2 to {WAYS_MAX} networks");
+            let named = self.ways.len();
+            let cause = format!("it joins 2 to {WAYS_MAX} networks, and {named} are named");
             let error = SystemError::refused("open", "a relay", cause);
             return Err(error.advise("name a group for each".to_owned()).into());
         };

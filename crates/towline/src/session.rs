@@ -171,11 +171,10 @@ impl SessionBuilder {
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
         if self.key.is_some() && (!self.reports || config.strict_pgm()) {
-            let cause = "with a key, receivers take data only from senders that show on the \
-                         connection for reports that they have it";
+            let cause = "a sender shows that it has the key on the connection for reports alone";
             let error = SystemError::refused("open a session", "without reports", cause);
             return Err(error
-                .advise("let receivers report, or leave the key out".to_owned())
+                .advise("let receivers report (without strict_pgm), or leave the key out")
                 .into());
         }
         let shares_port = !config.strict_pgm();
@@ -263,7 +262,7 @@ impl SessionBuilder {
         };
         if upstream_port != 0 {
             opened.warnings.push(format!(
-                "another program on this host has {}, port {}: receivers of other PGM \
+                "another socket on this host has {}, port {}: receivers of other PGM \
                  implementations cannot ask for repairs (Towline's ask at port {upstream_port})",
                 opened.local,
                 opened.destination.port(),

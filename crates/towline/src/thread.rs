@@ -30,7 +30,16 @@ pub(crate) fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<JoinHandle<Result<T, Error>>, Error> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-    thread.map_err(|error| net::SystemError::system("start", "a thread", &error).into())
+    thread.map_err(|error| {
+        let fault = net::SystemError::system("start", "a thread", &error);
+        let fault = match error.kind() {
+            std::io::ErrorKind::WouldBlock => {
+                fault.advise("end some processes, or raise the limit of them (`ulimit -u`)")
+            }
+            _ => fault,
+        };
+        fault.into()
+    })
 }
 
 /// Waits until a thread that was told to end has ended.

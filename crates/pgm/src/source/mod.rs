@@ -650,7 +650,9 @@ impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Window => f.write_str("the transmit window is full"),
-            Self::TooLong { max } => write!(f, "longer than the {max} bytes that can be taken"),
+            Self::TooLong { max } => {
+                write!(f, "this is longer than the {max} bytes that can be taken")
+            }
             Self::Closed => f.write_str("the source was closed"),
         }
     }

@@ -117,13 +117,13 @@ impl fmt::Display for Notice {
         match kind {
             NoticeKind::Bare => write!(
                 f,
-                "{host} sends without a key: this end drops its packets; start it with the same \
-                 --key-file"
+                "{host} sends without a key: this end drops its packets; give that end the same \
+                 key file"
             ),
             NoticeKind::OtherKey => write!(
                 f,
                 "{host} sends with another key, or its packets were forged: this end drops them; \
-                 give both ends the same --key-file"
+                 give both ends the same key file"
             ),
         }
     }

@@ -252,8 +252,10 @@ impl fmt::Display for NetlinkError {
                     .map_or(Ok(()), |reason| write!(f, ": {reason}"))
             }
             Cause::Malformed(malformed) => write!(f, "malformed netlink reply: {malformed}"),
-            Cause::Missing => f.write_str("there is no such object"),
-            Cause::Unstable => f.write_str("the kernel's list changes faster than it can be read"),
+            Cause::Missing => f.write_str("the kernel knows none"),
+            Cause::Unstable => {
+                f.write_str("the kernel's list changes faster than it can be read; try again later")
+            }
         }
     }
 }

@@ -64,7 +64,8 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
     let document: ProcessCounters = serde_json::from_slice(&text)?;
     if document.schema != ProcessCounters::SCHEMA || document.version != ProcessCounters::VERSION {
         let text = format!(
-            "the counters are of {} version {}, which this release does not read",
+            "the counters are of {} version {}, which this release does not read; read them with \
+             the release that serves them",
             document.schema, document.version
         );
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));

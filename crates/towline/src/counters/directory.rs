@@ -28,7 +28,8 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     if !found.is_dir() || found.uid() != user()? {
         let text = format!(
-            "{} must be a directory that the user of this process owns, and no symbolic link",
+            "{} must be a directory that the user of this process owns, and no symbolic link; \
+             remove what is there",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));

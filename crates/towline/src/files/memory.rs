@@ -106,7 +106,10 @@ impl Store for MemoryStore {
         let bytes_max = self.files.bytes_max;
         let len = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
         let Some(len) = len else {
-            let text = format!("cannot keep {bytes} bytes in memory: {bytes_max} are allowed");
+            let text = format!(
+                "cannot keep {bytes} bytes in memory: {bytes_max} are allowed; send less, or have \
+                 the receiver allow more"
+            );
             let code = ErrorCode::Limit;
             return self.events.push_back(StoreEvent::Failed { code, text });
         };

@@ -87,17 +87,17 @@ impl Selection {
             None => format!("**/{rest}"),
         };
         if rest.trim_start_matches('/').is_empty() {
-            let cause = "it names nothing";
-            return Err(
-                net::SystemError::refused("use", format!("pattern {pattern:?}"), cause).into(),
-            );
+            let target = format!("pattern {pattern:?}");
+            let error = net::SystemError::refused("use", target, "it names nothing");
+            return Err(error.advise(FORMS).into());
         }
         let glob = GlobBuilder::new(&whole)
             .literal_separator(true)
             .backslash_escape(true)
             .build()
             .map_err(|error| {
-                net::SystemError::refused("use", format!("pattern {pattern:?}"), error.kind())
+                let target = format!("pattern {pattern:?}");
+                net::SystemError::refused("use", target, error.kind()).advise(FORMS)
             })?;
         self.rules.push(Rule {
             is_included,
@@ -107,6 +107,9 @@ impl Selection {
         Ok(())
     }
 }
+
+/// How patterns look.
+const FORMS: &str = "write a pattern such as *.tmp, cache/, /build or docs/**/*.pdf";
 
 #[cfg(test)]
 mod tests {

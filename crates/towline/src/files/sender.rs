@@ -59,7 +59,8 @@ impl FileSender {
         while let Some(name) = names.next() {
             if names.as_slice().contains(name) {
                 let cause = "it is named twice, and each receiver of a session has another name";
-                return Err(SystemError::refused("expect", name, cause).into());
+                let error = SystemError::refused("expect", name, cause);
+                return Err(error.advise("name each receiver once").into());
             }
         }
         let may_skip = files.may_skip();
@@ -175,7 +176,8 @@ fn open(
         let peers = Place::peers(hosts)?;
         let first = peers.first().copied();
         let first = first.ok_or_else(|| {
-            SystemError::refused("send to", "no host", "at least one must be named")
+            SystemError::refused("send", "the files", "no host is named")
+                .advise("name one at least")
         })?;
         if config.expected_count() == 0 {
             config.expected = u32::try_from(peers.len()).unwrap_or(u32::MAX);

@@ -124,17 +124,27 @@ impl FileSetBuilder {
         };
         let has_content = tree.manifest.entries().any(is_content);
         let entry_count = tree.manifest.entries().len();
-        let cause = match entry_count {
+        let name_one = "name at least one file";
+        let (cause, remedy) = match entry_count {
             _ if has_content => return Ok(FileSet { tree, may_skip }),
-            _ if let Some(first) = tree.unsent.first() => first.text.clone(),
-            _ if has_left_out => "no file matches the patterns".to_owned(),
-            0 if tree.notes.is_empty() => "no path is named, or what is named is empty".to_owned(),
-            0 => tree.notes.join("; "),
+            _ if let Some(first) = tree.unsent.first() => {
+                let remedy = "name at least one file that this user may read";
+                (first.text.clone(), remedy)
+            }
+            _ if has_left_out => {
+                let cause = "no file matches the patterns".to_owned();
+                (cause, "let the patterns take at least one")
+            }
+            0 if tree.notes.is_empty() => {
+                let cause = "no path is named, or what is named is empty".to_owned();
+                (cause, name_one)
+            }
+            0 => (tree.notes.join("; "), name_one),
             // A tree of directories alone may be what the user wants.
             _ => return Ok(FileSet { tree, may_skip }),
         };
-        let error = SystemError::refused("send", "nothing", cause);
-        Err(error.advise("name at least one file").into())
+        let error = SystemError::refused("find", "a file to send", cause);
+        Err(error.advise(remedy).into())
     }
 }
 
@@ -319,8 +329,16 @@ impl Spool {
             .mode(0o600)
             .open(&path);
         let failed = |error: &io::Error| {
-            SystemError::system("make a file in", directory.display(), error)
-                .advise("name a directory that exists and has room")
+            let fault = SystemError::system("make a file in", directory.display(), error);
+            match error.kind() {
+                io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::PermissionDenied => fault.advise(
+                    "name a directory that exists and that this user may write, or set TMPDIR to \
+                     one",
+                ),
+                _ => fault,
+            }
         };
         let file = made.map_err(|error| failed(&error))?;
         fs::remove_file(&path).map_err(|error| failed(&error))?;

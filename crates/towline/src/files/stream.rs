@@ -76,7 +76,7 @@ impl StreamStore {
         // The file takes room as content arrives, not for a manifest's word.
         file.set_len(manifest.content_bytes()).map_err(|error| {
             let text = format!(
-                "cannot make room for {} bytes in {}: {error}",
+                "cannot keep a copy of {} bytes in {}: {error}",
                 manifest.content_bytes(),
                 self.place.display()
             );
@@ -86,8 +86,12 @@ impl StreamStore {
     }
 
     fn fail(&mut self, doing: &str, error: &io::Error) {
-        let text = format!("cannot {doing}: {error}");
         let code = code_of(error);
+        let remedy = match code {
+            ErrorCode::DiskFull => "; make room there",
+            _ => "",
+        };
+        let text = format!("cannot {doing}: {error}{remedy}");
         self.events.push_back(StoreEvent::Failed { code, text });
     }
 }
@@ -111,7 +115,10 @@ impl Store for StreamStore {
         match file.write_all_at(bytes, offset) {
             Ok(()) => true,
             Err(error) => {
-                self.fail("write the spooled file", &error);
+                self.fail(
+                    &format!("write the file's copy in {}", self.place.display()),
+                    &error,
+                );
                 false
             }
         }
@@ -130,7 +137,12 @@ impl Store for StreamStore {
                 let hash = hasher.finish();
                 self.events.push_back(StoreEvent::Hashed { slab, hash });
             }
-            Err(error) => self.fail("read the spooled file", &error),
+            Err(error) => {
+                self.fail(
+                    &format!("read the file's copy in {}", self.place.display()),
+                    &error,
+                );
+            }
         }
         true
     }

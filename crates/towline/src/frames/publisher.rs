@@ -184,7 +184,7 @@ impl FramePublisher {
                 Full::Closed => Error::Closed,
                 Full::TooLong { max } => Error::TooLong {
                     max,
-                    parameter: "tx_window_bytes",
+                    parameter: "frame_bytes_max",
                 },
                 Full::Window => unreachable!("a full window is an overrun"),
             })

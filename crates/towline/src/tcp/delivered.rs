@@ -233,7 +233,7 @@ impl DeliveredStream {
     fn finish_by(&mut self, until: Instant) -> Option<Result<DeliveredProof, Undelivered>> {
         let cause = match self.try_finish() {
             Ok(Some(proof)) => return Some(Ok(proof)),
-            Ok(None) if self.is_full() => "what the peer sends must be read first".to_owned(),
+            Ok(None) if self.is_full() => "what the peer has sent must be read first".to_owned(),
             Ok(None) if clock::monotonic() < until => return None,
             Ok(None) => "the other application has not confirmed everything in time".to_owned(),
             Err(error) => error.to_string(),
@@ -422,7 +422,7 @@ impl DeliveredStream {
         let (out, inn) = (&mut self.out, &mut self.inn);
         match frame {
             Frame::Data { .. } | Frame::End { .. } if inn.end.is_some() => {
-                return Err(foreign("something follows the end of the stream"));
+                return Err(foreign("the peer sent more after the end of its stream"));
             }
             Frame::Data { bytes } => inn.left = bytes as usize,
             Frame::End { total, digest } => inn.end = Some((total, digest)),
@@ -530,7 +530,9 @@ impl Write for DeliveredStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         if self.out.end.is_some() {
-            return Err(foreign("the stream was ended"));
+            return Err(foreign(
+                "this end has ended its stream, and can write no more",
+            ));
         }
         if bytes.is_empty() {
             return Ok(0);

@@ -123,7 +123,7 @@ impl PlainSender {
     /// # Errors
     /// When nobody listens there, or the file's length cannot be read.
     pub fn open(to: SocketAddr, source: PlainSource, patience: Duration) -> Result<Self, Error> {
-        let failed = |error: io::Error| SystemError::system("connect to", to, &error);
+        let failed = |error: io::Error| unconnected(to, &error);
         let source = match source {
             PlainSource::File(mut file) => {
                 let failed = |error: io::Error| {
@@ -400,6 +400,24 @@ impl PlainSender {
             return self.await_socket(true, limit);
         }
         wait(source, true, false, limit.min(SOURCE_LOOK)).map(drop)
+    }
+}
+
+/// Makes the error of a connection that cannot be opened.
+fn unconnected(to: SocketAddr, error: &io::Error) -> SystemError {
+    let fault = SystemError::system("connect to", to, error);
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            fault.advise("start the program that listens there, or check the port")
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
+            fault.advise("check the address, that the host is up, and the firewalls on the way")
+        }
+        // The local address and port are the system's choice.
+        io::ErrorKind::AddrNotAvailable => {
+            fault.advise("wait until connections to it have ended: all local ports are in use")
+        }
+        _ => fault,
     }
 }
 
