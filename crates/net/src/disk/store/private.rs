@@ -74,7 +74,7 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{STAGING} there is user {}'s and has mode {:04o}, so others could change what has \
+        "{STAGING} there is user {}'s and has mode {:04o}, so others may change what has \
          arrived: remove it, or receive into another directory",
         found.owner, found.mode
     );

@@ -385,7 +385,7 @@ fn a_writer_that_lies_is_never_taken_for_a_whole_stream() {
     assert_eq!(stream.read(&mut [0; 9]).unwrap(), 5);
     assert_eq!(stream.read(&mut [0; 9]).unwrap(), 0);
     let error = stream.finish(PATIENCE).unwrap_err();
-    assert!(error.cause.contains("follows the end"), "{error}");
+    assert!(error.cause.contains("after the end"), "{error}");
 }
 
 /// One byte at a time, and never a whole frame; or data without end, which nobody reads.

@@ -451,7 +451,7 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     second.prepare(&manifest);
     let (code, text) = failure(outcome(&mut second));
     assert_eq!(code, ErrorCode::Exists);
-    assert!(text.contains("another process receives this"), "{text}");
+    assert!(text.contains("another receiver takes this"), "{text}");
     assert!(!text.contains("replace"), "{text}");
     drop(second);
     first.commit(&[]);

@@ -320,7 +320,7 @@ fn leftovers_are_listed_and_removed_on_demand_unless_they_are_in_use() {
     let mut store = prepared(&scratch.0, Existing::Refuse, &other).0;
     assert!(store.write(0, &content(&other)[..2000]));
     let busy = discard_leftover(&scratch.0, other.id()).unwrap_err();
-    assert!(busy.to_string().contains("another process"), "{busy}");
+    assert!(busy.to_string().contains("another receiver"), "{busy}");
     drop(store);
     let list = leftovers(&scratch.0).unwrap();
     assert_eq!(list.len(), 1);

@@ -288,7 +288,7 @@ fn a_taken_control_port_is_explained() {
     let (_source, address) = listening(75, SocketOptions::default());
     let mut other = open(Role::Source, group(76), SocketOptions::default());
     let error = other.listen(address).unwrap_err().to_string();
-    assert!(error.contains("another control port"), "{error}");
+    assert!(error.contains("choose another port"), "{error}");
 }
 
 #[test]
