@@ -452,6 +452,14 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
             Some(parent) if !parent.as_os_str().is_empty() => check_directory(parent),
             _ => Ok(()),
         },
-        Err(error) => Err(SystemError::system("receive into", path.display(), &error)),
+        Err(error) => {
+            let fault = SystemError::system("receive into", path.display(), &error);
+            Err(match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    fault.advise("name a directory that this user may write")
+                }
+                _ => fault,
+            })
+        }
     }
 }

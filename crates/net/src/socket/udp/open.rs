@@ -369,8 +369,9 @@ impl UdpSetup {
         let target = self.destination;
         let family = Family::of(&target);
         let socket = match self.options.encapsulation {
-            Encapsulation::Udp => UdpSocket::new(family)
-                .map_err(|e| SystemError::system("open a UDP socket for", target, &e))?,
+            Encapsulation::Udp => {
+                UdpSocket::new(family).map_err(|error| udp_fault(target, &error))?
+            }
             Encapsulation::Raw => UdpSocket::raw(family, IP_PROTOCOL_PGM)
                 .map_err(|error| raw_fault(target, &error))?,
         };
@@ -397,6 +398,16 @@ fn set(
     result: std::io::Result<()>,
 ) -> Result<(), SystemError> {
     result.map_err(|error| SystemError::system(operation, target, &error))
+}
+
+fn udp_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
+    let fault = SystemError::system("open a UDP socket for", target, error);
+    match error.raw_os_error() {
+        Some(errno::EAFNOSUPPORT) => {
+            fault.advise("this host has that IP version switched off: use an address of the other")
+        }
+        _ => fault,
+    }
 }
 
 fn raw_fault(target: SocketAddr, error: &std::io::Error) -> SystemError {
