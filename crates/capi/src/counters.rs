@@ -24,7 +24,10 @@ pub(crate) fn one(
             .split_once('.')
             .and_then(|(set, name)| snapshot.value_of(set, name));
         let unknown = || {
-            let text = format!("there is no counter {name:?}; or nothing has happened yet");
+            let text = format!(
+                "there is no counter {name:?}, or not yet; a name is SET.NAME, and the visit of \
+                 all counters tells those there are"
+            );
             Failure::new(Outcome::NotFound, text)
         };
         give(Some(place), found.ok_or_else(unknown)?);

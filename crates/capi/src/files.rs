@@ -5,7 +5,7 @@ use std::{ffi::c_char, path::PathBuf, time::Duration};
 use cabi::{Out, give};
 use towline::{
     Existing, Expectation, FileReceiver, FileSender, FileSet, FileSetBuilder, Instant,
-    ObjectReceiverEvent, Target, TransferReceiverEvent,
+    ObjectReceiverEvent, ReceiverState, Target, TransferReceiverEvent,
 };
 
 use crate::{
@@ -107,13 +107,18 @@ extern "C" fn towline_send_files(
         if outcome.is_proven() {
             return Ok(Outcome::Ok);
         }
-        let text = match outcome.failure {
-            Some((_, text)) => text,
-            None => format!(
-                "{} receivers joined, {} did not",
-                sent.receivers, sent.missing
-            ),
-        };
+        let mut receivers = outcome.receivers.iter().filter(|it| it.is_expected);
+        let failed = receivers.find_map(|it| match &it.state {
+            ReceiverState::Failed { text, .. } => Some(format!("receiver {}: {text}", it.name)),
+            _ => None,
+        });
+        let text = outcome.failure.map(|(_, text)| text).or(failed);
+        let text = text.unwrap_or_else(|| {
+            let Sent {
+                receivers, missing, ..
+            } = sent;
+            format!("{receivers} receivers joined, {missing} that were expected did not")
+        });
         Err(Failure::new(Outcome::NotProven, text))
     })
 }
@@ -134,26 +139,25 @@ extern "C" fn towline_receive_files(
         let builder = FileReceiver::builder(session.builder(), target);
         let mut receiver = builder.allow(session.allowed().iter().copied()).open()?;
         let mut deadline = Deadline::new(receiver.now(), time(timeout_ms));
-        let (mut is_delivered, mut has_begun) = (false, false);
+        let mut seen = Seen::default();
         while receiver.turn()? {
-            let seen = see(&mut receiver);
-            is_delivered |= seen.is_delivered;
-            has_begun |= seen.has_begun;
+            seen.look(&mut receiver);
             match deadline.due(receiver.now()) {
                 Due::Nothing => {}
-                Due::GiveUp if has_begun => {
+                Due::GiveUp if seen.has_begun => {
                     receiver.cancel("the receiving program's time is over");
                 }
                 Due::GiveUp | Due::Leave => break,
             }
             receiver.wait(deadline.at);
         }
-        is_delivered |= see(&mut receiver).is_delivered;
-        match (is_delivered, deadline.is_over) {
+        seen.look(&mut receiver);
+        match (seen.is_delivered, deadline.is_over) {
             (true, _) => Ok(Outcome::Ok),
             (false, true) => Err(Failure::new(Outcome::TimedOut, "no transfer ended in time")),
             (false, false) => {
-                let text = "the transfer was broken off, or failed";
+                let text = seen.failure;
+                let text = text.unwrap_or_else(|| "the transfer was broken off".to_owned());
                 Err(Failure::new(Outcome::NotProven, text))
             }
         }
@@ -161,25 +165,27 @@ extern "C" fn towline_receive_files(
 }
 
 /// What a receiver's events say.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
     has_begun: bool,
     is_delivered: bool,
+    failure: Option<String>,
 }
 
-fn see(receiver: &mut FileReceiver) -> Seen {
-    let mut seen = Seen::default();
-    while let Some(event) = receiver.pop_event() {
-        match event {
-            ObjectReceiverEvent::Accepted { .. } => seen.has_begun = true,
-            ObjectReceiverEvent::Transfer {
-                event: TransferReceiverEvent::Delivered { .. },
-                ..
-            } => seen.is_delivered = true,
-            _ => {}
+impl Seen {
+    fn look(&mut self, receiver: &mut FileReceiver) {
+        while let Some(event) = receiver.pop_event() {
+            match event {
+                ObjectReceiverEvent::Accepted { .. } => self.has_begun = true,
+                ObjectReceiverEvent::Transfer { event, .. } => match event {
+                    TransferReceiverEvent::Delivered { .. } => self.is_delivered = true,
+                    TransferReceiverEvent::Failed { text, .. } => self.failure = Some(text),
+                    _ => {}
+                },
+                _ => {}
+            }
         }
     }
-    seen
 }
 
 /// How long the other end is told that a transfer was given up.

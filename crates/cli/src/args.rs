@@ -132,7 +132,8 @@ pub(crate) struct OutputArgs {
     /// Check flags and configuration, print the resulting plan as JSON, and stop
     ///
     /// `towline send` prints the list of its files in place of a plan: as text, or as JSON with
-    /// --json.
+    /// --json. Commands without a plan run as ever: ifaces, top, stat, completions, man,
+    /// frames advise and recv --leftovers.
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }
@@ -215,8 +216,8 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
         "130",
         "interrupted by Ctrl-C or SIGTERM: the session was closed and the report printed, marked\n\
          as interrupted; a second signal, half a second later or more, ends the command at once.\n\
-         Commands that run until they are interrupted exit otherwise: relay, rtt reflect,\n\
-         tcp serve, tcp watch and udp serve with 0, capture, top and recv --serve with 0 or 1",
+         Commands that run until they are interrupted exit otherwise: relay, rtt reflect, stats,\n\
+         tcp serve, tcp watch, top and udp serve with 0, capture and recv --serve with 0 or 1",
     ),
 ];
 /// The line above the exit codes in a help text.

@@ -151,7 +151,8 @@ fn cut_short(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            "the input ends within a message",
+            "it ends within a message, or within the length before it, which --framing length \
+             reads as u32, big-endian",
         )
     } else {
         error

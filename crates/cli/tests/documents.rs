@@ -85,7 +85,7 @@ fn messages() {
 fn a_subscription_that_fails_says_why_in_its_last_line() {
     let group = "-g 239.192.77.33:17533 -i lo";
     let sub = printed(start(&format!("sub {group} --json --timeout 1s")));
-    assert_eq!(json(&sub)["failure"], "no message came in time");
+    assert_eq!(json(&sub)["failure"], "no message came within --timeout");
     let publish = printed(start(&format!(
         "pub {group} --json --receivers 1 --timeout 1s"
     )));

@@ -12,7 +12,7 @@ use sys::{
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The machine does not let this user make namespaces. A test then prints this and is skipped.
-    #[error("the lab is not permitted here: {missing}; {remedy}")]
+    #[error("network namespaces are not permitted here: {missing}; {remedy}")]
     NotPermitted {
         /// The step that the system refused.
         missing: String,

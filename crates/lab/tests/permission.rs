@@ -98,7 +98,7 @@ fn who_may_not_is_told_what_to_change() {
     command.user_namespace();
     match passed(command) {
         Ok(text) => assert!(
-            text.contains("skipped: the lab is not permitted here"),
+            text.contains("skipped: network namespaces are not permitted here"),
             "{text}"
         ),
         Err(error) => println!("skipped: no user namespace here: {error}"),

@@ -233,7 +233,7 @@ pub fn write_log(
                 })
                 .collect();
             let name = format!("{name}{suffix}");
-            let tag = Tag::new(&name).ok_or_else(|| io::Error::other("no label"))?;
+            let tag = Tag::new(&name).expect("the name has no comma, line end or blank");
             log.write_histogram(histogram, start, *lasted, Some(tag))
                 .map_err(|error| failed(&error))?;
         }

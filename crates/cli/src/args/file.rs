@@ -122,7 +122,10 @@ fn added(
             if is_other && command.get_arguments().any(|arg| arg.get_id() == "group") {
                 continue;
             }
-            return Err(format!("{}: unknown setting {key:?}", path.display()));
+            return Err(format!(
+                "{}: unknown setting {key:?}; keys are the long flags that --help lists",
+                path.display()
+            ));
         };
         let is_opposed = on_line
             .iter()
@@ -132,11 +135,20 @@ fn added(
         }
         let texts = words_of(arg, value).ok_or_else(|| {
             let path = path.display();
-            format!("{path}: {key} must be a string, a number, a list of them, or true or false")
+            format!("{path}: {key} must be {}", kind_of(arg))
         })?;
         words.extend(texts);
     }
     Ok(words)
+}
+
+/// Says what kind of value the file may give a flag.
+fn kind_of(arg: &Arg) -> &'static str {
+    match arg.get_action() {
+        ArgAction::SetTrue => "true or false",
+        ArgAction::Count => "a number, such as 1",
+        _ => "a string, a number, true or false, or a list of these",
+    }
 }
 
 /// Makes the words of the command line for one key of the file; `None` for a value of the wrong
@@ -316,7 +328,7 @@ mod tests {
                 ".toml: invalid value 'many' for '--receivers",
             ),
             ("hash = 1", ".toml: unknown setting \"hash\""),
-            ("json = 3", ".toml: json must be"),
+            ("json = 3", ".toml: json must be true or false"),
             ("receivers = ", ".toml: TOML parse error"),
         ] {
             let text = parsed("towline pub", file).unwrap_err();

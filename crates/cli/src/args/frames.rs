@@ -101,7 +101,7 @@ pub(crate) struct FramesRecvArgs {
     /// Take frames only from senders at these addresses or prefixes; 'any' takes all
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Give up after this time without a frame
+    /// Give up after this time without a whole frame
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// What makes the exit code 1: any lost or damaged frame, lost frames, or nothing

@@ -60,7 +60,7 @@ pub(crate) struct StatArgs {
     /// Print only this counter, as NAME or SET.NAME
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Output format; --json overrides it
+    /// Output format; prometheus and --json exclude each other
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: StatFormat,
 }

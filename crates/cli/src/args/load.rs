@@ -88,7 +88,7 @@ pub(crate) struct LoadRecvArgs {
     /// Take messages only from senders at these addresses or prefixes; 'any' takes all
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Give up after this time without a message
+    /// Give up after this time without an intact message
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// What makes the exit code 1

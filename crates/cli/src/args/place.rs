@@ -42,7 +42,8 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
     let group = Group::from_str(text).map_err(|error| error.to_string())?;
     if group.source().is_some() {
         return Err(
-            "only receivers of files and messages take a SOURCE@: write the group alone".to_owned(),
+            "only recv, sub, load recv and frames recv take a SOURCE@: write the group alone"
+                .to_owned(),
         );
     }
     Ok(Place {
@@ -109,7 +110,7 @@ mod tests {
             ("239.192.0.1@", "the interface is empty"),
             (
                 "10.0.0.9@239.192.0.1",
-                "only receivers of files and messages",
+                "take a SOURCE@: write the group alone",
             ),
         ] {
             let error = place(text).unwrap_err();

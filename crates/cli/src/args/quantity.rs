@@ -36,7 +36,7 @@ pub(crate) fn positive_bit_rate(text: &str) -> Result<u64, String> {
 /// Reads a time that is not 0.
 pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match quantity::duration(text).map_err(|error| error.to_string())? {
-        Duration::ZERO => Err("a time of 0 says nothing: name a longer one".to_owned()),
+        Duration::ZERO => Err("the time must be longer than 0".to_owned()),
         time => Ok(time),
     }
 }

@@ -104,6 +104,7 @@ pub(crate) struct RttRunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
     /// Most messages that wait for an answer; further messages then leave late, and count as late
+    /// [default: no limit]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<NonZeroU32>,
     /// Have the kernel stamp every N-th message, to show where its time went; 0 stamps none

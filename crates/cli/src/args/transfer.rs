@@ -323,7 +323,8 @@ mirror! {
 #[derive(Debug, Args)]
 #[command(after_help = DEMO_HELP)]
 pub(crate) struct DemoArgs {
-    /// Tree to send; if not given, towline looks for a tree of at least --min-bytes and --min-files
+    /// Tree to send [default: directories of this machine, as in /usr/share, that together have
+    /// --min-bytes and --min-files]
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Number of receivers
@@ -336,16 +337,16 @@ pub(crate) struct DemoArgs {
     /// Seed of the random loss
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Without PATH: least total size of the directories that towline finds
+    /// Without PATH: least total size of the directories that are sent
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "200MB")]
     pub(crate) min_bytes: u64,
-    /// Without PATH: least total number of files in the directories that towline finds
+    /// Without PATH: least total number of files in the directories that are sent
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) min_files: u64,
     /// Maximum rate of the sender, for example 100MB/s
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<String>,
-    /// Keep the directories that the receivers wrote
+    /// Receive into this directory, and keep it [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 }

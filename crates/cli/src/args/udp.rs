@@ -174,7 +174,10 @@ fn group(text: &str) -> Result<Group, String> {
     if is_plain {
         return Ok(group);
     }
-    Err(format!("{text:?} is not a group, such as 239.192.0.1:7500"))
+    Err(format!(
+        "{text:?} is not a multicast group alone; write GROUP or GROUP:PORT, such as \
+         239.192.0.1:7500"
+    ))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -178,8 +178,10 @@ fn change_user(plan: &CapturePlan) -> Result<(), Failure> {
         return Ok(());
     };
     become_user(name).map_err(|cause| match cause.kind() {
-        io::ErrorKind::NotFound => Failure::usage(format!("there is no user {name}")),
-        _ => Failure::environment(&format!("become user {name}, which needs root"), &cause),
+        io::ErrorKind::NotFound => Failure::usage(format!(
+            "--user {name}: this host has no such user; `getent passwd` lists those it has"
+        )),
+        _ => Failure::environment(&format!("becoming user {name}, which needs root"), &cause),
     })
 }
 

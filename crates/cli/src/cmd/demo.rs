@@ -3,7 +3,6 @@
 use std::io::IsTerminal as _;
 
 use gauge::demo::{Demo, Place, Tree, isolate};
-use towline::Config;
 
 use crate::{
     failure::{Failure, Verdict},
@@ -16,7 +15,6 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     if output.shows_only(plan)? {
         return Ok(Verdict::Done);
     }
-    check_rate(plan.rate.as_deref())?;
     let interrupt = Interrupt::install()?;
     // This comes first, because it may start the program again, inside a user namespace.
     let refusal = isolate().err();
@@ -55,11 +53,4 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     let document = DemoDocument::new(&demo, report);
     output.finish(&document)?;
     Ok(Verdict::of(document.is_proven))
-}
-
-/// Checks the rate as the sender does, before anything is made.
-fn check_rate(rate: Option<&str>) -> Result<(), Failure> {
-    let set = rate.map(|text| Config::builder().set("rate", text));
-    set.unwrap_or(Ok(()))
-        .map_err(|error| Failure::usage(format!("--rate: {error}")))
 }

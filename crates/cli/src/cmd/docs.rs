@@ -55,12 +55,13 @@ fn json() -> String {
          end;\n\
          - `tcp watch`: a `towline.tcp-connection` for each connection at each look and a\n  \
          `towline.tcp-watch` at the end;\n\
-         - `load send`, `load recv`, `udp run`, `rtt run` and `capture` with `--every`: a\n  \
-         `towline.interval` for each stretch of time, then the report.\n\n\
+         - `load send`, `load recv`, `frames send`, `frames recv`, `udp run`, `rtt run` and\n  \
+         `capture` with `--every`: a `towline.interval` for each stretch of time, then the\n  \
+         report.\n\n\
          With exit code 2 there is no closing document, and the reason is on standard error.\n\n\
-         With `--dry-run`, a command does nothing and prints its plan, with the defaults filled\n\
-         in. Only `send --dry-run` looks at its files and lists them; for JSON it needs\n\
-         `--json`.\n\n\
+         With `--dry-run`, a command that has a plan does nothing and prints it, with the\n\
+         defaults filled in. Only `send --dry-run` looks at its files and lists them; for JSON\n\
+         it needs `--json`.\n\n\
          Every document says in `schema` what it is and in `version` which; the version changes\n\
          when a key is removed or changes its meaning, and new keys may come at any time. Units\n\
          are in the keys (`_bytes`, `_ns`, `_us`, `_per_s`); `_s` and `seconds` are seconds as a\n\

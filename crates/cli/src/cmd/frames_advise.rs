@@ -41,14 +41,19 @@ fn choose<'a>(list: &'a [Interface], name: Option<&str>) -> Result<&'a Interface
     match name {
         Some(name) => {
             let found = list.iter().find(|it| it.name == name);
-            found.ok_or_else(|| Failure::Usage(format!("no interface is called {name}")))
+            found.ok_or_else(|| {
+                Failure::Usage(format!(
+                    "--iface: no interface is called {name}; `towline ifaces` lists those there are"
+                ))
+            })
         }
         None => {
             let routed = list
                 .iter()
                 .find(|it| it.default_route_v4 || it.default_route_v6);
             let any = || list.iter().find(|it| it.flags.up);
-            let nothing = || Failure::Environment("no interface is up".to_owned());
+            let nothing =
+                || Failure::Environment("no interface is up: name one with --iface".to_owned());
             routed.or_else(any).ok_or_else(nothing)
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
             patience.look(output, || a_sender(&plan.session, subscriber.interface()));
         }
         if quiet.is_over(sink.counts.whole) {
-            output.note("gave up: no frame came in time");
+            output.note("gave up: no whole frame came within --timeout");
             break;
         }
         if turn.is_idle() {

@@ -157,14 +157,12 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     }
     match File::open(path) {
         Ok(file) => Ok(Box::new(file)),
-        Err(error) => {
-            let what = format!("opening {}", path.display());
-            Err(Failure::environment(&what, &error))
-        }
+        Err(error) => Err(Failure::Environment(crate::failure::unreadable(
+            path, &error,
+        ))),
     }
 }
 
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    let what = format!("{}: {error}", path.display());
-    Failure::Environment(what)
+fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Failure {
+    Failure::environment(&format!("reading {}", path.display()), error)
 }

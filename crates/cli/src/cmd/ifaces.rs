@@ -20,7 +20,10 @@ pub(super) fn run(args: &IfacesArgs, output: &Output) -> Result<Verdict, Failure
                 .filter(|interface| is_called(interface, which));
             let wanted: Vec<Interface> = wanted.cloned().collect();
             if wanted.is_empty() {
-                let text = format!("no interface is called {which} or has that address");
+                let text = format!(
+                    "no interface is called {which} or has that address; `towline ifaces` lists \
+                     those there are"
+                );
                 return Err(Failure::Usage(text));
             }
             Interfaces::from_list(wanted)

@@ -56,7 +56,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
             patience.look(output, || a_sender(&plan.session, subscriber.interface()));
         }
         if quiet.is_over(sink.received) {
-            output.note("gave up: no message came in time");
+            output.note("gave up: no intact message came within --timeout");
             break;
         }
         if turn.is_idle() {
@@ -198,7 +198,7 @@ impl Checker {
         self.is_doubted.then(|| {
             format!(
                 "none of {corrupt} messages is intact; check that the sender runs `load send` \
-                 with the same --seed ({seed} here)"
+                 with the same --seed ({seed} here), and --stamp at both ends or at none"
             )
         })
     }

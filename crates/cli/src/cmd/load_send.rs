@@ -11,6 +11,7 @@ use super::{
     station::{TICK, counters},
 };
 use crate::{
+    args::flag,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::LoadSendPlan,
@@ -31,8 +32,10 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     )?;
     let (max, parameter) = publisher.message_limit();
     if plan.size_bytes.max > max {
-        let error = towline::Error::TooLong { max, parameter };
-        return Err(Failure::usage(format!("--size: {error}")));
+        return Err(Failure::usage(format!(
+            "--size: a message has at most {max} bytes; raise --{}, or give a smaller size",
+            flag(parameter)
+        )));
     }
     let mut watch = Watch::new(&plan.session, plan.receivers, output, &interrupt)?;
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;

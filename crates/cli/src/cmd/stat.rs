@@ -23,7 +23,10 @@ pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> 
             .sessions
             .retain(|session| !session.counters.is_empty());
         if process.sessions.is_empty() {
-            let text = format!("process {} has no counter called {name}", args.pid);
+            let pid = args.pid;
+            let text = format!(
+                "process {pid} has no counter called {name}; `towline stat {pid}` lists all it has"
+            );
             return Err(Failure::Usage(text));
         }
     }
@@ -47,7 +50,9 @@ pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> 
 pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
     counters::read(pid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if !Path::new(&format!("/proc/{pid}")).exists() => {
-            Failure::Environment(format!("there is no process {pid}"))
+            Failure::Environment(format!(
+                "there is no process {pid}; `towline top` lists those that have an open session"
+            ))
         }
         io::ErrorKind::NotFound => Failure::Environment(format!(
             "process {pid} is not a towline command of this user with an open session; \

@@ -66,7 +66,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
 /// Says why the plan is not fulfilled.
 fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<String> {
     if end == End::Silence {
-        return Some("no message came in time".to_owned());
+        return Some("no message came within --timeout".to_owned());
     }
     if let Some(count) = plan.count.filter(|count| report.messages < *count) {
         return Some(format!("{} of {count} messages came", report.messages));
@@ -143,7 +143,7 @@ fn receive(
             patience.look(output, || a_sender(&plan.session, subscriber.interface()));
         }
         if quiet.is_over(sink.messages) {
-            output.note("gave up: no message came in time");
+            output.note("gave up: no message came within --timeout");
             return Ok(End::Silence);
         }
         if sink.is_full() {

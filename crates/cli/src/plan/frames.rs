@@ -8,12 +8,12 @@ use towline::{Allowed, FramePacing, FrameReceiverConfig, FrameSenderConfig, Sock
 
 use super::{
     FrameSinkPlan, FrameSourcePlan, Plan, SessionPlan,
-    message::check_reports,
+    message::STRICT_PGM,
     session::{optional_seconds, seconds},
     transfer::texts,
 };
 use crate::{
-    args::{FailOn, FramesRecvArgs, FramesSendArgs, PerSecond, PolicyArg},
+    args::{FailOn, FramesRecvArgs, FramesSendArgs, PerSecond},
     failure::Failure,
 };
 
@@ -65,13 +65,18 @@ impl FramesSendPlan {
         let session = SessionPlan::new(args.session.given())?;
         let usual = u32::from(!args.always);
         let receivers = args.receivers.unwrap_or(usual);
-        check_reports(receivers, PolicyArg::Lose, &session)?;
+        if receivers > 0 && session.config.strict_pgm() {
+            return Err(Failure::usage(format!(
+                "frames wait for receivers that report, and {STRICT_PGM}: give --always and no \
+                 --receivers"
+            )));
+        }
         if args
             .deadline
             .is_some_and(|it| it > FrameSenderConfig::DEADLINE_MAX)
         {
             return Err(Failure::usage(
-                "--deadline: a frame is of use for at most 10 s",
+                "--deadline: a frame is of use for at most 10 s: give a shorter time",
             ));
         }
         let default = SocketOptions::default().send_buffer_bytes;

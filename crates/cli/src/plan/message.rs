@@ -103,12 +103,15 @@ pub(super) fn check_reports(
         return Ok(());
     }
     if receivers > 0 {
-        let text = "--receivers counts reports, and --strict-pgm turns reports off";
+        let text = format!("--receivers counts reports, and {STRICT_PGM}: leave one of them out");
         return Err(Failure::usage(text));
     }
     if policy == PolicyArg::Drop {
-        let text = "--policy drop needs reports, and --strict-pgm turns reports off";
+        let text = format!("--policy drop needs reports, and {STRICT_PGM}: leave one of them out");
         return Err(Failure::usage(text));
     }
     Ok(())
 }
+
+/// Why there are no reports; the user may have named only the profile.
+pub(super) const STRICT_PGM: &str = "--strict-pgm, given or set by --profile, turns reports off";

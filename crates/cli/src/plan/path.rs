@@ -78,7 +78,10 @@ impl Plan for ReachPlan {
 impl ReachPlan {
     pub(crate) fn new(args: &ReachArgs) -> Result<Self, Failure> {
         if !args.group.is_multicast() {
-            let text = format!("--group {}: not a multicast group", args.group);
+            let text = format!(
+                "--group {}: it is not a multicast group; name one, such as 239.192.0.1",
+                args.group
+            );
             return Err(Failure::usage(text));
         }
         Ok(Self {
@@ -98,7 +101,10 @@ impl ReachPlan {
         let peers = self.peers.iter().map(|peer| address(peer, self.port));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         if let Some(other) = peers.iter().find(|peer| peer.is_ipv4() != group.is_ipv4()) {
-            let text = format!("{other} and {group} are of different address families");
+            let text = format!(
+                "{other} and {group} are not both IPv4 or both IPv6: name the host by an address \
+                 of the group's kind"
+            );
             return Err(Failure::usage(text));
         }
         Ok(ReachSpec {

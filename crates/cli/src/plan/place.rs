@@ -35,8 +35,8 @@ pub(super) fn interface_of(
         return match named {
             None => Ok(None),
             Some(_) => Err(Failure::usage(format!(
-                "--iface: {place} is a host, which the kernel's route reaches; an interface is \
-                 chosen for a group"
+                "--iface is for groups, and {place} is a host, which the kernel's route reaches: \
+                 leave --iface out"
             ))),
         };
     }

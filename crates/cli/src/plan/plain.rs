@@ -49,8 +49,8 @@ impl PlainPlan {
         if let Some(name) = profile.or_else(|| names.next()) {
             let name = crate::args::flag(name);
             return Err(Failure::usage(format!(
-                "--{name} is about sessions between towline and towline, and --plain is none: \
-                 leave one of them out"
+                "--{name} is for receivers that run towline, and with --plain the receiver is \
+                 another program: leave one of them out"
             )));
         }
         Ok(Self {

@@ -50,7 +50,7 @@ impl RelayPlan {
             ));
         }
         if args.keep > KEPT_BYTES_MAX {
-            return Err(Failure::usage("--keep: at most 64 GiB"));
+            return Err(Failure::usage("--keep: give at most 64 GiB"));
         }
         Ok(Self {
             networks: args.networks.clone(),

@@ -75,7 +75,7 @@ impl RttReflectPlan {
             (Some(group), named) => interface_of(group, named)?,
             (None, None) => None,
             (None, Some(_)) => {
-                let text = "--iface: an interface is chosen for a group: --listen GROUP";
+                let text = "--iface is for groups: add --listen GROUP, or leave --iface out";
                 return Err(Failure::usage(text));
             }
         };
@@ -386,6 +386,7 @@ impl PicturePlan {
     }
 }
 
-const ONE_BY_ONE: &str = "--over tcp and --over pgm work only with the engine recv, the default";
+const ONE_BY_ONE: &str =
+    "--over tcp and --over pgm work only with the default engine, recv: name no other";
 /// The shortest time to measure that says anything.
 const TIME_MIN: Duration = Duration::from_millis(10);

@@ -99,7 +99,10 @@ impl TcpWritesPlan {
         };
         check_pictures(&plan.to)?;
         if args.target.is_group() {
-            let text = format!("{}: TCP goes to a host, not to a group", args.target);
+            let text = format!(
+                "{} is a group, and TCP goes to a host: name one",
+                args.target
+            );
             return Err(Failure::usage(text));
         }
         let any = SocketAddr::from(([0, 0, 0, 0], PORT));

@@ -1,6 +1,6 @@
 //! `send`, `recv` and `demo`.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, fs, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -8,11 +8,12 @@ use towline::{Allowed, KeepFree, Place, SETTLE_TIME, Selection};
 
 use super::{
     Plan, SessionPlan,
+    message::STRICT_PGM,
     session::{optional_seconds, seconds, text},
 };
 use crate::{
     args::{DeleteArg, DemoArgs, ExistingArg, ModesArg, OwnerArg, RecvArgs, SendArgs, SlowArg},
-    failure::Failure,
+    failure::{Failure, unreadable},
 };
 
 /// `send --dry-run`: files and trees to a group.
@@ -65,13 +66,13 @@ impl SendPlan {
             .as_ref()
             .is_some_and(|session| session.config.strict_pgm())
         {
-            let text = "files need the receivers' reports, and --strict-pgm turns reports off";
+            let text = format!("files need the receivers' reports, and {STRICT_PGM}: leave it out");
             return Err(Failure::usage(text));
         }
         let is_stdin = |path: &&PathBuf| path.as_os_str() == STDIN;
         if args.paths.iter().filter(is_stdin).count() > 1 {
             return Err(Failure::usage(
-                "standard input (-) is named twice, and can be sent only once",
+                "standard input (-) can be sent only once: name it once",
             ));
         }
         let stdin_name = match (
@@ -218,8 +219,8 @@ impl RecvPlan {
         }
         let replaces = args.overwrite || args.existing.is_some_and(|it| it != ExistingArg::Refuse);
         if args.delete.is_some() && !replaces {
-            let text = "--delete makes a directory what the sender's is, and files that exist are \
-                        refused: add --overwrite or --existing skip-unchanged";
+            let text = "--delete needs permission to replace files that exist already: add \
+                        --overwrite or --existing skip-unchanged";
             return Err(Failure::usage(text));
         }
         let exec = args.exec.as_deref().map(words).transpose();
@@ -318,13 +319,13 @@ impl DemoPlan {
     pub(crate) fn new(args: &DemoArgs) -> Result<Self, Failure> {
         if let Some(rate) = &args.rate {
             let checked = towline::Config::builder().set("rate", rate);
-            checked.map_err(|error| Failure::usage(format!("--rate: {error}")))?;
+            // The error begins with the parameter's name, which is the flag's, too.
+            checked.map_err(|error| Failure::usage(format!("--{error}")))?;
         }
-        if let Some(missing) = args.path.as_ref().filter(|path| !path.exists()) {
-            return Err(Failure::usage(format!(
-                "{} does not exist",
-                missing.display()
-            )));
+        if let Some(path) = &args.path
+            && let Err(error) = fs::metadata(path)
+        {
+            return Err(Failure::usage(unreadable(path, &error)));
         }
         Ok(Self {
             path: args.path.clone(),

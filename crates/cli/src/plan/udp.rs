@@ -114,7 +114,7 @@ impl UdpRunPlan {
         if let Some(size) = sizes.iter().find(|size| !SIZES.contains(size)) {
             let (least, most) = (SIZES.start(), SIZES.end());
             return wrong(format!(
-                "--size {size}: a datagram has {least} to {most} bytes"
+                "--size {size}: a datagram has {least} to {most} bytes of payload"
             ));
         }
         if let Some(rate) = args.rate.filter(|rate| !RATES.contains(rate)) {
@@ -127,7 +127,9 @@ impl UdpRunPlan {
         check_pictures(&args.to)?;
         let address = match &args.group {
             Some(group) if !group.is_multicast() => {
-                return wrong(format!("--group {group}: not a multicast group"));
+                return wrong(format!(
+                    "--group {group}: it is not a multicast group; name one, such as 239.192.0.1"
+                ));
             }
             Some(group) => Some(
                 group

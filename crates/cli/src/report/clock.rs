@@ -94,7 +94,7 @@ fn keeper(keeper: &Keeper) -> String {
         text += &format!(" (process {process})");
     }
     let Some(state) = &keeper.state else {
-        return text + ", which cannot be asked without privileges";
+        return text + ", which did not say how well";
     };
     text += if state.is_synchronised {
         ", synchronised"

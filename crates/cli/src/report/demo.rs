@@ -172,7 +172,7 @@ impl Document for InterruptedDemo {
 
     fn text(&self) -> String {
         let rest = if self.is_kept {
-            "the directories were to be kept"
+            "what the receivers have got so far is kept"
         } else {
             "nothing is left behind"
         };

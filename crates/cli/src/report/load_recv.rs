@@ -141,6 +141,9 @@ fn clock_error(delay: &DelayReport) -> String {
             let error = quantity::time(Duration::from_nanos(error_ns));
             format!("up to {error} between two hosts, none on one host")
         }
+        None if delay.percentiles.count + delay.negative == 0 => {
+            "unknown: no stamped message came".to_owned()
+        }
         None => "unknown between two hosts: a clock is not synchronised".to_owned(),
     }
 }

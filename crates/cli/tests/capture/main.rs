@@ -248,7 +248,7 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["capture", "ring:e0", "--user", "no such user"],
-                "there is no user no such user",
+                "--user no such user: this host has no such user",
             ),
             (
                 &["replay", "gen:rate=0", "-o", "ring:e0"],

@@ -106,7 +106,7 @@ fn a_demo_that_is_ended_leaves_nothing() {
     let root = line("receiving into");
     let root = Path::new(root.strip_prefix("receiving into ").unwrap());
     assert!(root.is_dir());
-    line("receivers wait");
+    line("receivers waiting");
     let pid = child.id().to_string();
     let running = || commands_that_name(root);
     assert_eq!(

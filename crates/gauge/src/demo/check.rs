@@ -39,7 +39,9 @@ impl Tool {
             }
         }
         let cause = "neither b3sum nor sha256sum is installed";
-        Err(SystemError::refused("check", "the received files", cause).into())
+        Err(SystemError::refused("check", "the received files", cause)
+            .advise("install one of them")
+            .into())
     }
 
     /// Returns the program's name.

@@ -119,7 +119,7 @@ impl Demo {
             )?);
         }
         say(&format!(
-            "{} receivers wait, each loses {} % at random",
+            "receivers waiting: {}; each loses {} % at random",
             self.receivers, self.loss_percent
         ));
         let started = Instant::now();
@@ -216,7 +216,10 @@ impl Process {
         let printed = text(self.stdout.take());
         serde_json::from_str(&printed).map_err(|_| {
             let said = text(self.stderr.take());
-            let cause = format!("it ended with {status} and said: {}", said.trim());
+            let cause = match said.trim() {
+                "" => format!("it printed none and ended with {status}"),
+                said => format!("it ended with {status} and said: {said}"),
+            };
             net::SystemError::refused("read the report of", what, cause).into()
         })
     }

@@ -68,7 +68,10 @@ impl Tree {
         if found.is_enough(bytes_min, files_min) {
             return Ok(found);
         }
-        let cause = format!("only {} bytes in {} files", found.bytes, found.files);
+        let cause = format!(
+            "the directories of this machine that suit have only {} bytes in {} files",
+            found.bytes, found.files
+        );
         Err(net::SystemError::refused("find", "a tree to send", cause)
             .advise("name one: towline demo PATH")
             .into())

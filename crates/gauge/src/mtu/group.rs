@@ -84,7 +84,7 @@ pub fn group_mtu(
     if search.receivers.is_empty() {
         return Err(Error::Measurement(format!(
             "no receiver of {group} answers: run `towline rtt reflect --listen {group}` on the \
-             receivers"
+             receivers, and give --hops when routers lie between"
         )));
     }
     let mut next = most;

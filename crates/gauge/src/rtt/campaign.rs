@@ -403,7 +403,7 @@ fn stamping_device(client: &Client, remarks: &mut Vec<String>) -> Option<Hardwar
 fn no_device(name: &str, error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(errno::EPERM) => {
-            format!("{error}; give CAP_NET_ADMIN (as root: setcap cap_net_admin+ep)")
+            format!("{error}; give CAP_NET_ADMIN (as root: `setcap cap_net_admin+ep PROGRAM`)")
         }
         None | Some(errno::EOPNOTSUPP) => "its driver does not stamp all packets".to_owned(),
         _ => error.to_string(),

@@ -13,7 +13,7 @@ use towline::UsageMeter;
 
 use super::{
     Engine, MESSAGE_BYTES_MAX, Recorder, Transport, Wait,
-    carrier::{BATCH, Carrier, Rooms, is_gone},
+    carrier::{BATCH, Carrier, Rooms},
     datagrams::{Side, Sockets},
     pgm::Pgm,
     stamping::Stamping,
@@ -293,20 +293,42 @@ impl Client {
 
     /// Says what it may mean that nobody answered.
     fn silence(&self, refusal: Option<&io::Error>) -> String {
-        let peer = self.peer;
-        match refusal {
-            Some(error) if is_gone(error) => format!(
-                "no reflector at {peer}: the host answers, but no program listens on port {}; \
-                 start `towline rtt reflect` there, or name its port as HOST:PORT",
-                peer.port()
+        let (peer, port) = (self.peer, self.peer.port());
+        match refusal.map(|error| (error, error.kind())) {
+            Some((_, io::ErrorKind::ConnectionRefused)) => format!(
+                "no reflector at {peer}: the host answers, but no program listens on port {port}; \
+                 start `towline rtt reflect` there, or name its port as HOST:PORT"
             ),
-            Some(error) => format!("cannot reach the reflector at {peer}: {error}"),
+            Some((_, io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidData)) => format!(
+                "the program at {peer} is no reflector over TCP, or has no room for another \
+                 client: start `towline rtt reflect --over tcp` there, or try later"
+            ),
+            Some((error, _)) => format!("cannot reach the reflector at {peer}: {error}"),
             None => format!(
-                "no reflector answered at {peer} within {:?}: start `towline rtt reflect` there, \
-                 and let UDP port {} through firewalls in both directions",
+                "no reflector answered at {peer} within {:?}: {}",
                 self.timeout,
-                peer.port()
+                self.start()
             ),
+        }
+    }
+
+    /// Says how to start the reflector that does not answer.
+    fn start(&self) -> String {
+        let (peer, port) = (self.peer, self.peer.port());
+        match (self.sockets.is_some(), peer.ip().is_multicast()) {
+            (true, false) => format!(
+                "start `towline rtt reflect` there, and let UDP port {port} through firewalls in \
+                 both directions"
+            ),
+            (true, true) => format!(
+                "start `towline rtt reflect --listen {peer}` on another host; `towline reach` says \
+                 why a group does not arrive"
+            ),
+            (false, true) => format!(
+                "start `towline rtt reflect --over pgm --listen {peer}` on another host; `towline \
+                 reach` says why a group does not arrive"
+            ),
+            (false, false) => "start `towline rtt reflect --over tcp` there".to_owned(),
         }
     }
 

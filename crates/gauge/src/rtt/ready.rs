@@ -145,7 +145,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
         Ok(()) => ready.scheduling = scheduling,
         Err(error) => {
             let remedy = if error.raw_os_error() == Some(errno::EPERM) {
-                "give CAP_SYS_NICE (as root: setcap cap_sys_nice+ep) or raise `ulimit -r`"
+                "give CAP_SYS_NICE (as root: `setcap cap_sys_nice+ep PROGRAM`) or raise `ulimit -r`"
             } else {
                 "the thread stays in the ordinary class"
             };

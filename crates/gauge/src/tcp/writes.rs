@@ -100,7 +100,7 @@ impl Writes {
             return Ok(());
         }
         let text = format!(
-            "make at least 1 call for each row, with 1 to {BYTES_MAX} bytes in all its writes"
+            "a row has 1 call or more, and a call 1 to {BYTES_MAX} bytes in all its writes"
         );
         Err(Error::Measurement(text))
     }
@@ -196,7 +196,9 @@ impl Writes {
             }
             None => {
                 let cause = "it does not answer as a responder";
-                return Err(SystemError::refused("use", self.server, cause).into());
+                return Err(SystemError::refused("use", self.server, cause)
+                    .advise(Remedy::StartResponder)
+                    .into());
             }
         }
         let stream = link.into_stream();

@@ -48,7 +48,7 @@ impl ServeSpec {
             let cause = if !group.ip().is_multicast() {
                 "it is not a multicast group"
             } else if is_local_control(group.ip()) {
-                "every host of the network listens to such groups, asked or not"
+                "every host of the network listens to such groups, asked or not; name another"
             } else {
                 continue;
             };
@@ -88,14 +88,14 @@ impl ServeSpec {
         let is_allowed = |it: &SocketAddr| (it.ip(), it.port()) == (group.ip(), group.port());
         if !self.groups.iter().any(is_allowed) {
             let text = format!(
-                "the server may not send to group {group}: start it with --allow-group {group}"
+                "the server does not allow group {group}: start it with --allow-group {group}"
             );
             return Err(io::Error::other(text));
         }
         if hops > self.hops_max {
             let text = format!(
-                "the server sends to groups with a TTL of at most {}: start it with \
-                 --hops-max {hops}",
+                "the server allows a TTL of at most {} for groups: start it with --hops-max \
+                 {hops}, or measure with fewer --hops",
                 self.hops_max
             );
             return Err(io::Error::other(text));

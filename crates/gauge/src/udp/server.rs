@@ -375,7 +375,7 @@ pub(super) fn send_plan(spec: &TrialSpec, token: u64) -> SendPlan {
     }
 }
 
-const BUSY: &str = "it serves another client now; two at a time would disturb each other";
+const BUSY: &str = "it serves another client now; try later, as two would disturb each other";
 const BACKLOG: u16 = 8;
 /// How late a stop may be noticed.
 const LOOK: Duration = Duration::from_millis(50);
