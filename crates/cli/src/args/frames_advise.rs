@@ -45,7 +45,8 @@ pub(crate) struct FramesAdviseArgs {
     /// Share of packets that the network loses
     #[arg(long, value_name = "CHANCE", default_value = "0.1%")]
     pub(crate) packet_loss: Chance,
-    /// Packets of this size that a processor was seen to carry each second, as `towline udp` tells
+    /// Packets of --mtu bytes that a processor was seen to carry each second, as `towline udp run`
+    /// tells [default: not known, so no limit]
     #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) packets_per_second: Option<f64>,
 }

@@ -35,7 +35,7 @@ pub(crate) struct ThreadArgs {
     /// Which system calls move the packets
     #[arg(long, value_enum, value_name = "CALLS", default_value = "recv")]
     pub(crate) engine: EngineArg,
-    /// Scheduling class: other, fifo, or fifo:PRIORITY (1 to 99)
+    /// Scheduling class: other, fifo (priority 50), or fifo:PRIORITY (1 to 99)
     #[arg(long, value_name = "CLASS", value_parser = scheduling, default_value = "other")]
     pub(crate) sched: Scheduling,
     /// Bind the thread to this processor

@@ -23,9 +23,11 @@ impl Sinks {
     pub(super) fn open(plan: &FrameSinkPlan, output: &Output) -> Result<Self, Failure> {
         let film = plan.film.as_ref().map(FilmPlan::open).transpose()?;
         let film = film.map(Film::start).transpose();
-        let preview = plan.preview.map(Preview::start).transpose();
-        let preview =
-            preview.map_err(|error| Failure::environment("serving the preview", &error))?;
+        let serve = |address| {
+            let doing = format!("serving the preview at {address} (--preview)");
+            Preview::start(address).map_err(|error| Failure::environment(&doing, &error))
+        };
+        let preview = plan.preview.map(serve).transpose()?;
         if let Some(preview) = &preview {
             output.note(&format!(
                 "the frames are shown at http://{}/",

@@ -457,7 +457,7 @@ impl Peer {
                 Some(other) => return Err(self.nonsense(&other)),
             }
         }
-        Err(self.nonsense_text("it does not answer"))
+        Err(self.silent())
     }
 
     /// Returns the link of this host that leads to the server.
@@ -472,7 +472,7 @@ impl Peer {
 
     fn hear(&mut self, limit: Duration) -> Result<Response, Error> {
         let heard = self.link.hear(limit).map_err(|error| self.broken(&error))?;
-        heard.ok_or_else(|| self.nonsense_text("it does not answer"))
+        heard.ok_or_else(|| self.silent())
     }
 
     fn broken(&self, error: &io::Error) -> Error {
@@ -482,8 +482,20 @@ impl Peer {
     fn nonsense(&self, response: &Response) -> Error {
         match response {
             Response::Refused { reason } => self.nonsense_text(&shown(reason)),
+            Response::Welcome { version, .. } if *version != VERSION => {
+                self.nonsense_text(&format!(
+                    "it speaks version {version} of the protocol, and this end {VERSION}: use the \
+                     same release at both ends"
+                ))
+            }
             other => self.nonsense_text(&shown(&format!("unexpected answer: {other:?}"))),
         }
+    }
+
+    fn silent(&self) -> Error {
+        SystemError::refused("measure with", self.address, "it does not answer")
+            .advise(Remedy::StartSweepServer)
+            .into()
     }
 
     fn nonsense_text(&self, cause: &str) -> Error {

@@ -111,7 +111,11 @@ impl View {
         let title = format!("towline top: {sessions}, updated every {:?}", self.interval);
         draw_bar(frame, top, &title);
         if self.chosen.is_none() {
-            return draw_empty(frame, middle, "no process of this user serves its counters");
+            return draw_empty(
+                frame,
+                middle,
+                "no towline command of this user has an open session",
+            );
         }
         let is_wide = middle.width >= WIDE;
         let rows = self.sessions().map(|(process, session)| {
