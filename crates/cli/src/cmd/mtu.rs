@@ -16,7 +16,8 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     let interrupt = Interrupt::install()?;
     let peer = plan.peer()?;
     output.note(&format!(
-        "searching for the largest packet to {}; each size that gets no answer takes up to {:?}",
+        "searching for the largest packet to {}; a size that gets no answer is tried three times, \
+         for up to {:?} each",
         plan.target, plan.timeout
     ));
     if peer.ip().is_multicast() {
@@ -29,7 +30,9 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     let found = match path_mtu(peer, plan.timeout, &|| interrupt.is_requested()) {
         Ok(found) => found,
         Err(error) if interrupt.is_requested() => {
-            output.warn(&format!("interrupted before anything was found: {error}"));
+            output.warn(&format!(
+                "interrupted before anything was found; so far {error}"
+            ));
             return Ok(Verdict::Interrupted);
         }
         Err(error) => return Err(error.into()),

@@ -12,7 +12,8 @@ use rules::{chain_names, chains, passage};
 
 mod wording;
 use wording::{
-    distance, missing_route, of_silence, of_switch, other_group, reverse_path, wrong_interface,
+    distance, groups, missing_route, of_silence, of_switch, other_group, reverse_path,
+    wrong_interface,
 };
 
 /// Why a group does not arrive.
@@ -86,7 +87,7 @@ impl Finding {
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(refusal) = &facts.refusal {
-        findings.push(of_refusal(refusal));
+        findings.push(of_refusal(facts, refusal));
         return findings;
     }
     if let Some(error) = &facts.send_error {
@@ -131,7 +132,7 @@ pub(super) const fn refused(refusal: &Refusal) -> &Refused {
     }
 }
 
-fn of_refusal(refusal: &Refusal) -> Finding {
+fn of_refusal(facts: &Facts, refusal: &Refusal) -> Finding {
     let Refused { words, fix } = refused(refusal);
     let cause = match refusal {
         Refusal::Down(_) => Cause::InterfaceDown,
@@ -141,7 +142,12 @@ fn of_refusal(refusal: &Refusal) -> Finding {
         Refusal::Other(_) => Cause::NoInterface,
     };
     let fix = match cause {
-        Cause::MissingRoute => format!("{fix}, or `ip route add 224.0.0.0/4 dev INTERFACE`"),
+        Cause::MissingRoute => {
+            format!("{fix}, or `ip route add {} dev INTERFACE`", groups(facts))
+        }
+        _ if fix.is_empty() => {
+            "name another with --iface; `towline ifaces` shows all with their addresses".to_owned()
+        }
         _ => fix.clone(),
     };
     Finding::new(cause, words.clone(), fix)

@@ -8,13 +8,18 @@ use super::{
 };
 use crate::reach::{Facts, PeerWord, ReversePath};
 
-pub(super) fn missing_route(facts: &Facts) -> Finding {
-    let name = facts.interface.as_ref().map_or("INTERFACE", |it| &it.name);
-    let net = if facts.group.is_ipv6() {
+/// Returns the network of all groups of the family.
+pub(super) const fn groups(facts: &Facts) -> &'static str {
+    if facts.group.is_ipv6() {
         "ff00::/8"
     } else {
         "224.0.0.0/4"
-    };
+    }
+}
+
+pub(super) fn missing_route(facts: &Facts) -> Finding {
+    let name = facts.interface.as_ref().map_or("INTERFACE", |it| &it.name);
+    let net = groups(facts);
     Finding::new(
         Cause::MissingRoute,
         format!(
@@ -48,6 +53,7 @@ pub(super) fn other_group(facts: &Facts, word: &PeerWord) -> Finding {
 
 pub(super) fn wrong_interface(facts: &Facts, name: &str, interface: &str) -> Finding {
     let ours = facts.interface.as_ref().map_or("none", |it| &it.name);
+    let bits = if facts.group.is_ipv6() { 128 } else { 32 };
     Finding::new(
         Cause::WrongInterface,
         format!(
@@ -55,8 +61,8 @@ pub(super) fn wrong_interface(facts: &Facts, name: &str, interface: &str) -> Fin
                  {ours}"
         ),
         format!(
-            "use --iface {interface}, or route the group through it: `ip route replace {}/32 dev \
-             {interface}`",
+            "use --iface {interface}, or route the group through it: `ip route replace {}/{bits} \
+             dev {interface}`",
             facts.group.ip()
         ),
     )
