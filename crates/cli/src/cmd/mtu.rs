@@ -15,10 +15,11 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     }
     let interrupt = Interrupt::install()?;
     let peer = plan.peer()?;
+    // Each size is sent up to three times, with the longest wait for each.
     output.note(&format!(
-        "searching for the largest packet to {}; a size that gets no answer is tried three times, \
-         for up to {:?} each",
-        plan.target, plan.timeout
+        "searching for the largest packet to {}; each size that gets no answer takes up to {:?}",
+        plan.target,
+        plan.timeout.saturating_mul(3)
     ));
     if peer.ip().is_multicast() {
         let is_stopped = || interrupt.is_requested();
