@@ -165,7 +165,7 @@ impl Outlet {
     fn stalled(&mut self, waited: Duration) -> CaptureError {
         let reason = match self.counters.state() {
             None => "the interface is gone",
-            Some((false, _)) => "it is switched off",
+            Some((false, _)) => "it is switched off: `ip link set IF up` switches it on",
             Some((true, false)) => {
                 "it has no carrier: the cable is unplugged, or the other end \
                                     is off"

@@ -131,7 +131,8 @@ const SUBSCRIBE_NOTES: &str = "\
 --json prints JSON Lines: a document for each message when it comes, and the report at the end.
 Messages of one sender arrive in order. Standard error says what could not be repaired. A sender
 that dies or breaks off its session may have had more to send: with --once and without --count that
-is a failure (exit code 1). Messages are neither encrypted nor signed.";
+is a failure (exit code 1). Messages are neither encrypted nor signed, unless all ends have the same
+--key-file.";
 
 const SUBSCRIBE_EXAMPLES: &str = "\
 Examples:

@@ -40,7 +40,7 @@ impl UdpReport {
         let say = |error: serde_json::Error| error.to_string();
         let all = serde_json::Deserializer::from_slice(documents).into_iter();
         let all: Result<Vec<serde_json::Value>, _> = all.collect();
-        let last = all.map_err(say)?.pop().unwrap_or_default();
+        let last = all.map_err(say)?.pop().ok_or("it is empty")?;
         let envelope = Envelope::deserialize(&last).map_err(say)?;
         let Envelope { schema, version } = envelope;
         if (schema.as_str(), version) != (Self::SCHEMA, Self::VERSION) {
