@@ -119,7 +119,7 @@ const fn is_unpaced(source: &SourceAddress) -> bool {
 }
 
 fn hardware(text: &str) -> Result<[u8; 6], String> {
-    let error = || format!("{text:?} is not an address such as 02:00:00:00:00:02");
+    let error = || format!("{text:?} is not a hardware address such as 02:00:00:00:00:02");
     let bytes = text.split(':').map(|part| u8::from_str_radix(part, 16));
     let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(|_| error())?;
     bytes.try_into().map_err(|_| error())
@@ -132,7 +132,7 @@ fn pair(text: &str) -> Result<(IpAddr, IpAddr), String> {
             Ok((old, new))
         }
         _ => Err(format!(
-            "{text:?} is not two addresses of one family, OLD=NEW"
+            "{text:?} is not OLD=NEW, two IPv4 addresses or two IPv6 addresses"
         )),
     }
 }
@@ -147,7 +147,7 @@ fn tag(text: &str) -> Result<TagEdit, String> {
             Ok(TagEdit::Set(priority << 13 | id))
         }
         _ => Err(format!(
-            "{text:?} is neither 'none' nor a tag such as 5 or 5:7"
+            "{text:?} is neither 'none' nor a tag such as 5 or 5:7 (ID to 4095, priority to 7)"
         )),
     }
 }
