@@ -107,18 +107,19 @@ pub enum LateJoin {
     Window,
 }
 
-/// The flags by which a source offers parity: implementations do not agree which is which.
+/// The form of the flags by which a source offers parity. Implementations do not agree which flag
+/// means what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FecForm {
-    /// As the RFC, and Towline's receivers, have them.
+    /// The flags as RFC 3208 and Towline's receivers have them.
     Rfc,
-    /// The other way round, as OpenPGM has them. With the RFC's flags its receivers take parity on
-    /// demand for parity that comes unasked, and give nothing out.
+    /// The two flags exchanged, as OpenPGM has them. An OpenPGM receiver that gets the RFC's flags
+    /// takes parity on demand for parity that comes unasked, and hands out no data.
     OpenPgm,
 }
 
 impl FecForm {
-    /// Returns where the flags stand.
+    /// Returns the reading of the flags that fits this form.
     pub(crate) const fn reading(self) -> ParityReading {
         match self {
             Self::Rfc => ParityReading::Rfc,
@@ -219,7 +220,7 @@ impl Value for Intervals {
     }
 }
 
-/// Makes an enum a value whose texts are those given, in this order.
+/// Implements `Value` for an enum, whose variants have the given texts.
 macro_rules! choice {
     ($name:ident, $form:literal, $range:literal, $($variant:ident $text:literal),+ $(,)?) => {
         impl Value for $name {

@@ -1,4 +1,4 @@
-//! What comes from upstream: SPMs, data, repairs, confirmations.
+//! Packets that come from upstream: SPMs, data, repairs, confirmations.
 //!
 //! **Spec**: RFC 3208 sections 7.1, 7.5, 7.8, 15.3.2.
 
@@ -36,7 +36,8 @@ impl Element {
             return Err(DropReason::WrongSource);
         }
         let mark = mark_of(packet);
-        // Of an SPM with a tag nothing can be changed, and what we do not know we cannot change.
+        // The element must change an SPM to pass it on. It cannot change one that carries a tag or
+        // that has a mark it does not know.
         if mark.is_some_and(|mark| !mark.is_known() || mark.required != 0) {
             return Err(DropReason::Incompatible);
         }
@@ -68,8 +69,9 @@ impl Element {
         Ok(())
     }
 
-    /// Checks that an SPM may begin a session, or go on with one: a session is its neighbour's
-    /// while that one is heard, and its number in marks belongs to no other.
+    /// Checks that an SPM may begin a session or continue one. A known session continues only by
+    /// the way of its first SPM, and from its neighbour unless that neighbour has been silent for
+    /// `neighbour_expiry`. No other session may have its number (the number in its mark).
     fn check_session(
         &self,
         now: Instant,
@@ -100,8 +102,8 @@ impl Element {
         Ok(())
     }
 
-    /// Takes the word of the element at `path_nla` that it cannot reach us. The word counts only
-    /// when our NAKs go to that element.
+    /// Takes a message of the element at `path_nla` that it cannot reach this element. The message
+    /// counts only when this element's NAKs go to that element.
     fn cut_off(
         &mut self,
         way: usize,
@@ -117,8 +119,8 @@ impl Element {
         Ok(session)
     }
 
-    /// Takes an NCF by which the neighbour upstream says that it cannot reach us. Receivers do not
-    /// hear this NCF, so the element tells them with an SPM.
+    /// Takes an NCF by which the neighbour upstream says that it cannot reach this element.
+    /// Receivers do not hear this NCF, so the element tells them with an SPM.
     fn take_unreachable_ncf(&mut self, way: usize, packet: &Packet<'_>) -> Result<(), DropReason> {
         let tsi = packet.header().tsi();
         let path_nla = packet.options().find_map(|option| match option {
@@ -143,7 +145,7 @@ impl Element {
         Ok(())
     }
 
-    /// Sends an SPM on by each other way, as one of our own.
+    /// Sends an SPM on by every way except `from`, in the element's own name.
     fn forward_spm(&mut self, from: usize, packet: &Packet<'_>, spm: Spm) {
         let header = packet.header();
         let addressing = Addressing::downstream(header.tsi(), header.destination_port);
@@ -155,12 +157,12 @@ impl Element {
             });
             let mut options = [PgmOption::Syn; OPTIONS_MAX];
             let mut count = 0;
-            // A back-off is that of one network: receivers on the next one measure their own.
+            // A back-off holds for one network: receivers on the next network measure their own.
             let is_kept = |it: &PgmOption<'_>| !matches!(it, PgmOption::NakBackOffInterval(_));
             let kept = packet.options().filter(is_kept);
             for (place, option) in options.iter_mut().zip(kept) {
                 *place = match option {
-                    // Reports come to us, and NAKs to the group's port.
+                    // Receivers send their reports to this element, and NAKs to the group's port.
                     PgmOption::Mark(mark) => PgmOption::Mark(Mark {
                         upstream_port: 0,
                         control_port: here.control_port * u16::from(mark.control_port > 0),
@@ -218,7 +220,8 @@ impl Element {
             self.send_repair(ways, tpdu);
             return Ok(());
         }
-        // Others on the source's network have asked for it, or we have missed it.
+        // A receiver on the source's network asked for this repair, or this element missed the
+        // packet.
         let key = key(tsi, data.sqn);
         if self.kept.find(key).is_none() {
             self.kept.keep(key, tpdu);
@@ -228,7 +231,7 @@ impl Element {
         Ok(())
     }
 
-    /// Sends a repair of the source on by those ways that have asked for it.
+    /// Sends a repair of the source on by the ways in `ways` that asked for it.
     fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;
@@ -329,8 +332,8 @@ pub(super) fn sqns_of<'a>(packet: &Packet<'a>, nak: Nak) -> impl Iterator<Item =
     std::iter::once(nak.sqn).chain(listed)
 }
 
-/// Returns what a source of ours says of its session. A network element in between has put its own
-/// port for reports there, and none for NAKs.
+/// Returns the mark of an SPM. A network element that passed the SPM on has put its own port for
+/// reports there, and no port for NAKs.
 fn mark_of(packet: &Packet<'_>) -> Option<Mark> {
     packet.options().find_map(|option| match option {
         PgmOption::Mark(mark) => Some(mark),
@@ -338,5 +341,5 @@ fn mark_of(packet: &Packet<'_>) -> Option<Mark> {
     })
 }
 
-/// The longest SPM: 16 options of 255 bytes.
+/// Length of the longest SPM in bytes: 16 options of 255 bytes.
 const SPM_BYTES_MAX: usize = 16 + 32 + 4 + 16 * 255;

@@ -1,16 +1,17 @@
-//! What a network element keeps of the data that it has sent on, to repair from it.
+//! The ring of packets that a network element has sent on and keeps to repair from.
 //!
-//! It does not know who asks. In: packets with the session and number of each. Out: a packet again,
-//! as a repair, while the ring still holds it.
+//! The ring does not know who asks. In: packets, each with its session and number. Out: a packet,
+//! as it was kept, while the ring still holds it.
 //!
 //! ```text
-//!   index   one place for each of so many packets:  session, number, length, position
+//!   index   places for packets, one for each 256 bytes: session, number, length, position
 //!   ring    [packet n][packet n+1] ...  back to back; the newest overwrites the oldest
 //! ```
 //!
-//! A place of the index is found from session and number alone. A packet is there when its place
-//! names it and fewer bytes than the ring holds were written since. So nothing is ever removed, and
-//! what a later packet has taken the place of is asked for upstream, as if it had never been kept.
+//! Session and number alone determine a packet's place in the index. The ring holds the packet when
+//! its place names it and the bytes written since do not exceed the ring. So nothing is ever
+//! removed; a packet whose place a later packet took counts as never kept, and is asked for
+//! upstream.
 //!
 //! Cost: one copy of each packet; no allocation after the first packet.
 
@@ -24,9 +25,9 @@ pub(super) struct Kept {
     bytes_max: usize,
     ring: Vec<u8>,
     index: Vec<Place>,
-    /// Bytes written since the beginning, with those skipped at the ring's end.
+    /// Bytes written so far, with the bytes skipped at the ring's end.
     written: u64,
-    /// How many bytes of repairs each way may still get.
+    /// For each way, how many more bytes of repairs it may get.
     shares: Vec<u64>,
 }
 
@@ -51,7 +52,7 @@ impl Kept {
         }
     }
 
-    /// Keeps a packet. One that takes more than a quarter of the ring is not kept.
+    /// Keeps a packet, unless it takes more than a quarter of the ring.
     pub(super) fn keep(&mut self, key: Key, tpdu: &[u8]) {
         let Ok(len) = u32::try_from(tpdu.len()) else {
             return;
@@ -94,24 +95,25 @@ impl Kept {
         self.ring.get(start..start + place.len as usize)
     }
 
-    /// Notes that a way was sent `bytes` of data; it may get as many of repairs.
+    /// Notes that a way was sent `bytes` of data: it may get the same number of bytes of repairs.
     pub(super) fn add_share(&mut self, way: usize, bytes: usize) {
         let share = &mut self.shares[way];
         *share = (*share + bytes as u64).min(SHARE_BYTES_MAX);
     }
 
-    /// Returns true when a way may get as many bytes of repairs.
+    /// Returns true when a way may get `bytes` of repairs.
     pub(super) fn has_share(&self, way: usize, bytes: usize) -> bool {
         self.shares[way] >= bytes as u64
     }
 
-    /// Notes that a way gets as many bytes of repairs.
+    /// Notes that a way gets `bytes` of repairs.
     pub(super) fn take_share(&mut self, way: usize, bytes: usize) {
         self.shares[way] = self.shares[way].saturating_sub(bytes as u64);
     }
 
     const fn place_of(&self, (tsi, sqn): Key) -> usize {
-        // Sessions begin at random places, and each fills those behind it one by one.
+        // Each session has a beginning in the index that looks random; its packets fill the places
+        // from there on, one by one.
         let [.., a, b, c, d] = tsi.gsi.0;
         let begin = u32::from_be_bytes([a, b, c, d]) ^ (tsi.port as u32) << 16;
         let mask = self.index.len().wrapping_sub(1);
@@ -119,9 +121,11 @@ impl Kept {
     }
 }
 
-/// The bytes of repairs that a way may get at once: three times what 10 Gbit/s bring in 1 ms.
+/// The most bytes of repairs that a way may get at once: about three times what 10 Gbit/s bring in
+/// 1 ms.
 const SHARE_BYTES_MAX: u64 = 4 << 20;
-/// For as many bytes of the ring the index has one place. Shorter packets find some places taken.
+/// Bytes of the ring for each place of the index. If packets are shorter than this, some of them
+/// find their place taken.
 const PLACE_BYTES: usize = 256;
 
 #[cfg(test)]

@@ -16,25 +16,25 @@
 //!         <---------------------------------------- SPMR ----------- receivers
 //! ```
 //!
-//! The way of a session's SPMs is its upstream way; what comes by another way in the source's name
-//! is dropped, so that two elements between the same networks make no loop. An element sends in its
-//! own name: to receivers it looks like the source, to the source like a receiver.
+//! The way of a session's SPMs is its upstream way. The element drops packets of the source that
+//! come by another way, so that two elements between the same networks make no loop. An element
+//! sends in its own name: receivers take it for the source, the source takes it for a receiver.
 //!
-//! A packet that only receivers behind the element have missed is repaired from what it keeps, so
-//! that their losses do not cost the network of the source anything: to them it is the source, and
-//! a designated local repairer that needs no redirection. How much it repairs so is bounded by what
-//! it has sent; what is asked for beyond that goes upstream, as it does without anything kept.
+//! The element repairs a packet that only receivers behind it have missed from what it keeps, so
+//! that their losses cost the source's network nothing. It acts as a designated local repairer that
+//! needs no redirection. To each way it sends at most as many bytes of repairs as it sent of data;
+//! beyond that, NAKs go upstream.
 //!
-//! Bounds: sessions, repair state, waiting bytes of each way and kept bytes, from [`ElementSetup`];
-//! reaching one is a counted drop.
+//! Bounds: sessions, repair state, bytes that wait for each way, and kept bytes, all from
+//! [`ElementSetup`]. A packet that would exceed a bound is dropped and counted.
 //!
-//! Deviation: section 7.2 wants NCFs in the network name of the source, and section 7.1 takes the
-//! path of SPMs as they say. A UDP socket cannot send in another's name. So an element's neighbours
-//! know it by its own address, and it believes no path but its neighbour's own: a forged SPM cannot
-//! turn the NAKs of a network on a third host.
+//! Deviation: section 7.2 sends NCFs with the source's own address, and section 7.1 takes the path
+//! that SPMs name. A UDP socket cannot send with another host's address. So an element's neighbours
+//! know it by its own address, and it believes only a path that is its neighbour's own address: a
+//! forged SPM cannot direct the NAKs of a network at a third host.
 //!
-//! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. Redirection (9.5.3) and
-//! polls (14) are not in it: NNAKs, POLLs and POLRs are dropped.
+//! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. The element does not do
+//! redirection (9.5.3) or polls (14): it drops NNAKs, POLLs and POLRs.
 
 use std::{
     collections::BTreeMap,
@@ -74,7 +74,7 @@ mod upstream;
 #[derive(Debug)]
 pub struct Element {
     setup: ElementSetup,
-    /// What waits for each way.
+    /// The packets that wait, one queue for each way.
     queues: Vec<PacketQueue>,
     /// The way whose run was given out last.
     turn: usize,
@@ -87,7 +87,7 @@ pub struct Element {
     contract: Contract,
 }
 
-/// What an element is told at its start.
+/// The settings of a new element.
 #[derive(Clone, Debug)]
 pub struct ElementSetup {
     /// The data-destination port: packets to another port are not for this element.
@@ -96,14 +96,14 @@ pub struct ElementSetup {
     pub ways: Vec<Way>,
     /// How long repair state lives.
     pub timers: ElementTimers,
-    /// The most sessions; a packet of a further one is dropped.
+    /// The most sessions; the element drops packets of further sessions.
     pub sessions_max: usize,
-    /// The most packets with repair state, and the most groups of parity; a NAK for a further one
-    /// is dropped.
+    /// The most packets with repair state, and also the most groups of parity; the element drops a
+    /// NAK for a further packet or group.
     pub repairs_max: usize,
     /// The most bytes that wait for each way.
     pub queue_bytes_max: usize,
-    /// The most bytes of packets that are kept to repair from; 0 keeps none.
+    /// The most bytes of packets kept to repair from; with 0 the element keeps none.
     pub kept_bytes_max: usize,
 }
 
@@ -114,16 +114,16 @@ pub struct Way {
     pub path: PathId,
     /// The element's own address there: where receivers send NAKs.
     pub nla: IpAddr,
-    /// Where downstream packets go, with the UDP port that NAKs go to as well. A unicast address is
-    /// the one host on this way: a receiver, a source, or another element.
+    /// The address that downstream packets go to; NAKs go to its UDP port as well. A unicast
+    /// address names the only host on this way: a receiver, a source, or another element.
     pub group: SocketAddr,
-    /// The element's TCP port there, where receivers report to sources that take reports. 0: none,
-    /// and receivers on this way are told that sources take no reports.
+    /// The element's TCP port on this way, for the reports of receivers. With 0, the element tells
+    /// receivers on this way that sources take no reports.
     pub control_port: u16,
 }
 
 impl Way {
-    /// Returns where downstream packets that come by this way are sent to.
+    /// Returns the destination address that downstream packets on this way have.
     fn group_here(&self) -> IpAddr {
         let group = self.group.ip();
         if group.is_multicast() {
@@ -133,7 +133,7 @@ impl Way {
         }
     }
 
-    /// Returns true for a host from which packets may come by this way.
+    /// Returns true when packets from the host `source` may come by this way.
     fn admits(&self, source: IpAddr) -> bool {
         let group = self.group.ip();
         group.is_multicast() || source == group
@@ -152,14 +152,15 @@ pub struct ElementTimers {
     /// How long further NAKs for a packet are held back after a confirmation (NAK_ELIM_IVL); at
     /// most a quarter of `rdata_wait` counts.
     pub elimination: Duration,
-    /// When a session is forgotten of which nothing is heard.
+    /// The time after which the element forgets a session of which it hears nothing.
     pub session_expiry: Duration,
-    /// How long nothing was heard of a session's neighbour when another may take its place.
+    /// The time for which a session's neighbour must be silent before another may take its place.
     pub neighbour_expiry: Duration,
 }
 
 impl Default for ElementTimers {
-    /// Judgement: as receivers on a LAN wait, with repairs kept alive for a sender far away.
+    /// Judgement: the waits of receivers on a LAN, and repair state that lives long enough for a
+    /// sender far away.
     fn default() -> Self {
         Self {
             repeat_time: Duration::from_secs(1),
@@ -175,21 +176,23 @@ impl Default for ElementTimers {
 /// One source, as an element knows it.
 #[derive(Clone, Copy, Debug)]
 struct Session {
-    /// The way that its packets come by.
+    /// The number of the way by which the session's packets come.
     way: usize,
     /// The neighbour upstream, who takes NAKs.
     upstream: SocketAddr,
     last_spm: Sqn,
-    /// The trail that the last SPM told.
+    /// The trail in the last SPM.
     trail: Sqn,
     /// How the source numbers groups; `None` when it sends no parity.
     numbering: Option<Numbering>,
-    /// The session's number, and where it takes reports; `None` when it takes none.
+    /// The session's number, and the address for reports to its source; `None` when the source
+    /// takes none.
     control: Option<(u64, SocketAddr)>,
     heard: Instant,
-    /// True when the neighbour cannot reach us by multicast: NAKs wait for a regular SPM.
+    /// True when the neighbour upstream cannot reach this element by multicast: NAKs wait for a
+    /// regular SPM.
     is_cut_off: bool,
-    /// When a request for an SPM last went upstream.
+    /// The time when a request for an SPM last went upstream.
     requested: Option<Instant>,
 }
 
@@ -301,15 +304,15 @@ impl Element {
         self.queues[self.turn].run_done(outcome);
     }
 
-    /// Returns true when much waits for a way: its owner then leaves arriving packets where they
-    /// are, because the element would have to drop them.
+    /// Returns true when half of a way's queue is full: the owner then leaves arriving packets in
+    /// the sockets, because the element would have to drop them.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let half = self.setup.queue_bytes_max / 2;
         self.queues.iter().any(|queue| queue.room_bytes() < half)
     }
 
-    /// Returns where the source of a session that the element carries takes reports.
+    /// Returns the address for reports to the source of a session that the element carries.
     #[must_use]
     pub fn control_address(&self, session_id: u64) -> Option<SocketAddr> {
         let mut all = self.sessions.values().filter_map(|session| session.control);
@@ -335,8 +338,7 @@ impl Element {
         &self.drops
     }
 
-    /// Returns the number of packets, and groups of parity, that the element waits for on behalf of
-    /// receivers, or that it knows others wait for.
+    /// Returns the number of packets and groups of parity with repair state.
     #[must_use]
     pub fn repair_count(&self) -> usize {
         self.repairs.len() + self.parity.len()
@@ -354,7 +356,8 @@ impl Element {
         let ways = &self.setup.ways;
         let way = ways.iter().position(|way| way.path == arrival.path);
         let way = way.ok_or(DropReason::NotForUs)?;
-        // What we send leaves from the ports that NAKs go to; others on this host have other ports.
+        // The element's own packets leave from the ports that NAKs go to. Other programs on this
+        // host send from other ports.
         let from = (arrival.source.ip(), arrival.source.port());
         if ways.iter().any(|way| (way.nla, way.group.port()) == from) {
             return Err(DropReason::Looped);

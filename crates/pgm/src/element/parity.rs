@@ -1,9 +1,9 @@
-//! Parity through a network element: groups of packets of which receivers lack a number, whichever
-//! these are.
+//! Parity through a network element: for each group, how many packets receivers lack, whichever
+//! packets these are.
 //!
-//! The state of a group is that of a packet in `repairs`, with counts: how many packets each way
-//! lacks (the RFC's known packet count), and how many the source was asked for (the largest known
-//! packet count). Each repair that passes lowers both.
+//! A group has the same states as a packet in `repairs`, and two counts: how many packets each way
+//! lacks (the RFC's known packet count), and how many packets the source was asked for (the largest
+//! known packet count). Each repair that passes lowers both.
 //!
 //! **Spec**: RFC 3208 sections 11.3, 11.4, 11.6.
 
@@ -31,14 +31,15 @@ pub(super) struct ParityRepairs {
 struct Group {
     /// How many packets each way lacks.
     lacking: Vec<u32>,
-    /// How many the source was asked for, or says that it was asked for by others.
+    /// How many packets the source was asked for, by this element or, as its NCFs say, by others.
     asked: u32,
-    /// While a NAK is not confirmed, until when it is repeated.
+    /// The time until which an unconfirmed NAK is repeated; `None` when no NAK waits for a
+    /// confirmation.
     pending_until: Option<Instant>,
     eliminated_until: Instant,
 }
 
-/// What becomes of a parity NAK for one group.
+/// The answer to a parity NAK for one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Answer {
     /// How many packets the NCF confirms.
@@ -55,8 +56,8 @@ impl ParityRepairs {
         }
     }
 
-    /// Takes a NAK that came by `way` of `ways`, for `count` packets of a group. `None` when there
-    /// is no room for its state.
+    /// Takes a NAK that came by `way` (of `ways` ways), for `count` packets of a group. Returns
+    /// `None` when there is no room for the group's state.
     fn nak(
         &mut self,
         now: Instant,
@@ -67,7 +68,7 @@ impl ParityRepairs {
         let group = self.groups.entry(now, key, || Group::new(now, ways))?;
         let confirmed = count.max(group.lacking[way]);
         group.lacking[way] = confirmed;
-        // A NAK that is repeated by itself need not be passed on once more.
+        // While the element repeats its own NAK, it need not pass on another one.
         let is_over = group.pending_until.is_none() && now >= group.eliminated_until;
         let is_news = count > group.asked || is_over;
         group.asked = group.asked.max(count);
@@ -86,7 +87,7 @@ impl ParityRepairs {
             return;
         };
         if count < group.asked {
-            // It confirms another's smaller request: ours goes on.
+            // The NCF confirms a smaller request of another host: this element's own NAK goes on.
             return;
         }
         group.asked = count;
@@ -95,8 +96,8 @@ impl ParityRepairs {
         self.groups.set_due(key, now + self.timers.rdata_wait);
     }
 
-    /// Takes a repair of a group whose members are `short_by` fewer than a full one's: returns the
-    /// ways that it goes.
+    /// Takes a repair of a group that has `short_by` members fewer than a full group. Returns the
+    /// ways that the repair goes.
     fn rdata(&mut self, key: Key, short_by: u32) -> WaySet {
         let Some(group) = self.groups.get_mut(key) else {
             return WaySet::NONE;
@@ -122,7 +123,8 @@ impl ParityRepairs {
         self.groups.forget(tsi);
     }
 
-    /// Does what is due at `now`, and collects in `again` what to ask for once more, with counts.
+    /// Does what is due at `now`. Adds to `again` each group whose NAK must be repeated, with the
+    /// number of packets to ask for.
     pub(super) fn expire(&mut self, now: Instant, again: &mut Vec<(Key, u32)>) {
         let every = self.timers.repeat_every;
         self.groups.expire(now, |key, group| {
@@ -198,7 +200,7 @@ impl Element {
         }
     }
 
-    /// Sends parity NAKs that nobody has confirmed once more, one for each group.
+    /// Repeats the parity NAKs that nobody has confirmed, one for each group.
     pub(super) fn ask_parity_again(&mut self, again: &[((Tsi, u32), u32)]) {
         for &((tsi, group), count) in again {
             let session = self.sessions.get(&tsi);
@@ -229,7 +231,7 @@ impl Element {
         Ok(())
     }
 
-    /// Returns the ways that want a parity packet sent on demand.
+    /// Returns the ways to which a parity packet goes that was sent on demand.
     pub(super) fn ways_of_parity(
         &mut self,
         tsi: Tsi,
@@ -252,7 +254,7 @@ impl Element {
     }
 }
 
-/// Returns the numbering of groups that an SPM tells; `None` when its source has no parity.
+/// Returns the numbering of groups in an SPM; `None` when the source offers no parity.
 pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
     packet.options().find_map(|option| match option {
         PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),

@@ -1,8 +1,8 @@
 //! The repair state of a network element: for each packet that was asked for, the ways on which it
-//! is missing, and how far its NAK has come.
+//! is missing, and whether its NAK was confirmed.
 //!
-//! It does not know packets or addresses. In: NAKs and NCFs by session and number, repairs, time.
-//! Out: whether a NAK is passed on, which ways a repair goes, what to ask for again.
+//! The module does not know packets or addresses. In: NAKs and NCFs by session and number, repairs,
+//! time. Out: whether to pass a NAK on, the ways that a repair goes, and which NAKs to repeat.
 //!
 //! ```text
 //!          NAK: pass it on          NCF
@@ -52,25 +52,25 @@ enum State {
     Answered,
 }
 
-/// What becomes of a NAK for one packet.
+/// The answer to a NAK for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// It is passed on.
+    /// The NAK is passed on.
     PassedOn,
     /// The element knows already that the packet is missing.
     Eliminated,
-    /// There is no room for its state.
+    /// There is no room for the packet's state.
     NoRoom,
 }
 
-/// What becomes of a NAK for a packet that is kept.
+/// The answer to a NAK for a packet that the element keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The way gets a repair.
     Repair,
-    /// The way was given one a moment ago.
+    /// The way got a repair a moment ago, and gets no other.
     Eliminated,
-    /// There is no room for its state.
+    /// There is no room for the packet's state.
     NoRoom,
 }
 
@@ -128,8 +128,8 @@ impl Repairs {
         Answer::Repair
     }
 
-    /// Takes an NCF of the neighbour upstream: it confirms our NAK, or another's, which makes ours
-    /// needless.
+    /// Takes an NCF of the neighbour upstream. It confirms this element's NAK, or the NAK of
+    /// another host for the same packet.
     pub(super) fn ncf(&mut self, now: Instant, key: Key) {
         let known = self.packets.get(key);
         let is_answered = known.is_some_and(|entry| matches!(entry.state, State::Answered));
@@ -146,8 +146,8 @@ impl Repairs {
         self.packets.set(key, due, confirmed);
     }
 
-    /// Takes a repair: returns the ways that it goes, and forgets the packet. Ways that were given
-    /// one already get no other.
+    /// Takes a repair from upstream. Returns the ways that it goes, and forgets the packet. The
+    /// ways that were given a repair already are not among them.
     pub(super) fn rdata(&mut self, key: Key) -> WaySet {
         let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
         if self.packets.get(key).is_some_and(is_answered) {
@@ -162,7 +162,7 @@ impl Repairs {
         self.packets.forget(tsi);
     }
 
-    /// Does what is due at `now`, and collects in `again` what to ask for once more.
+    /// Does what is due at `now`, and adds to `again` each packet whose NAK must be repeated.
     pub(super) fn expire(&mut self, now: Instant, again: &mut Vec<Key>) {
         let every = self.timers.repeat_every;
         self.packets.expire(now, |key, entry| match entry.state {
@@ -191,8 +191,8 @@ pub(super) const fn key(tsi: Tsi, sqn: Sqn) -> Key {
 }
 
 impl ElementTimers {
-    /// Returns the timers with the elimination interval at most a quarter of the wait for RDATA:
-    /// NAKs that are passed on keep the repair state alive.
+    /// Returns the timers with the elimination interval cut to a quarter of the wait for RDATA:
+    /// each NAK that is passed on renews that wait.
     pub(super) fn settled(mut self) -> Self {
         self.elimination = self.elimination.min(self.rdata_wait / 4);
         self.repeat_every = self.repeat_every.max(Duration::from_millis(1));

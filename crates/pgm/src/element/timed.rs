@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Instant;
 use wire::pgm::Tsi;
 
-/// A packet of a session, or the first packet of a group.
+/// The key of an entry: the session, and the sequence number of a packet or of a group's first
+/// packet.
 pub(super) type Key = (Tsi, u32);
 
 /// The entries, with their timers.
@@ -27,7 +28,7 @@ impl<T> Timed<T> {
         }
     }
 
-    /// Returns true when the entry is there, or there is room for it.
+    /// Returns true when the table has an entry for `key`, or has room for one more.
     pub(super) fn has_room(&self, key: Key) -> bool {
         self.entries.len() < self.len_max || self.entries.contains_key(&key)
     }
@@ -40,8 +41,8 @@ impl<T> Timed<T> {
         self.entries.get_mut(&key).map(|(_, value)| value)
     }
 
-    /// Returns an entry, which is made when there is room for it. The caller sets the timer of a
-    /// new one by [`Timed::set_due`].
+    /// Returns the entry of `key`. Makes it first if there is none; `None` when there is no room
+    /// for it. The caller sets the timer of a new entry with [`Timed::set_due`].
     pub(super) fn entry(
         &mut self,
         now: Instant,
@@ -55,7 +56,8 @@ impl<T> Timed<T> {
         Some(&mut entry.1)
     }
 
-    /// Makes or replaces an entry, whose timer ends at `due`. The caller has asked for room.
+    /// Makes or replaces the entry of `key`; its timer ends at `due`. The caller has checked that
+    /// there is room ([`Timed::has_room`]).
     pub(super) fn set(&mut self, key: Key, due: Instant, value: T) {
         if let Some((before, _)) = self.entries.insert(key, (due, value)) {
             self.due.remove(&(before, key));
@@ -63,7 +65,7 @@ impl<T> Timed<T> {
         self.due.insert((due, key));
     }
 
-    /// Sets the timer of an entry anew.
+    /// Sets the timer of an entry to end at `due`.
     pub(super) fn set_due(&mut self, key: Key, due: Instant) {
         if let Some((before, _)) = self.entries.get_mut(&key) {
             self.due.remove(&(*before, key));
@@ -87,7 +89,8 @@ impl<T> Timed<T> {
         }
     }
 
-    /// Asks of each entry whose timer has ended when it ends next; `None` removes the entry.
+    /// Calls `next` for each entry whose timer has ended. `next` returns the time when the timer
+    /// ends next, or `None` to remove the entry.
     pub(super) fn expire(
         &mut self,
         now: Instant,
@@ -103,7 +106,7 @@ impl<T> Timed<T> {
         }
     }
 
-    /// Returns when the first timer ends; [`Instant::NEVER`] without entries.
+    /// Returns when the first timer ends; [`Instant::NEVER`] for an empty table.
     pub(super) fn due(&self) -> Instant {
         self.due.first().map_or(Instant::NEVER, |(due, _)| *due)
     }

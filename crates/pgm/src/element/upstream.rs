@@ -1,4 +1,4 @@
-//! What comes from receivers: NAKs, and requests for SPMs.
+//! Packets that come from receivers: NAKs, and requests for SPMs.
 //!
 //! **Spec**: RFC 3208 sections 7.2, 7.3, 7.4, 7.7, 9.3.3. Parity is in `parity`.
 
@@ -32,7 +32,7 @@ impl Element {
         if nak.group_nla != here.group.ip() || nak.source_nla != here.nla {
             return Err(DropReason::NotForUs);
         }
-        // Of a cut-off session no NAK goes upstream, and none is promised an answer.
+        // A NAK for a cut-off session does not go upstream, so the element must not confirm it.
         if session.is_cut_off {
             return Err(DropReason::Unexpected);
         }
@@ -63,7 +63,7 @@ impl Element {
         }
     }
 
-    /// Says for each number of a NAK who answers it.
+    /// Sorts the numbers of a NAK by who answers them.
     fn sort_nak(&mut self, now: Instant, way: usize, tsi: Tsi, sqns: &SqnList) -> SortedNak {
         let mut sorted = SortedNak {
             has_room: true,
@@ -96,7 +96,7 @@ impl Element {
         sorted
     }
 
-    /// Sends a packet that is kept once more.
+    /// Sends a repair of a packet that the element keeps.
     fn repair(&mut self, way: usize, key: Key, trail: Sqn) {
         let here = self.setup.ways[way];
         let destination = Destination {
@@ -154,7 +154,7 @@ impl Element {
         }
     }
 
-    /// Sends a NAK to the neighbour upstream.
+    /// Sends a NAK to the neighbour upstream. Returns false when it cannot be sent.
     pub(super) fn ask(&mut self, tsi: Tsi, flags: Flags, sqns: &[Sqn]) -> bool {
         let Some(&session) = self.sessions.get(&tsi).filter(|it| !it.is_cut_off) else {
             return false;
@@ -162,7 +162,7 @@ impl Element {
         let nak = Nak {
             sqn: sqns[0],
             source_nla: session.upstream.ip(),
-            // What is sent to one host alone is sent to its address.
+            // On a way to a single host, that host's address takes the place of the group.
             group_nla: self.setup.ways[session.way].group_here(),
         };
         self.send_up(&session, tsi, flags, &Body::Nak(nak), &sqns[1..])
@@ -197,11 +197,11 @@ impl Element {
         })
     }
 
-    /// Returns the session of a packet that came from below it.
+    /// Returns the session that a packet from a receiver names.
     fn session_below(&self, way: usize, tsi: Tsi) -> Result<Session, DropReason> {
         let session = self.sessions.get(&tsi).ok_or(DropReason::UnknownSession)?;
         if session.way == way {
-            // Whoever is on the source's side of us asks the source.
+            // A receiver on the source's side of this element asks the source itself.
             return Err(DropReason::NotForUs);
         }
         Ok(*session)
@@ -241,11 +241,11 @@ impl SqnList {
 /// The numbers of a NAK by who answers them.
 #[derive(Clone, Copy, Debug, Default)]
 struct SortedNak {
-    /// What this element repairs.
+    /// The numbers that this element repairs.
     kept: SqnList,
-    /// What it asks for upstream.
+    /// The numbers that this element asks for upstream.
     lacking: SqnList,
-    /// One of those was not asked for already.
+    /// True when this element had not asked for one of `lacking` before.
     is_news: bool,
     has_room: bool,
 }

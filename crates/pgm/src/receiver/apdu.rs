@@ -94,8 +94,8 @@ impl Part {
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     buffer: Vec<u8>,
-    /// Bytes that the buffer takes: of the reserve when `has_reserve` is true, else of the shared
-    /// bound.
+    /// Number of bytes that the buffer takes: from the reserve when `has_reserve` is true, else
+    /// from the shared bound.
     borrowed: usize,
     has_reserve: bool,
     state: State,
@@ -111,7 +111,7 @@ enum State {
     #[default]
     Idle,
     Growing,
-    /// Complete, and not yet handed out.
+    /// The message is complete and not yet handed out.
     Complete,
 }
 

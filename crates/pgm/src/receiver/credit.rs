@@ -7,7 +7,7 @@
 //! now.
 //!
 //! ```text
-//!   packet arrives --> as much as one short NAK, or its share of bytes --> credit --> NAKs, SPMRs
+//!   packet arrives --> a short NAK's bytes, or its share of bytes ----> credit --> NAKs, SPMRs
 //!                                                                           |  at most CREDIT_MAX
 //!   nothing was ever confirmed: turns of asking come half as often each time
 //! ```
@@ -25,18 +25,18 @@ use std::{net::IpAddr, time::Duration};
 use super::outbox::SQNS_A_NAK;
 use crate::ip_udp_header_bytes;
 
-/// What one session may ask for.
+/// The requests that one session may send.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Credit {
     /// Bytes with IP and UDP headers; below zero after a request that was longer than expected.
     bytes: i64,
-    /// What has been counted into `bytes`.
+    /// The numbers of packets and bytes that have been counted into `bytes`.
     packets_seen: u64,
     bytes_seen: u64,
     /// Number of SPMs, confirmations, parity packets, and data packets that were duplicates or
     /// could not be kept.
     other_packets: u64,
-    /// The sender has answered a request, with a confirmation or a repair.
+    /// True when the sender has answered a request with a confirmation or a repair.
     is_answered: bool,
     /// How often the time between two turns of asking has been doubled.
     doublings: u32,
@@ -107,9 +107,9 @@ impl Credit {
     }
 }
 
-/// Bytes of NAKs with IP and UDP headers.
+/// Lengths of NAKs in bytes, with IP and UDP headers.
 struct NakBytes {
-    /// For one packet.
+    /// A NAK for one packet.
     short: u64,
 }
 
@@ -125,12 +125,13 @@ impl NakBytes {
     }
 }
 
-/// OPT_LENGTH and the head of OPT_NAK_LIST.
+/// Length of OPT_LENGTH and the head of OPT_NAK_LIST, in bytes.
 const LIST_BYTES: u64 = 8;
 const SQN_BYTES: u64 = 4;
-/// Judgement: 50,000 packets missing at once, after a stop of this host, can be asked for at once.
+/// Judgement, in bytes: enough to ask at once for 50,000 packets that went missing while this host
+/// stood still.
 const CREDIT_MAX: i64 = 256 << 10;
-/// Judgement: a sender that answered nothing is asked once a second.
+/// Judgement: a sender that answered no request is asked at most once a second.
 const TURN_MAX: Duration = Duration::from_secs(1);
 const DOUBLINGS_MAX: u32 = 16;
 

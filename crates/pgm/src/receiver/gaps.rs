@@ -98,9 +98,9 @@ pub(super) struct Request<'a> {
     /// The first position that no receiver asked for before. Only the answer for this position can
     /// be timed: for any other position, the answer to an earlier NAK may be on its way.
     pub(super) fresh: Option<u64>,
-    /// There is no budget because too little has come from the sender.
+    /// True when the session has no credit: too little has come from the sender.
     pub(super) is_starved: bool,
-    /// What is due and cannot be asked for now waits at least this long.
+    /// The shortest wait of a range that is due and cannot be asked for now.
     pub(super) rest: Duration,
 }
 
@@ -222,7 +222,8 @@ impl Gaps {
         self.has_lost && rest.any(|gap| gap.state == NakState::Lost)
     }
 
-    /// Returns one past the last position before `next` that has arrived, or was before all gaps.
+    /// Returns one past the last position before `next` that has arrived, or the first gap's
+    /// beginning when nothing after it has arrived.
     pub(super) fn arrived_end(&self, next: u64) -> u64 {
         let mut end = next;
         for gap in self.list.iter().rev() {
@@ -563,7 +564,8 @@ impl Gap {
                     && request.is_starved
                     && now.since(self.found) >= timing.repair_time_max
                 {
-                    // The sender has been silent for so long that it could not even be asked.
+                    // The sender has been silent for so long that the receiver had no credit to
+                    // ask.
                     return self.lose();
                 } else {
                     self.due = again;

@@ -8,7 +8,7 @@
 //! ```text
 //!   position   | group 16  | group 24  | group 32  | group 40 ...
 //!              |  closed   |  kept     |  closed   |  kept
-//!                whole, recovered or given out       so many packets lacking
+//!                whole, recovered or given out       some of its packets are missing
 //! ```
 //!
 //! A group's first packet opens it, if no packet of the group was received before: packets that

@@ -75,7 +75,7 @@ impl HeldStore {
         &self.pages[entry.page as usize].bytes[start..start + usize::from(entry.len)]
     }
 
-    /// Takes `bytes` of the bound for a buffer kept elsewhere. Returns false when that is too much.
+    /// Takes `bytes` of the bound for a buffer kept elsewhere. Returns false when fewer are left.
     pub(super) fn borrow_bytes(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.bytes_max - self.used_bytes;
         if fits {

@@ -267,8 +267,9 @@ impl Receiver {
         }
     }
 
-    /// Gives up what is missing of a session before the position `before`: the owner has no use for
-    /// it any more. It is reported as lost, and not asked for again.
+    /// Gives up the packets of a session that are missing before the position `before`, because the
+    /// owner has no use for them any more. The receiver reports them as lost and asks for them no
+    /// more.
     pub fn give_up(&mut self, session: u32, before: u64) {
         if let Some(peer) = self.peers.get_mut(session)
             && peer.give_up(before)
@@ -543,7 +544,7 @@ impl Receiver {
     }
 }
 
-/// Salt of the seed, by which a receiver's random bits differ from its other draws.
+/// Mixed into the seed, so that a receiver's random bits differ from its other draws.
 const NODE_SALT: u64 = 0x504F_4C4C;
-/// Pause between two scans of all sessions, for each session.
+/// The pause between two scans of all sessions is this time for each session.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

@@ -89,8 +89,7 @@ struct BackOffTold {
 }
 
 impl BackOffTold {
-    /// Returns the longest back-off; `own` is the one that this receiver takes when it is told
-    /// none.
+    /// Returns the longest back-off: the one that packets told, or `own` if they told none.
     fn apply(&self, own: Duration) -> Duration {
         let told = self.interval.unwrap_or(own);
         match self.range {
@@ -300,7 +299,8 @@ const E: u64 = 178_145;
 const GROUP_SIZE_ASSUMED: u32 = 128;
 /// The largest group that counts: a sender that claims more receivers cannot make them wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
-/// The time added between NAKs is at most [`PATIENCE_MAX`], or one wait where that is longer.
+/// Bounds of the time added between NAKs: at most 8 doublings and [`PATIENCE_MAX`], or one wait
+/// where that is longer.
 const PATIENCE_DOUBLINGS_MAX: u32 = 8;
 const PATIENCE_MAX: Duration = Duration::from_millis(150);
 /// Judgement: the reordering on a LAN, and the most reordering that is assumed on longer paths.

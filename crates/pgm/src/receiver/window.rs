@@ -239,7 +239,7 @@ impl Window {
         self.confirmed
     }
 
-    /// Gives up everything known to be missing before `trail`. Returns the number of positions.
+    /// Gives up all missing positions before `trail`. Returns their number.
     pub(super) fn lose_before(&mut self, trail: u64) -> u64 {
         match self.gaps.first() {
             Some(first) if first < trail => self.gaps.lose_before(trail),

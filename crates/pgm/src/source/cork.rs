@@ -49,8 +49,8 @@ impl Cork {
         }
     }
 
-    /// Notes that handing over a run ended at `end` and took `took`; at most the longest span
-    /// counts.
+    /// Notes that handing over a run ended at `end` and took `took`; of a longer time only
+    /// `SPAN_MAX` counts.
     pub(super) fn run_took(&mut self, end: Instant, took: Duration) {
         self.cost = (self.cost * (COST_PART - 1) + took.min(SPAN_MAX)) / COST_PART;
         self.handed_over = end;
@@ -89,9 +89,10 @@ const SPAN_COSTS: u32 = 8;
 /// 100 us they are idle for 20 %, 35 % and 40 % of the time. With 50 us and with 100 us, half as
 /// many messages are late as with 0; the median delay grows by 30 us and by 80 us.
 const SPAN_MAX: Duration = Duration::from_micros(50);
-/// Number of runs over which the running mean of the cost goes, roughly.
+/// The running mean of the cost covers about this many runs.
 const COST_PART: u32 = 8;
-/// The bytes that need not wait, half of the longest run: waiting for more would gain little.
+/// Bytes that leave without waiting for more, half of the longest run: waiting for more would gain
+/// little.
 const BYTES_ENOUGH: usize = RunLimit::BYTES_MAX / 2;
 const PACKETS_ENOUGH: u64 = 32;
 

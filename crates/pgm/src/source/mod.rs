@@ -296,8 +296,8 @@ impl Source {
         self.reports.is_waiting = is_waiting;
     }
 
-    /// Notes that handing over a run to the network ended at `end` and took `took`. The cork's span
-    /// follows this time, unless the configuration sets the span.
+    /// Notes that handing over a run to the network ended at `end` and took `took`. The span of the
+    /// cork follows `took`, unless the configuration sets the span.
     pub fn run_took(&mut self, end: Instant, took: Duration) {
         self.cork.run_took(end, took);
     }
@@ -677,8 +677,9 @@ const IOVECS_MAX: usize = 128;
 const NCF_PART: u64 = 8;
 /// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// Elimination intervals that follow the round trip. While the round trip is unknown: the back-off
-/// of a whole group on a LAN. Then: the round trip and this slack for the lateness of hosts.
+/// Elimination intervals that follow the round trip. `ELIMINATION_START` holds while the round trip
+/// is unknown: the back-off of a whole group on a LAN. Then the interval is the round trip and
+/// `ELIMINATION_SLACK`, for hosts that answer late.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);

@@ -1,21 +1,22 @@
-//! The way into the transmit log for a thing of many packets that is of use only as a whole.
+//! Offers of data that fills several packets and is of use only as a whole.
 
 use wire::pgm::Data;
 
 use super::{Full, Source};
 
 impl Source {
-    /// Takes `count` payloads, all of `len` bytes except the last, which has `last_len`: all of
-    /// them or none. `fill` writes each into the log, from where it is sent, and gets its number.
-    /// Returns the position of the first packet.
+    /// Takes `count` payloads, all of them or none: each has `len` bytes, except the last, which
+    /// has `last_len`. `fill` gets the index of each payload and writes it into the log, from where
+    /// it is sent. Returns the position of the first packet.
     ///
     /// **Cost**: one pass over each payload, for the checksum; no allocation, no copy.
     ///
     /// # Errors
-    /// [`Full::Window`] when they would not fit the backlog (`tx_backlog_bytes`) beside what waits
-    /// in it; [`Full::TooLong`] when a payload does not fit a packet, `max` being the longest
-    /// payload; or when all together never fit the backlog, `max` being the backlog in bytes,
-    /// headers included. With `pack` it always refuses, because packets then hold rows.
+    /// [`Full::Window`] while the backlog (`tx_backlog_bytes`) has no room for all of them.
+    ///
+    /// [`Full::TooLong`] when a payload does not fit a packet (`max` is then the longest payload),
+    /// or when all payloads together exceed the whole backlog (`max` is then the backlog in bytes,
+    /// headers included). With `pack` always [`Full::TooLong`], because packets then hold rows.
     pub fn offer_pieces(
         &mut self,
         len: usize,

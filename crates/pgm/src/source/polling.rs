@@ -321,7 +321,7 @@ const NOBODY: Census = Census {
     is_complete: false,
     farthest_round_trip: None,
 };
-/// Salt of the seed, by which the draws of polls differ from the source's other draws.
+/// Mixed into the seed, so that the draws of polls differ from the source's other draws.
 const SALT: u64 = 0x504F_4C4C;
 /// Judgement: with four million receivers, the first round brings 64 replies, which are enough.
 const BITS_START: u32 = 16;
@@ -333,7 +333,7 @@ const ENOUGH: u64 = 32;
 const RANGE_RECEIVERS: u64 = 64;
 /// Judgement: eight times the 512 replies that a round is expected to bring at most.
 const REPLIES_MAX: usize = 4096;
-/// Judgement: 512 replies in this time are one each 400 us.
+/// Judgement: 512 replies spread over this time are one every 400 us.
 const BACK_OFF: Duration = Duration::from_millis(200);
-/// Judgement: the round trip by a satellite, and some.
+/// Judgement: longer than the round trip by a geostationary satellite, about 0.6 s.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(1);

@@ -120,7 +120,7 @@ impl RepairQueue {
         self.lines[self.turn].set.next_from(position + 1)
     }
 
-    /// Notes that `position`, from the line that has the turn, has been repaired.
+    /// Notes that the packet at `position` was repaired, and takes it out of every line.
     pub(super) fn remove(&mut self, position: u64) {
         self.waiting.remove(position);
         for line in &mut self.lines {

@@ -278,9 +278,9 @@ pub(super) struct Asker {
 /// What becomes of a request for one packet, or for parity of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// It was never sent.
+    /// The requested packet or group was never sent.
     Beyond,
-    /// Strangers have had their share.
+    /// Strangers have used up their share of repairs.
     Refused,
     /// The repair is on its way, or will never be made.
     Known,

@@ -69,7 +69,7 @@ impl Source {
         self.reserve_in_log(len)
     }
 
-    /// Finds room in the log for a payload that fits a packet, whatever waits there.
+    /// Finds room in the log for a payload that fits one packet, with or without `pack`.
     #[inline]
     pub(super) fn reserve_in_log(&mut self, len: usize) -> Result<Slot<'_>, Full> {
         let at = self.place(DATA_HEAD + self.syn_bytes() + len)?;

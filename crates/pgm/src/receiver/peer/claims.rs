@@ -28,16 +28,16 @@ pub struct Told {
 /// The claims of one session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Claims {
-    /// The owner can ask the sender.
+    /// True when the owner can ask the sender.
     is_checked: bool,
-    /// The highest trail that the sender has told.
+    /// The highest trail in the sender's own words ([`Told`]).
     told_trail: u64,
     /// The highest trail beyond `told_trail` that a packet announced and by which something would
     /// be lost; 0 for none.
     trail: u64,
-    /// Where the data ends, as a packet says.
+    /// The position where the data ends, as a packet claims; `None` without a claim.
     end: Option<u64>,
-    /// A packet says that the session is broken off.
+    /// True when a packet claims that the session is broken off.
     is_reset: bool,
 }
 
@@ -46,7 +46,7 @@ impl Claims {
         self.trail != 0 || self.end.is_some() || self.is_reset
     }
 
-    /// Takes the claims out.
+    /// Returns the claims and forgets them; what the owner and the sender said stays.
     const fn take(&mut self) -> Self {
         let claims = *self;
         (self.trail, self.end, self.is_reset) = (0, None, false);

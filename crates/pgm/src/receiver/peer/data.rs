@@ -312,7 +312,7 @@ enum Kept {
     Skipped,
 }
 
-/// Returns what the payload is: a message, a piece of one, or useless.
+/// Returns what the payload is: a message, a piece of a message, or useless.
 pub(super) fn content_of(data: &Incoming<'_>, limits: &Limits) -> Content {
     let Some(fragment) = &data.fragment else {
         return Content::Whole;

@@ -289,7 +289,8 @@ impl Peer {
         Some((position, !is_held))
     }
 
-    /// Gives up what is missing before `before`. Returns false when nothing is.
+    /// Gives up what is missing before the position `before`. Returns false when nothing was
+    /// missing there.
     pub(super) fn give_up(&mut self, before: u64) -> bool {
         !self.is_over() && self.window.lose_before(before) > 0
     }
@@ -336,7 +337,7 @@ impl Peer {
         replaced || found || mark || data || self.is_leaving()
     }
 
-    /// Returns true when the session is over and the application knows that.
+    /// Returns true when the session is over and the application knows it.
     pub(super) fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }

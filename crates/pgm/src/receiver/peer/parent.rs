@@ -163,7 +163,7 @@ impl Peer {
 /// The share of packets that were lost lately, in 65,535ths.
 #[derive(Clone, Copy, Debug, Default)]
 struct LossRate {
-    /// What has been counted into `rate`.
+    /// The counts at the last update of `rate`: packets that came, and packets missed.
     originals: u64,
     missed: u64,
     rate: Option<u64>,

@@ -7,7 +7,7 @@
 //! ```text
 //!   SPM, SPM: the same offer --> groups are kept from the next whole one on
 //!   data, parity --> group full --> lost members, held until their turn
-//!   gap due --> group complete, parity of use --> parity NAK: so many of this group
+//!   gap due --> group complete, parity of use --> parity NAK: the number that the group lacks
 //!          \-> the newest group, in part: wait for its end, but not for ever
 //!          \-> otherwise: selective NAK
 //! ```

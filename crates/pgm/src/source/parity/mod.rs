@@ -5,7 +5,7 @@
 //! number of a group is its first position divided by the group size.
 //!
 //! ```text
-//!   parity NAK --> group full, in the log? --> wanted: at least so many --> RDATA, new indexes
+//!   parity NAK --> group full, in the log? --> wanted: at least that many --> RDATA, new indexes
 //!                                          \-> parity NCF
 //!   group full ---> `share` packets -------------------------------------> ODATA, indexes from 0
 //!   close --------> the last group is short: SPMs and its parity say so (OPT_CURR_TGSIZE)

@@ -24,7 +24,7 @@ pub(super) struct Share {
     /// Groups sent, and groups asked for, since the number was last reviewed.
     sent: u32,
     asked: u32,
-    /// Times in a row that receivers asked for none of [`GROUPS`] groups.
+    /// Number of times in a row that receivers asked for no group among [`GROUPS`] groups.
     quiet: u32,
 }
 
@@ -73,7 +73,7 @@ impl Share {
     }
 }
 
-/// Number of groups after which the number may change.
+/// After this many groups, the number of parity packets for a group is reviewed.
 const GROUPS: u32 = 64;
 const ASKED_MAX: u32 = GROUPS / 8;
 const QUIET_MAX: u32 = 8;
