@@ -19,8 +19,8 @@ pub trait Content {
         out: &mut [u8],
     ) -> Result<(), ContentError>;
 
-    /// Puts `len` bytes of the content from position `offset` on into `out`, in place of what it
-    /// has. Whoever has them in memory already gives that memory away instead of copying.
+    /// Replaces the contents of `out` by `len` bytes of the content from position `offset` on. An
+    /// implementation that has these bytes in memory may hand that memory over instead of copying.
     ///
     /// # Errors
     /// As [`Content::read`].
@@ -35,9 +35,9 @@ pub trait Content {
         self.read(manifest, offset, out)
     }
 
-    /// Fills `out` as [`Content::read`] does when that waits for no disk: with a part of one long
-    /// file that is in memory. Returns false when it does not; `out` may then have changed, and
-    /// [`Content::read`] says what is wrong, if anything is.
+    /// Fills `out` as [`Content::read`] does if it can do so without waiting for a disk: when the
+    /// range is part of one long file and in memory. Otherwise returns false; `out` may then have
+    /// changed. After an error it returns false, too, and [`Content::read`] tells the error.
     fn read_cached(&mut self, _manifest: &Manifest, _offset: u64, _out: &mut [u8]) -> bool {
         false
     }

@@ -1,9 +1,9 @@
-//! Control connections through a relay: each that a receiver opens here is joined to one that goes
-//! to the sender of its session.
+//! Control connections through a relay: joins each connection that a receiver opens to the relay to
+//! a connection that the relay opens to the sender of that session.
 //!
-//! It reads the first message alone, which says the session; everything else passes through as
-//! bytes. Whom to dial for a session, the owner says, who has heard its SPMs: a receiver cannot
-//! make a relay dial anybody else.
+//! The forwarder reads only the first message, which names the session; it passes everything else
+//! on as bytes. Its owner has heard the session's SPMs, and says which address to dial: a receiver
+//! cannot make a relay dial any other host.
 //!
 //! ```text
 //!   receiver                     here                             sender
@@ -13,9 +13,9 @@
 //!                    '- unknown, too late '-- closed              given the rest, and closed
 //! ```
 //!
-//! Bounds: [`FORWARDS_MAX`] connections of receivers, [`GREETINGS_MAX`] beside them that have not
-//! greeted, and [`FORWARD_BYTES_MAX`] in each direction of each, with what one turn of the loop
-//! reads: an end whose other end does not read is not read either.
+//! Bounds: [`FORWARDS_MAX`] connections of receivers, [`GREETINGS_MAX`] more that have not greeted,
+//! and in each direction of each connection [`FORWARD_BYTES_MAX`] and what one turn of the loop
+//! reads. The forwarder does not read an end while the other end does not read.
 //!
 //! **Spec**: `docs/src/protocol.md` section 13.
 
@@ -50,7 +50,8 @@ base::counters! {
 pub struct Forwarder {
     links: Links,
     ends: BTreeMap<LinkId, End>,
-    /// The receiver's connection for each one that is being dialled.
+    /// The receiver's connection for each connection that is being dialled, by the key of the
+    /// request.
     dialling: BTreeMap<u32, LinkId>,
     /// Connections that have not greeted.
     greeting_count: u32,
@@ -68,15 +69,15 @@ enum End {
         decoder: Decoder,
         said: Vec<u8>,
     },
-    /// Its sender is being dialled; what it has said waits.
+    /// The session's sender is being dialled; what the receiver has said waits in `said`.
     Dialling { key: u32, said: Vec<u8> },
-    /// It passes on what comes to its other end.
+    /// What comes on this end goes to `other`.
     Joined { other: LinkId, is_receivers: bool },
 }
 
 impl Forwarder {
-    /// Handles an event of a connection. `sender_of` says where the sender of a session takes
-    /// reports; `None` when that is not known.
+    /// Handles an event of a connection. `sender_of` returns the address at which the sender of a
+    /// session takes reports; `None` when it is not known.
     pub fn handle_link(
         &mut self,
         now: Instant,
@@ -259,7 +260,7 @@ impl Forwarder {
         self.links.open(sender, key);
     }
 
-    /// Leaves `from` unread while much waits for `to`.
+    /// Leaves `from` unread while `FORWARD_BYTES_MAX` bytes or more wait for `to`.
     fn hold_back(&mut self, from: LinkId, to: LinkId) {
         if self.links.queued(to).unwrap_or(0) >= FORWARD_BYTES_MAX {
             self.links.pause(from, true);

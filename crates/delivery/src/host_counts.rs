@@ -1,9 +1,9 @@
-//! How many connections each host has.
+//! The number of connections of each host.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-/// The hosts that have connections, each with their number. An IPv4 address counts as one host,
-/// however it is written.
+/// The hosts that have connections, each with the number of its connections. An IPv4 address and
+/// its IPv6-mapped form count as one host.
 #[derive(Debug, Default)]
 pub(crate) struct HostCounts(BTreeMap<IpAddr, u32>);
 

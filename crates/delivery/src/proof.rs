@@ -11,8 +11,8 @@
 //! the manifest, nor the seals, nor the published hashes of files suffice for a proof. A proof is
 //! for one connection of one receiver: nobody else can use it, nor can anybody use it again.
 //!
-//! It does not show that the bytes are still there: who has hashed them all once, and kept the
-//! joint witness, can answer.
+//! The proof does not show that the bytes are still there: a receiver that has hashed all of them
+//! once and kept the joint witness can make it.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1, 6 and 7.
 
@@ -21,7 +21,7 @@ use wire::object::NONCE_LEN;
 
 use crate::{Hash, Manifest, SlabHashes};
 
-/// What a receiver holds that has everything which was sent.
+/// The values that a receiver can prove when it holds everything that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding {
     /// One hash over all files.
@@ -62,8 +62,8 @@ impl Holding {
     }
 }
 
-/// Draws the nonce of a connection that is admitted `now`. It never comes twice, and nobody can
-/// predict it who does not know `seed`.
+/// Draws the nonce of a connection that is admitted at `now`. It never repeats, and nobody can
+/// predict it without `seed`.
 pub(crate) fn nonce(seed: u64, session_id: u64, link: LinkId, now: Instant) -> [u8; NONCE_LEN] {
     let unique = [seed, session_id, link.0.into(), now.as_nanos()];
     let unique: Vec<u8> = unique.iter().flat_map(|n| n.to_be_bytes()).collect();

@@ -6,7 +6,7 @@ use wire::object::ErrorCode;
 
 use crate::{Manifest, RangeSet, SlabHash};
 
-/// A store of the content of one manifest: it stages it, hashes it, and puts it in place.
+/// A store for the content of one manifest: it stages content, hashes it, and puts it in place.
 ///
 /// Every call returns at once. An implementation may do the work in the call, or queue it for a
 /// thread and answer later; it serves requests in the order they were made, so a hash covers all
@@ -31,7 +31,7 @@ pub trait Store {
     /// queue is full: ask again later.
     fn hash_slab(&mut self, slab: u32) -> bool;
 
-    /// Puts everything in place, which is written and verified: syncs it, creates directories and
+    /// Puts all content, which is written and verified, in place: syncs it, creates directories and
     /// links, and gives the final names. [`StoreEvent::Committed`] follows.
     ///
     /// `withdrawn` are indices of [`Manifest::files`], ascending: files that the sender could not
@@ -45,23 +45,24 @@ pub trait Store {
     fn poll_event(&mut self) -> Option<StoreEvent>;
 }
 
-/// Something that the receiver has and the sender has not.
+/// A file, link or directory that the receiver has and the sender has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Surplus {
-    /// It was deleted, with all that was in it.
+    /// The file, link or directory was deleted; a directory, with all that was in it.
     Deleted {
-        /// Its path beneath the receive directory.
+        /// The path beneath the receive directory.
         path: Vec<u8>,
     },
-    /// The owner asked for a list only. Otherwise this would have been deleted.
+    /// The file, link or directory would have been deleted, but the owner asked for a list only.
     Listed {
-        /// Its path beneath the receive directory.
+        /// The path beneath the receive directory.
         path: Vec<u8>,
     },
-    /// It, or something in it, is still there. With an empty path, nothing was looked at.
+    /// The file or link, or something in the directory, could not be deleted. With an empty path,
+    /// nothing was looked at.
     Kept {
-        /// Its path beneath the receive directory.
+        /// The path beneath the receive directory.
         path: Vec<u8>,
         /// The reason, for a person.
         why: String,

@@ -86,13 +86,14 @@ impl AudienceConfig {
         4 * self.receivers_max as usize
     }
 
-    /// Returns the lowest number that a guest has, a receiver that is not expected; `None` with a
-    /// key, because then there are no guests.
+    /// Returns the lowest number that a guest (a receiver that is not expected) can have; `None`
+    /// with a key, because then there are no guests.
     pub(super) fn guests_from(&self) -> Option<u32> {
         self.key.is_none().then_some(self.expected)
     }
 
-    /// Returns how often the lead is remembered, so that a receiver can be told late by it.
+    /// Returns the time between two notes of the lead, by which the audience tells how late a
+    /// receiver is.
     pub(super) fn history_interval(&self) -> Duration {
         let fraction = self.stall_limit().unwrap_or_default() / (HISTORY_MAX / 2);
         fraction.max(LOOK_INTERVAL)

@@ -153,11 +153,11 @@ pub enum LeaveReason {
 /// How far one receiver is.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverStatus<'a> {
-    /// Its number.
+    /// The receiver's number.
     pub slot: u32,
-    /// Its name.
+    /// The receiver's name.
     pub name: &'a str,
-    /// Its address.
+    /// The receiver's address.
     pub peer: SocketAddr,
     /// The next position that the receiver has not been given; `None` before its first report.
     pub contiguous: Option<u64>,

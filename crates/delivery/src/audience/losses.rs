@@ -12,13 +12,13 @@ use super::{Audience, AudienceEvent};
 /// Where one receiver stands that has ever joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmation<'a> {
-    /// Its name.
+    /// The receiver's name.
     pub name: &'a str,
     /// The receiver has been given everything, and nothing that was not sent.
     pub is_confirmed: bool,
     /// Packets that it lost for good.
     pub lost: u64,
-    /// It reported packets that were never sent.
+    /// The receiver reported packets that were never sent.
     pub is_astray: bool,
 }
 

@@ -81,12 +81,13 @@ pub struct Audience {
     /// Every name that joined and is remembered: a receiver that comes back keeps its slot and is
     /// not counted twice.
     seats: BTreeMap<String, Seat>,
-    /// The names of those that are gone and were not expected, in the order in which they left.
+    /// The names of receivers that have left and were not expected, in the order in which they
+    /// left.
     gone: BTreeMap<u64, String>,
-    /// How many names have joined; below, how often a receiver has left.
+    /// How many names have joined; `leaves` is how often a receiver has left.
     joined: u32,
     leaves: u64,
-    /// How many of these receivers have ever reported.
+    /// How many names that joined have ever reported.
     reported: u32,
     /// Hosts that asked for repairs and from which no receiver has joined: they run plain PGM
     /// receivers.

@@ -140,8 +140,8 @@ impl Audience {
     }
 }
 
-/// A judgement: how many receivers, from the one furthest ahead, are searched for one on another
-/// host.
+/// A judgement: how many receivers, beginning with the one furthest ahead, are searched for a
+/// receiver on another host.
 const LOOKED_AT_MAX: usize = 64;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::steering::holds_back;
 pub(super) struct Pressure {
     /// The time of the last call of `observe`, and whether the sender waited then.
     seen: Option<(Instant, bool)>,
-    /// The time of the last look; below, how long the sender has waited since.
+    /// The time of the last look; `waited` is how long the sender has waited since.
     looked_at: Option<Instant>,
     waited: Duration,
     /// The receiver that held the sender back at the last looks, and since when.

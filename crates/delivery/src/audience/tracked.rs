@@ -16,10 +16,11 @@ pub(super) struct Seat {
     pub(super) has_reported: bool,
     /// Packets that it reported as lost for good.
     pub(super) lost: u64,
-    /// It has reported a position beyond what was sent.
+    /// The receiver has reported a position beyond what was sent.
     pub(super) is_astray: bool,
     pub(super) standing: Standing,
-    /// Its place among those that are gone; `None` for one that is here or expected.
+    /// The receiver's place among receivers that are gone; `None` for one that is present or
+    /// expected.
     pub(super) left: Option<u64>,
 }
 
@@ -29,7 +30,7 @@ pub(super) enum Standing {
     Here,
     /// The receiver said good-bye, or was dropped and told.
     Left,
-    /// Its connection ended without a good-bye.
+    /// The receiver's connection ended without a good-bye.
     Lost,
 }
 

@@ -64,8 +64,8 @@ pub(crate) struct Call {
     is_put_off: bool,
     /// When the sender first said that it already has a receiver of this name.
     taken_since: Option<Instant>,
-    /// Another connection of the same sender, which has to show that it has the key before it takes
-    /// the place of the one that is open.
+    /// Another connection of the same sender. It takes the place of the open one once the sender
+    /// has shown the key on it.
     rival: Option<State>,
 }
 
@@ -132,7 +132,8 @@ pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
 }
 
-/// Returns how long to wait after so many attempts in a row: doubled with each, up to a bound.
+/// Returns how long to wait after this number of attempts in a row: each attempt doubles the wait,
+/// up to a bound.
 pub(crate) fn back_off(attempts: u32) -> Duration {
     REDIAL_MIN * 2_u32.pow(attempts.min(REDIAL_DOUBLINGS))
 }
@@ -199,11 +200,11 @@ impl Caller {
         }
     }
 
-    /// Greets the sender on a connection that it has opened for `call`. A connection that the call
-    /// has already is dead, or the sender would not open another. But where there is a key, one
-    /// that is open stays until the new one has shown the key: anybody at the sender's address can
-    /// say that it is the sender. Returns true when the sender had admitted this receiver on a
-    /// connection that is given up.
+    /// Greets the sender on a connection that it has opened for `call`. The call's earlier
+    /// connection is then dead, or the sender would not open another. But with a key, an open
+    /// connection stays until the sender has shown the key on the new one: anybody at the sender's
+    /// address can claim to be the sender. Returns true when this gives up a connection on which
+    /// the sender had admitted this receiver.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -236,8 +237,8 @@ impl Caller {
         }
     }
 
-    /// Forgets a connection that was to take the place of the open one, and is lost. Returns true
-    /// when it was that.
+    /// Forgets a lost connection that was to take the place of the open one. Returns true when
+    /// `link` was that connection.
     pub(crate) fn rival_lost(&mut self, call: &mut Call, link: LinkId) -> bool {
         let is_it = call.rival_link() == Some(link);
         if is_it {
@@ -246,8 +247,8 @@ impl Caller {
         is_it
     }
 
-    /// Takes the next message of a connection that is to take the place of the open one. Only when
-    /// the sender admits this receiver on it, it does.
+    /// Takes the next message of a connection that is to take the place of the open one. It does so
+    /// only once the sender has admitted this receiver on it.
     fn next_of_rival<'d>(
         &mut self,
         call: &mut Call,
@@ -268,7 +269,8 @@ impl Caller {
             Answer::Nothing | Answer::Handshake => {
                 call.rival = Some(std::mem::replace(&mut call.state, open));
             }
-            // It was not the sender, or would not have this receiver: the open one goes on.
+            // The other end was not the sender, or refused this receiver: the open connection
+            // stays.
             _ => {
                 call.state = open;
                 self.links.abort(link);

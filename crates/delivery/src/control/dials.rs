@@ -20,12 +20,12 @@ use crate::parameters::{
     ANSWER_EXPECTED, DIAL_INTERVAL, DIALS_AT_ONCE, HOST_DIAL_INTERVAL, HOST_DIALS_AT_ONCE,
 };
 
-/// How often hosts were dialled lately that have not answered.
+/// The limits on how often hosts that have not answered are dialled.
 #[derive(Debug)]
 pub(crate) struct Dials {
     all: Meter,
-    /// Only hosts and networks that have dials to make up for; those of all hosts together bound
-    /// their number.
+    /// The meters of hosts and networks that were dialled lately. The limit of all hosts together
+    /// also bounds the number of these meters.
     parties: BTreeMap<Party, Meter>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Dials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seat<K> {
     Free,
-    /// In place of this one, which has not answered in the time that an answer mostly takes.
+    /// In place of this sender, which has not answered within the usual time.
     InsteadOf(K),
     /// Not at present.
     None,
@@ -47,8 +47,8 @@ impl Dials {
         }
     }
 
-    /// Counts a dial to `host` if there may be one. First dials go before further tries: a further
-    /// try is allowed only within half of what is allowed at once.
+    /// Counts a dial to `host` if the limits allow it. A dial after the first one is allowed only
+    /// while less than half of the dials allowed at once are used, so that first dials find room.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -82,8 +82,8 @@ impl Dials {
     }
 }
 
-/// Says whether a sender at `host` may be asked beside those of `asked`: each with its host, and
-/// since when it has been asked. There are `seats_max` seats.
+/// Says whether a sender at `host` may be asked beside the senders of `asked`, which gives for each
+/// its key, its host and the time since which it has been asked. There are `seats_max` seats.
 pub(crate) fn seat<K: Copy>(
     now: Instant,
     host: IpAddr,
@@ -100,28 +100,29 @@ pub(crate) fn seat<K: Copy>(
     if own == Share::Free && asked.len() < seats_max {
         return Seat::Free;
     }
-    // A network that has its share makes room within it.
+    // When the network of `host` has its share, only another sender of that network may lose its
+    // seat.
     let may_go = |whose| own == Share::Free || network_of(whose) == network_of(host);
     let is_late = |since| now.since(since) >= ANSWER_EXPECTED;
     let late = asked.iter().filter(|it| may_go(it.1) && is_late(it.2));
     let late: Vec<K> = late.map(|&(key, ..)| key).collect();
     match late.len() as u64 {
         0 => Seat::None,
-        // Each of those that are late is chosen with the same probability.
+        // Each late sender is chosen with the same probability.
         count => Seat::InsteadOf(late[rng.below(count) as usize]),
     }
 }
 
 /// A limit on how often something is done: a number of times at once, then once in each interval,
-/// at a random time in it. A host that forges marks cannot know that time, and so cannot be first
-/// whenever a dial is free.
+/// at a random time in the interval. A host that forges marks cannot predict that time, so it
+/// cannot always be first when a dial is allowed again.
 #[derive(Clone, Copy, Debug)]
 struct Meter {
     interval: Duration,
     at_once: u32,
-    /// When all that was done so far has been made up for.
+    /// The time at which the limit is unused again if nothing more is done.
     even_at: Instant,
-    /// How late in its interval the next is allowed.
+    /// The random time by which the next one is delayed within its interval.
     delay: Duration,
 }
 

@@ -160,10 +160,10 @@ impl Listener {
         self.links.take(link)
     }
 
-    /// Closes a connection that has not greeted, for a new one of `peer`: the oldest of the same
-    /// host, or else of its network, or else of all. So one host that greets on none of its many
-    /// connections keeps nobody out, and cuts off nobody but itself, or hosts of its network if it
-    /// has many addresses.
+    /// Closes a connection that has not greeted, to make room for a new one of `peer`: the oldest
+    /// of the same host, else the oldest of its network, else the oldest of all. So a host that
+    /// opens many connections and greets on none keeps nobody out; it cuts off only itself, or
+    /// hosts of its own network.
     fn make_room_for(&mut self, peer: SocketAddr) {
         let nearness = |greeting: &Greeting| {
             let host = greeting.peer.ip();

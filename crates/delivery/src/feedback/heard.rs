@@ -82,8 +82,8 @@ impl Heard {
 /// What this receiver measures of one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalMeter {
-    /// Start of the current interval; below, the total at that time, and the rates in the last two
-    /// complete intervals, in bytes a second.
+    /// Start of the current interval; `bytes` is the total at that time, and `rates` are the rates
+    /// in the last two complete intervals, in bytes a second.
     since: Instant,
     bytes: u64,
     rates: [u64; 2],

@@ -1,8 +1,8 @@
-//! When a frame is due, by this host's clock.
+//! The time when a frame is due, by this host's clock.
 //!
 //! The sender's clock and this host's may differ by any time. So a deadline counts from the fastest
-//! of the last frames: the least difference between the time when a frame's first packet arrived
-//! and the frame's timestamp, over the last 10 s to 20 s.
+//! frame of the last 10 s to 20 s: the frame with the least difference between the time when its
+//! first packet arrived and its timestamp.
 //!
 //! ```text
 //!   difference   .  .     .   .  .          least of this span and the one before
@@ -18,7 +18,8 @@ use base::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockFloor {
     since: Instant,
-    /// In nanoseconds; wraps, as the two clocks begin at different times.
+    /// The least difference in nanoseconds. It wraps, because the two clocks begin at different
+    /// times.
     least: i64,
     least_before: i64,
 }
@@ -33,8 +34,8 @@ impl ClockFloor {
         }
     }
 
-    /// Takes the first packet of a frame. With `is_set_back`, an earlier frame has a later
-    /// timestamp: the sender's clock was set back, and what was learned before that is void.
+    /// Takes the first packet of a frame. `is_set_back` says that an earlier frame has a later
+    /// timestamp: the sender's clock was set back, so the least differences no longer hold.
     pub(super) fn take(&mut self, now: Instant, timestamp_ns: u64, is_set_back: bool) -> Heard {
         let difference = difference(now, timestamp_ns);
         if now.since(self.since) >= SPAN {
@@ -42,7 +43,8 @@ impl ClockFloor {
             self.least_before = self.least;
             self.least = difference;
         }
-        // A clock that was set shows as a great change: what was learned before it is void.
+        // A change by more than `STEP_NS` shows that a clock was set: the least differences no
+        // longer hold.
         if is_set_back || difference.abs_diff(self.least) > STEP_NS {
             (self.least, self.least_before) = (difference, difference);
         }
@@ -53,8 +55,8 @@ impl ClockFloor {
         }
     }
 
-    /// Returns when a frame is due: `deadline` after it would have arrived if it had been as fast
-    /// as the fastest that is known by now.
+    /// Returns when a frame is due: `deadline` after the time when it would have arrived with the
+    /// delay of the fastest frame that is known by now.
     pub(super) fn due(&self, heard: Heard, deadline: Duration) -> Instant {
         let least = self.least.min(self.least_before);
         let delay_ns = heard.difference.saturating_sub(least).max(0);
@@ -62,11 +64,11 @@ impl ClockFloor {
     }
 }
 
-/// When the first packet of a frame came.
+/// The arrival of a frame's first packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     at: Instant,
-    /// From the frame's timestamp to that time.
+    /// The time from the frame's timestamp to its arrival, in nanoseconds.
     difference: i64,
 }
 
@@ -74,9 +76,9 @@ const fn difference(now: Instant, timestamp_ns: u64) -> i64 {
     now.as_nanos().wrapping_sub(timestamp_ns).cast_signed()
 }
 
-/// Judgement: clocks that differ by 100 millionths drift 1 ms apart in this time.
+/// Judgement: in this time, clocks whose rates differ by 100 parts in a million drift 1 ms apart.
 const SPAN: Duration = Duration::from_secs(10);
-/// Judgement: no network delays a packet for so long, and no clock drifts so far in a span.
+/// Judgement, 60 s: no network delays a packet this long, and no clock drifts this far in a span.
 const STEP_NS: u64 = 60_000_000_000;
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ pub enum FrameLoss {
     Network,
     /// The kernel dropped packets because this receiver's socket buffer was full.
     SocketBuffer,
-    /// All that was sent came, but not in time: the sender, the path or this host was slow.
+    /// No packet is known to be lost, but the frame was not whole in time: the sender, the path or
+    /// this host was slow.
     Late,
-    /// The sender had no room for it, as the frames before it had not left.
+    /// The sender had no room for the frame, because frames before it had not left.
     Overrun,
-    /// It is longer than this receiver takes, or there was no memory for it: its stream uses more
-    /// than its share, and others need theirs.
+    /// The frame is longer than this receiver takes, or there was no memory for it: its stream used
+    /// more than its share, and other streams needed theirs.
     Refused,
 }
 
@@ -31,9 +32,9 @@ impl FrameLoss {
 /// What became of the frames of a stream, from the first one after joining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Number of the first frame that counts; `None` before one was settled.
+    /// Number of the first frame that counts; `None` before any frame was settled.
     pub first_id: Option<u64>,
-    /// Frames settled: `whole` and all that are lost.
+    /// Frames settled: `whole` and all of `lost`.
     pub frames: u64,
     /// Frames delivered.
     pub whole: u64,
@@ -43,7 +44,7 @@ pub struct FrameCounts {
     pub bytes: u64,
     /// Frames lost, in the order of [`FrameLoss::ALL`].
     pub lost: [u64; FrameLoss::ALL.len()],
-    /// The sender has said how many frames there were, and all of them count.
+    /// True when the sender has said how many frames there were, and all of them are counted.
     pub is_end_known: bool,
 }
 

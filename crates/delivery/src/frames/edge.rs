@@ -1,15 +1,15 @@
-//! A place between two frames of a stream, and what may follow there.
+//! A place between two frames of a stream, and which frames may follow it.
 
 use wire::object::FrameHeader;
 
 use crate::parameters::FRAMES_OPEN_MAX;
 
-/// A place between two frames: every frame before this number is known, or settled.
+/// A place between two frames: every frame with a number below `id` is known or settled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     /// The next frame's number.
     pub(super) id: u64,
-    /// One past the position of the last packet before it.
+    /// One past the position of the last packet before this place.
     pub(super) position: u64,
     pub(super) skipped: u32,
     pub(super) drops: u64,
@@ -26,26 +26,27 @@ impl Edge {
         }
     }
 
-    /// Whether a frame that begins at `first` can follow: there is a packet at least for each frame
-    /// before it of which nothing was heard.
+    /// Returns true when a frame that begins at `first` can follow: there is at least one packet
+    /// for each frame in between of which nothing was heard.
     pub(super) fn leads_to(&self, header: &FrameHeader, first: u64) -> bool {
         let count = unheard(self.id, self.skipped, header);
         let room = first.checked_sub(self.position);
         count.zip(room).is_some_and(|(count, room)| count <= room)
     }
 
-    /// Whether a single packet is believed that so many frames were overrun since.
+    /// Returns true when a single packet is believed that claims this many overrun frames since the
+    /// edge.
     pub(super) const fn is_near(&self, header: &FrameHeader) -> bool {
         header.skipped.saturating_sub(self.skipped) <= OVERRUNS_MAX
     }
 }
 
-/// Returns how many frames were sent between the number `next` and the frame of `header`, when
-/// `skipped` frames had been skipped by then; `None` when the header contradicts that.
+/// Returns how many frames were sent from the number `next` up to the frame of `header`. Before
+/// `next`, the sender had skipped `skipped` frames. `None` when the header contradicts that.
 pub(super) fn unheard(next: u64, skipped: u32, header: &FrameHeader) -> Option<u64> {
     let overruns = u64::from(header.skipped.checked_sub(skipped)?);
     header.id.checked_sub(next)?.checked_sub(overruns)
 }
 
-/// Judgement: a sender that has no room for so many frames in a row is stuck, and rare.
+/// Judgement: a sender rarely has no room for this many frames in a row; it is then stuck.
 const OVERRUNS_MAX: u32 = FRAMES_OPEN_MAX;

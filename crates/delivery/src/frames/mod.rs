@@ -1,4 +1,4 @@
-//! Frames: things of megabytes that are of use for a moment only, such as images of a camera.
+//! Frames: data of megabytes that is of use for a moment only, such as images of a camera.
 //!
 //! A frame is cut into pieces, each of which fills one packet of a stream that can lose, repair and
 //! reorder packets. The sender numbers all frames. A receiver delivers a frame whole by its

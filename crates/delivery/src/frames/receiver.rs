@@ -41,11 +41,11 @@ base::counters! {
 /// The bounds of what a receiver keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameReceiverConfig {
-    /// The longest frame that is taken, in bytes, its format included.
+    /// The longest frame that the receiver takes, in bytes, its format included.
     pub frame_bytes_max: usize,
     /// Memory for the frames of all streams, in bytes.
     pub memory_bytes_max: usize,
-    /// The most streams that are followed.
+    /// The most streams that the receiver follows.
     pub streams_max: usize,
 }
 
@@ -62,60 +62,60 @@ impl Default for FrameReceiverConfig {
 /// What became of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceVerdict {
-    /// It is in its frame.
+    /// The piece is in its frame.
     Taken,
-    /// It is in its frame, which is whole now.
+    /// The piece is in its frame, and the frame is now whole.
     Completed,
-    /// Its frame was settled before it came.
+    /// The piece came after its frame was settled.
     Late,
-    /// Its frame began before this receiver.
+    /// The piece's frame began before this receiver joined.
     BeforeJoin,
-    /// There are too many frames or streams at once, this end has left, or it claims that the
-    /// sender had no room for a great many frames, and no other frame agrees with that.
+    /// There are too many frames or streams at once; or this end has left; or the piece claims that
+    /// the sender had no room for a great many frames, and no other frame agrees.
     Refused,
-    /// It is no piece of a frame.
+    /// The payload is not a piece of a frame.
     Malformed,
-    /// It contradicts other packets of its stream, or came before.
+    /// The piece contradicts other packets of its stream, or has come before.
     Contradictory,
 }
 
 /// A frame that is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The stream that it belongs to.
+    /// The stream that the frame belongs to.
     pub stream: u32,
-    /// Its number.
+    /// The frame's number.
     pub id: u64,
-    /// When it was made, in nanoseconds of the sender's clock.
+    /// When the frame was made, in nanoseconds of the sender's clock.
     pub timestamp_ns: u64,
     /// The time from one frame to the next; zero when the sender does not know it.
     pub interval: Duration,
-    /// A packet of it came behind later ones: most such packets were repairs.
+    /// True when a packet of the frame came behind later packets: most such packets were repairs.
     pub is_repaired: bool,
-    /// How to read it, as its sender says.
+    /// The sender's description of how to read the frame.
     pub format: &'a [u8],
-    /// Its bytes.
+    /// The frame's bytes.
     pub data: &'a [u8],
 }
 
-/// A frame, or the word that frames were lost, in the order of their numbers.
+/// A whole frame or a loss, in the order of the frames' numbers; or the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameEvent<'a> {
     /// A frame is whole, and its deadline has not passed.
     Whole(Frame<'a>),
     /// Frames were lost.
     Lost {
-        /// The stream that they belong to.
+        /// The stream that the lost frames belong to.
         stream: u32,
-        /// The number of the first.
+        /// The number of the first lost frame.
         first: u64,
-        /// How many.
+        /// The number of lost frames.
         count: u64,
-        /// Why.
+        /// The reason why these frames were lost.
         cause: FrameLoss,
     },
-    /// A stream is over, or its packets contradict each other so much that what was heard first
-    /// must be wrong. What comes of it after that is numbered and counted anew.
+    /// A stream is over, or it begins anew because its packets contradict what was heard first.
+    /// Frames that come after this event are numbered and counted anew.
     Ended {
         /// The stream.
         stream: u32,
@@ -129,12 +129,12 @@ pub enum FrameEvent<'a> {
 /// In: [`FrameReceiver::take`] for each payload, [`FrameReceiver::settle`] once a turn and when
 /// [`FrameReceiver::next_timeout`] is due. Out: [`FrameReceiver::pop`].
 ///
-/// **Cost**: one copy of each piece, into its frame. Memory of frames is used again.
+/// **Cost**: one copy of each piece, into its frame. The memory of a frame serves later frames.
 #[derive(Debug)]
 pub struct FrameReceiver {
     config: FrameReceiverConfig,
     streams: BTreeMap<u32, Stream>,
-    /// Streams that [`FrameReceiver::begin`] was not called for.
+    /// Streams for which [`FrameReceiver::begin`] was not called yet.
     fresh: Vec<u32>,
     settled: VecDeque<(u32, Settled)>,
     /// The frame that was given out last.
@@ -231,8 +231,8 @@ impl FrameReceiver {
         })
     }
 
-    /// Begins a stream anew when its packets contradict what was heard of it before, as forged
-    /// packets do: what they said must not end the stream.
+    /// Begins a stream anew when its packets contradict what was heard of it before. Forged packets
+    /// that came first must not end the stream.
     #[cold]
     fn doubt(&mut self, now: Instant, stream: u32, position: u64) {
         let known = self.streams.get(&stream);
@@ -244,9 +244,9 @@ impl FrameReceiver {
         }
     }
 
-    /// Frees memory for a frame of a stream that uses less than its share, or nothing: streams that
-    /// use more than theirs give their newest frames up. So a stranger cannot keep all memory.
-    /// Streams that use nothing have no share.
+    /// Frees memory for a frame of a stream that uses no memory, or that with the frame stays
+    /// within its share. Streams that use more than their share give up their newest frames. So a
+    /// stranger cannot keep all memory. All streams that use memory have equal shares.
     #[cold]
     fn make_room(&mut self, stream: u32, header: &FrameHeader) {
         let len = header.len as usize;
@@ -281,14 +281,14 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns a stream that was not heard before; [`FrameReceiver::begin`] must follow.
+    /// Returns a stream that was heard for the first time; [`FrameReceiver::begin`] must follow.
     #[inline]
     pub fn pop_fresh(&mut self) -> Option<u32> {
         self.fresh.pop()
     }
 
-    /// Says which position of a stream is the first that this end can have. Frames that began
-    /// before it do not count.
+    /// Sets the first position of a stream that can reach this end. Frames that began before that
+    /// position do not count.
     pub fn begin(&mut self, stream: u32, start: u64) {
         let memory = &mut self.memory;
         if let Some(known) = self.streams.get_mut(&stream) {
@@ -301,7 +301,8 @@ impl FrameReceiver {
         self.host_drops = packets;
     }
 
-    /// Gives up what is past its deadline, and makes ready what is whole.
+    /// Gives up frames that are past their deadlines, and makes whole frames ready for
+    /// [`FrameReceiver::pop`].
     pub fn settle(&mut self, now: Instant) {
         let mut settler = Settler {
             memory: &mut self.memory,
@@ -384,8 +385,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Returns, for each stream, one past the last position that this end has no use for any more:
-    /// what is missing before it need not be repaired.
+    /// Returns, for each stream, the position before which this end has no use for any packet: what
+    /// is missing there need not be repaired.
     pub fn give_up_before(&self) -> impl Iterator<Item = (u32, u64)> {
         let streams = self.streams.iter();
         streams.map(|(&stream, known)| (stream, known.give_up_before()))
@@ -404,7 +405,7 @@ impl FrameReceiver {
         due.fold(None, base::earliest)
     }
 
-    /// Returns the bytes of memory that frames take, those kept to be used again included.
+    /// Returns the bytes of memory that frames take, with the memory that is kept for later frames.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.memory.used_bytes
@@ -453,11 +454,11 @@ impl Settler<'_> {
 /// Why frames of a stream are settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Time has passed: what is due.
+    /// Time has passed: settle what is due.
     Now,
-    /// Nothing more comes of the stream: everything.
+    /// Nothing more comes of the stream: settle all its frames.
     Over,
-    /// This end leaves: what is certain.
+    /// This end leaves: settle whole frames and those past their deadline.
     Left,
 }
 
@@ -486,16 +487,16 @@ fn count(counters: &mut FrameReceiverCounters, settled: &Settled) {
     }
 }
 
-/// Memory for frames, which is used again.
+/// The memory of frames; that of settled frames is kept for later ones.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Bytes of all rooms, those in use and those kept.
+    /// Bytes of all rooms: those in use and those in `kept`.
     used_bytes: usize,
     kept: Vec<Room>,
 }
 
 impl Memory {
-    /// Returns room for a frame; `None` when it is too long, or when there is none.
+    /// Returns room for a frame; `None` when the frame is too long or no memory is left.
     fn room(&mut self, header: &FrameHeader, config: &FrameReceiverConfig) -> Option<Room> {
         let len = header.len as usize;
         if len > config.frame_bytes_max {
@@ -510,7 +511,7 @@ impl Memory {
         Some(room)
     }
 
-    /// Whether [`Memory::room`] has room for a frame.
+    /// Returns true when [`Memory::room`] would give room for the frame.
     fn has_room(&self, header: &FrameHeader, config: &FrameReceiverConfig) -> bool {
         let len = header.len as usize;
         let is_free = self.used_bytes.saturating_add(len) <= config.memory_bytes_max;

@@ -19,14 +19,14 @@ impl Room {
         }
     }
 
-    /// Takes the sizes of a frame; no piece has come.
+    /// Prepares the room for a frame of which no piece has come.
     pub(super) fn prepare(&mut self, header: &FrameHeader) {
         self.bytes.resize(header.len as usize, 0);
         self.have.clear();
         self.have.resize(header.pieces().div_ceil(64) as usize, 0);
     }
 
-    /// Copies a piece to its place. Returns false when it has come before.
+    /// Copies a piece to its place. Returns false when that piece has come before.
     #[inline]
     pub(super) fn put(&mut self, header: &FrameHeader, piece: &[u8]) -> bool {
         let (word, bit) = (header.index as usize / 64, 1_u64 << (header.index % 64));

@@ -1,4 +1,4 @@
-//! The sending end of frames: their numbers, their headers, and how they are cut.
+//! The sending end of frames: numbers frames, makes their headers, and cuts them into pieces.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ base::counters! {
     }
 }
 
-/// What all frames of a sender have in common.
+/// The settings that all frames of a sender have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameSenderConfig {
-    /// The time from one frame to the next; it is told to receivers, and 0 when it is not known.
+    /// The time from one frame to the next, which receivers are told; zero when it is not known.
     pub interval: Duration,
     /// How long after its timestamp a frame is of use.
     pub deadline: Duration,
-    /// How to read a frame's bytes, for the receivers' applications: at most 255 bytes.
+    /// The description of how to read a frame's bytes, for the receivers' applications: at most 255
+    /// bytes.
     pub format: Vec<u8>,
 }
 
@@ -44,17 +45,17 @@ pub struct FrameSender {
 /// Why a frame cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoFrame {
-    /// It has no bytes.
+    /// The frame has no bytes.
     Empty,
-    /// It has more bytes than a length of 32 bits can say, its format included.
+    /// The frame, its format included, has more bytes than 32 bits can count.
     TooLong,
-    /// A packet has no room for a header and the least piece.
+    /// A packet has no room for a header and the shortest piece.
     SmallPackets,
 }
 
 impl FrameSender {
-    /// Makes the sender of a stream whose first frame has the number 0. A longer format or deadline
-    /// than [`FrameSenderConfig`] allows is cut.
+    /// Makes the sender of a stream whose first frame has the number 0. Cuts a format or deadline
+    /// that is longer than [`FrameSenderConfig`] allows.
     #[must_use]
     pub fn new(mut config: FrameSenderConfig) -> Self {
         config.format.truncate(FrameSenderConfig::FORMAT_BYTES_MAX);
@@ -68,7 +69,7 @@ impl FrameSender {
     }
 
     /// Cuts the next frame, of `len` bytes, into pieces for packets that hold `packet_bytes`.
-    /// Nothing is numbered before [`FrameSender::taken`] or [`FrameSender::overrun`].
+    /// The frame gets its number with [`FrameSender::taken`] or [`FrameSender::overrun`].
     ///
     /// # Errors
     /// See [`NoFrame`].
@@ -112,8 +113,8 @@ impl FrameSender {
         self.next_id - 1
     }
 
-    /// Notes that the next frame came when there was no room for it. It has its number all the
-    /// same, and the next frame that is sent tells receivers so. Returns its number.
+    /// Notes that the next frame was not sent because there was no room for it. It gets a number
+    /// all the same, and the next frame that is sent tells receivers of it. Returns the number.
     pub const fn overrun(&mut self) -> u64 {
         self.counters.frames_overrun += 1;
         self.skipped = self.skipped.saturating_add(1);
@@ -126,7 +127,7 @@ impl FrameSender {
         self.counters.frames_unheard += 1;
     }
 
-    /// Returns what tells receivers that there are no more frames, to be sent in a packet.
+    /// Returns the payload of the END packet, which tells receivers that there are no more frames.
     #[must_use]
     pub fn end(&self) -> [u8; FrameHeader::LEN] {
         let header = FrameHeader {
@@ -144,7 +145,7 @@ impl FrameSender {
         header.to_bytes()
     }
 
-    /// Returns what all frames have in common.
+    /// Returns the settings that all frames have in common.
     pub const fn config(&self) -> &FrameSenderConfig {
         &self.config
     }
@@ -170,21 +171,21 @@ impl FramePieces<'_> {
         self.header.pieces() as usize
     }
 
-    /// Returns the bytes of each piece but the last with its header.
+    /// Returns the length of each piece but the last, with its header, in bytes.
     #[must_use]
     pub const fn piece_len(&self) -> usize {
         FrameHeader::LEN + self.header.stride as usize
     }
 
-    /// Returns the bytes of the last piece with its header.
+    /// Returns the length of the last piece, with its header, in bytes.
     #[must_use]
     pub const fn last_len(&self) -> usize {
         let before = (self.count() - 1) * self.header.stride as usize;
         FrameHeader::LEN + self.header.len as usize - before
     }
 
-    /// Writes piece `index` into `room`, which has its length. `fill` writes the bytes of the frame
-    /// from an offset on.
+    /// Writes piece `index` into `room`, which has the piece's length. `fill` gets an offset in the
+    /// frame, and writes the frame's bytes from there on.
     #[inline]
     pub fn fill(&self, index: usize, room: &mut [u8], fill: impl FnOnce(usize, &mut [u8])) {
         let header = FrameHeader {
@@ -209,5 +210,5 @@ fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Pieces begin at multiples of this many bytes, so that a sample of a pixel is in one piece.
+/// Pieces begin at multiples of this many bytes, so that no sample of a pixel is cut in two.
 const ALIGNED: u16 = 8;

@@ -1,5 +1,5 @@
-//! The frames of one sender, at a receiver: which are open, which are whole, and what became of
-//! each number.
+//! The frames of one sender, at a receiver: which frames are open, which are whole, and what became
+//! of each number.
 //!
 //! ```text
 //!   first heard --> Open --all pieces, in time--> Whole --in its turn--> given out
@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Frames are settled in the order of their numbers. A frame of which nothing was heard has no
-//! entry: what its neighbours say of numbers and positions tells how many such frames there were.
-//! They can still come until one interval before the next frame that was heard is due, but at most
-//! until an eighth of its deadline, or 10 ms, before that frame is due.
+//! entry: the numbers and positions of its neighbours tell how many such frames there were. The
+//! stream waits for them until one interval before the next heard frame is due. With a short or
+//! unknown interval it stops waiting earlier: an eighth of that frame's deadline, at most 10 ms,
+//! before the frame is due.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -49,12 +50,13 @@ pub(super) struct Whole {
 /// A frame that was heard and is not settled.
 #[derive(Debug)]
 struct Entry {
-    /// The header of its first piece.
+    /// The header of the frame's first piece.
     header: FrameHeader,
-    /// The position of its first piece.
+    /// The position of the frame's first piece.
     first: u64,
     heard: Heard,
-    /// The kernel's drops when this frame was first heard, and when the one heard before it was.
+    /// The count of packets that the kernel had dropped when this frame was first heard.
+    /// `drops_before` is the same count when the frame heard before this one was first heard.
     drops: u64,
     drops_before: u64,
     state: State,
@@ -93,7 +95,7 @@ impl Entry {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Gives a frame up that is past its deadline, or of which no more comes as its stream is over.
+    /// Gives the frame up if its deadline has passed, or if it is open and its stream is over.
     fn expire(
         &mut self,
         is_past: bool,
@@ -120,9 +122,9 @@ impl Entry {
         );
     }
 
-    /// Returns when the frames before this one, of which nothing was heard, are given up.
-    /// The earlier the longer the interval, but at least so much earlier than this frame is due
-    /// that it is given out in time: intervals are short, or not known.
+    /// Returns when the frames before this one, of which nothing was heard, are given up: one
+    /// interval before this frame is due. With a short or unknown interval it is earlier, so that
+    /// this frame is given out in time.
     fn passed_at(&self, clock: &ClockFloor) -> Instant {
         let interval = Duration::from_micros(self.header.interval_us.into());
         self.due(clock) - interval.max(margin_of(&self.header))
@@ -132,7 +134,7 @@ impl Entry {
 /// The frames of one sender.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The first position that this receiver can have.
+    /// The lowest position that can reach this receiver.
     start: u64,
     /// One past the highest position that came.
     high: u64,
@@ -141,25 +143,28 @@ pub(super) struct Stream {
     stamp: Option<u64>,
     /// Frames that were heard, by their numbers.
     frames: VecDeque<Entry>,
-    /// `None` before a frame was settled, or one was heard that began before this receiver.
+    /// The place behind the last settled frame, or behind the frame during which this receiver
+    /// joined; `None` before either.
     edge: Option<Edge>,
-    /// Behind the last frame that was refused. A frame that agrees with it is believed.
+    /// The place behind the last refused frame. The stream believes a later frame that agrees with
+    /// it.
     claim: Option<Edge>,
-    /// The sender's last word, and its position.
+    /// The sender's END header, which says how many frames there were, and the position of its
+    /// packet.
     end: Option<(FrameHeader, u64)>,
     /// How many pieces in a row contradicted what was heard before.
     contradictions: u32,
-    /// The kernel's drops when the last frame was first heard.
+    /// The count of packets that the kernel had dropped when the newest entry was made.
     drops: u64,
     pub(super) counts: FrameCounts,
 }
 
-/// Where a piece belongs.
+/// The place of a piece in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    /// The index of its frame's entry, or of the one to be made.
+    /// The index of the frame's entry, or the index at which to make one.
     at: usize,
-    /// The position of its frame's first piece.
+    /// The position of the frame's first piece.
     first: u64,
     is_free: bool,
 }
@@ -190,7 +195,7 @@ impl Stream {
         }
     }
 
-    /// Notes that packets before the first one that came can still come, from `start` on.
+    /// Notes that packets from `start` on can still come, although a later packet came first.
     pub(super) fn begin(&mut self, start: u64, release: &mut impl FnMut(Room)) {
         self.start = self.start.min(start);
         if self.frames.front().is_some_and(|it| it.first < self.start)
@@ -201,27 +206,29 @@ impl Stream {
         }
     }
 
-    /// Notes a frame that began before this receiver: the next one is the first.
+    /// Notes a frame that began before this receiver joined: counting begins with the frame after
+    /// it.
     fn join_after(&mut self, header: &FrameHeader, first: u64) {
         let behind = Edge::behind(header, first, self.drops);
         self.edge.get_or_insert(behind);
     }
 
-    /// Takes the sender's word how many frames there were: the last one counts.
+    /// Takes the sender's END header, which says how many frames there were. Of several, the one at
+    /// the highest position counts.
     pub(super) fn end(&mut self, header: FrameHeader, position: u64) {
         if self.end.is_none_or(|(_, at)| at <= position) {
             self.end = Some((header, position));
         }
     }
 
-    /// Whether so many pieces contradict what was heard of this stream, and none agrees, that what
-    /// was heard first must be wrong.
+    /// Returns true when `CONTRADICTIONS_MAX` pieces in a row contradict what was heard of this
+    /// stream: then what was heard first must be wrong.
     pub(super) const fn is_contradicted(&self) -> bool {
         self.contradictions >= CONTRADICTIONS_MAX
     }
 
-    /// Takes a piece. `room` gives the memory for a frame, or `None` when there is none or the
-    /// frame is too long.
+    /// Takes a piece. `room` gives the memory for a frame: `None` when the frame is too long or no
+    /// memory is left.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -262,7 +269,7 @@ impl Stream {
         self.put(seat.at, piece, seat.first)
     }
 
-    /// Returns where a piece belongs, or why it is not taken.
+    /// Returns the place of a piece, or the reason why the stream does not take it.
     fn find(&self, piece: &Piece<'_>) -> Result<Seat, PieceVerdict> {
         let header = &piece.header;
         let Some(first) = piece.position.checked_sub(u64::from(header.index)) else {
@@ -273,7 +280,8 @@ impl Stream {
             return Err(self.before_join(header, first));
         }
         match self.edge {
-            // A later packet of an earlier frame: one of both numbers is wrong.
+            // A frame with a lower number cannot have a later packet: one of the two numbers is
+            // wrong.
             Some(edge) if header.id < edge.id && first >= edge.position => {
                 return Err(PieceVerdict::Contradictory);
             }
@@ -293,7 +301,8 @@ impl Stream {
         Ok(Seat { at, first, is_free })
     }
 
-    /// Judges a piece of a frame that began before this receiver, as far as its number says, too.
+    /// Judges a piece that, by its position, belongs to a frame that began before this receiver
+    /// joined: its number must agree.
     fn before_join(&self, header: &FrameHeader, first: u64) -> PieceVerdict {
         let behind = Edge::behind(header, first, self.drops);
         match self.frames.front().filter(|_| self.edge.is_none()) {
@@ -305,7 +314,7 @@ impl Stream {
         }
     }
 
-    /// Notes what a piece says that is not taken.
+    /// Notes what a piece says that the stream does not take.
     fn turn_away(&mut self, piece: &Piece<'_>, verdict: PieceVerdict) {
         let Some(first) = piece.position.checked_sub(u64::from(piece.header.index)) else {
             return;
@@ -319,12 +328,13 @@ impl Stream {
         }
     }
 
-    /// Whether a piece is taken, and the first of its frame: that needs memory.
+    /// Returns true when the stream would take the piece as the first of its frame, which needs
+    /// memory.
     pub(super) fn needs_room(&self, piece: &Piece<'_>) -> bool {
         self.find(piece).is_ok_and(|seat| seat.is_free)
     }
 
-    /// Whether a piece is of a newer frame than all that were heard.
+    /// Returns true when the piece belongs to a newer frame than all that were heard.
     #[inline]
     pub(super) fn is_news(&self, header: &FrameHeader) -> bool {
         let newest = self.frames.back();
@@ -337,7 +347,7 @@ impl Stream {
         rooms.map(|room| room.bytes.capacity()).sum()
     }
 
-    /// Gives the newest frame up that has memory, and returns that memory.
+    /// Gives up the newest frame that has memory, and returns that memory.
     pub(super) fn give_way(&mut self) -> Option<Room> {
         let mut newest_first = self.frames.iter_mut().rev();
         let entry = newest_first.find(|it| it.state.room().is_some())?;
@@ -391,7 +401,7 @@ impl Stream {
         }
     }
 
-    /// Puts a piece into the frame at `at`, whose number it has.
+    /// Puts a piece into the frame at `at`, which has the piece's number.
     fn put(&mut self, at: usize, piece: &Piece<'_>, first: u64) -> PieceVerdict {
         let entry = &mut self.frames[at];
         if entry.first != first || !entry.header.is_same_frame(&piece.header) {
@@ -418,12 +428,13 @@ impl Stream {
         let is_repaired = *is_repaired;
         let room = std::mem::take(room);
         entry.state = State::Whole { room, is_repaired };
-        // Whether that is in time is decided when the frame is settled.
+        // Whether the frame is in time is decided when it is settled.
         PieceVerdict::Completed
     }
 
-    /// Returns true when a frame that begins at `first` can stand before the entry at `at`: there
-    /// is a packet at least for each frame between it and its neighbours.
+    /// Returns true when a frame that begins at `first` can stand before the entry at `at`. Between
+    /// it and each of its neighbours there must be a packet for each frame of which nothing was
+    /// heard.
     fn fits(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         let before = self.before(at);
         let behind = Edge::behind(header, first, self.drops);
@@ -432,13 +443,14 @@ impl Stream {
             && next.all(|next| behind.leads_to(&next.header, next.first))
     }
 
-    /// Whether a frame that fits is believed. A packet that claims more overruns than
-    /// [`Edge::is_near`] allows is, when it agrees with one of another frame: it may be forged.
+    /// Returns true when a frame that fits is believed. A packet that claims more overruns than
+    /// [`Edge::is_near`] allows may be forged: it is believed only when the packet of another frame
+    /// agrees.
     fn is_believed(&self, at: usize, header: &FrameHeader, first: u64) -> bool {
         match (self.before(at), self.frames.get(at)) {
             (Some(before), None) => self.is_agreed(&before, header, first),
             (None, Some(next)) => Edge::behind(header, first, 0).is_near(&next.header),
-            // Between two that are believed there is nothing more to count.
+            // Between two frames that are believed, no more overruns can be claimed.
             (Some(_), Some(_)) | (None, None) => true,
         }
     }
@@ -448,15 +460,17 @@ impl Stream {
         before.is_near(header) || self.claim.is_some_and(agrees)
     }
 
-    /// Returns the edge behind what stands before the entry at `at`.
+    /// Returns the edge behind the entry before `at`, or the stream's edge when there is no such
+    /// entry.
     fn before(&self, at: usize) -> Option<Edge> {
         let entry = at.checked_sub(1).and_then(|at| self.frames.get(at));
         let behind = entry.map(|it| Edge::behind(&it.header, it.first, it.drops));
         behind.or(self.edge)
     }
 
-    /// Settles the next frame, if it can be settled at `now`; with `is_over`, nothing more comes.
-    /// Gives `out` what becomes of it and of those before it.
+    /// Settles the next frame if that is possible at `now`; `is_over` says that nothing more comes.
+    /// Gives `out` the outcome of this frame and of the unheard frames before it. Returns false
+    /// when nothing was settled.
     pub(super) fn settle_next(
         &mut self,
         now: Instant,
@@ -485,8 +499,8 @@ impl Stream {
         true
     }
 
-    /// Settles what is whole and what is past its deadline. What could still come is not counted,
-    /// as this end takes no more of it.
+    /// Settles whole frames and those past their deadline. Frames that could still come are not
+    /// counted, because this end takes no more of them.
     pub(super) fn leave(
         &mut self,
         now: Instant,
@@ -522,9 +536,9 @@ impl Stream {
         }
     }
 
-    /// Returns how long the first frame that was heard is waited for: until it is due, but not so
-    /// long that a whole frame behind it would be late, as a forged or another deadline can make
-    /// it. So the wait ends an eighth of that frame's deadline, 10 ms at most, before it is due.
+    /// Returns until when the first heard frame may stay open: until it is due. Its deadline may be
+    /// forged or longer than that of a whole frame behind it. So the wait ends early enough for
+    /// that frame, too: an eighth of the frame's deadline, at most 10 ms, before it is due.
     fn open_until(&self) -> Option<Instant> {
         let (front, clock) = (self.frames.front()?, self.clock.as_ref()?);
         let behind = self.frames.iter().skip(1);
@@ -533,7 +547,7 @@ impl Stream {
         Some(waiting.map_or(front.due(clock), |waiting| waiting.min(front.due(clock))))
     }
 
-    /// Returns true when no frame before the first that was heard can still be delivered.
+    /// Returns true when no frame before the first heard one can still be delivered.
     fn may_pass(&self, now: Instant) -> bool {
         let (Some(front), Some(clock)) = (self.frames.front(), &self.clock) else {
             return false;
@@ -561,7 +575,7 @@ impl Stream {
         self.edge = Some(Edge::behind(header, entry.first, entry.drops));
     }
 
-    /// Goes on behind a frame that does not count.
+    /// Moves the edge behind a frame that is not counted.
     fn pass_over(
         &mut self,
         entry: Entry,
@@ -594,7 +608,7 @@ impl Stream {
         }
     }
 
-    /// Counts the frames from `edge` to the one of `header` as lost.
+    /// Counts the frames between `edge` and the frame of `header` as lost.
     fn settle_gap(
         &mut self,
         edge: Edge,
@@ -602,7 +616,7 @@ impl Stream {
         drops: u64,
         out: &mut impl FnMut(Settled),
     ) {
-        // What contradicts the edge was not taken.
+        // A header that contradicts the edge was not taken, so this does not happen.
         let Some(unheard) = unheard(edge.id, edge.skipped, header) else {
             return;
         };
@@ -629,7 +643,8 @@ impl Stream {
         }
     }
 
-    /// Counts the frames after the last one that was heard, as the sender said how many there were.
+    /// Counts the frames after the last one that was heard, if the sender's END header said how
+    /// many frames there were.
     pub(super) fn finish(&mut self, drops: u64, out: &mut impl FnMut(Settled)) {
         let Some((end, position)) = self.end else {
             return;
@@ -644,7 +659,7 @@ impl Stream {
         }
     }
 
-    /// Returns one past the last position that the receiver has no use for any more.
+    /// Returns the position before which the receiver has no use for any packet.
     pub(super) fn give_up_before(&self) -> u64 {
         self.edge.map_or(0, |edge| edge.position)
     }
@@ -661,9 +676,10 @@ impl Stream {
     }
 }
 
-/// Judgement: fewer pieces than most frames have; no single forged packet brings so many about.
+/// Judgement: most frames have more pieces than this, and a single forged packet cannot make this
+/// many pieces contradict it.
 const CONTRADICTIONS_MAX: u32 = 32;
-/// Judgement: how late a host is that has other things to do, too.
+/// Judgement: a busy host runs a timer at most this much late.
 const MARGIN_MAX: Duration = Duration::from_millis(10);
 
 /// Returns how long before its deadline a whole frame should be given out at the latest.
@@ -671,7 +687,8 @@ fn margin_of(header: &FrameHeader) -> Duration {
     (deadline_of(header) / 8).min(MARGIN_MAX)
 }
 
-/// Returns how long after its timestamp a frame is of use, as far as a receiver goes along.
+/// Returns how long after its timestamp a frame is of use: its deadline, at most
+/// `FRAME_DEADLINE_MAX`.
 fn deadline_of(header: &FrameHeader) -> Duration {
     Duration::from_micros(header.deadline_us.into()).min(FRAME_DEADLINE_MAX)
 }

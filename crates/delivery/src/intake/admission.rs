@@ -23,9 +23,10 @@ pub(super) enum Place {
     Later,
     /// As many transfers as allowed are under way, and this sender continues none of them.
     Full,
-    /// The share of its host or network is under way, and this sender continues none of it.
+    /// The transfers of this host or network have reached its share, and this sender continues none
+    /// of them.
     NoShare(Share),
-    /// Its offers will never be wanted.
+    /// This host will never want the sender's offers.
     Never,
 }
 
@@ -47,9 +48,9 @@ impl<S: Store> Transfer<S> {
         self.sender.address.ip() == host
     }
 
-    /// Returns true when a sender at `host` may be this transfer's own sender, restarted. One at
-    /// another address must have the key: otherwise it would bring its own content under the name
-    /// of the first.
+    /// Returns true when a sender at `host` may be this transfer's own sender, restarted. A sender
+    /// at another address must have the key: otherwise it could bring its own content under the
+    /// first sender's name.
     fn may_continue_at(&self, host: IpAddr, has_key: bool) -> bool {
         self.is_of(host) || (has_key && !self.receiver.is_connected())
     }
@@ -81,7 +82,7 @@ impl<I: Intake> Transfers<I> {
             let is_asked = transfer.state == State::Asking;
             is_asked.then(|| (index, transfer.sender.address.ip(), since))
         });
-        // Where senders dial, one host cannot keep another waiting.
+        // Where senders dial, a host that was asked does not make another host wait.
         let counts = |whose| self.door.is_none() || whose == host;
         let is_fresh = |(_, whose, since)| counts(whose) && now.since(since) < ANSWER_EXPECTED;
         if self.config.is_single && asked.clone().any(is_fresh) {
@@ -101,7 +102,7 @@ impl<I: Intake> Transfers<I> {
             Some(twin) if self.all[twin].may_continue_at(sender.address.ip(), self.has_key()) => {
                 return Decision::Continue(twin);
             }
-            // The sender learns nothing of the other one.
+            // The sender learns nothing about the other sender.
             Some(_) => Err(limit(
                 "the same files are being received from another sender".to_owned(),
             )),
@@ -117,7 +118,7 @@ impl<I: Intake> Transfers<I> {
         self.config.receiver.key.is_some()
     }
 
-    /// Says whether a sender at `host` may have one more transfer beside these.
+    /// Says whether a sender at `host` may have one more transfer beside `transfers`.
     fn share_of<'t>(
         &self,
         transfers: impl Iterator<Item = &'t Transfer<I::Store>>,
@@ -134,7 +135,8 @@ impl<I: Intake> Transfers<I> {
         share(own_max, all_max, hosts, host)
     }
 
-    /// Words how many transfers are the share of `host`, or of its network when that is used up.
+    /// Says in words how many transfers `host` may have, or its network when the network's share is
+    /// used up.
     pub(super) fn share_in_words(&self, share: Share, host: IpAddr) -> String {
         let (own_max, all_max) = (
             self.config.transfers_per_host_max,
@@ -204,11 +206,10 @@ pub(super) struct TurnedAway(VecDeque<Known>);
 #[derive(Clone, Copy, Debug)]
 struct Known {
     sender: Sender,
-    /// True when the sender is not dialled again. When false, it may be dialled, and only the event
-    /// is not repeated.
+    /// True when the sender is not dialled again. When false, the sender may be dialled again; only
+    /// the event about it is not repeated.
     is_barred: bool,
-    /// How often in a row the sender has not answered; below, the time before which it is not
-    /// dialled.
+    /// How often in a row the sender has not answered; until `rests_until` it is not dialled.
     silences: u32,
     rests_until: Instant,
 }

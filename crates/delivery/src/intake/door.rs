@@ -6,10 +6,10 @@
 //!                  '--too late        '-- else REFUSED, with the reason
 //! ```
 //!
-//! A sender that dials is known by its host and its session; the port that it dials from changes.
-//! All bounds are those of senders that are heard by their marks: the same places, the same
-//! admission, the same limits on how often a host is asked what it has. A sender that was asked and
-//! has not answered rests.
+//! A sender that dials is known by its host and its session, because its port changes with each
+//! connection. The bounds are those for senders that are heard by their marks: the number of
+//! transfers, the admission, and how often a host is asked what it offers. A sender that was asked
+//! and has not answered is not asked again for a while.
 
 use std::net::SocketAddr;
 
@@ -152,7 +152,8 @@ impl<I: Intake> Transfers<I> {
     }
 }
 
-/// Returns how a sender that dials is known: its port changes with each connection.
+/// Returns the identity of a sender that dials, without its port, which changes with each
+/// connection.
 fn sender_of(peer: SocketAddr, session_id: u64) -> Sender {
     Sender {
         address: SocketAddr::new(peer.ip().to_canonical(), 0),

@@ -66,7 +66,7 @@ pub struct Transfers<I: Intake> {
     all: Vec<Transfer<I::Store>>,
     /// Connections that belong to no transfer.
     strays: VecDeque<LinkId>,
-    /// Where senders knock that dial this receiver; `None` where marks tell of them.
+    /// The listener for senders that dial this receiver; `None` where marks announce senders.
     door: Option<Listener>,
     next_number: u32,
     /// The transfer whose control connections are served next.
@@ -75,7 +75,8 @@ pub struct Transfers<I: Intake> {
     dials: Dials,
     rng: Rng,
     is_cancelled: bool,
-    /// A few for each stream: the owner takes them within the turn.
+    /// Verdicts that the owner has not taken: a few for each stream, because it takes them within
+    /// the turn.
     verdicts: VecDeque<StreamVerdict>,
     events: Events<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
@@ -351,7 +352,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Asks an admitted sender for its offer, in place of the one with the index `late`.
+    /// Asks an admitted sender for its offer. With `late`, this gives up the transfer with that
+    /// index, whose sender has not answered.
     fn ask(
         &mut self,
         now: Instant,
@@ -377,7 +379,8 @@ impl<I: Intake> Transfers<I> {
         asked.dial(now, sender.address, sender.session_id, receiver_count);
     }
 
-    /// Makes a transfer for a sender that is admitted, in place of the one with the index `late`.
+    /// Makes a transfer for an admitted sender. With `late`, it takes the place of the transfer
+    /// with that index.
     fn prospect(
         &mut self,
         now: Instant,

@@ -14,9 +14,9 @@ use super::{Entry, ManifestError};
 /// An extended attribute of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attribute {
-    /// Its name with its namespace, such as `user.comment`: 1 to 255 bytes without NUL.
+    /// The attribute's name with its namespace, such as `user.comment`: 1 to 255 bytes without NUL.
     pub name: Vec<u8>,
-    /// Its value, at most 65,536 bytes.
+    /// The attribute's value, at most 65,536 bytes.
     pub value: Vec<u8>,
 }
 

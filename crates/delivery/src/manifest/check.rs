@@ -52,7 +52,7 @@ pub enum ManifestError {
          the receiver, or send without the options that need that version"
     )]
     Version {
-        /// Its version.
+        /// The manifest's version.
         version: u8,
         /// The newest that is known.
         known: u8,
@@ -66,7 +66,7 @@ pub enum ManifestError {
     /// Longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed; send fewer files at a time")]
     ManifestTooLong {
-        /// Its length in bytes.
+        /// The manifest's length in bytes.
         bytes: u64,
         /// The limit in bytes.
         max: u64,
@@ -101,7 +101,7 @@ pub enum ManifestError {
     /// An entry must not be created.
     #[error("entry \"{path}\": {fault}")]
     Path {
-        /// Its path, with unprintable bytes escaped and cut to 200 characters.
+        /// The entry's path, with unprintable bytes escaped and cut to 200 characters.
         path: String,
         /// What is wrong with it.
         fault: PathFault,

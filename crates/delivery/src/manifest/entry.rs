@@ -19,7 +19,7 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Where a symbolic link points; the path of a hard link's file; empty for the rest.
     pub target: Vec<u8>,
-    /// Who owns it. Either all entries except hard links have an owner, or none has.
+    /// Who owns the entry. Either all entries except hard links have an owner, or none has.
     pub owner: Option<Owner>,
     /// The extended attributes of a file or directory. Once any entry of a manifest has `Some`,
     /// even an empty list, receivers take an entry with `None` as having no attributes.

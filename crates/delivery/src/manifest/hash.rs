@@ -21,9 +21,9 @@ pub const WITHDRAWN: Hash = [0; HASH_LEN];
 /// The hashes of one slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabHash {
-    /// The chaining value of the slab at its place in the file. Only who has hashed the slab's
-    /// bytes knows it: no message tells it, and it does not follow from a file's published hash,
-    /// not even where the slab is the whole file.
+    /// The chaining value of the slab at its place in the file. Only an end that has hashed the
+    /// slab's bytes knows it: no message tells it, and it does not follow from a file's published
+    /// hash, even when the slab is the whole file.
     pub witness: Hash,
     /// The file's hash, when the slab is the whole file.
     pub root: Option<Hash>,

@@ -506,7 +506,7 @@ fn file_called(bytes: &[u8], entries: &[u32], files: &[File], path: &[u8]) -> Op
         ManifestRef::entry_at(bytes, at).expect("it was read").path
     };
     let found = files.binary_search_by(|file| path_order(path_of(file), path));
-    // In the order a slash counts as a NUL byte, which is in no path of a manifest.
+    // The order takes a slash for a NUL byte. No path of a manifest has a NUL byte, but `path` may.
     found.ok().filter(|&file| path_of(&files[file]) == path)
 }
 

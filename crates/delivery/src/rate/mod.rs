@@ -25,11 +25,11 @@
 //! with much data, such as files, sets the first limit before the first report
 //! ([`RateControl::start`]).
 //!
-//! A sender that fills queues until they overflow, as TCP does, would take all of the path from one
-//! that drains them. When a queue does not fall, or the source's share shrinks bit by bit, such a
-//! sender must be there. **Compete** then sends as much as one TCP connection with CUBIC would: its
-//! window divided by the time to an answer. Every few seconds **Look** sends half of that for a
-//! moment: if nobody else is there, the queue empties at once.
+//! A sender that fills queues until they overflow, as TCP does, would take all of the path from a
+//! sender that drains them. When a queue does not fall, or the source's share shrinks bit by bit,
+//! there must be such a sender. **Compete** then sends as much as one TCP connection with CUBIC
+//! would: its window divided by the time to an answer. Every few seconds **Look** sends half of
+//! that for a moment: if nobody else is there, the queue empties at once.
 //!
 //! A report counts only when the mark that it repeats left after the last change of rate: then it
 //! shows the effect of that change. The rate falls at once. It grows when all receivers were heard
@@ -132,7 +132,8 @@ pub struct RateControl {
     /// How often in a row the rate has grown.
     steps: u32,
     drained_at: Instant,
-    /// How many drains in a row left the queue as it was; below, the pace before the first of them.
+    /// How many drains in a row left the queue as it was; `pace_before` is the pace before the
+    /// first of these drains.
     vain: u32,
     pace_before: Pace,
     /// How many reports of congestion came before the first cut.
@@ -438,7 +439,8 @@ impl RateControl {
             _ => part(bytes_per_s, 70),
         };
         let most = (bytes_per_s as f64 * (1.0 - loss)) as u64;
-        // What a guest says is not believed below its floor: it would still count when it has left.
+        // A guest's report is not believed below the guest's floor, because the result still counts
+        // after the guest has left.
         arrived.max(floor).min(most).max(self.least_of(slot))
     }
 
@@ -457,8 +459,8 @@ impl RateControl {
         self.set(now, self.pace_before);
     }
 
-    /// Ends the phase in which queues drain, once no receiver sees one: from then on the source
-    /// sends 97 % of what the path has carried, so that none grows again.
+    /// Ends the phase in which queues drain, once no receiver sees a queue. From then on the source
+    /// sends 97 % of what the path has carried, so that no queue grows again.
     fn drained(&mut self, now: Instant) {
         let has_queue = self.receivers.values().any(|receiver| receiver.queues > 0);
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {

@@ -20,8 +20,8 @@ pub(super) struct Receiver {
     pub(super) queues: u32,
     /// The share of packets that the receiver may lose by chance, however low the rate is.
     pub(super) chance: f64,
-    /// The shortest answer of the present half minute; below, that of the half minute before, and
-    /// when the present one began.
+    /// The shortest answer of the present half minute, which began at `half_since`; `least_before`
+    /// is that of the half minute before.
     least: Option<Duration>,
     least_before: Option<Duration>,
     half_since: Instant,
@@ -45,7 +45,7 @@ pub(super) struct Observation {
 /// What is wrong with the present rate, as a report shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Symptom {
-    /// Nothing.
+    /// Nothing is wrong.
     None,
     /// Loss for the first time, before anything is known of the path: it may be an accident.
     Doubtful,

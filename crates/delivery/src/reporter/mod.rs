@@ -76,14 +76,14 @@ struct Session {
     name: Option<String>,
 }
 
-/// The questions to the sender how far its packet stream is.
+/// The questions to a sender about how far its packet stream is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
     /// When the question that has no answer yet was sent.
     open_since: Option<Instant>,
-    /// When the next may be sent.
+    /// The earliest time for the next question.
     free_at: Instant,
-    /// The owner waits for that time.
+    /// True when the owner wanted to ask before `free_at`.
     is_wanted: bool,
     /// A question had no answer in its time: the sender is too old for it, and is not asked again.
     is_mute: bool,

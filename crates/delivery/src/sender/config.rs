@@ -49,8 +49,8 @@ pub enum Carriage {
 pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// The seed of the numbers that receivers answer by their proofs. It must be random, and a
-    /// secret, or a receiver can prove for a later time what it holds now.
+    /// The seed of the numbers that receivers answer in their proofs. It must be random and secret:
+    /// a receiver that knows it can make proofs in advance for content that it no longer holds.
     pub seed: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
@@ -301,7 +301,7 @@ pub enum TransferSenderEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unsent {
-    /// The path under which it would have been delivered.
+    /// The path under which the file would have been delivered.
     pub path: Vec<u8>,
     /// Operation, file and cause, for a person.
     pub text: String,

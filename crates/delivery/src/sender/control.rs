@@ -359,7 +359,8 @@ impl<C: Content> Hosts for TransferSender<C> {
             manifest_bytes: self.manifest.bytes().len() as u64,
             is_late: match self.config.carriage {
                 Carriage::Packets => self.stage != Stage::Joining,
-                // The manifest follows by itself.
+                // Over connections alone, each receiver gets the manifest after its WELCOME, so
+                // none is late.
                 Carriage::Links(_) => false,
             },
             nonce,

@@ -118,9 +118,9 @@ impl<C: Content> TransferSender<C> {
     }
 }
 
-/// The most bytes of blocks queued on one connection.
+/// The most bytes of blocks that are queued on one connection.
 const QUEUED_MAX: usize = 8 * BLOCK_DATA_MAX;
-/// The least, however many connections there are.
+/// The bytes of blocks that each connection may queue, however many connections there are.
 const QUEUED_MIN: usize = 2 * BLOCK_DATA_MAX;
-/// Bytes of blocks queued on all connections together, as long as each has the least.
+/// Bytes of blocks that all connections together may queue, unless each has [`QUEUED_MIN`] only.
 const QUEUED_ALL: usize = 16 << 20;

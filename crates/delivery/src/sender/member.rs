@@ -260,7 +260,7 @@ impl Member {
         self.told.phase = report.phase;
         self.told.manifest_held = 0;
         if report.phase == Phase::Joining {
-            // It is not content yet, so no report to a person counts it.
+            // A manifest is no content, so no report to a person counts its bytes.
             self.told.manifest_held = std::mem::take(&mut self.told.progress.held);
         }
     }

@@ -88,8 +88,8 @@ pub struct TransferSender<C> {
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
     by_name: BTreeMap<String, usize>,
-    /// The hosts of receivers that were admitted, each by the address that it came from last, with
-    /// how many receivers each has.
+    /// The hosts of admitted receivers, each with the number of its receivers. A receiver counts at
+    /// the address that it last came from.
     hosts: HostCounts,
     /// Slots of the receivers that still get blocks over their connections.
     filling: BTreeSet<usize>,
@@ -569,8 +569,8 @@ impl<C: Content> TransferSender<C> {
         &self.unsent
     }
 
-    /// Returns true when a receiver on this host was admitted, and came from no other since: it has
-    /// shown, by its control connection, that the address is its own.
+    /// Returns true when an admitted receiver last came from this host: its control connection has
+    /// shown that the address is its own.
     #[must_use]
     pub fn has_host(&self, host: IpAddr) -> bool {
         self.hosts.contains(host)

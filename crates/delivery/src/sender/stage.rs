@@ -211,7 +211,7 @@ impl<C: Content> TransferSender<C> {
         let has_all = self.has_expected() && !self.members.iter().any(is_joining);
         let has_one = self.members.iter().any(Member::is_ready);
         let is_time = match self.config.carriage {
-            // Nobody waits for anybody.
+            // Over connections alone, no receiver waits for another.
             Carriage::Links(_) => true,
             Carriage::Packets => has_all || now >= self.clock.join_deadline,
         };

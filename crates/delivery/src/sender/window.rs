@@ -29,7 +29,8 @@ pub(super) struct Window<C> {
     content: C,
     buffer: Vec<u8>,
     start: u64,
-    /// All content before this position is hashed: in `hashes`, or so far in `slab`.
+    /// The position before which all content is hashed: complete slabs in `hashes`, the current one
+    /// in `slab`.
     cursor: u64,
     slab: Option<(u32, SlabHasher)>,
     hashes: SlabHashes,
@@ -95,8 +96,8 @@ impl<C: Content> Window<C> {
         Ok(())
     }
 
-    /// Copies bytes as [`Window::copy`] does, without moving the window, for what one receiver gets
-    /// over its own connection.
+    /// Copies bytes as [`Window::copy`] does, but without moving the window: for content that a
+    /// single receiver gets over its own connection.
     pub(super) fn copy_apart(
         &mut self,
         object: ObjectId,
@@ -112,8 +113,8 @@ impl<C: Content> Window<C> {
         self.read(offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_apart`] does, but moves the window when hashing has come to
-    /// these bytes: so without a packet stream, content is read once for both.
+    /// Copies bytes as [`Window::copy_apart`] does, but moves the window when these bytes are the
+    /// next to hash. So without a packet stream, content is read once for sending and hashing.
     pub(super) fn copy_hashing(
         &mut self,
         object: ObjectId,
@@ -127,9 +128,9 @@ impl<C: Content> Window<C> {
         self.copy_apart(object, offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_hashing`] does, for the only receiver that is sent any: what
-    /// is in memory of a long file is read to where it is sent from, and hashed there. The window
-    /// would be one more copy, which nobody else needs.
+    /// Copies bytes as [`Window::copy_hashing`] does, for a transfer with a single receiver. Bytes
+    /// of a long file that are in the system's memory are read straight into `out` and hashed
+    /// there: a copy in the window would serve nobody else.
     pub(super) fn copy_alone(
         &mut self,
         object: ObjectId,
@@ -144,8 +145,7 @@ impl<C: Content> Window<C> {
         self.copy_hashing(object, offset, out)
     }
 
-    /// Appends `len` bytes of an object to `out`; those that the window does not hold are read by
-    /// `copy`.
+    /// Appends `len` bytes of an object to `out`; `copy` reads those that the window does not hold.
     pub(super) fn append(
         &mut self,
         copy: Copying<C>,
@@ -254,15 +254,15 @@ impl<C: Content> Window<C> {
             self.content.withdraw(file);
             self.news.push(error);
         };
-        // Once for all files: the seals of all slabs are computed.
+        // The seals of all slabs are computed once for all files withdrawn here.
         if self.seals_hash.is_some() && self.withdrawn.len() > withdrawn_before {
             self.complete_seals();
         }
         outcome
     }
 
-    /// Completes the seals when all content is hashed; the seals of withdrawn files say that they
-    /// are.
+    /// Completes the seals when all content is hashed; the seals of a withdrawn file say that it is
+    /// withdrawn.
     ///
     /// **Cost**: a hash for each slab.
     fn complete_seals(&mut self) {
@@ -276,7 +276,7 @@ impl<C: Content> Window<C> {
         self.seals_hash = Some(self.hashes.seals_hash());
     }
 
-    /// Hashes content from the cursor on, if the cursor is in it; `content` begins at `start`.
+    /// Hashes content from the cursor on, if the cursor lies in `content`, which begins at `start`.
     fn hash(&mut self, start: u64, content: &[u8]) {
         let end = start + content.len() as u64;
         while (start..end).contains(&self.cursor) {
