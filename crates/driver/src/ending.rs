@@ -41,7 +41,7 @@ pub enum Ended {
 /// How far the session is on its way to the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
-    /// Not begun.
+    /// The end has not begun.
     Open,
     Confirming(Confirming),
     Announcing(Announcing),

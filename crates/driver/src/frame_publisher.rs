@@ -1,9 +1,9 @@
-//! The sending end of frames: a publisher whose data are whole frames, each with a deadline, at a
-//! pace of their own.
+//! The sending end of frames: a publisher that sends whole frames, each with a deadline, at a pace
+//! that the frames set.
 //!
 //! A frame goes into the transmit log whole, or not at all. From there it leaves evenly over the
-//! time of a frame, or in bursts with pauses. No receiver holds it back: the window moves freely,
-//! and holds as many frames as their deadline asks for.
+//! interval between two frames, or in bursts with pauses. No receiver holds it back: the window
+//! moves freely, and is long enough for all frames whose deadline has not passed.
 //!
 //! **Spec**: `docs/src/protocol.md`, the section on frames.
 
@@ -26,25 +26,24 @@ use crate::parameters::{
 };
 use crate::{Ended, Endpoint, Handle, Publisher, Sending};
 
-/// What the owner of a sender of frames decides.
+/// The choices of the owner of a sender of frames.
 #[derive(Clone, Debug)]
 pub struct FrameStream {
-    /// What all frames have in common.
+    /// The settings that all frames have in common.
     pub frames: FrameSenderConfig,
     /// Bytes of the longest frame.
     pub frame_bytes_max: usize,
     /// How frames leave.
     pub pacing: FramePacing,
-    /// Frames leave even when no receiver has joined.
+    /// True to send frames even when no receiver has joined.
     pub is_always_sent: bool,
 }
 
 /// How the packets of a frame leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FramePacing {
-    /// Evenly over the time of a frame, less a headroom for repairs. At the rate
-    /// that is set, if one is. If none is set and the interval is not known, as fast as the host
-    /// sends.
+    /// Evenly over the interval between two frames, less a headroom for repairs; at the rate that
+    /// is set, if one is. With neither a rate nor an interval, as fast as the host sends.
     #[default]
     Even,
     /// As fast as the host sends, with pauses.
@@ -59,8 +58,8 @@ pub enum FramePacing {
 }
 
 impl FrameStream {
-    /// Returns the protocol parameters that follow for a sender at an address of the family of
-    /// `own`: the rate, and windows for as many frames as their deadline asks for.
+    /// Returns the protocol parameters for a sender at an address of the family of `own`: the rate,
+    /// and windows long enough for all frames whose deadline has not passed.
     ///
     /// # Errors
     /// When the parameters contradict each other with these values.
@@ -72,7 +71,7 @@ impl FrameStream {
             .saturating_add(self.frames.format.len());
         let packets = whole.div_ceil(packet_bytes);
         let wire_bytes = whole.saturating_add(packets.saturating_mul(overhead));
-        // Pieces may be a little shorter than that, for what else a packet has to hold.
+        // Pieces may be a little shorter than this, because packets also hold options.
         let room_bytes = wire_bytes.saturating_add(wire_bytes / 16 + config.mtu());
         let room_packets = packets.saturating_add(packets / 16 + 1);
         let mut builder = config
@@ -88,7 +87,7 @@ impl FrameStream {
             } else {
                 Pace::Unlimited
             };
-            // Where this host was late, a frame catches up within its own time.
+            // When this host is late, a frame may catch up within its own interval.
             let catch_up = config.pacing_catch_up().max(interval / FRAME_CATCH_UP_PART);
             let quantum = (interval / FRAME_QUANTUM_PART).min(FRAME_QUANTUM_MAX);
             builder = builder
@@ -96,7 +95,7 @@ impl FrameStream {
                 .pacing_catch_up(catch_up.min(FRAME_CATCH_UP_MAX))
                 .pacing_quantum(config.pacing_quantum().max(quantum));
         }
-        // A longer backlog would only make frames late that could be dropped at once.
+        // With a longer backlog, frames would be late instead of dropped at once.
         let backlog_bytes = room_bytes.saturating_mul(FRAMES_BACKLOG);
         let kept = match self
             .frames
@@ -107,8 +106,8 @@ impl FrameStream {
             Some(frames) => usize::try_from(frames).unwrap_or(usize::MAX),
             None => 0,
         };
-        // Those that wait, those that can be repaired, and the one that is repaired last. A backlog
-        // is a quarter of the window at most.
+        // The frames that wait, the frames that can be repaired, and the frame that is repaired
+        // last. A backlog is at most a quarter of the window.
         let frames = kept
             .saturating_add(FRAMES_BACKLOG + 1)
             .max(4 * FRAMES_BACKLOG);
@@ -134,10 +133,10 @@ fn with_parity(bytes: usize, config: &Config) -> usize {
     }
 }
 
-/// The highest value of the parameter `rate`.
+/// The highest value of the parameter `rate`, in bytes a second.
 const RATE_MAX: u64 = 125_000_000_000;
 /// The highest values of the parameters `tx_window_bytes` and `tx_window_sqns`. A frame that takes
-/// more than a quarter of them cannot be sent; one of 400 MiB can.
+/// more than a quarter of either cannot be sent; a frame of 400 MiB can.
 const WINDOW_BYTES_MAX: usize = 1 << 31;
 const WINDOW_SQNS_MAX: u32 = 1 << 24;
 
@@ -152,11 +151,11 @@ fn even_rate(bytes: usize, interval: Duration) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a frame that was not taken is lost"]
 pub enum Offered {
-    /// It will be sent, with this number.
+    /// The frame will be sent, with this number.
     Taken(u64),
-    /// It is not sent, and has this number: the frames before it have not left yet.
+    /// The frame is not sent, but has this number: frames before it have not left yet.
     Overrun(u64),
-    /// It is not sent, and has no number: no receiver has joined.
+    /// The frame is not sent, and has no number: no receiver has joined.
     Unheard,
 }
 
@@ -190,11 +189,11 @@ impl FramePublisher {
         }
     }
 
-    /// Takes one frame of `len` bytes, whole or not at all. `fill` writes the frame's bytes from an
-    /// offset on into the memory that they are sent from.
+    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and writes the
+    /// frame's bytes from there on into the memory that they are sent from.
     ///
     /// # Errors
-    /// [`Full::TooLong`] for a frame that never fits, `max` bytes with all headers;
+    /// [`Full::TooLong`] for a frame that never fits (`max` is the most bytes, with all headers);
     /// [`Full::Closed`] after the end.
     pub fn offer(
         &mut self,
@@ -241,7 +240,7 @@ impl FramePublisher {
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         if !self.is_closing {
             self.is_closing = true;
-            // Where there is no room for it, receivers do not learn of frames lost at the end.
+            // Without room for this packet, receivers do not learn of frames lost at the end.
             let _told = self.publisher.offer(&self.frames.end());
         }
         self.publisher.close(now, deadline);

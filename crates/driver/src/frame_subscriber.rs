@@ -1,7 +1,8 @@
-//! The receiving end of frames: a subscriber that takes packets as they come, and the frames that
-//! their payloads belong to.
+//! The receiving end of frames: a subscriber that takes packets as they come, and the receiver that
+//! puts their payloads together to frames.
 //!
-//! What is missing is asked for only while it can still come in time: what is settled is given up.
+//! A missing packet is asked for only while its frame can still be whole in time; packets of
+//! settled frames are given up.
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run};
 use delivery::{
@@ -15,11 +16,11 @@ use crate::{Admission, Endpoint, Handle, Left, MessageSink, Receiving, SessionEv
 
 /// A sink for what a [`FrameSubscriber`] receives. Frames of one session come in order.
 pub trait FrameSink {
-    /// Takes a whole frame, or the word that frames were lost; what it borrows is valid during the
-    /// call only. Its stream is the session's number.
+    /// Takes a whole frame, or a report that frames were lost; `event` is valid during the call
+    /// only. The frame's stream is the session's number.
     fn frame(&mut self, event: &FrameEvent<'_>);
 
-    /// Takes an event of a session. Packets that were lost are told as frames that were lost.
+    /// Takes an event of a session. Lost packets are reported as lost frames, not here.
     fn event(&mut self, event: SessionEvent);
 
     /// Takes the name that a sender has given itself, as [`MessageSink::sender_name`] does.
@@ -90,8 +91,8 @@ impl FrameSubscriber {
         self.subscriber.admit_only(admission);
     }
 
-    /// Begins to leave, as [`Subscriber::close`] does: gives the sink what is whole. Frames that
-    /// could still come in time do not count, and nothing more is taken.
+    /// Begins to leave, as [`Subscriber::close`] does: gives the sink all whole frames. Frames that
+    /// could still come in time do not count, and the subscriber takes nothing more.
     pub fn close<S: FrameSink + ?Sized>(&mut self, now: Instant, deadline: Instant, sink: &mut S) {
         self.frames.leave(now);
         hand_over(&mut self.frames, sink);
@@ -104,7 +105,7 @@ impl FrameSubscriber {
         self.subscriber.left()
     }
 
-    /// Learns where new sessions begin.
+    /// Tells the frames of each new session at which position the session begins.
     fn begin_fresh(&mut self) {
         while let Some(session) = self.frames.pop_fresh() {
             if let Some(at) = self.subscriber.receiver().position(session) {
@@ -113,7 +114,8 @@ impl FrameSubscriber {
         }
     }
 
-    /// Settles what can be settled.
+    /// Settles the frames that are due, gives the sink the outcome, and gives up packets of settled
+    /// frames.
     fn follow<S: FrameSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
         self.begin_fresh();
         self.frames.settle(now);
@@ -124,14 +126,14 @@ impl FrameSubscriber {
     }
 }
 
-/// Gives the sink everything that is settled.
+/// Gives the sink every settled frame and loss.
 fn hand_over<S: FrameSink + ?Sized>(frames: &mut FrameReceiver, sink: &mut S) {
     while let Some(event) = frames.pop() {
         sink.frame(&event);
     }
 }
 
-/// What a subscriber gives out, as payloads of frames.
+/// A sink that hands a subscriber's messages to the frames as payloads.
 struct Payloads<'a, S: ?Sized> {
     now: Instant,
     frames: &'a mut FrameReceiver,
@@ -177,7 +179,8 @@ impl<S: FrameSink + ?Sized> Handle<S> for FrameSubscriber {
             sink,
         };
         self.subscriber.handle(now, arrival, tpdu, &mut payloads);
-        // At once, as the next packet can fill the gap before the first.
+        // This must come before the next packet, which can fill the gap before the session's first
+        // packet.
         self.begin_fresh();
     }
 

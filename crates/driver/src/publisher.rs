@@ -20,9 +20,9 @@ pub struct Publisher {
     /// Bytes of messages and their PGM headers that the source took since the loop last asked for
     /// runs.
     fresh_bytes: usize,
-    /// The most bytes of a run, as the loop said last.
+    /// The most bytes of a run, as the last call of `poll_run` gave it.
     run_bytes_max: usize,
-    /// Nothing leaves before the expected receivers have joined.
+    /// True until the expected receivers have joined: nothing leaves before.
     keeps_for_expected: bool,
 }
 
@@ -34,7 +34,7 @@ impl Publisher {
         Self::of(Profile::Messages, sending, audience, now)
     }
 
-    /// Opens a session whose packets are to be read as `profile` says.
+    /// Opens a session whose mark tells receivers to read packets as `profile` says.
     pub(crate) fn of(
         profile: Profile,
         sending: &Sending,
@@ -124,7 +124,7 @@ impl Publisher {
         self.source.has_due(now)
     }
 
-    /// Ends the cork: data that waits for more to share its run leaves with the next run.
+    /// Ends the cork: data that waits for more data leaves with the next run.
     pub const fn uncork(&mut self) {
         self.source.uncork();
     }

@@ -1,8 +1,9 @@
 //! A relay between networks: packets through a network element, control connections through a
 //! forwarder.
 //!
-//! The two know nothing of each other. What joins them is here: the forwarder dials only where the
-//! element has heard the session's source, and the element's SPMs name the forwarder's port.
+//! The element and the forwarder know nothing of each other; this file joins them. The forwarder
+//! dials only the address at which the element heard the session's source, and the element's SPMs
+//! name the forwarder's port.
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, earliest};
 use delivery::{Forwarder, LinkCommand};
@@ -18,7 +19,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Makes a relay between the ways of `setup`; the back end's paths are their indices.
+    /// Makes a relay between the ways of `setup`. The path of a way in the back end is the way's
+    /// index.
     #[must_use]
     pub fn open(setup: ElementSetup) -> Self {
         Self {
@@ -27,13 +29,13 @@ impl Relay {
         }
     }
 
-    /// Returns what passes packets on.
+    /// Returns the network element, which passes packets on.
     #[must_use]
     pub const fn element(&self) -> &Element {
         &self.element
     }
 
-    /// Returns what passes connections on.
+    /// Returns the forwarder, which passes connections on.
     #[must_use]
     pub const fn forwarder(&self) -> &Forwarder {
         &self.forwarder

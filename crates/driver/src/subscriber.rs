@@ -49,9 +49,9 @@ pub enum SessionEvent {
     Found {
         /// The index of its session in all later events.
         session: u32,
-        /// Its transport session identifier.
+        /// The sender's transport session identifier.
         tsi: Tsi,
-        /// Its network address.
+        /// The sender's network address.
         source: IpAddr,
     },
     /// Packets that cannot be repaired any more.

@@ -1,8 +1,8 @@
 //! Which senders a subscriber takes, and what it believes of them.
 //!
-//! Anybody can send packets to a group. Three things speak for a sender: its address, where the
-//! application takes certain addresses only; the key, which no forger has; and its answer on the
-//! connection for reports, because a call to the address of its packets reached it.
+//! Anybody can send packets to a group. A sender can show three things: an address that the
+//! application takes; the key, which no forger has; and an answer on the connection for reports,
+//! which shows that it is at the address of its packets.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -32,7 +32,7 @@ impl fmt::Debug for Admission {
 /// What a subscriber knows that decides whom it believes.
 #[derive(Debug)]
 pub(crate) struct Trust {
-    /// The senders that this end takes; all without it.
+    /// The senders that this end takes; with `None` it takes all.
     admission: Option<Admission>,
     /// This end has a key.
     is_protected: bool,
@@ -93,8 +93,9 @@ impl Trust {
         }
     }
 
-    /// Asks senders that report connections lead to whether what packets have claimed is so. With a
-    /// key, only the sender can have made them.
+    /// Makes the receiver check with senders to which a report connection is open whether the
+    /// claims of packets are true. With a key no check is needed, because only the sender can have
+    /// made the packets.
     pub(crate) fn ask_senders(
         &self,
         now: Instant,
