@@ -1,8 +1,8 @@
-//! The little of HTTP/1.1 that a page for one person or one scraper needs.
+//! A small part of HTTP/1.1: enough for a page that one person reads or one scraper fetches.
 //!
-//! It is no web server. A connection may send one request within a time that its server sets, with
-//! a head of at most 8 KiB and no body, and is then closed. One thread takes the connections one
-//! after the other, so a hostile client can only make others wait.
+//! This is no web server for many clients. A connection may send one request, with a head of at
+//! most 8 KiB and no body, and is then closed; the program that serves sets a time limit. One
+//! thread takes one connection after the other, so a hostile client can only make others wait.
 //!
 //! It uses no HTTP library, because the small ones read requests without a time limit, or start a
 //! thread for each connection.
@@ -19,21 +19,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Takes connections until it is dropped.
+/// A server that takes connections until it is dropped.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
-    /// The listener. Shutting it down ends the thread's wait.
+    /// A second descriptor of the listener. Shutting it down ends the thread's wait.
     listening: TcpStream,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HttpServer {
-    /// Hands each connection to `serve`, one after the other, in a thread with this name. With port
-    /// 0 the system chooses the port.
+    /// Starts a thread called `name` that hands each connection to `serve`, one after the other.
+    /// With port 0 the system chooses the port.
     ///
-    /// # Errors
+    /// When this machine does not have the address, or another program has the port.
     /// When the system has no such address, or another program has the port.
     pub fn start(
         name: &str,
@@ -56,7 +56,7 @@ impl HttpServer {
         })
     }
 
-    /// Returns the address at which it answers.
+    /// Returns the address at which the server answers.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -88,24 +88,24 @@ fn take(listener: &TcpListener, is_over: &AtomicBool, serve: &impl Fn(TcpStream)
     }
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// `GET` of something.
+    /// A `GET` request.
     Get {
-        /// What, without a query.
+        /// The path that is asked for, without its query.
         path: String,
-        /// The host that the client believes to talk to, without a port.
+        /// The host that the client names as its server, without a port.
         host: Option<String>,
     },
-    /// Another method.
+    /// A request with another method.
     Method,
-    /// Not a complete HTTP/1 request.
+    /// Bytes that are not a complete HTTP/1 request.
     Unreadable,
 }
 
 impl Request {
-    /// Reads a request's head: at most about 8 KiB, and not beyond `until`.
+    /// Reads the head of a request: at most about 8 KiB, until `until` at the latest.
     ///
     /// # Errors
     /// When the time is over, or the connection broken.
@@ -146,9 +146,9 @@ impl Request {
         }
     }
 
-    /// Whether the request names this host as itself: by an address, as `localhost`, or not at all.
-    /// A page of the network that a browser has open may get a name of its own to lead here; a
-    /// server that is meant for this host alone refuses such names.
+    /// Returns true when the request names its server by an address or as `localhost`, or not at
+    /// all. A page from elsewhere that a browser has open may use a host name that leads to this
+    /// machine; a server meant for this machine alone refuses such names.
     #[must_use]
     pub fn is_for_this_host(&self) -> bool {
         match self {
@@ -163,21 +163,21 @@ impl Request {
     }
 }
 
-/// The host of `HOST:PORT`, `HOST`, `[ADDRESS]:PORT`.
+/// Returns the host of `HOST:PORT`, `HOST` or `[ADDRESS]:PORT`.
 fn without_port(host: &str) -> &str {
     let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
     let parts = host.rsplit_once(':').filter(|(_, port)| is_port(port));
     parts.map_or(host, |(name, _)| name)
 }
 
-/// A complete answer.
+/// A complete answer to a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// Code and words: `200 OK`.
+    /// The status code and its text, as in `200 OK`.
     pub status: &'a str,
-    /// Further header lines, each with its end.
+    /// Further header lines, each with its line end.
     pub headers: &'a str,
-    /// What is asked for.
+    /// The bytes that follow the headers.
     pub body: &'a [u8],
 }
 
@@ -185,7 +185,7 @@ impl Answer<'_> {
     /// Sends the answer, and ends the connection.
     ///
     /// # Errors
-    /// When the client has not taken it until then, or has left.
+    /// When the client has not taken the answer by `until`, or has left.
     pub fn send(&self, stream: &mut TcpStream, until: Instant) -> io::Result<()> {
         let Self {
             status,
@@ -213,8 +213,8 @@ impl Answer<'_> {
     }
 }
 
-/// Writes all of `bytes`, or gives up at `until`: so a reader that takes a little now and then is
-/// given up, too. `limit` sets how long the next write may take.
+/// Writes all of `bytes`, or gives up at `until`, even when the reader still takes a few bytes now
+/// and then. `limit` sets how long the next write may take.
 ///
 /// # Errors
 /// When the time is over, or the other end has left.

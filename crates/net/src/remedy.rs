@@ -12,12 +12,12 @@ pub enum Remedy {
     Advice(String),
     /// Choose one of these interfaces.
     ChooseInterface {
-        /// Their names.
+        /// The interfaces' names.
         candidates: Vec<String>,
     },
     /// Look at which interfaces there are, and at their addresses.
     ListInterfaces {
-        /// What the user asked for and is not among them.
+        /// What the user asked for and this machine does not have.
         missing: Missing,
     },
     /// Set an interface up, or stay on this machine.

@@ -380,7 +380,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             Kind::Link => {
                 entry.kind = EntryKind::Symlink;
                 entry.target = parent.read_link(last)?.into_os_string().into_vec();
-                // A link may climb as many levels as its entry is deep: the tree has nothing above.
+                // A link may climb as many levels as its entry is deep, because nothing lies above
+                // the tree.
                 let depth = name.iter().filter(|&&byte| byte == b'/').count();
                 if let Err(fault) = delivery::check_link(&entry.target, depth) {
                     let target = OsStr::from_bytes(&entry.target).display();

@@ -119,16 +119,16 @@ impl SocketOptions {
     }
 }
 
-/// What carries the packets of a session. Both ends need the same.
+/// The protocol below PGM that carries a session's packets. Both ends need the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encapsulation {
-    /// UDP: needs no privilege, passes firewalls and address translation, and is fastest, as the
-    /// kernel segments runs.
+    /// UDP. It needs no privilege, passes firewalls and address translation, and is the fastest,
+    /// because the kernel segments runs.
     #[default]
     Udp,
-    /// IP protocol 113 without UDP, as RFC 3208 has it. It needs CAP_NET_RAW. Sessions differ by
-    /// the ports in PGM's own header alone, and each receives the packets of all that use its
-    /// addresses. Over IPv4, packets for PGM network elements have the Router Alert option.
+    /// IP protocol 113 without UDP, as in RFC 3208. It needs CAP_NET_RAW. Only the ports in PGM's
+    /// own header tell sessions apart, so a session receives the packets of all sessions at its
+    /// addresses. Over IPv4, packets for PGM network elements carry the Router Alert option.
     Raw,
 }
 

@@ -1,4 +1,5 @@
-//! What held the sending side of a TCP connection back: shares of time that sum to the whole.
+//! What held the sending side of a TCP connection back: a share of time for each cause, which
+//! together are the whole time.
 //!
 //! The kernel counts the time during which a connection had data queued or under way, and of that
 //! the time during which the peer's window, or the own send buffer, kept it from sending. The rest
@@ -13,9 +14,10 @@
 //! The kernel counts in its ticks (4 ms at 250 a second), so shares of less than a few ticks mean
 //! little.
 //!
-//! It looks for a full send buffer only when it sends, and finds it only if the writer waits
-//! already. A writer of long pieces waits after that, until an acknowledgement comes: the kernel
-//! then counts nothing. So each look sees for itself: [`TcpShares::with_buffers`].
+//! The kernel checks for a full send buffer only when it sends, and counts it only if the writer
+//! already waits for room. A writer of long pieces begins to wait after that check, and waits until
+//! an acknowledgement comes: the kernel does not count this time. So whoever looks at a connection
+//! checks its buffers, too, and corrects the shares: [`TcpShares::with_buffers`].
 
 use std::{ops::AddAssign, time::Duration};
 
@@ -54,7 +56,7 @@ pub enum NetworkLimit {
     Loss,
     /// Packets wait in a queue on the way: the round trip is far longer than the shortest.
     Queue,
-    /// Neither: the rate of the path, or of the congestion control.
+    /// Neither of these: the rate of the path, or of the congestion control, is the limit.
     Path,
 }
 
@@ -78,8 +80,8 @@ impl TcpShares {
         })
     }
 
-    /// Counts the network's time as the send buffer's when this look at the connection finds that
-    /// only the buffer keeps the application from sending more.
+    /// Moves the network's time to the send buffer, when `info` and `buffers` show that only the
+    /// full buffer keeps the application from sending more.
     #[must_use]
     pub fn with_buffers(mut self, info: &TcpInfo, buffers: &SocketBuffers) -> Self {
         if is_buffer_full(info, buffers) {
@@ -88,7 +90,7 @@ impl TcpShares {
         self
     }
 
-    /// Returns what was added since `earlier`, of the same connections.
+    /// Returns the time that was added since `earlier`, an earlier state of these shares.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -99,14 +101,14 @@ impl TcpShares {
         }
     }
 
-    /// Returns the time that they sum to.
+    /// Returns the sum of the four shares.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.application + self.receiver + self.send_buffer + self.network
     }
 
-    /// Returns what has the largest share; `None` while there is no time. `signs` says what of the
-    /// network.
+    /// Returns the cause with the largest share; `None` while no time has passed. For the network,
+    /// `signs` says which of its limits counts.
     #[must_use]
     pub fn limit(&self, signs: &NetworkSigns) -> Option<TcpLimit> {
         let shares = [
@@ -146,8 +148,8 @@ impl AddAssign for TcpShares {
     }
 }
 
-/// Returns true when nothing more can leave because the send buffer has no room: all of it was
-/// sent and none of it lost, and neither window is full.
+/// Returns true when only the send buffer keeps more data from leaving: it has no room, all its
+/// data was sent and none of it lost, and neither the congestion window nor the receiver's is full.
 fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();
@@ -156,9 +158,9 @@ fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
         congestion.is_some_and(|window| under_way < window)
             && receiver.is_some_and(|(one_more, window)| one_more <= window)
     });
-    // Behind a gap, the buffer is full of what has arrived.
+    // After a loss, the buffer may be full of data that has arrived behind the gap.
     let has_gap = info.sacked_segments().unwrap_or(0) + info.lost_segments().unwrap_or(0) > 0;
-    // The kernel wakes a writer that waits when the room is half of what is in use.
+    // The kernel wakes a waiting writer once the room is at least half of the bytes in use.
     let room = buffers.send_bytes.saturating_sub(buffers.send_used_bytes);
     let makes_wait = buffers.send_bytes > 0 && room < buffers.send_used_bytes / 2;
     makes_wait && info.notsent_bytes() == Some(0) && has_window && !has_gap
@@ -180,7 +182,7 @@ pub struct NetworkSigns {
 }
 
 impl AddAssign for NetworkSigns {
-    /// Adds what was counted later.
+    /// Adds the counts of a later span.
     fn add_assign(&mut self, later: Self) {
         self.sent_bytes += later.sent_bytes;
         self.resent_bytes += later.resent_bytes;
@@ -207,7 +209,7 @@ impl NetworkSigns {
         }
     }
 
-    /// Returns what was counted since `earlier`, of the same connections.
+    /// Returns the counts that were added since `earlier`, an earlier state of these signs.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -218,10 +220,11 @@ impl NetworkSigns {
         }
     }
 
-    /// Returns what the signs speak for.
+    /// Returns the limit of the network that the signs point to.
     #[must_use]
     pub const fn limit(&self) -> NetworkLimit {
-        // Signs of loss come first: a queue that overflows loses, too, and the loss is what costs.
+        // Signs of loss come first: a queue that overflows loses packets, too, and the loss costs
+        // more.
         if self.timeouts > 0 || self.resent_bytes * LOSS_ONE_IN > self.sent_bytes {
             NetworkLimit::Loss
         } else if self.rtt_us > self.rtt_us_min * QUEUE_TIMES + QUEUE_US_MIN {
@@ -232,10 +235,10 @@ impl NetworkSigns {
     }
 }
 
-/// More than one byte in so many sent again speaks for loss.
+/// When more than one byte in this many was sent again, loss is the limit.
 const LOSS_ONE_IN: u64 = 500;
-/// A round trip so many times the shortest speaks for a queue, with this beyond what scheduling
-/// costs.
+/// When the round trip is this many times the shortest, and this many microseconds longer (what
+/// scheduling may cost), a queue is the limit.
 const QUEUE_TIMES: u64 = 2;
 const QUEUE_US_MIN: u64 = 1_000;
 

@@ -121,8 +121,9 @@ impl Files {
         Ok(())
     }
 
-    /// Fills `out` as [`Files::read`] does when that waits for no disk: with a part of one long
-    /// file that is in memory. Returns false when it does not; `out` may then have changed.
+    /// Fills `out` as [`Files::read`] does if it can do so without waiting for a disk: when the
+    /// range is part of one long file and in memory. Otherwise returns false; `out` may then have
+    /// changed.
     pub(super) fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, at, _)), None) = (pieces.next(), pieces.next()) else {
@@ -133,7 +134,7 @@ impl Files {
         if self.withdrawn.contains(index) || (at == 0 && is_last) {
             return false;
         }
-        // Whatever is wrong with the file, the read that may wait finds it, too, and tells.
+        // If anything is wrong with the file, [`Files::read`] finds it, too, and tells the error.
         let Ok(file) = self.file(manifest, index, false) else {
             return false;
         };

@@ -1,13 +1,14 @@
-//! The extended attributes of what has arrived, where the receiver's owner has asked for them.
+//! Sets the extended attributes of what has arrived, if the receiver's owner has asked for that.
 //!
-//! A staged file gets them by a descriptor before it gets its mode, and so does a directory. A file
-//! that is under its final name already gets them there by a descriptor, but only if all its names
-//! are the transfer's; otherwise a copy replaces it, as with owners.
+//! A staged file or directory gets its attributes through a descriptor, before it gets its mode. So
+//! does a file that is already in place, but only if all its names are the transfer's; otherwise a
+//! copy replaces it, as with owners.
 //!
-//! Attributes of users (`user.*`) become those of the sender: what it does not have is removed.
-//! Other ones are only added, as far as the system lets this process. Two kinds are never set: file
-//! capabilities, as nobody gets a privileged program from the network, and those of the system
-//! (`system.*`, access lists), whose numbers are the sender's.
+//! Attributes of users (`user.*`) become the sender's: those that the sender does not have are
+//! removed. Attributes of other kinds are only added, as far as the system lets this process. Two
+//! kinds are never set: file capabilities, because nobody gets a privileged program from the
+//! network; and those of the system (`system.*`, access lists), because they hold user numbers of
+//! the sender's machine.
 //!
 //! Invariant: what cannot be set is counted and named, and is no reason to fail.
 
@@ -23,9 +24,9 @@ pub(super) struct Attributes {
     sets: Vec<Vec<Attribute>>,
     /// The set of each entry.
     of: Vec<u32>,
-    /// By an attribute's name: for how many entries it could not be set, and why.
+    /// For each attribute name that could not be set: the number of entries, and the reason.
     refused: BTreeMap<Vec<u8>, (u64, String)>,
-    /// The same count for all attributes for which the list has no room.
+    /// The number of entries for all names beyond the first 16.
     refused_unlisted: u64,
 }
 
@@ -152,8 +153,8 @@ fn surplus(set: &[Attribute], open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// Calls `act`, which needs the right to write. Where the mode of our own file or directory forbids
-/// that, it has another mode for the moment.
+/// Calls `act`, which needs the right to write. When the mode of this user's own file or directory
+/// forbids that, changes the mode for the call.
 fn while_writable(open: &impl AsFd, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let done = act();
     if !done
@@ -176,5 +177,5 @@ const NEVER: &str = "receivers never take these from the network";
 /// The most names of attributes that are told apart when they cannot be set.
 const NAMED_MAX: usize = 16;
 const OWNER_WRITES: u32 = 0o200;
-/// The error when a mode forbids something. No other mode helps against EPERM.
+/// The error when a mode forbids a call. When the error is EPERM, no other mode would help.
 const EACCES: i32 = 13;

@@ -65,7 +65,7 @@ pub(super) fn commit(
 struct Commit<'a> {
     staging: &'a mut Staging,
     taken: Taken,
-    /// There are so few entries that they are synced one by one.
+    /// True when the entries are few, so they are synced one by one.
     has_few: bool,
     /// When owners are to be set.
     owners: Option<Ownership>,
@@ -386,7 +386,7 @@ impl Commit<'_> {
                 }
                 EntryKind::File => self.place_file(&mut at, index, &entry),
                 EntryKind::Symlink if self.is_link_in_place(number, &entry) => Ok(()),
-                // Its file came before it.
+                // The file of a hard link has its name already, because it comes before the link.
                 EntryKind::HardLink if self.is_name_in_place(&entry) => Ok(()),
                 EntryKind::HardLink => self.place_name(&mut at, &entry),
                 EntryKind::Symlink => self.rename(&mut at, &entry, self.taken),

@@ -61,7 +61,7 @@ pub struct DiskFault {
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     fault: Option<Arc<Planned>>,
-    /// The bits that a file is made without; all where that is unknown.
+    /// The bits that a file is made without (umask); all bits when they are unknown.
     mask: u32,
     modes: Modes,
 }
@@ -70,11 +70,11 @@ pub(super) struct Disk {
 /// set-user-id program and the like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modes {
-    /// Those that the process's mask (umask) leaves, as for every file that it makes. Its owner may
-    /// always enter a directory and list it.
+    /// The bits that the process's mask (umask) leaves, as for every file that the process makes.
+    /// The owner of a directory may always enter and list it.
     #[default]
     Umask,
-    /// All of them.
+    /// All permission bits.
     Exact,
 }
 

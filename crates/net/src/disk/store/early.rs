@@ -1,11 +1,12 @@
 //! Syncs long files while the rest of them arrives, so that the sync before they get their names
 //! finds little to do.
 //!
-//! A disk that is told only at the end has all of a file to write while nothing else happens. Here
-//! it is told after each 32 MiB, by a thread of its own, so that no write waits for it.
+//! A disk that is told to sync only at the end then has a whole file to write while nothing else
+//! happens. Here a thread of its own syncs a file after each 32 MiB, so that no write waits for
+//! that.
 //!
-//! Invariants: at most one sync is under way, and none waits; an error of one is told when the
-//! transfer is put in place, because the kernel tells it only once.
+//! Invariants: at most one sync is under way, and none waits; the error of a sync is reported when
+//! the transfer is put in place, because the kernel reports it only once.
 
 use std::{
     fs::File,
@@ -27,13 +28,13 @@ struct Running {
 }
 
 impl EarlySync {
-    /// Begins to sync what was written to a file so far. Returns false when the disk is at it
-    /// already, and the caller asks again later.
+    /// Begins to sync what was written to a file so far. Returns false when another sync is under
+    /// way: the caller asks again later.
     pub(super) fn begin(&mut self, disk: &Disk, file: &File) -> bool {
         if self.0.is_none() {
             self.0 = Running::start(disk.clone());
         }
-        // Without a thread, or a descriptor more, the sync at the end does it all.
+        // Without a thread or a second descriptor, the sync at the end writes all of the file.
         match (&self.0, file.try_clone()) {
             (Some(running), Ok(file)) => running.files.try_send(file).is_ok(),
             _ => true,
@@ -43,7 +44,7 @@ impl EarlySync {
     /// Waits for the sync that is under way.
     ///
     /// # Errors
-    /// Those of any sync so far.
+    /// The first error of the syncs so far.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some(Running { files, thread }) = self.0.take() else {
             return Ok(());
@@ -56,7 +57,7 @@ impl EarlySync {
 
 impl Running {
     fn start(disk: Disk) -> Option<Self> {
-        // Who sends does not wait: a file is taken only when the thread waits for one.
+        // The sender does not wait: a file is taken only when the thread is ready for one.
         let (files, next) = mpsc::sync_channel::<File>(0);
         let sync = move || next.iter().try_for_each(|file| disk.sync_data(&file));
         let thread = thread::Builder::new().name("sync".into()).spawn(sync);
@@ -65,7 +66,7 @@ impl Running {
     }
 }
 
-/// A file is synced each time that this many more bytes have been written to it.
+/// A file is synced each time that this many more bytes have been written to it: 32 MiB.
 pub(super) const EARLY_BYTES: u64 = 32 << 20;
 
 #[cfg(test)]

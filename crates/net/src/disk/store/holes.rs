@@ -44,11 +44,13 @@ pub(super) fn parts(
     Ok(())
 }
 
-/// Shorter runs are written: most filesystems give room in pieces of this length.
+/// Bytes of the shortest run of zeros that becomes a hole: most filesystems give room in pieces of
+/// this length.
 const HOLE_BYTES_MIN: usize = 4096;
-/// Shorter runs at an end are written: a call for each costs more than it saves.
+/// Bytes of the shortest run of zeros at an end that becomes a hole: for shorter runs, the call
+/// costs more than it saves.
 const EDGE_BYTES_MIN: usize = 512;
-/// No run of [`HOLE_BYTES_MIN`] lies between two probes.
+/// Bytes between two probes: a run of [`HOLE_BYTES_MIN`] zeros cannot lie between them.
 const PROBE_BYTES: usize = HOLE_BYTES_MIN / 2;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Who owns what has arrived, where the receiver's owner has asked for that.
+//! Sets the owners of what has arrived, if the receiver's owner has asked for that.
 //!
-//! Numbers and names are the sender's; the receiver decides once for each what it means here.
-//! Staged files and links get their owner beneath the store's own directory. A file that is under
-//! its final name already gets its owner by a descriptor, and only if all its names are the
-//! transfer's: otherwise somebody who may write in the directory could have another's file given
-//! away.
+//! Numbers and names are the sender's; the receiver decides once for each which of its own users or
+//! groups is meant. Staged files and links get their owner beneath the store's own directory. A
+//! file that is already in place gets its owner through a descriptor, and only if all its names are
+//! the transfer's: otherwise somebody who may write in the directory could have another user's file
+//! given away.
 //!
 //! Invariant: what cannot be set is counted and named once, and is no reason to fail.
 
@@ -34,15 +34,15 @@ pub(super) struct Ownership {
     groups: Vec<Local>,
     /// The indices of each entry's user and group.
     of: Vec<(u16, u16)>,
-    /// By user or group (users first, each by its index): for how many entries it was refused, and
-    /// why.
+    /// For each user or group that was refused (users have true; the number is its index): the
+    /// number of entries, and the reason.
     refused: BTreeMap<(bool, u16), (u64, String)>,
 }
 
 #[derive(Debug)]
 struct Local {
     number: u32,
-    /// What the sender calls it.
+    /// The user or group as the sender calls it.
     shown: String,
 }
 
@@ -89,7 +89,7 @@ impl Ownership {
         if new_user.is_none() && new_group.is_none() {
             return Ok(());
         }
-        // One call where both may be set; each on its own where not.
+        // One call sets both if both may be set; otherwise each is tried alone.
         if set(new_user, new_group).is_ok() {
             return Ok(());
         }

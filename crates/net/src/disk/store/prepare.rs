@@ -215,7 +215,8 @@ impl Attempt<'_> {
                     is_ours || self.of.existing != Existing::Refuse
                 }
                 (EntryKind::HardLink, _) => {
-                    // Whether the name leads to that file shows only when the file is in place.
+                    // Whether the name leads to its file can be checked only once that file is in
+                    // place.
                     let file = self.manifest.file_called(entry.target);
                     let file = file.map(|file| self.manifest.files()[file].entry as usize);
                     let is_same = |file| is_same(&self.manifest.entry(file), &status);

@@ -68,7 +68,7 @@ pub(super) fn check(directory: &Directory) -> io::Result<()> {
     if found.owner == sys::file::effective_user() && found.mode & OTHERS_WRITE == 0 {
         return Ok(());
     }
-    // Some filesystems say of everything that it is one user's, or that all may write.
+    // Some filesystems say of everything that one user owns it, or that all may write in it.
     let own = probe(directory)?;
     if (own.owner, own.mode & OTHERS_WRITE) == (found.owner, found.mode & OTHERS_WRITE) {
         return Ok(());
@@ -102,5 +102,5 @@ fn probe(within: &Directory) -> io::Result<Status> {
 
 /// Permission bits by which the group or others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// A killed process of the same number may have left a name or two.
+/// The most names to try: a killed process with the same number may have left some.
 const ATTEMPTS_MAX: usize = 100;

@@ -1,6 +1,6 @@
 //! How much of a disk transfers may take: what a directory may hold, and what stays free.
 //!
-//! A manifest's word takes nothing. Room is bought as content arrives, in steps that grow with it:
+//! A manifest alone takes no room. Room is bought as content arrives, in steps that grow with it:
 //!
 //! ```text
 //!   arrived  ....      ........          ................
@@ -47,7 +47,8 @@ pub enum KeepFree {
     Usual,
     /// This many bytes.
     Bytes(u64),
-    /// This many hundredths of its bytes, and of the files that it can have; less than 100.
+    /// This many hundredths of the filesystem's bytes, and of the files that it can have; less than
+    /// 100.
     Percent(u8),
 }
 
@@ -354,14 +355,14 @@ pub(super) fn taken_bytes(directory: &Directory) -> u64 {
     sum
 }
 
-/// The most that [`KeepFree::Usual`] keeps.
+/// The most bytes and files that [`KeepFree::Usual`] keeps free.
 const USUAL_BYTES_MAX: u64 = 1 << 30;
 const USUAL_FILES_MAX: u64 = 100_000;
-/// The first step.
+/// Bytes of the first step.
 const STEP_BYTES_MIN: u64 = 1 << 20;
-/// The longest step: beyond it, longer ones save nothing.
+/// Bytes of the longest step ahead: longer steps save nothing.
 const STEP_BYTES_MAX: u64 = 64 << 20;
-/// Less is not worth a call of the system of its own.
+/// The fewest bytes of room that are taken ahead: for fewer, a system call does not pay.
 const AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The files of a transfer under way: a tree like the one to be, written, hashed, brought back.
+//! The files of a transfer under way: a tree like the final one, in which they are written, hashed
+//! and corrected.
 //!
 //! ```text
 //! DIR/.towline/<manifest>/tree/...   files and directories under the names they are going to have
@@ -90,7 +91,7 @@ pub(super) struct Works {
 struct Open {
     index: usize,
     file: File,
-    /// Up to here it has room on the disk.
+    /// The offset up to which the file has room on the disk.
     taken_to: u64,
     /// Bytes written since the disk was last told to sync them.
     unsynced: u64,
@@ -543,5 +544,5 @@ const READ_BYTES: usize = 256 << 10;
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// With this many bytes held, what is staged is worth keeping, whatever the transfer's size.
 const WORTH_BYTES: u64 = 1 << 20;
-/// What a directory takes of the disk on many filesystems.
+/// Bytes of the disk that a directory takes on many filesystems.
 const DIRECTORY_BYTES: u64 = 4096;

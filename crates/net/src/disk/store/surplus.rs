@@ -27,11 +27,11 @@ use super::{STAGING, disk::Disk, path_of, staging::time_of};
 /// What happens to the files in a transfer's directories that are not in the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delete {
-    /// They stay.
+    /// The files stay.
     #[default]
     Nothing,
-    /// They are deleted when all of the transfer is in place, but not when the sender's rules have
-    /// left something out or it could not read everything.
+    /// The files are deleted when all of the transfer is in place, but not when the sender's rules
+    /// have left something out or the sender could not read everything.
     Surplus,
     /// As [`Delete::Surplus`], even when the sender's rules have left something out: that is
     /// deleted, too.

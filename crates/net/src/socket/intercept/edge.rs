@@ -1,4 +1,4 @@
-//! Makes system calls fail on purpose; the socket code asks it before each call.
+//! Makes system calls fail on purpose; the socket code calls it before each system call.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use sys::errno;
 
 use super::Faults;
 
-/// One side's source of failures: sending has one, receiving has one.
+/// The failures of one side: sending has one of these, receiving has another.
 #[derive(Debug)]
 pub(crate) struct Edge {
     faults: Faults,
@@ -17,8 +17,8 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// Makes an edge; `None` when no call is to fail. `side` keeps the draws of several edges
-    /// apart.
+    /// Makes an edge; `None` when no call is to fail. `side` makes the draws of sending and
+    /// receiving different.
     pub(crate) fn new(faults: &Faults, side: u64) -> Option<Self> {
         let chances = [
             faults.short,

@@ -277,9 +277,9 @@ pub(super) trait Routing {
 /// How a packet would leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hop {
-    /// The number of the interface that it leaves by.
+    /// The number of the interface that the packet leaves by.
     pub(super) interface: u32,
-    /// Its source address, when the kernel says.
+    /// The packet's source address, when the kernel says.
     pub(super) source: Option<IpAddr>,
 }
 

@@ -105,8 +105,8 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
 /// Connections that may wait to be accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;
-/// How long beyond the round trip TCP waits before it repeats a lost report or answer. A session
-/// begins and ends with exchanges in which each end waits for the other's message.
+/// The shortest time beyond the round trip after which TCP repeats a lost report or answer. It is
+/// short because a session begins and ends with exchanges in which each end waits for the other.
 const RESEND_MIN: Duration = Duration::from_millis(20);
 /// The longest delay of an acknowledgement: well below [`RESEND_MIN`], or TCP would repeat data
 /// that arrived.

@@ -553,7 +553,8 @@ impl Link {
     fn write(&mut self, bytes: &[u8], tally: &mut Tally) -> io::Result<usize> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
-                // It takes less than all when its buffer is full, and says when there is room.
+                // The kernel takes fewer bytes when its buffer is full, and says when there is
+                // room.
                 Ok(count) => {
                     tally.counters.link_sent_bytes += count as u64;
                     return Ok(count);
@@ -607,7 +608,8 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
 }
 
-/// Bytes that one call reads: a `Data` event has so many at most, and as many when data flows.
+/// The most bytes of one call that reads, and so of one `Data` event; while data flows, most events
+/// have this many.
 const READ_BYTES: usize = 128 << 10;
 /// How long new connections wait when not even a descriptor to refuse them is left.
 const LISTENER_REST: Duration = Duration::from_millis(100);

@@ -1,12 +1,12 @@
-//! What held connections back while data moved on them: looks at the kernel's counts, and adds up.
+//! What held connections back while data moved on them, by the kernel's counts.
 //!
 //! ```text
 //!   look:      |----moved----|----moved----|---still---|----moved----|---still---
 //!   counted:   |<------------------------------------------------->| the last rest is not
 //! ```
 //!
-//! When nothing moves at the end, the peer is at work with what it has, and the connection holds
-//! nobody up. A pause between data counts, because somebody caused it.
+//! When nothing moves at the end, the peer is at work with what it has received, so the connection
+//! delays nobody. A pause between data counts, because something caused it.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{NetworkSigns, TcpShares};
 /// What held the connections to one peer back, one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldBack {
-    /// By what, for how long.
+    /// The time by cause.
     pub shares: TcpShares,
     /// What the kernel counted of the network meanwhile.
     pub signs: NetworkSigns,
 }
 
 impl HeldBack {
-    /// Returns what was added since `earlier`, to the same peer.
+    /// Returns the time and counts that were added since `earlier`, to the same peer.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -41,10 +41,10 @@ pub(super) struct Watch(BTreeMap<SocketAddr, Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// The connection that was looked at last, when, and what the kernel had counted.
+    /// The connection that was looked at last, the time of that look, and the kernel's counts then.
     last: Option<(u32, Instant, TcpInfo)>,
     counted: HeldBack,
-    /// The rest since data last moved.
+    /// The shares of the time since data last moved, which count only once data moves again.
     still: TcpShares,
 }
 
@@ -86,7 +86,7 @@ impl Watch {
 
 /// Time between two looks; the kernel counts in steps of 4 ms and more.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Fewer bytes between two looks are words about data, and no data.
+/// When fewer bytes moved between two looks, they were control messages and no content.
 const MOVED_BYTES_MIN: u64 = 1_000;
 
 #[cfg(test)]

@@ -17,15 +17,15 @@ pub(super) struct Coalescing {
     /// The longest sleep; zero switches sleeping off.
     at_most: Duration,
     buffer_bytes: u64,
-    /// How many datagrams were received up to the last wait; below, how many bytes, and the time of
-    /// that wait.
+    /// How many datagrams were received up to the last wait, which was at `waited_at`; `bytes` is
+    /// their length.
     packets: u64,
     bytes: u64,
     waited_at: Instant,
 }
 
 impl Coalescing {
-    /// Makes one that never sleeps until `at_most` is set.
+    /// Makes a coalescer that never sleeps until `at_most` is set.
     pub(super) const fn new(buffer_bytes: u64) -> Self {
         Self {
             at_most: Duration::ZERO,

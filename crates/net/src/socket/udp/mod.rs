@@ -138,7 +138,8 @@ impl UdpIo {
         self.links.listen(address, &self.readiness)
     }
 
-    /// Makes receive buffers for these sockets, each for the longest packet or coalesced run.
+    /// Makes receive buffers for these sockets, each with room for the longest packet or coalesced
+    /// message.
     #[must_use]
     pub fn batch(&self) -> RecvBatch {
         self.collector.batch()

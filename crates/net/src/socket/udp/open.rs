@@ -13,7 +13,7 @@
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
 //!
 //! Over raw IP there are no ports: each socket gets all PGM packets to its address, and the state
-//! machines drop those of other sessions. A receiver's upstream socket then gets none at all.
+//! machines drop those of other sessions. A receiver's upstream socket then gets no packet at all.
 //!
 //! A source blocks its own address in the group: otherwise its own data would loop back to it,
 //! which costs a fifth of the speed. Receivers on its host also send what they multicast to their
@@ -112,7 +112,7 @@ impl UdpSetup {
         }
     }
 
-    /// Returns the address to send packets to: over raw IP it has no port.
+    /// Returns the address for sending packets to `address`: over raw IP without the port.
     pub(super) fn packets_to(&self, address: SocketAddr) -> SocketAddr {
         let mut to = self.scoped(address);
         if self.is_raw() {

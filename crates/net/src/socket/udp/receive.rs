@@ -1,8 +1,8 @@
 //! Receives as many datagrams a call as the batch has room for, coalesced where the kernel can.
 //!
-//! Coalesced datagrams are taken a few buffers at a time, so that they are still in the cache when
-//! the endpoint looks at them. Single datagrams are taken as many at a time as there are, because
-//! the call costs as much as they do.
+//! When datagrams come coalesced, a call receives a few buffers at a time, so that they are still
+//! in the cache when the endpoint looks at them. When they come singly, a call receives all that
+//! are there, because the call costs as much as receiving them.
 //!
 //! A socket that gave less than it was asked for is empty, and is not asked again before the kernel
 //! says so. The kernel reports what it dropped at a full buffer together with the next message.
@@ -26,7 +26,7 @@ pub(super) struct Collector {
     inbox: Inbox,
     path: PathId,
     has_gro: bool,
-    /// Messages begin with an IPv4 header.
+    /// True when each message begins with an IPv4 header.
     has_ip_header: bool,
     /// How many buffers are offered to the next call.
     depth: usize,
@@ -67,8 +67,8 @@ impl Collector {
         ));
     }
 
-    /// Makes receive buffers for these sockets. Each can hold the longest packet there is, and a
-    /// run of coalesced ones; memory that none of them reaches is never used.
+    /// Makes receive buffers for these sockets. Each has room for the longest packet or coalesced
+    /// message; the system supplies memory only for the parts that are used.
     pub(super) fn batch(&self) -> RecvBatch {
         let slots = if self.has_gro { GRO_SLOTS } else { MANY_MAX };
         RecvBatch::new(slots, SLOT_BYTES)
@@ -188,7 +188,8 @@ impl Collector {
     }
 }
 
-/// Moves what follows the IPv4 header to the front. Returns its length; 0 without a whole header.
+/// Moves the bytes behind the IPv4 header to the front. Returns their number; 0 when the header is
+/// not complete.
 fn cut_ip_header(slot: &mut [u8], len: usize) -> usize {
     let bytes = slot.get(..len).unwrap_or(&[]);
     let Some(head) = Ipv4::of(bytes).map(|ip| ip.header_len()) else {

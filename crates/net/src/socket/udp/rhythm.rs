@@ -44,21 +44,21 @@ pub(super) struct RecvRhythm {
 /// What ended the last wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
-    /// Packets of the group: the next wait is likely to end so too.
+    /// Packets of the group: packets of the group will probably end the next wait, too.
     ByGroup,
-    /// Anything else, or nobody knows.
+    /// Anything else, or an unknown cause.
     Otherwise,
 }
 
 /// What the owner does when no packet is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// It waits.
+    /// The owner waits.
     Waits {
         /// How many receives have found nothing since the owner's last wait.
         idle_receives: u32,
     },
-    /// It receives again and again.
+    /// The owner receives again and again.
     Spins,
 }
 

@@ -6,7 +6,7 @@
 //!     ──> sendmmsg, 64 datagrams a call
 //! ```
 //!
-//! Over raw IPv4, a call takes packets with the Router Alert option, or packets without it.
+//! Over raw IPv4, one call sends either packets with the Router Alert option or packets without it.
 //!
 //! Invariants: datagrams leave in the order of the run; what is reported as sent has left; the
 //! bytes of a run are never copied here.
@@ -36,7 +36,7 @@ pub(super) struct Sender {
     limit: RunLimit,
     has_gso: bool,
     is_ipv6: bool,
-    /// Packets for network elements get the Router Alert option.
+    /// True when packets for network elements get the Router Alert option.
     has_alerts: bool,
     /// Whether the last run was turned back, and why.
     pub(super) blocked: Blocked,
@@ -370,7 +370,8 @@ impl Dispatch<'_> {
         })
     }
 
-    /// Returns true for a packet that network elements on the way shall look at.
+    /// Returns true for a packet that gets the Router Alert option, so that network elements on the
+    /// way look at it.
     fn is_alert(&self, datagram: &[u8]) -> bool {
         self.has_alerts && PacketType::of_packet(datagram).is_some_and(PacketType::has_router_alert)
     }
