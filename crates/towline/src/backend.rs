@@ -60,7 +60,7 @@ impl Backend {
         either!(mut self, io => io.stop_listening());
     }
 
-    /// Looks at what holds connections back that carry everything.
+    /// Looks at what holds the connections back, where everything goes over connections.
     #[cfg(feature = "files")]
     pub(crate) fn look(&mut self) {
         if let Self::Links(io) = self {
@@ -68,7 +68,7 @@ impl Backend {
         }
     }
 
-    /// Returns what held them back, by their peers.
+    /// Returns what held connections back, by their peers.
     #[cfg(feature = "files")]
     pub(crate) fn held_back(&self) -> Vec<(std::net::SocketAddr, net::HeldBack)> {
         match self {

@@ -52,7 +52,7 @@ pub struct Hook {
     words: Vec<String>,
     limit: Duration,
     waiting: VecDeque<Completed>,
-    /// Bytes of the paths of those that wait.
+    /// Number of bytes of the paths of the transfers that wait.
     waiting_bytes: usize,
     running: Option<Running>,
     started: u64,
@@ -64,7 +64,7 @@ pub struct Hook {
 struct Running {
     child: Child,
     until: Instant,
-    /// It was asked to end, and is killed at this time.
+    /// The time when the program, which was asked to end, is killed; `None` while it was not asked.
     kill_at: Option<Instant>,
 }
 
@@ -261,7 +261,7 @@ impl Hook {
 
     /// The most transfers that wait for the program.
     pub const WAITING_MAX: usize = 1_024;
-    /// The most bytes of their paths, except where a single transfer has more.
+    /// The most bytes of paths of the transfers that wait, except where a single transfer has more.
     const WAITING_BYTES_MAX: usize = 64 << 20;
     /// How long a program may run unless [`Hook::limit`] says otherwise.
     pub const LIMIT: Duration = Duration::from_secs(3600);
@@ -297,7 +297,7 @@ impl Running {
         match self.kill_at {
             None if now >= self.until => {
                 self.kill_at = Some(now + FAREWELL);
-                // One that has ended meanwhile need not be asked.
+                // A program that has ended meanwhile need not be asked.
                 drop(sys::request_end(&self.child));
             }
             Some(at) if now >= at => drop(self.child.kill()),

@@ -621,8 +621,8 @@ impl Drop for Publisher {
 /// one in `LOOKS_APART` does.
 const LOOKS_AT_ONCE: u32 = 8;
 const LOOKS_APART: u32 = 8;
-/// After this many messages in a row with shorter gaps than the time below, messages are a stream:
-/// they wait for further ones.
+/// After `ROW_MAX` messages in a row with gaps shorter than `ROW_GAP`, messages count as a stream:
+/// each waits for further ones.
 const ROW_MAX: u32 = 32;
 const ROW_GAP: Duration = Duration::from_micros(10);
 /// How long NAKs and reports may wait while messages leave.

@@ -51,7 +51,8 @@ impl RelayBuilder {
             let Sockets { mut io, choice } =
                 session.open_sockets(net::Role::Source, |mut it| {
                     it.path = path;
-                    // What a connection's other end does not take, it leaves unread.
+                    // The relay leaves bytes unread that the other end of a connection does not
+                    // take.
                     it.options.link_queue_bytes = 0;
                     it
                 })?;
@@ -94,11 +95,11 @@ impl RelayBuilder {
 
 /// A relay: what is sent to one of its groups is sent to the others too, with repairs and reports.
 ///
-/// To receivers it is the sender: they send their requests for repairs to it, and open their
-/// connections for reports to it, which it joins to those that it opens to the sender. To the
-/// sender it is a receiver that stands for all receivers behind it. So neither network needs a
-/// route to the other. Sessions go in any direction, each away from the network where the relay
-/// first heard it.
+/// Receivers take the relay for the sender: they send their requests for repairs to it, and open
+/// their connections for reports to it. It joins each of these to a connection that it opens to the
+/// sender. The sender takes the relay for a receiver that stands for all receivers behind it. So
+/// neither network needs a route to the other. Sessions go in any direction, each away from the
+/// network where the relay first heard it.
 ///
 /// Sessions with a key are not carried: their packets cannot be changed.
 ///
@@ -124,8 +125,8 @@ pub struct RelayWay {
 }
 
 impl Relay {
-    /// Starts to describe a relay between places. Of each, place, interface, socket options, PGM
-    /// port and control port count; the faults and the way to wait are those of the first.
+    /// Starts to describe a relay between places. Each session gives its place, interface, socket
+    /// options, PGM port and control port; the first also gives the faults and the way to wait.
     #[must_use]
     pub fn builder(ways: impl IntoIterator<Item = SessionBuilder>) -> RelayBuilder {
         RelayBuilder {
@@ -217,9 +218,10 @@ fn port_of(session: &SessionBuilder) -> u16 {
 const WAYS_MAX: usize = 64;
 /// The most sessions that a relay carries: judgement, as many as most groups have in a day.
 const SESSIONS_MAX: usize = 256;
-/// The most packets that a relay waits for at a time: 10 % of the packets of a second at 1 Gbit/s.
+/// The most packets that a relay waits for at a time: about 20 % of the packets of a second at 1
+/// Gbit/s.
 const REPAIRS_MAX: usize = 16_384;
 /// The most bytes that wait for one network: eight full reads.
 const QUEUE_BYTES_MAX: usize = 2 << 20;
-/// Half a second at 1 Gbit/s.
+/// The default of [`RelayBuilder::keep`]: half a second at 1 Gbit/s.
 const KEPT_BYTES_MAX: usize = 64 << 20;

@@ -43,7 +43,7 @@ pub struct SessionBuilder {
     pub(crate) tsi: Option<Tsi>,
     pub(crate) control_port: u16,
     profile: Option<&'static Profile>,
-    /// What was set by name: it counts more than the profile.
+    /// The names of the settings that were set by name, which count more than the profile.
     given: BTreeSet<String>,
 }
 
@@ -193,8 +193,9 @@ impl SessionBuilder {
         })
     }
 
-    /// Opens the sockets of the place on the interface that is asked for, or that the routes name.
-    /// `settle` sets what is special about them. The choice's notes also say what else is odd.
+    /// Opens the sockets of the place on the interface that the user names, or else on that of the
+    /// routes. `settle` changes what this session needs differently. Adds cautions about the group
+    /// and the warnings of the sockets to the notes of the choice.
     pub(crate) fn open_sockets(
         &self,
         role: net::Role,
@@ -222,7 +223,7 @@ impl SessionBuilder {
         Ok(Sockets { io, choice })
     }
 
-    /// Opens a session over connections alone, of which `address` is the own address or a peer's.
+    /// Opens a session over connections alone. `address` is this host's address, or that of a peer.
     #[cfg(feature = "files")]
     pub(crate) fn open_links(&self, address: SocketAddr) -> Result<Opened, Error> {
         self.sockets.check()?;
@@ -298,8 +299,8 @@ impl SessionBuilder {
         Ok((opened, receiving))
     }
 
-    /// Makes the settings of what reports to senders, unless the session has no reports, and the
-    /// name that was made where none was given.
+    /// Makes the settings of the reporter, and the name that this end made for itself if it was
+    /// given none. Both are `None` in a session without reports.
     pub(crate) fn reporter(&self) -> Result<(Option<ReporterConfig>, Option<OwnName>), Error> {
         if !self.reports {
             return Ok((None, None));
@@ -312,7 +313,7 @@ impl SessionBuilder {
         Ok((Some(config), own))
     }
 
-    /// Makes the settings of what listens to the receivers of `sending`.
+    /// Makes the settings of the audience for the receivers of `sending`.
     pub(crate) fn audience(&self, sending: &Sending) -> AudienceConfig {
         let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.key);

@@ -218,7 +218,7 @@ impl<T: Transfer> TransferThread<T> {
     ) -> Option<R> {
         let (answer, answered) = std::sync::mpsc::channel();
         let question = move |transfer: &T| {
-            // Who asked still waits.
+            // The thread that asked is still waiting for the answer.
             let _told = answer.send(question(transfer));
         };
         let mut board = self.shared.lock();
@@ -330,7 +330,7 @@ impl<T: Transfer> Drop for Farewell<T> {
     fn drop(&mut self) {
         let mut board = self.0.lock();
         board.is_over = true;
-        // Who asked meanwhile gets no answer.
+        // Threads that have asked meanwhile get no answer.
         board.questions.clear();
         self.0.tell(board);
     }

@@ -45,7 +45,7 @@ pub(super) fn socket(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// Finds the effective user without a system call of our own.
+/// Finds the effective user by `/proc`, so that this crate needs no system call of its own.
 fn user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }

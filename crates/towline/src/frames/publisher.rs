@@ -44,31 +44,31 @@ impl FramePublisherBuilder {
         }
     }
 
-    /// Says how long a frame is of use: a receiver that has not got all of it by then drops it.
-    /// Default: two intervals, but 100 ms at least; at most 10 s.
+    /// Sets how long a frame is of use; a receiver that does not have all of it by then drops it.
+    /// Default: two intervals, but at least 100 ms and at most 10 s.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> Self {
         self.deadline = deadline.into();
         self
     }
 
-    /// Says how to read a frame's bytes, for the receivers' applications: at most 255 bytes.
-    /// Default: nothing.
+    /// Sets the description of how to read a frame's bytes, for the receivers' applications: at
+    /// most 255 bytes. Default: empty.
     #[must_use]
     pub fn format(mut self, format: impl Into<Vec<u8>>) -> Self {
         self.stream.frames.format = format.into();
         self
     }
 
-    /// Says how the packets of a frame leave. Default: evenly over the interval.
+    /// Sets how the packets of a frame leave. Default: evenly over the interval.
     #[must_use]
     pub const fn pacing(mut self, pacing: FramePacing) -> Self {
         self.stream.pacing = pacing;
         self
     }
 
-    /// Sends frames even while no receiver has joined; receivers that cannot report then get them
-    /// too. Default: frames leave only while somebody listens.
+    /// Sets whether frames leave even while no receiver has joined, so that receivers which cannot
+    /// report get them, too. Default false.
     #[must_use]
     pub const fn always(mut self, is_always_sent: bool) -> Self {
         self.stream.is_always_sent = is_always_sent;
@@ -107,8 +107,8 @@ impl FramePublisherBuilder {
 
 /// A sender of frames.
 ///
-/// [`FramePublisher::offer`] takes a frame; turns send it, packet by packet over the time of a
-/// frame. So the owner makes turns all the time: [`FramePublisher::turn`], and
+/// [`FramePublisher::offer`] takes a frame. Turns send it, packet by packet, over the interval
+/// between two frames. So the owner must call [`FramePublisher::turn`] all the time, with
 /// [`FramePublisher::wait`] in between.
 ///
 /// ```no_run
@@ -148,8 +148,8 @@ impl FramePublisher {
         FramePublisherBuilder::new(session, frame_bytes_max, interval)
     }
 
-    /// Returns how long a frame is of use where nobody says: two intervals, but 100 ms at least and
-    /// 10 s at most.
+    /// Returns the deadline that holds when none is set: two intervals, but at least 100 ms and at
+    /// most 10 s.
     #[must_use]
     pub fn usual_deadline(interval: Duration) -> Duration {
         let deadline = interval.saturating_mul(2).max(DEADLINE_MIN);
@@ -163,9 +163,10 @@ impl FramePublisher {
         sys::clock::wall_nanos()
     }
 
-    /// Takes one frame of `len` bytes, whole or not at all. `fill` writes the frame's bytes from an
-    /// offset on into the memory that they are sent from, a packet at a time, so they are not
-    /// copied again. `timestamp_ns` is in a clock of the caller's that does not go back.
+    /// Takes one frame of `len` bytes, whole or not at all. `fill` gets an offset and writes the
+    /// frame's bytes from there on into the memory that they are sent from, one packet at a time,
+    /// so that they are not copied again. `timestamp_ns` is the time of a clock of the caller that
+    /// does not go back.
     ///
     /// **Cost**: one pass over the bytes besides `fill`, for the packets' checksums.
     ///
@@ -221,7 +222,7 @@ impl FramePublisher {
         self.end.driver.endpoint.source().is_drained()
     }
 
-    /// Returns what all frames have in common.
+    /// Returns the settings that all frames have in common.
     #[must_use]
     pub const fn frames(&self) -> &FrameSenderConfig {
         self.end.driver.endpoint.frames().config()
@@ -235,8 +236,8 @@ impl FramePublisher {
     }
 
     /// Ends the session in good order: sends everything, tells receivers how many frames there
-    /// were, and waits until those that report have got what they can. When this takes longer than
-    /// `timeout`, breaks the session off.
+    /// were, and waits until reporting receivers have all frames that they can still get. When this
+    /// takes longer than `timeout`, breaks the session off.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -315,6 +316,6 @@ impl Drop for FramePublisher {
     }
 }
 
-/// Judgement: a stall of a host lasts up to some 10 ms, and a display that is 100 ms late is of
+/// Judgement: a host may stand still for some 10 ms, and a display that is 100 ms late is still of
 /// use.
 const DEADLINE_MIN: Duration = Duration::from_millis(100);

@@ -9,8 +9,8 @@ use crate::{
     session::{Count, End, LEAVE_POLL, OwnName, SessionBuilder, face},
 };
 
-/// A receiver of frames: each comes whole and before its deadline, in order, or is told as lost,
-/// with the cause.
+/// A receiver of frames. Each frame comes whole and before its deadline, in order, or is reported
+/// as lost, with the cause.
 ///
 /// **Cost**: one copy of each packet, into the memory of its frame.
 pub struct FrameSubscriber {
@@ -23,7 +23,7 @@ pub struct FrameSubscriber {
 }
 
 impl FrameSubscriber {
-    /// Opens a receiving session that keeps the bounds of `config`.
+    /// Opens a receiving session; `config` bounds what the receiver keeps.
     ///
     /// # Errors
     /// When parameters contradict each other, when the interface cannot be used, or when the system
@@ -68,8 +68,8 @@ impl FrameSubscriber {
         self.end.driver.endpoint.frames().counts(session)
     }
 
-    /// Gives `sink` what is whole, leaves all sessions and tells their senders. A frame that could
-    /// still come in time counts neither as whole nor as lost.
+    /// Gives `sink` all whole frames, leaves all sessions and tells their senders. A frame that
+    /// could still come in time counts neither as whole nor as lost.
     ///
     /// **Blocks** for at most 1 s, when a sender does not take the last messages.
     ///
@@ -117,7 +117,7 @@ impl Count for driver::FrameSubscriber {
     }
 }
 
-/// A sink for what comes after this end has left.
+/// A sink that ignores what comes after this end has left.
 struct Deaf;
 
 impl FrameSink for Deaf {

@@ -140,8 +140,8 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
 
 impl SessionBuilder {
     /// Sets an option ([`SESSION_OPTIONS`]) or a parameter of the protocol ([`crate::PARAMETERS`])
-    /// from its text form; `_` and `-` are the same in its name. What is set by name counts more
-    /// than a profile, before it and after it ([`Profile::beside`]).
+    /// from its text form; `_` and `-` are the same in its name. A setting by name counts more than
+    /// a profile, whichever of the two is set first ([`Profile::beside`]).
     ///
     /// # Errors
     /// When the name is unknown, or the text does not fit; when a key cannot be read.
@@ -163,7 +163,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Undoes the parameters of the profile that do not count any more beside what is given.
+    /// Resets the parameters of the profile that no longer count beside the given settings.
     fn take_back(&mut self) -> Result<(), Error> {
         let Some(profile) = self.profile else {
             return Ok(());

@@ -1,22 +1,23 @@
-//! Other implementations of PGM: what to set so that a session suits them as they come.
+//! Profiles for other implementations of PGM: the settings with which a session works with them
+//! unchanged.
 //!
-//! One table, [`PROFILES`]. A profile is a set of settings by name; whatever is set beside it
-//! counts more, which [`Profile::beside`] decides for programs and the command. Only what the
-//! makers publish stands here.
+//! One table, [`PROFILES`]. A profile is a set of settings by name. Settings that the user gives
+//! besides count more; [`Profile::beside`] decides this for programs and the command. The table has
+//! only what the makers of the other implementations publish.
 
 /// The settings that suit another implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// The text of the option `profile`.
     pub name: &'static str,
-    /// Whom it suits, for the help.
+    /// The implementation that the profile suits, for the help.
     pub peer: &'static str,
     /// The port of a group that is written without one.
     pub port: u16,
     /// Options ([`super::options::SESSION_OPTIONS`]) and parameters ([`crate::PARAMETERS`]), with
     /// their texts.
     pub settings: &'static [(&'static str, &'static str)],
-    /// Where the settings are from.
+    /// The origin of the settings.
     pub source: &'static str,
 }
 
@@ -27,11 +28,12 @@ impl Profile {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 
-    /// Returns the settings of this profile that count beside others, which are those of whose
-    /// names `is_given` is true.
+    /// Returns the settings of this profile that still count beside the given ones. `is_given` says
+    /// for a name whether the user gave that setting.
     ///
-    /// What is given counts more than the profile, and of the two forms that a heartbeat has, the
-    /// one that is given: a list of intervals would override given bounds.
+    /// A given setting counts more than the profile's. A heartbeat has two forms, bounds and a list
+    /// of intervals, and the list would override bounds; so given bounds also take away the
+    /// profile's list.
     pub fn beside(
         &'static self,
         is_given: impl Fn(&str) -> bool,
@@ -62,7 +64,7 @@ pub const PROFILES: &[Profile] = &[
         port: 3056,
         settings: &[
             ("pgm_port", "7500"),
-            // Its receivers take messages of 16 fragments and 65,535 bytes at most.
+            // OpenPGM's receivers take messages of at most 16 fragments and 65,535 bytes.
             ("apdu_bytes_max", "22848"),
             ("fragments_max", "16"),
             ("fec_form", "openpgm"),
@@ -76,7 +78,7 @@ pub const PROFILES: &[Profile] = &[
             ("nak_repeat_interval", "2s"),
             ("nak_rdata_interval", "2s"),
             ("spmr_delay", "250ms"),
-            // A receiver asks for the second time after two seconds.
+            // An OpenPGM receiver asks for the second time after two seconds.
             ("linger", "10s"),
         ],
         source: "OpenPGM's headers and examples",
@@ -86,7 +88,7 @@ pub const PROFILES: &[Profile] = &[
         peer: "ZeroMQ 4 with epgm, whose timers are fixed; write its port with the group",
         port: 5555,
         settings: &[
-            // It never fragments, and stops when a message comes in fragments.
+            // This implementation never fragments, and stops when a message comes in fragments.
             ("fragments_max", "1"),
             (
                 "spm_heartbeat",
@@ -154,7 +156,7 @@ pub const PROFILES: &[Profile] = &[
 ];
 
 const HEARTBEAT_LIST: &str = "spm_heartbeat";
-/// The parameters that a list of intervals takes the place of.
+/// The parameters that a list of intervals replaces.
 const HEARTBEAT_BOUNDS: [&str; 2] = ["spm_heartbeat_min", "spm_heartbeat_max"];
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A TCP connection whose bytes are proven: the application at the other end has taken all of them,
-//! or it is said how far they got.
+//! A TCP connection whose bytes are proven: either the application at the other end has taken all
+//! of them, or the caller learns how far they got.
 //!
 //! ```text
 //!   written -----> sent -----> acknowledged -----> confirmed -----> proven
@@ -7,10 +7,10 @@
 //!   took it        kernel      kernel              application      same hash, after `finish`
 //! ```
 //!
-//! Both ends are of this type, and each may write and read. What `read` has given counts as taken
-//! when the application asks for more or ends its own stream; with
-//! [`DeliveredStream::confirm_by_hand`], when it says so. A confirmation rides on what is written
-//! anyway; where nothing is, it leaves when `read` would wait.
+//! Both ends are of this type, and each may write and read. The bytes that `read` has given count
+//! as taken when the application calls `read` again or ends its own stream; with
+//! [`DeliveredStream::confirm_by_hand`], when it says so. A confirmation leaves together with data
+//! that is written; when nothing is written, it leaves when `read` would wait.
 //!
 //! Nothing is encrypted, and the hash finds faults of the network, not of an attacker.
 
@@ -52,40 +52,41 @@ mod reactor;
 /// # }
 /// ```
 ///
-/// Dropped before [`DeliveredStream::finish`], the other end learns that the stream broke off.
+/// When the stream is dropped before [`DeliveredStream::finish`], the other end learns that it
+/// broke off.
 pub struct DeliveredStream {
     stream: TcpStream,
     blocks: bool,
     out: Outgoing,
     inn: Incoming,
-    /// What ended the connection; it ends every further call, too.
+    /// The error that ended the connection; every further call returns it, too.
     fault: Option<(io::ErrorKind, String)>,
 }
 
-/// What goes to the peer.
+/// What this end sends to the peer.
 #[derive(Debug, Default)]
 struct Outgoing {
     /// Bytes that the application has written.
     written: u64,
     hasher: blake3::Hasher,
-    /// Bytes of frames that the socket has taken.
+    /// Number of bytes of frames that the socket has taken.
     wire: u64,
-    /// Bytes that the socket has not taken of frames that it has begun to take.
+    /// The rest of frames of which the socket has not taken all bytes.
     rest: Vec<u8>,
-    /// Where pieces of data are among the bytes of frames, the oldest first.
+    /// The places of pieces of data among the bytes of frames, the oldest piece first.
     pieces: VecDeque<Piece>,
-    /// Of the application's bytes, those that are known to be acknowledged.
+    /// Number of the application's bytes that are known to be acknowledged.
     acknowledged: u64,
     confirmed: u64,
-    /// When the stream was ended, its hash.
+    /// The hash of the stream, once the application has ended it.
     end: Option<Digest>,
     is_done: bool,
-    /// Bytes written since the peer was last listened to.
+    /// Number of bytes written since this end last read what the peer says.
     unheard: usize,
 }
 
-/// One piece of data: its last byte's place among all bytes of frames, and in the application's
-/// stream.
+/// One piece of data: the place of its last byte among all bytes of frames, and the place in the
+/// application's stream.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     wire_end: u64,
@@ -93,31 +94,31 @@ struct Piece {
     bytes: u32,
 }
 
-/// What comes from the peer.
+/// What this end receives from the peer.
 #[derive(Debug, Default)]
 struct Incoming {
     has_greeted: bool,
     inbox: Vec<u8>,
     at: usize,
-    /// Bytes of the present piece of data that are not taken.
+    /// Number of bytes of the present piece of data that are still to be read.
     left: usize,
-    /// Data that arrived while the application did something else.
+    /// Data that arrived while the application was not reading.
     stash: VecDeque<u8>,
     hasher: blake3::Hasher,
     /// Bytes that `read` has given.
     given: u64,
-    /// Bytes that count as taken, and those of them that the peer was told.
+    /// Number of bytes that count as taken; `told` is how many of them the peer was told.
     taken: u64,
     told: u64,
     by_hand: bool,
     end: Option<(u64, Digest)>,
-    /// The end was verified, and the answer sent.
+    /// True when the end was verified and the answer to it queued.
     is_done: bool,
 }
 
 impl DeliveredStream {
-    /// Connects, which may take `patience`. The connection ends when the peer's host is silent,
-    /// or takes nothing more because its application does not read, for that long (3 s at least).
+    /// Connects, for `patience` at most. Later, the connection ends when for that long (at least 3
+    /// s) the peer's host is silent, or takes nothing more because its application does not read.
     ///
     /// # Errors
     /// When nobody listens there.
@@ -125,14 +126,15 @@ impl DeliveredStream {
         Self::new(TcpStream::connect_timeout(&to, patience)?, patience)
     }
 
-    /// Takes a connection over, as a listener has accepted it; both ends must do so before either
-    /// has written. The connection ends when the peer's host is silent for `patience`, or
-    /// takes nothing more because its application does not read.
+    /// Takes over a connection that a listener has accepted; both ends must do so before either has
+    /// written. The connection ends when for `patience` the peer's host is silent, or takes nothing
+    /// more because its application does not read.
     ///
     /// # Errors
     /// When the socket refuses an option.
     pub fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
-        // Each write leaves at once: it is a whole frame, and nothing else would push it.
+        // Each write leaves at once: it is a whole frame, and no later write may follow that would
+        // push it out.
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         sys::tcp::set_silence_limit(&stream, patience)?;
@@ -147,34 +149,35 @@ impl DeliveredStream {
         })
     }
 
-    /// Makes calls that would wait return `WouldBlock`, or wait again. Who polls the descriptor
-    /// asks [`DeliveredStream::wants_room`] what to poll for.
+    /// Makes calls that would wait return `WouldBlock`, or wait again. A caller that polls the
+    /// descriptor asks [`DeliveredStream::wants_room`] whether to poll for writing.
     pub const fn set_nonblocking(&mut self, is_nonblocking: bool) {
         self.blocks = !is_nonblocking;
     }
 
-    /// Returns true when the descriptor should be polled for writing, too: something is to be sent
-    /// that the socket had no room for.
+    /// Returns true when the descriptor should be polled for writing, too, because the socket had
+    /// no room for some bytes.
     #[must_use]
     pub const fn wants_room(&self) -> bool {
         !self.out.rest.is_empty()
     }
 
-    /// Leaves it to [`DeliveredStream::confirm`] to say what this application has taken.
+    /// Counts bytes as taken only when this application calls [`DeliveredStream::confirm`].
     pub const fn confirm_by_hand(&mut self) {
         self.inn.by_hand = true;
     }
 
-    /// Says that this application has taken what `read` has given so far: for who must do more with
-    /// it before it counts, as syncing it to a disk. After the end of the stream, this proves it.
+    /// Says that this application has taken everything that `read` has given so far. This is for
+    /// applications that must do more with the bytes before they count, such as syncing them to a
+    /// disk. After the end of the stream, this call proves the whole stream.
     ///
     /// # Errors
-    /// What has ended the connection; `WouldBlock`, after which the rest leaves with a later call.
+    /// The error that ended the connection. After `WouldBlock`, the rest leaves with a later call.
     pub fn confirm(&mut self) -> io::Result<()> {
         self.inn.taken = self.inn.given;
         let told = self.tell();
         let is_full = matches!(&told, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        // As in `push`: a peer that writes as much makes room only when it is heard.
+        // As in `push`: a peer that also waits to write makes room only once this end reads.
         if is_full && self.hears_in_push() {
             later(self.hear())?;
         }
@@ -190,7 +193,8 @@ impl DeliveredStream {
         let left = |bytes: io::Result<u64>| wire.saturating_sub(bytes.unwrap_or(wire));
         let acknowledged = self.out.place_of(left(unacknowledged_bytes(&self.stream)));
         let sent = self.out.place_of(left(unsent_bytes(&self.stream)));
-        // What the application has confirmed has arrived, whatever the kernel has heard of it.
+        // Bytes that the application has confirmed have arrived, even if this kernel has not seen
+        // their acknowledgement.
         let confirmed_bytes = self.out.confirmed;
         self.out.acknowledged = self.out.acknowledged.max(acknowledged).max(confirmed_bytes);
         while self
@@ -210,9 +214,9 @@ impl DeliveredStream {
     }
 
     /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
-    /// for `patience` at most. What the peer's application sends meanwhile is kept, up to 1 MiB,
-    /// and does not count as taken: so of two ends that both write, one reads to the end before it
-    /// finishes. This end can still read afterwards.
+    /// for `patience` at most. Data that the peer's application sends meanwhile is kept, up to 1
+    /// MiB, and does not count as taken. So when both ends write, one of them must read to the end
+    /// before it calls `finish`. This end can still read afterwards.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
@@ -229,7 +233,8 @@ impl DeliveredStream {
         }
     }
 
-    /// Ends the stream; returns how that went, once that is known or `until` is over.
+    /// Ends the stream. Returns the result once it is known or `until` has passed; `None` before
+    /// that.
     fn finish_by(&mut self, until: Instant) -> Option<Result<DeliveredProof, Undelivered>> {
         let cause = match self.try_finish() {
             Ok(Some(proof)) => return Some(Ok(proof)),
@@ -283,13 +288,15 @@ impl DeliveredStream {
         }))
     }
 
-    /// Returns true when no more data is kept for an application that does not read.
+    /// Returns true when the stash is full: no more data is kept for an application that does not
+    /// read.
     fn is_full(&self) -> bool {
         self.inn.stash.len() >= STASH_BYTES_MAX
     }
 
-    /// Returns true when [`DeliveredStream::push`] listens: the peer may wait, too, with data that
-    /// it cannot send. Who has ended its stream does not, and its end must not end a write.
+    /// Returns true when [`DeliveredStream::push`] also reads, because the peer may itself be
+    /// waiting to send. A peer that has ended its stream does not wait so, and the end of its
+    /// connection must not end a write of this end.
     fn hears_in_push(&self) -> bool {
         self.inn.end.is_none() && !self.is_full()
     }
@@ -301,7 +308,7 @@ impl DeliveredStream {
         }
     }
 
-    /// Keeps what has ended the connection.
+    /// Keeps the error if it ends the connection.
     fn ended<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result
             && error.kind() != io::ErrorKind::WouldBlock
@@ -311,8 +318,8 @@ impl DeliveredStream {
         result
     }
 
-    /// Sends what the socket had no room for. Listens meanwhile, so that two ends that both write
-    /// do not wait for each other.
+    /// Sends the bytes that the socket had no room for. Reads meanwhile, so that two ends that both
+    /// write do not wait for each other.
     fn push(&mut self) -> io::Result<()> {
         loop {
             match self.drain() {
@@ -330,7 +337,7 @@ impl DeliveredStream {
         }
     }
 
-    /// Sends what the socket had no room for, without waiting.
+    /// Sends the bytes that the socket had no room for, without waiting.
     fn drain(&mut self) -> io::Result<()> {
         while !self.out.rest.is_empty() {
             let sent = write_pieces(&self.stream, &[IoSlice::new(&self.out.rest)]);
@@ -350,10 +357,11 @@ impl DeliveredStream {
         self.drain()
     }
 
-    /// Says what this application has taken behind what is to be sent anyway.
+    /// Queues, behind the bytes that wait, a confirmation of what this application has taken, and
+    /// the answer to the peer's end.
     fn answer(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
-        // While the last words wait for room, a later confirmation covers this one.
+        // While bytes wait for room, no confirmation is queued: a later one covers this one.
         let has_room = self.out.rest.len() <= REST_BYTES_MAX;
         if inn.taken > inn.told && inn.end.is_none() && has_room {
             Frame::Confirm { total: inn.taken }.emit(&mut self.out.rest);
@@ -373,7 +381,7 @@ impl DeliveredStream {
         Ok(())
     }
 
-    /// Takes what the peer says without waiting; keeps data for later.
+    /// Reads the peer's frames without waiting, and keeps their data for later.
     fn hear(&mut self) -> io::Result<()> {
         self.out.unheard = 0;
         loop {
@@ -394,7 +402,8 @@ impl DeliveredStream {
         }
     }
 
-    /// Takes the next frame that has arrived, of data its header; returns false when there is none.
+    /// Takes the next frame that has arrived, or the header of a data frame; returns false when
+    /// there is none.
     fn step(&mut self) -> io::Result<bool> {
         let inn = &mut self.inn;
         let arrived = &inn.inbox[inn.at..];
@@ -454,7 +463,7 @@ impl DeliveredStream {
         self.arrived(count).map(drop)
     }
 
-    /// Tells the end of the connection from bytes.
+    /// Makes an error of a read that returned 0: the connection has ended.
     fn arrived(&mut self, count: usize) -> io::Result<usize> {
         if count > 0 {
             return Ok(count);
@@ -505,8 +514,8 @@ impl DeliveredStream {
 }
 
 impl Outgoing {
-    /// Returns how many of the application's bytes are among the first `wire` bytes of frames, at
-    /// least.
+    /// Returns how many of the application's bytes are certainly among the first `wire` bytes of
+    /// frames.
     fn place_of(&self, wire: u64) -> u64 {
         let after = self.pieces.partition_point(|piece| piece.wire_end <= wire);
         let whole = after
@@ -526,7 +535,7 @@ impl Outgoing {
 }
 
 impl Write for DeliveredStream {
-    /// Writes up to 256 KiB: a whole piece, which leaves at once where there is room.
+    /// Takes up to 256 KiB as one piece, which leaves at once as far as the socket has room.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         if self.out.end.is_some() {
@@ -573,7 +582,7 @@ impl Write for DeliveredStream {
         Ok(piece.len())
     }
 
-    /// Waits until the socket has taken everything. That proves nothing: see
+    /// Waits until the socket has taken all bytes. That proves nothing: see
     /// [`DeliveredStream::finish`].
     fn flush(&mut self) -> io::Result<()> {
         self.check()?;
@@ -582,8 +591,8 @@ impl Write for DeliveredStream {
 }
 
 impl Read for DeliveredStream {
-    /// Returns bytes as they come, and 0 only at the end that the other application has set, after
-    /// the hash of all bytes was found equal.
+    /// Returns bytes as they come. Returns 0 only when the other application has ended its stream,
+    /// and the hash of all bytes was found equal.
     ///
     /// # Errors
     /// `UnexpectedEof` when the stream broke off, `InvalidData` when bytes changed on the way.
@@ -598,10 +607,10 @@ impl Read for DeliveredStream {
             later(self.tell())?;
         }
         loop {
-            // What has arrived can be read, whatever became of the connection since.
+            // Bytes that have arrived can be read even when the connection has ended since.
             match self.give(into) {
                 Ok(0) => {
-                    // Everything is here, whether or not the peer still learns that.
+                    // All bytes are here, whether or not the peer still learns that.
                     drop(self.flush());
                     return Ok(0);
                 }
@@ -657,12 +666,12 @@ impl fmt::Debug for DeliveredStream {
     }
 }
 
-/// Makes the error of what this protocol does not allow.
+/// Makes the error of a peer that breaks this protocol.
 fn foreign(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Leaves to a later call what would wait.
+/// Turns `WouldBlock` into success: a later call does the rest.
 fn later(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -670,21 +679,22 @@ fn later(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Bytes that are read ahead of the frames in them.
+/// Bytes that one read may take from the socket before the frames in them are parsed.
 const INBOX_BYTES: usize = 64 << 10;
-/// Data that is kept while the application does not read: further data stays in the kernel.
+/// The most bytes that are kept while the application does not read; further data stays in the
+/// kernel.
 const STASH_BYTES_MAX: usize = 1 << 20;
-/// From so many bytes on that the socket did not take, `write` waits.
+/// When more bytes than this wait for room in the socket, `write` waits, too.
 const REST_BYTES_MAX: usize = 64;
-/// A receiver that never waits confirms every so many bytes.
+/// Bytes after which a receiver whose `read` never waits confirms what it has taken.
 const CONFIRM_BYTES: u64 = 256 << 10;
-/// A sender that never reads listens every so many bytes.
+/// Bytes after which a sender that never reads looks at what the peer says.
 const HEAR_BYTES: usize = 256 << 10;
-/// Pieces under way whose places are known exactly.
+/// The most pieces under way whose places are kept; for older pieces, the progress is less exact.
 const PIECES_MAX: usize = 4_096;
-/// Reads at the end of a connection: a peer that goes on sending does not hold it.
+/// The most reads when a connection is closed, so that a peer that goes on sending cannot hold it.
 const READS_AT_END: u32 = 256;
-/// The longest wait in one call.
+/// The longest wait of one system call.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

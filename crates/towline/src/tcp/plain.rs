@@ -1,4 +1,5 @@
-//! A file or a pipe to a program that speaks nothing of ours, and how far it is known to have got.
+//! Sends a file or a pipe to a program that knows nothing of Towline's protocols, and says how far
+//! the bytes are known to have got.
 //!
 //! ```text
 //!   Sending ---source ends---> Ending ---all acknowledged, and the peer's end read---> over
@@ -6,12 +7,12 @@
 //!      +------ reset, silence, a file that shrinks, a wish to stop ------------------> over
 //! ```
 //!
-//! The best that can be known here is that the peer's kernel has acknowledged every byte, and that
-//! the peer's side has ended after ours without a reset. Whether the application has read and kept
-//! the bytes, only the application can say, and it does not.
+//! The most that can be known here is that the peer's kernel has acknowledged every byte, and that
+//! the peer's side has ended after this one without a reset. Only the application could say whether
+//! it has read and kept the bytes, and it does not.
 //!
-//! What the peer answers is read and thrown away: were it left unread, closing would reset the
-//! connection, and what is still on the way would be lost.
+//! The sender reads the peer's answers and throws them away: if they were left unread, closing
+//! would reset the connection and destroy the bytes still on their way.
 
 use std::{
     fs::File,
@@ -34,12 +35,12 @@ use crate::Error;
 /// Where the bytes come from.
 #[derive(Debug)]
 pub enum PlainSource {
-    /// A regular file from where it stands, as long as it is when the sender is opened. A file to
-    /// which the system gives no length, as those in `/proc`, until its end.
+    /// A regular file from its present offset to the length that it has when the sender is opened.
+    /// A file without a length, as those in `/proc`, is read to its end.
     File(File),
     /// A pipe, until its end.
     Pipe(OwnedFd),
-    /// Anything else that can be read, as a terminal, until its end.
+    /// Anything else that can be read, such as a terminal, until its end.
     Stream(File),
 }
 
@@ -62,15 +63,15 @@ pub struct PlainSender {
     source: Source,
     written_bytes: u64,
     answered_bytes: u64,
-    /// The end of the stream was sent.
+    /// True when the end of the stream was sent.
     is_ending: bool,
-    /// The peer has ended its side.
+    /// True when the peer has ended its side.
     has_peer_ended: bool,
-    /// It did so before it had everything.
+    /// True when the peer ended its side before it had every byte.
     ended_first: bool,
     end: Option<PlainEnd>,
     patience: Duration,
-    /// What was acknowledged when that last changed, and when that was.
+    /// The number of bytes acknowledged, and the time when it last changed.
     moved: (u64, Instant),
     began: (Instant, Option<TcpInfo>),
 }
@@ -117,8 +118,8 @@ impl Source {
 }
 
 impl PlainSender {
-    /// Connects to `to`, which may take `patience`. Later the sender gives up when nothing is
-    /// acknowledged, and nothing ends, for that long.
+    /// Connects to `to`, for `patience` at most. Later the sender gives up when for that long
+    /// nothing more is acknowledged, or the peer does not close its side.
     ///
     /// # Errors
     /// When nobody listens there, or the file's length cannot be read.
@@ -129,7 +130,8 @@ impl PlainSender {
                 let failed = |error: io::Error| {
                     SystemError::system("read the length of", "the file to send", &error)
                 };
-                // A shell may have read its first lines for another program.
+                // The file's offset counts, because a shell may have read its first lines for
+                // another program.
                 let begin = file.stream_position().map_err(failed)?;
                 let len = file.metadata().map_err(failed)?.len();
                 if len == 0 {
@@ -181,7 +183,7 @@ impl PlainSender {
 
     /// Waits until something can be done, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
-        // Acknowledgements wake nobody.
+        // No event tells of acknowledgements, so waits at the end are short.
         let limit = if self.is_ending {
             limit.min(ENDING_LOOK)
         } else {
@@ -196,7 +198,7 @@ impl PlainSender {
             }
             (Source::Stream { .. }, false) => self.await_socket(true, limit),
         };
-        // A wait that fails is none, and the next turn says what is wrong.
+        // After a wait that fails, the next turn says what is wrong.
         drop(waited);
     }
 
@@ -206,13 +208,13 @@ impl PlainSender {
             .get_or_insert_with(|| PlainEnd::Failed(why.to_owned()));
     }
 
-    /// Returns how it ended; `None` until then.
+    /// Returns how the transfer ended; `None` until then.
     #[must_use]
     pub const fn end(&self) -> Option<&PlainEnd> {
         self.end.as_ref()
     }
 
-    /// Returns the bytes that will have been sent in all, where that is known.
+    /// Returns the number of bytes to send in all, where that is known.
     #[must_use]
     pub const fn total_bytes(&self) -> Option<u64> {
         match &self.source {
@@ -246,7 +248,7 @@ impl PlainSender {
         self.has_peer_ended
     }
 
-    /// Returns the time since the connection was there.
+    /// Returns the time since the connection was made.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         clock::monotonic().since(self.began.0)
@@ -268,10 +270,10 @@ impl PlainSender {
         let queued = unacknowledged_bytes(&self.stream)?;
         let (acknowledged, now) = (self.acknowledged_of(queued), clock::monotonic());
         let is_all = self.is_ending && queued == 0;
-        // While the source has nothing to give, the peer owes nothing.
+        // While the source has nothing to give, the peer has nothing to acknowledge.
         let is_starved = !self.is_ending && queued == 0;
         if is_all && self.has_peer_ended {
-            // A reset that came after the peer's end says that its end was none.
+            // A reset after the peer's end means that the connection did not end in good order.
             if let Some(error) = self.stream.take_error()? {
                 return Err(self.broken(&error));
             }
@@ -366,7 +368,7 @@ impl PlainSender {
         Ok(false)
     }
 
-    /// Words the error that ended the connection.
+    /// Makes an error of the one that ended the connection, with words for a person.
     fn broken(&self, error: &io::Error) -> io::Error {
         let is_reset = matches!(
             error.kind(),
@@ -426,18 +428,18 @@ fn is_later(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// An end that came before ours says nothing of what came after it.
+/// When the peer ends its side first, its end does not show that it read what came later.
 const ENDED_FIRST: &str = "the peer's kernel acknowledged everything, but the peer had ended its \
                            side before it had everything: nobody knows whether its application \
                            reads the rest";
-/// What one call moves at most, so that a wish to stop is heard.
+/// The most bytes that one call moves, so that a wish to stop is soon noticed.
 const PIECE: usize = 4 << 20;
 const STREAM_BYTES: usize = 64 << 10;
 const WRITES_A_TURN: u32 = 16;
 const READS_A_TURN: u32 = 64;
-/// How often it looks for acknowledgements while it waits for the last.
+/// How often the sender looks for acknowledgements while it waits for the last one.
 const ENDING_LOOK: Duration = Duration::from_millis(2);
-/// How often it looks for the peer's words while it waits for the source.
+/// How often the sender reads the peer's answers while it waits for the source.
 const SOURCE_LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

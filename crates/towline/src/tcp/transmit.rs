@@ -1,13 +1,13 @@
-//! A file with what goes before and behind it into a TCP connection, in full segments.
+//! Sends a file, with bytes before and behind it, into a TCP connection in full segments.
 //!
 //! ```text
 //!   cork in | head | file: sendfile, or read ahead and written | tail | cork out, no delay
 //!   ========================== full segments ==========================|== the last ==
 //! ```
 //!
-//! No small segment leaves before the last, so none waits for an acknowledgement that the peer
-//! delays. What the socket has taken is not delivered: the peer's application says that, if its
-//! protocol does.
+//! No small segment leaves before the last one, so no segment waits for an acknowledgement that the
+//! peer delays. Bytes that the socket has taken are not yet delivered: only the peer's application
+//! can confirm that, if its protocol does.
 
 use std::{
     fmt,
@@ -22,12 +22,13 @@ use std::{
 
 use sys::transmit::{FullSegments, send_file, wait, write_pieces};
 
-/// Why a transmission ended early, and what the socket had taken by then.
+/// The error of a transmission that ended early, with the number of bytes that the socket had
+/// taken.
 #[derive(Debug)]
 pub struct TransmitError {
-    /// Bytes that the socket has taken, head included. What follows was not written.
+    /// Bytes that the socket has taken, head included; it has taken none of the bytes behind them.
     pub written_bytes: u64,
-    /// Why. `UnexpectedEof` says that the file ended before the range did.
+    /// The error. `UnexpectedEof` says that the file ended before the range did.
     pub cause: io::Error,
 }
 
@@ -48,13 +49,12 @@ impl std::error::Error for TransmitError {
 }
 
 /// Writes `head`, the bytes `range` of `file`, and `tail` into a TCP connection, in full segments.
-/// Returns how many bytes that were. It waits for room, also when the socket does not block.
+/// Returns the number of bytes written. Waits for room even when the socket is non-blocking.
 ///
-/// The range holds whatever happens to the file meanwhile: of one that grows only the range is
-/// sent, and for one that shrinks the call fails and sends no tail. Bytes that another program
-/// changes meanwhile may be sent old or new. The options of the socket (`TCP_CORK`, `TCP_NODELAY`)
-/// are afterwards what they were; a socket that is corked already stays so, and holds back what is
-/// not a full segment.
+/// Only the range is sent, even if the file grows meanwhile; if the file shrinks below the range,
+/// the call fails and sends no tail. Bytes that another program changes meanwhile may be sent old
+/// or new. Afterwards the options of the socket (`TCP_CORK`, `TCP_NODELAY`) are what they were. A
+/// socket that was corked before stays corked, and holds back a last segment that is not full.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {
@@ -85,7 +85,7 @@ pub fn transmit_file(
     transmit(socket, head, (file, range), tail, Way::Kernel)
 }
 
-/// How the file's bytes get into the socket.
+/// The way by which the file's bytes get into the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By the kernel alone, unless the filesystem cannot.
@@ -178,7 +178,7 @@ fn by_buffers(
     let (full, filled) = mpsc::sync_channel(1);
     let (empty, emptied) = mpsc::channel();
     for _ in 0..sizes {
-        // Its receiver is still here.
+        // This cannot fail: the receiving end still exists.
         drop(empty.send(vec![0; room]));
     }
     thread::scope(move |scope| {
@@ -197,7 +197,7 @@ fn by_buffers(
                 }
             }
         });
-        // When this ends early, both channels end with it, and so does the reader.
+        // When this function returns early, both channels close, and the reading thread ends.
         let empty = empty;
         for (got, buffer, until) in filled {
             let got = got?;
@@ -232,7 +232,7 @@ pub(super) fn ended_at(at: u64) -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
-/// Calls until the socket has room.
+/// Repeats `call` until it succeeds, waiting for room in the socket.
 fn in_time<S: AsFd>(socket: &S, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -244,7 +244,7 @@ fn in_time<S: AsFd>(socket: &S, mut call: impl FnMut() -> io::Result<usize>) -> 
     }
 }
 
-/// Bytes of one of two buffers.
+/// Bytes of each of the two buffers.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The longest wait for room in one call.
 const LOOK: Duration = Duration::from_secs(10);

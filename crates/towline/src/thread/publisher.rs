@@ -39,7 +39,7 @@ struct QueueState {
     end: Option<End>,
     /// The thread has ended.
     is_gone: bool,
-    /// How often the application asked for a flush; below, how many of these flushes are done.
+    /// How often the application asked for a flush; `flushes_done` is how many of these are done.
     flushes_asked: u64,
     flushes_done: u64,
     events: VecDeque<AudienceEvent>,
@@ -53,11 +53,11 @@ struct QueueState {
 /// How the application ends a session.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// In good order, after all messages were sent.
+    /// The session ends in good order, after all messages were sent.
     Close,
-    /// After the messages taken so far, receivers are told that more should have come.
+    /// The messages taken so far are sent; then receivers are told that more should have come.
     BreakOff,
-    /// At once; nobody waits for the end.
+    /// The session ends at once; nobody waits for its end.
     Drop,
 }
 
@@ -548,7 +548,7 @@ fn end_session(
     }
 }
 
-/// The most bytes that may wait for a publisher's thread; below, the most messages.
+/// The most bytes, and the most messages, that may wait for a publisher's thread.
 const OUTGOING_BYTES_MAX: usize = 1 << 20;
 const OUTGOING_MESSAGES_MAX: usize = 1 << 16;
 /// The most events that wait for the application; further events wait in the session.

@@ -31,12 +31,12 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// # Ok(())
 /// # }
 /// ```
-///
 /// The other end may be of either type. A future that is dropped early has taken no bytes and lost
-/// none; only [`AsyncDeliveredStream::write_all`] may have taken some. One task has the stream: to
-/// read and write at the same time, it polls both by the methods `poll_...`.
+/// none, except that of [`AsyncDeliveredStream::write_all`], which may have taken some. One task
+/// has the stream: to read and write at the same time, it uses the methods `poll_...`.
 ///
-/// Dropped before [`AsyncDeliveredStream::finish`], the other end learns that the stream broke off.
+/// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that it
+/// broke off.
 pub struct AsyncDeliveredStream {
     stream: DeliveredStream,
     reactor: Arc<Reactor>,
@@ -44,7 +44,7 @@ pub struct AsyncDeliveredStream {
 }
 
 impl AsyncDeliveredStream {
-    /// Connects, which may take `patience`; for the rest as [`DeliveredStream::connect`].
+    /// Connects, for `patience` at most; otherwise as [`DeliveredStream::connect`].
     ///
     /// # Errors
     /// When nobody listens there, nobody answers in time, or the system gives no thread or
@@ -56,8 +56,8 @@ impl AsyncDeliveredStream {
         Ok(stream)
     }
 
-    /// Takes a connection over, as [`DeliveredStream::new`] does: one that a listener has accepted,
-    /// also one of another runtime, after its `into_std`.
+    /// Takes over a connection that a listener has accepted, as [`DeliveredStream::new`] does. It
+    /// may come from another runtime, by its `into_std`.
     ///
     /// # Errors
     /// When the socket refuses an option, or the system gives no thread or descriptor.
@@ -73,8 +73,8 @@ impl AsyncDeliveredStream {
         })
     }
 
-    /// Takes up to 256 KiB, after waiting for room if there is none. What the socket has no room
-    /// for leaves with the next call: await [`AsyncDeliveredStream::flush`] or
+    /// Takes up to 256 KiB, after waiting for room if there is none. Bytes that the socket has no
+    /// room for leave with the next call: await [`AsyncDeliveredStream::flush`] or
     /// [`AsyncDeliveredStream::finish`] before waiting for something else.
     ///
     /// # Errors
@@ -83,8 +83,8 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_write(cx, bytes)).await
     }
 
-    /// Writes everything. Dropped early, it may have taken a part, which
-    /// [`AsyncDeliveredStream::progress`] tells.
+    /// Writes everything. A future that is dropped early may have taken a part of it;
+    /// [`AsyncDeliveredStream::progress`] says how much.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::write`].
@@ -97,7 +97,7 @@ impl AsyncDeliveredStream {
         Ok(())
     }
 
-    /// Waits until the socket has taken everything. That proves nothing.
+    /// Waits until the socket has taken all bytes. That proves nothing.
     ///
     /// # Errors
     /// What has ended the connection.
@@ -105,7 +105,7 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Returns bytes as they come, and 0 only at the end that the other application has set.
+    /// Returns bytes as they come. Returns 0 only when the other application has ended its stream.
     ///
     /// # Errors
     /// As `read` of [`DeliveredStream`].
@@ -113,13 +113,13 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_read(cx, into)).await
     }
 
-    /// Leaves it to [`AsyncDeliveredStream::confirm`] to say what this application has taken.
+    /// Counts bytes as taken only when this application calls [`AsyncDeliveredStream::confirm`].
     pub const fn confirm_by_hand(&mut self) {
         self.stream.confirm_by_hand();
     }
 
-    /// Says that this application has taken what `read` has given so far, and waits until that has
-    /// left: as [`DeliveredStream::confirm`].
+    /// Says that this application has taken everything that `read` has given so far, and waits
+    /// until this has left: see [`DeliveredStream::confirm`].
     ///
     /// # Errors
     /// What has ended the connection.
@@ -140,8 +140,8 @@ impl AsyncDeliveredStream {
     }
 
     /// Ends the stream, and waits for the proof that the peer's application has taken all of it,
-    /// for `patience` at most: as [`DeliveredStream::finish`]. Dropped early, the stream has ended;
-    /// awaited again, it waits on.
+    /// for `patience` at most: see [`DeliveredStream::finish`]. When the future is dropped early,
+    /// the stream has ended all the same; a second call waits on.
     ///
     /// # Errors
     /// [`Undelivered`] says how far the bytes got, and why there is no proof.
@@ -176,7 +176,8 @@ impl AsyncDeliveredStream {
     /// As [`AsyncDeliveredStream::read`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.stream.read(into) {
-            // The last answer waits for room, and the application may drop the stream then.
+            // While the answer to the peer's end waits for room, this waits, because the
+            // application may drop the stream after 0.
             Ok(0) if !into.is_empty() && self.is_answering() => match self.arm(cx, ROOM, None) {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
@@ -243,7 +244,7 @@ impl AsyncDeliveredStream {
         Poll::Pending
     }
 
-    /// Waits for what `wish` says when a call would wait.
+    /// Returns the result of a call; if the call would wait, makes the task wait for `wish`.
     fn or_wait<T>(
         &self,
         cx: &mut Context<'_>,
@@ -259,7 +260,7 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// What a call waits for that found no room.
+    /// Returns the events that a call waits for that found no room.
     fn while_writing(&self) -> Interest {
         Interest {
             readable: self.stream.hears_in_push(),
@@ -267,7 +268,7 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// Returns true when the answer to the peer's end has not left, and still can.
+    /// Returns true while the answer to the peer's end has not left and still can.
     const fn is_answering(&self) -> bool {
         self.stream.wants_room() && self.stream.fault.is_none()
     }

@@ -1,16 +1,16 @@
-//! What is known of a stream's bytes: how far they got, and the proof that all were taken.
+//! How far a stream's bytes got, and the proof that the peer's application has taken all of them.
 
 use std::fmt;
 
-/// How far the bytes that an application has written are known to have got. Each stage contains the
-/// next.
+/// How far the bytes that an application has written are known to have got. Each count includes the
+/// counts below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredProgress {
     /// Taken by `write`.
     pub written_bytes: u64,
     /// Sent by this kernel, at least once.
     pub sent_bytes: u64,
-    /// Acknowledged by the peer's kernel, at least.
+    /// Acknowledged by the peer's kernel; perhaps a few more are.
     pub acknowledged_bytes: u64,
     /// Taken by the peer's application.
     pub confirmed_bytes: u64,
@@ -19,18 +19,18 @@ pub struct DeliveredProgress {
 /// The proof that the peer's application has taken everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveredProof {
-    /// How much that was.
+    /// The number of bytes in the stream.
     pub bytes: u64,
-    /// The BLAKE3 hash of it, as both ends have computed it.
+    /// The BLAKE3 hash of all bytes, as both ends have computed it.
     pub hash: [u8; 32],
 }
 
 /// Why there is no proof, and how far the bytes are known to have got.
 #[derive(Clone, Debug)]
 pub struct Undelivered {
-    /// How far.
+    /// How far the bytes are known to have got.
     pub progress: DeliveredProgress,
-    /// Why.
+    /// The reason why there is no proof.
     pub cause: String,
 }
 

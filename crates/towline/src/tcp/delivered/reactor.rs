@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The thread starts with the first stream of the process and ends with the last. It reads and
-//! writes nothing, so a stream costs it two system calls a wait.
+//! writes nothing, so that each wait of a stream costs only two system calls.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use std::{
 use base::Instant;
 use sys::{Epoll, Interest, TimerFd, WakeFd, clock};
 
-/// What tasks and the thread share.
+/// The state that tasks and the thread share.
 #[derive(Debug)]
 pub(super) struct Reactor {
     board: Mutex<Board>,
@@ -50,7 +50,7 @@ struct Wait {
 }
 
 impl Reactor {
-    /// Returns the one that runs; starts it when none does.
+    /// Returns the running reactor; starts one when none runs.
     pub(super) fn running() -> io::Result<Arc<Self>> {
         static RUNNING: Mutex<Weak<Reactor>> = Mutex::new(Weak::new());
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,8 @@ impl Reactor {
         let (epoll, timer) = (Epoll::new(EVENTS_MAX)?, TimerFd::new()?);
         epoll.add(timer.as_fd(), TIMER, Interest::READ)?;
         let leave = WakeFd::new()?;
-        // A set in a set: the thread waits without the lock, and streams join meanwhile.
+        // One epoll set contains the other: so the thread waits without the lock, and streams can
+        // join meanwhile.
         let outer = Epoll::new(2)?;
         outer.add(epoll.as_fd(), 0, Interest::READ)?;
         outer.add(leave.as_fd(), 1, Interest::READ)?;
@@ -90,8 +91,8 @@ impl Reactor {
         board.next
     }
 
-    /// Wakes a task when its stream can be read or written, as it wishes, or at `until`; once. What
-    /// the stream wished for before, and has not got, still holds.
+    /// Wakes a task once: when its stream can be read or written, as `wish` says, or at `until`.
+    /// Earlier wishes of the stream that have not come true still hold.
     pub(super) fn arm(
         &self,
         seat: u64,
@@ -100,7 +101,7 @@ impl Reactor {
         until: Option<Instant>,
         waker: &Waker,
     ) -> io::Result<()> {
-        // It goes after the lock: dropping a waker may drop a task, and a stream with it.
+        // This is dropped after the lock: dropping a waker may drop a task, and a stream with it.
         let before;
         let mut board = self.lock();
         before = board.waits.remove(&seat);
@@ -126,20 +127,20 @@ impl Reactor {
 
     /// Forgets a stream that is about to close.
     pub(super) fn forget(&self, seat: u64, stream: BorrowedFd<'_>) {
-        // It goes after the lock, as in `arm`.
+        // This is dropped after the lock, as in `arm`.
         let _wait;
         let mut board = self.lock();
         _wait = board.waits.remove(&seat);
-        // One that has never waited is not there.
+        // This fails for a stream that has never waited, which is not in the set.
         let _gone = board.epoll.remove(stream);
     }
 
-    /// Wakes the tasks whose time has come.
+    /// Wakes the tasks whose streams are ready or whose time has come.
     fn wake(&self) {
         let mut board = self.lock();
         let Board { epoll, waits, .. } = &mut *board;
         let mut due = Vec::new();
-        // It does not fail; the next turn would look again.
+        // This does not fail; if it did, the next turn would look again.
         if let Ok(ready) = epoll.wait(Some(Duration::ZERO)) {
             due.extend(ready.filter_map(|ready| waits.remove(&ready.token)));
         }
@@ -156,8 +157,8 @@ impl Reactor {
             board.timer_at = next.filter(|_| board.timer.set(next).is_ok());
         }
         drop(board);
-        // Without the lock: a waker may poll its task at once. One that panics ends its own task
-        // alone.
+        // Wakers are called without the lock, because a waker may poll its task at once. A panic in
+        // one of them ends only its own task.
         for wait in due {
             let _panic = catch_unwind(AssertUnwindSafe(|| wait.waker.wake()));
         }
@@ -174,7 +175,7 @@ impl Drop for Reactor {
     }
 }
 
-/// The thread. `_leave` stays open as long as `outer` waits for it.
+/// Runs the thread. `_leave` stays open as long as `outer` waits for it.
 fn run(mut outer: Epoll, _leave: &WakeFd, reactor: &Weak<Reactor>) {
     while outer.wait(None).is_ok() {
         let Some(reactor) = reactor.upgrade() else {
@@ -185,7 +186,7 @@ fn run(mut outer: Epoll, _leave: &WakeFd, reactor: &Weak<Reactor>) {
 }
 
 const TIMER: u64 = u64::MAX;
-/// Streams that are ready at once; those beyond are next.
+/// The most streams that one look reports; the next look reports the rest.
 const EVENTS_MAX: usize = 256;
 
 #[cfg(test)]
