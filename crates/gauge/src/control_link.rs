@@ -72,13 +72,14 @@ impl ControlLink {
 }
 
 impl ControlLink {
-    /// Gives the connection to whoever goes on without messages: what was heard so far was all.
+    /// Gives the connection to a caller that goes on without messages: no bytes may have come
+    /// behind the last message.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
 }
 
-/// Returns true when nothing has come yet, and the connection goes on.
+/// Returns true when the error only means that nothing has come yet.
 pub(crate) fn is_timeout(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(

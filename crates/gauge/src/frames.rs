@@ -1,7 +1,7 @@
-//! Frames of video around a session that carries them: where they come from, what is kept of
-//! them, and what people see of them while they arrive.
+//! Frames of video before and after the session that carries them: reads them from files and pipes,
+//! keeps them, and shows them to people while they arrive.
 //!
-//! Whoever receives frames has no time to lose. So a [`Preview`] takes a copy of a frame only when
+//! The thread that receives frames must not wait. So a [`Preview`] copies a frame only when
 //! somebody looks and its own thread is idle, a [`Film`] only while its queue has room, and a
 //! [`Reel`] reads ahead. Everything slow happens in their threads.
 

@@ -47,5 +47,5 @@ fn shown(text: &str) -> String {
     base::text::printable(text, SHOWN_BYTES_MAX).into_owned()
 }
 
-/// A name is shorter; a refusal is a sentence or two.
+/// The most bytes of a text of another host: a name is shorter, and a refusal is a sentence or two.
 const SHOWN_BYTES_MAX: usize = 512;

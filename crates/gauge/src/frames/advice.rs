@@ -1,7 +1,8 @@
-//! What a stream of frames needs of a path and of this host, before the first frame is sent.
+//! Judges, before the first frame is sent, whether a path and this host can carry a stream of
+//! frames.
 //!
-//! [`PathFacts::read`] asks the kernel; [`Advice::of`] is a pure function from what it said to
-//! figures and to sentences that say what to change.
+//! [`PathFacts::read`] asks the kernel. [`Advice::of`], a pure function, turns its answers into
+//! figures, and into sentences that say what to change.
 
 use std::{fs, time::Duration};
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 use sys::netlink::Ethtool;
 use wire::{object::FrameHeader, pgm::Data};
 
-/// What is asked.
+/// The stream of frames that is to be judged.
 #[derive(Clone, Copy, Debug)]
 pub struct FramesAsked {
     /// The frames, and the packets that carry them.
@@ -20,9 +21,9 @@ pub struct FramesAsked {
     pub deadline: Duration,
     /// The longest pause of a receiver, for which the socket buffer has to last.
     pub pause: Duration,
-    /// The chance of each packet to be lost, from 0 to 1.
+    /// The probability that a packet is lost, from 0 to 1.
     pub packet_loss: f64,
-    /// Packets that a processor was seen to carry each second, where that was measured.
+    /// Packets a second that one processor was measured to carry, if that was measured.
     pub packets_per_s: Option<f64>,
 }
 
@@ -93,7 +94,7 @@ pub struct Limit {
 }
 
 impl PathFacts {
-    /// Asks the kernel. What it does not know is `None`.
+    /// Asks the kernel. Facts that it does not know are `None`.
     #[must_use]
     pub fn read(interface: &Interface) -> Self {
         let limit = fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
@@ -132,7 +133,7 @@ impl PathFacts {
 }
 
 impl Advice {
-    /// Judges whether such a stream fits such a path.
+    /// Judges whether the stream `asked` fits the path.
     #[must_use]
     pub fn of(asked: &FramesAsked, path: PathFacts) -> Self {
         let load = asked.load;
@@ -251,11 +252,11 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
     texts
 }
 
-/// Bytes of each datagram before the bytes of a frame: the headers of PGM and of a frame's piece.
+/// Bytes of headers in each datagram: those of PGM and of a frame's piece.
 pub const FRAME_HEADER_BYTES: u32 = (Data::HEAD_LEN + FrameHeader::LEN) as u32;
 
-/// How long the kernel may be busy before it empties an adapter's ring: two ticks of 250 Hz.
-/// Judgement: what this costs is a larger ring, which costs little.
+/// Judgement: how long the kernel may be busy before it empties an adapter's ring, two ticks of 250
+/// Hz. The ring is then larger, which costs little.
 const INTERRUPT_TIME: Duration = Duration::from_millis(8);
 
 /// The shortest deadline with time for two requests and their answers. Judgement: a frame takes

@@ -1,11 +1,11 @@
-//! Frames that are kept: written to a stream, or the last of them to a directory.
+//! Keeps frames: writes all of them to a stream, or the last of them to a directory.
 //!
 //! ```text
 //!   receiving thread --take--> [ queue of QUEUE_FRAMES ] --> writer (thread) --> stream, or files
 //!                    <-- memory to use again -------------'
 //! ```
-//! Nothing waits for the disk or for a pipe: a frame that finds the queue full is not written, and
-//! counted.
+//! The receiving thread waits neither for the disk nor for a pipe: a frame that finds the queue
+//! full is counted and not written.
 
 use std::{
     collections::VecDeque,
@@ -23,20 +23,20 @@ use super::LabelReading;
 
 /// Where frames are kept.
 pub enum FilmPlace {
-    /// All of them, one after the other.
+    /// All frames go into a stream, one after the other.
     Stream {
-        /// What takes them.
+        /// The output that takes the frames.
         output: Box<dyn Write + Send>,
-        /// What lies around them.
+        /// The container format around the frames.
         container: Container,
     },
-    /// The last ones of all senders, each as a file `frame-NUMBER.y4m`, or `.raw` where Y4M has no
-    /// such pixels or nobody said how to read them; those of a second sender as
-    /// `sender-SESSION-frame-NUMBER`. Those of an earlier run stay.
+    /// The last frames of all senders go into a directory, each as a file `frame-NUMBER.y4m`, or
+    /// `.raw` where Y4M has no such pixels or the label does not say how to read them. Frames of
+    /// further senders are called `sender-SESSION-frame-NUMBER`. Files of an earlier run stay.
     Last {
-        /// A directory; it is made.
+        /// The directory; it is made when it does not exist.
         directory: PathBuf,
-        /// How many.
+        /// The number of frames to keep.
         frames: usize,
     },
 }
@@ -45,7 +45,7 @@ pub enum FilmPlace {
 #[derive(Debug)]
 pub struct Film {
     queue: Sender<Job>,
-    /// Memory for frames: it bounds how many wait.
+    /// Memory for frames: it bounds how many frames wait.
     free: Receiver<Vec<u8>>,
     thread: JoinHandle<Result<FilmCounts, SystemError>>,
     skipped: u64,
@@ -55,7 +55,7 @@ impl Film {
     /// Starts a thread that writes what [`Film::take`] gives it.
     ///
     /// # Errors
-    /// When the directory cannot be made, or no thread.
+    /// When the directory cannot be made, or the system gives no thread.
     pub fn start(place: FilmPlace) -> Result<Self, SystemError> {
         if let FilmPlace::Last { directory, .. } = &place {
             let made = fs::create_dir_all(directory);
@@ -63,7 +63,7 @@ impl Film {
         }
         let (queue, jobs) = mpsc::channel::<Job>();
         let (used, free) = mpsc::channel();
-        // One more than wait: the writer has it.
+        // One buffer more than the queue holds: the writer has it.
         for _ in 0..=QUEUE_FRAMES {
             drop(used.send(Vec::new()));
         }
@@ -71,7 +71,7 @@ impl Film {
             let mut writer = Writer::new(place);
             for job in jobs {
                 writer.write(&job)?;
-                // The receiving thread may have ended.
+                // This fails when the receiving thread has ended.
                 drop(used.send(job.data));
             }
             writer.finish()
@@ -85,8 +85,9 @@ impl Film {
         })
     }
 
-    /// Takes a frame of a sender, by both their numbers, and how to read it ([`Header::label`]).
-    /// Returns false when the writer is behind, so that the frame is not written, or has ended.
+    /// Takes a frame: the numbers of its sender and of the frame, its label ([`Header::label`]),
+    /// which says how to read it, and its bytes. Returns false when the frame is not written,
+    /// because the writer is behind or has ended.
     ///
     /// **Cost**: one copy of a frame that is taken; it never waits.
     pub fn take(&mut self, (sender, number): (u32, u64), label: &[u8], frame: &[u8]) -> bool {
@@ -106,16 +107,16 @@ impl Film {
         is_taken
     }
 
-    /// Whether the writer has ended before it was told: its output refused something.
+    /// Returns true when the writer has ended early, because its output refused something.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits until all that was taken is written.
+    /// Waits until all frames that were taken are written.
     ///
     /// # Errors
-    /// What the output refused.
+    /// The error of the output.
     pub fn finish(self) -> Result<FilmCounts, SystemError> {
         let Self {
             queue,
@@ -150,12 +151,13 @@ impl fmt::Debug for FilmPlace {
 pub struct FilmCounts {
     /// Frames written.
     pub written: u64,
-    /// Bytes of them.
+    /// Number of bytes of these frames.
     pub bytes: u64,
     /// Frames that came while the queue was full, or after the output had failed.
     pub skipped: u64,
-    /// Frames without a header line, for an output that needs one, or with another length than
-    /// theirs says, or unlike those before them in the same stream.
+    /// Frames that the output could not take: without a header line although the output needs one,
+    /// with another length than their header line says, or unlike the earlier frames of the same
+    /// stream.
     pub unreadable: u64,
 }
 
@@ -174,7 +176,7 @@ struct Writer {
 }
 
 enum Place {
-    /// Y4M before its first frame: that one says what the header is.
+    /// A Y4M stream before its first frame, which determines the stream's header.
     Waiting(Box<dyn Write + Send>),
     Y4m(VideoWriter<Box<dyn Write + Send>>, Header),
     Raw(Box<dyn Write + Send>),
@@ -185,7 +187,7 @@ enum Place {
         /// The sender that was heard first.
         first: Option<u32>,
     },
-    /// Between two of the others.
+    /// The state while a value moves from one variant to another.
     Moving,
 }
 
@@ -270,7 +272,7 @@ impl Writer {
     }
 }
 
-/// Writes one frame as a file, whole or not at all, and deletes the oldest above `keep`.
+/// Writes one frame as a file, whole or not at all, and deletes the oldest files beyond `keep`.
 fn write_last(
     (directory, name): (&Path, &str),
     job: &Job,
@@ -296,7 +298,7 @@ fn write_last(
     while written.len() > keep {
         if let Some(oldest) = written.pop_front() {
             match fs::remove_file(&oldest) {
-                // Somebody who looks at frames may take them away.
+                // The file may be gone: somebody who looks at frames may have taken it away.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed("delete", oldest.display(), &error));
                 }
@@ -322,7 +324,8 @@ fn refused(error: VideoError) -> SystemError {
     }
 }
 
-/// Frames that wait for the writer: a disk's pause of a third of a second at 25 frames a second.
+/// Number of frames that wait for the writer: 8 frames bridge a pause of the disk of a third of a
+/// second at 25 frames a second.
 const QUEUE_FRAMES: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Room for one frame between whoever receives frames and whoever looks at some of them.
+//! Room for one frame, between the thread that receives frames and the thread that looks at some of
+//! them.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -7,8 +8,8 @@ use std::{
 
 use video::Shape;
 
-/// Room for one frame. The receiving side never waits: while a frame lies there that nobody has
-/// taken, the others pass by.
+/// Room for one frame. The receiving side never waits: frames that come before the last one was
+/// taken are passed over.
 #[derive(Debug, Default)]
 pub struct Glimpse {
     slot: Mutex<Slot>,
@@ -18,17 +19,17 @@ pub struct Glimpse {
 #[derive(Debug, Default)]
 struct Slot {
     frame: Vec<u8>,
-    /// How to read the frame; `None` when there is none.
+    /// The shape, which says how to read the frame; `None` when there is no frame.
     shape: Option<Shape>,
     is_over: bool,
 }
 
 impl Glimpse {
-    /// Offers a frame. Returns whether there was room for it.
+    /// Offers a frame. Returns true when there was room for it.
     ///
-    /// **Cost**: one copy of the frame if there was, and nothing else.
+    /// **Cost**: one copy of the frame if there was room, and nothing else.
     ///
-    /// **Panics** (bug): when `frame` has another length than [`Shape::frame_bytes`].
+    /// **Panics** (bug): when the length of `frame` is not [`Shape::frame_bytes`].
     pub fn offer(&self, shape: Shape, frame: &[u8]) -> bool {
         assert_eq!(frame.len(), shape.frame_bytes(), "one whole frame");
         let Ok(mut slot) = self.slot.try_lock() else {
@@ -45,8 +46,8 @@ impl Glimpse {
         true
     }
 
-    /// Takes the frame that lies there, or comes within `time`. The memory of `into` is used for
-    /// a later one.
+    /// Takes the frame that is there or comes within `time`, and returns its shape. The memory of
+    /// `into` serves a later frame.
     pub fn take(&self, into: &mut Vec<u8>, time: Duration) -> Option<Shape> {
         let nothing = |slot: &mut Slot| slot.shape.is_none() && !slot.is_over;
         let waited = self.changed.wait_timeout_while(self.lock(), time, nothing);
@@ -56,13 +57,13 @@ impl Glimpse {
         Some(shape)
     }
 
-    /// Tells whoever waits for a frame that it need not.
+    /// Ends the wait of a thread that waits for a frame, and all further waits.
     pub fn end(&self) {
         self.lock().is_over = true;
         self.changed.notify_all();
     }
 
-    /// Whether [`Glimpse::end`] was called.
+    /// Returns true once [`Glimpse::end`] was called.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.lock().is_over

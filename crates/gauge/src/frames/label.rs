@@ -1,9 +1,10 @@
-//! What a sender says of its frames: a header line, with a mark on those that are a pattern.
+//! The label of frames: a header line that says how to read them, with a mark if they are a
+//! pattern.
 
 use video::{FrameRate, PixelFormat, Shape, y4m::Header};
 
-/// The label of a [`FramePattern`](super::FramePattern), as pictures of this width, height and
-/// bytes of a pixel where they are some.
+/// Returns the label of a [`FramePattern`](super::FramePattern). With `pixels` (width, height, and
+/// bytes of a pixel), its frames can be shown as pictures.
 #[must_use]
 pub fn label_of_pattern(pixels: Option<[u32; 3]>, frames_per_s: f64) -> String {
     let header = pixels.and_then(|[width, height, pixel_bytes]| {
@@ -22,14 +23,14 @@ pub fn label_of_pattern(pixels: Option<[u32; 3]>, frames_per_s: f64) -> String {
     }
 }
 
-/// Whether frames with this label are a [`FramePattern`](super::FramePattern).
+/// Returns true when frames with this label are a [`FramePattern`](super::FramePattern).
 #[must_use]
 pub fn is_pattern(label: &[u8]) -> bool {
     let mut words = label.split(|byte| *byte == b' ');
     words.any(|word| word.strip_prefix(b"X").unwrap_or(word) == MARK.as_bytes())
 }
 
-/// What a label says, read once for all frames that bear it.
+/// The header in a label, read once for all frames that have the label.
 #[derive(Debug, Default)]
 pub struct LabelReading {
     label: Vec<u8>,
@@ -37,10 +38,10 @@ pub struct LabelReading {
 }
 
 impl LabelReading {
-    /// Returns the header that `label` is; `None` when it is none, or its frames do not have
-    /// `frame_bytes` bytes.
+    /// Returns the header in `label`; `None` when there is none, or when it says that a frame has
+    /// another length than `frame_bytes`.
     ///
-    /// **Cost**: a comparison, unless the label is another than at the last call.
+    /// **Cost**: a comparison, unless the label differs from that of the last call.
     pub fn of(&mut self, label: &[u8], frame_bytes: usize) -> Option<&Header> {
         if self.label != label {
             self.header = Header::parse(label).ok();

@@ -1,8 +1,8 @@
-//! Frames whose content proves itself, for trying out what a path carries of them.
+//! Frames whose content proves itself, for trying what a path carries.
 //!
-//! A frame holds its number, and a fixed pseudo-random block that is repeated from a place that
-//! follows from the number. The block's length is a prime number, so a piece in a wrong place does
-//! not fit there.
+//! A frame holds its number, and then a fixed pseudo-random block, again and again, from a place in
+//! the block that follows from the number. The block's length is a prime number, so a piece that is
+//! put in a wrong place does not match there.
 //!
 //! ```text
 //!   number u64 LE | seed u64 LE | block from (number * 8192 + 16) on, again and again
@@ -66,8 +66,8 @@ impl FramePattern {
         head
     }
 
-    /// Returns the parts of the block that follow each other at `offset` of frame `id`, `len` bytes
-    /// in all.
+    /// Returns the parts of the block, `len` bytes in all, that make up frame `id` from `offset`
+    /// on.
     fn parts(&self, id: u64, offset: usize, len: usize) -> impl Iterator<Item = &[u8]> {
         let first = (id % BLOCK_BYTES as u64 * 8192 + offset as u64) % BLOCK_BYTES as u64;
         let (mut start, mut left) = (first as usize, len);
@@ -80,7 +80,7 @@ impl FramePattern {
 }
 
 const HEAD_BYTES: usize = 16;
-/// A prime number.
+/// Length of the block in bytes: the largest prime number below 65,536.
 const BLOCK_BYTES: usize = 65_521;
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //!   receiving thread --offer--> [ one frame ] --> encoder --> [ newest picture ] --> viewer 1
 //!                     (copied only if wanted)    (thread)                       `--> viewer N
 //! ```
-//! Nothing waits for a viewer: one that is slow skips pictures, and one that takes none for
-//! [`PICTURE_TIME_MAX`] is cut off. `GET /` is the page, `/stream` its moving picture,
-//! `/frame.jpg` the next picture alone, `/status` a line of text.
+//! Nothing waits for a viewer: a slow viewer skips pictures, and a viewer that takes none for
+//! [`PICTURE_TIME_MAX`] is cut off. `GET /` gives the page, `/stream` its moving picture,
+//! `/frame.jpg` a single picture, `/status` a line of text.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ use video::{Picture, Shape, mjpeg};
 
 use super::Glimpse;
 
-/// A page that is served until this is dropped.
+/// A preview page, which is served until this is dropped.
 #[derive(Debug)]
 pub struct Preview {
     shared: Arc<Shared>,
@@ -35,8 +35,8 @@ pub struct Preview {
 impl Preview {
     /// Serves the page at `address`; with port 0 the system chooses the port.
     ///
-    /// On an address of this host alone, requests that name another host are refused: a page of the
-    /// network that a browser has open could send them.
+    /// On a loopback address, requests that name another host are refused: a page from elsewhere
+    /// that a browser has open could send them.
     ///
     /// # Errors
     /// When the system has no such address, or another program has the port.
@@ -56,18 +56,18 @@ impl Preview {
         })
     }
 
-    /// Returns the address at which it answers.
+    /// Returns the address at which the page is served.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Offers a frame. Returns whether it was taken: when somebody looks, and the one before is
-    /// being made a picture of, at least.
+    /// Offers a frame. Returns true when it was taken: somebody looks at the page, and the encoder
+    /// has taken the frame before.
     ///
     /// **Cost**: one copy of the frame if it is taken, and nothing else; it never waits.
     ///
-    /// **Panics** (bug): when `frame` has another length than [`Shape::frame_bytes`].
+    /// **Panics** (bug): when the length of `frame` is not [`Shape::frame_bytes`].
     pub fn offer(&self, shape: Shape, frame: &[u8]) -> bool {
         self.shared.viewers.load(Ordering::Relaxed) > 0 && self.shared.glimpse.offer(shape, frame)
     }
@@ -91,7 +91,7 @@ impl Drop for Preview {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Debug, Default)]
 struct Shared {
     glimpse: Glimpse,
@@ -102,7 +102,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many pictures there were, and the newest.
+    /// The number of pictures so far; `picture` is the newest of them.
     pictures: u64,
     picture: Arc<Vec<u8>>,
     status: String,
@@ -115,8 +115,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest picture, once there are more than `seen`; `None` at the end, or when there is
-    /// none for [`PICTURE_TIME_MAX`].
+    /// Returns the newest picture and its number, once that is greater than `seen`. `None` at the
+    /// end, or when no picture comes for [`PICTURE_TIME_MAX`].
     fn next_picture(&self, seen: u64) -> Option<(u64, Arc<Vec<u8>>)> {
         let until = Instant::now() + PICTURE_TIME_MAX;
         let mut state = self.lock();
@@ -150,7 +150,7 @@ fn encode(shared: &Shared) {
     }
 }
 
-/// Answers one request; whoever wants pictures gets a thread.
+/// Answers one request; a viewer of pictures gets a thread of its own.
 fn answer(shared: &Arc<Shared>, mut stream: TcpStream, is_local: bool) -> io::Result<()> {
     let request = Request::read(&mut stream, Instant::now() + REQUEST_TIME_MAX)?;
     let is_refused = is_local && !request.is_for_this_host();
@@ -199,11 +199,11 @@ fn respond(mut stream: TcpStream, status: &str, kind: &str, body: &[u8]) -> io::
     answer.send(&mut stream, Instant::now() + REQUEST_TIME_MAX)
 }
 
-/// One of the places of viewers, until it is dropped.
+/// The place of one viewer, until it is dropped.
 struct Seat(Arc<Shared>);
 
 impl Seat {
-    /// Takes a place; `None` when there is none.
+    /// Takes a place; `None` when all are taken.
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let one_more = |viewers| (viewers < VIEWERS_MAX).then_some(viewers + 1);
         let viewers = &shared.viewers;
@@ -215,7 +215,7 @@ impl Seat {
     fn view(&self, mut stream: TcpStream, is_stream: bool) -> io::Result<()> {
         let newest = self.0.lock().pictures;
         if !is_stream {
-            // What was drawn for an earlier viewer may be old.
+            // The newest picture may be old: it was made for an earlier viewer.
             let Some((_, jpeg)) = self.0.next_picture(newest) else {
                 return respond(
                     stream,
@@ -260,17 +260,17 @@ fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
 /// The most viewers at a time.
 pub const VIEWERS_MAX: usize = 8;
 
-/// How long a viewer may take for a picture, and how long it waits for one.
+/// The longest time in which a viewer takes a picture, and the longest wait for a picture.
 const PICTURE_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a request may take, and its answer.
+/// The longest time for a request, and for its answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
-/// The size of pictures.
+/// The largest pictures, in pixels.
 const WIDTH_MAX: u16 = 1_280;
 const HEIGHT_MAX: u16 = 1_024;
-/// Of 100: the grain of a camera is still to be seen.
+/// The quality of the JPEG pictures, from 1 to 100: at 75 the grain of a camera is still visible.
 const QUALITY: u8 = 75;
-/// Pictures are of this moment and for this page alone: no cache keeps them, and no page of another
-/// host may show them.
+/// Headers of all answers. No cache keeps the pictures, which are of one moment, and no page of
+/// another host may show them.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
                        Cross-Origin-Resource-Policy: same-origin\r\n";
 const PAGE: &str = include_str!("preview.html");

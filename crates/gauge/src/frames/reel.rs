@@ -1,11 +1,11 @@
-//! Frames that come from a file, a pipe or standard input.
+//! Reads frames ahead from a file, a pipe or standard input.
 //!
 //! ```text
 //!   VideoReader --> reader (thread) --> [ queue of QUEUE_FRAMES ] --next--> sending thread
 //!                           ^-------- memory to use again ---------'
 //! ```
-//! Whoever sends frames must not wait for a pipe. So a thread reads ahead, and waits while the
-//! queue is full: a program that makes the frames waits with it.
+//! A thread that sends frames must not wait for a pipe. So another thread reads ahead, and waits
+//! while the queue is full; the program that makes the frames then waits, too.
 
 use std::{
     io::Read,
@@ -18,7 +18,8 @@ use video::{VideoError, VideoReader, y4m::Header};
 
 /// A thread that reads frames ahead.
 ///
-/// Dropped, it reads on until what it waits for has come: a pipe cannot be left earlier.
+/// When this is dropped, the thread reads on until the frame that it waits for has come: it cannot
+/// leave a pipe earlier.
 #[derive(Debug)]
 pub struct Reel {
     header: Header,
@@ -26,22 +27,22 @@ pub struct Reel {
     used: Sender<Vec<u8>>,
 }
 
-/// What a [`Reel`] has next.
+/// The next thing that a [`Reel`] gives.
 #[derive(Debug)]
 pub enum Next {
     /// A frame; [`Reel::give_back`] takes its memory.
     Frame(Vec<u8>),
-    /// None yet: the program that makes them is slower.
+    /// There is no frame yet: the program that makes them is slower.
     NotYet,
     /// There are no more.
     Over,
 }
 
 impl Reel {
-    /// Starts to read.
+    /// Starts to read frames ahead.
     ///
     /// # Errors
-    /// When there is no thread.
+    /// When the system gives no thread.
     pub fn start(mut reader: VideoReader<impl Read + Send + 'static>) -> Result<Self, SystemError> {
         let header = reader.header().clone();
         let frame_bytes = header.shape().frame_bytes();
@@ -57,7 +58,7 @@ impl Reel {
                     Err(error) => Err(error),
                 };
                 let is_last = read.is_err();
-                // Nobody takes more.
+                // The reel was dropped, so nobody takes more frames.
                 if sender.send(read).is_err() || is_last {
                     return;
                 }
@@ -72,7 +73,7 @@ impl Reel {
         })
     }
 
-    /// How to read the frames.
+    /// Returns the header, which says how to read the frames.
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
@@ -81,7 +82,7 @@ impl Reel {
     /// Returns what comes next, without waiting.
     ///
     /// # Errors
-    /// What the stream refused, once; [`Next::Over`] follows.
+    /// The error of the stream, once; [`Next::Over`] follows.
     pub fn next_frame(&mut self) -> Result<Next, VideoError> {
         match self.frames.try_recv() {
             Ok(frame) => frame.map(Next::Frame),
@@ -93,13 +94,13 @@ impl Reel {
     /// Takes the memory of a frame, to be used again.
     pub fn give_back(&self, frame: Vec<u8>) {
         if frame.len() == self.header.shape().frame_bytes() {
-            // The thread may have ended.
+            // This fails when the thread has ended.
             drop(self.used.send(frame));
         }
     }
 }
 
-/// Frames read ahead.
+/// The most frames that are read ahead.
 const QUEUE_FRAMES: usize = 4;
 
 #[cfg(test)]

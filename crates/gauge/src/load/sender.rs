@@ -32,8 +32,8 @@ pub struct LoadSpec {
 /// A message for which there is no room when it is due leaves later, but its stamp says when it was
 /// due. So the delays that a receiver finds include the sender's own waits.
 ///
-/// It hands over no more than leaves in 20 ms at the publisher's rate: messages that were handed
-/// over have left, or are about to.
+/// At the publisher's rate, it hands over no more messages than leave within 20 ms. So messages
+/// that were handed over have left, or leave soon.
 ///
 /// ```no_run
 /// # use towline_gauge::load::{LoadSender, LoadSpec};
@@ -226,7 +226,8 @@ const QUEUE_MAX: Duration = Duration::from_millis(20);
 /// The most messages that leave before the caller looks at the clock and at events again.
 const BATCH_MESSAGES: u64 = 1_000;
 
-/// The clock's error is read anew this often; it grows by 500 ppm while its daemon is silent.
+/// How old a reading of the clock's error may be, in nanoseconds: the error grows by 500 ppm while
+/// its daemon is silent.
 const CLOCK_ERROR_AGE_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::Error;
 pub struct GroupMtuReport {
     /// The interface by which packets leave for the group.
     pub interface: String,
-    /// Its MTU.
+    /// The MTU of that interface.
     pub interface_mtu_bytes: u32,
     /// Each receiver that answered, with the largest packet that it answered; ordered by address.
     pub receivers: Vec<(IpAddr, u32)>,

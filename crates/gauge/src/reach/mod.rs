@@ -8,10 +8,10 @@
 //!                          \         |         /
 //!                           +---- Facts ----> judge() ----> findings
 //! ```
-//! This host has dropped a frame that enters it and does not reach the socket. A frame that a peer
-//! says it sends, and that never enters this host, was dropped on the way or never sent. The
-//! unicast beacons tell how many routers are between the hosts, even when the group does not
-//! arrive.
+//! When a frame enters this host and does not reach the socket, this host has dropped it. When a
+//! peer says that it sends a frame, and the frame never enters this host, it was dropped on the way
+//! or never sent. The unicast beacons tell how many routers are between the hosts, even when the
+//! group does not arrive.
 
 mod facts;
 pub use facts::{

@@ -124,5 +124,5 @@ fn hear(
 
 /// The number of questions without any answer after which no more are asked.
 const UNANSWERED_MAX: u64 = 3;
-/// The most nanoseconds by which two clocks move apart during a round trip, unless one was set.
+/// The most nanoseconds by which two clocks move apart during a round trip, unless a clock was set.
 const CLOCK_STEP_NS: u64 = 100_000;

@@ -165,12 +165,12 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     Ok(answers)
 }
 
-/// How long an idle publisher waits for a turn when the thread sleeps: long enough for the
-/// subscriber to sleep in its socket. When the thread spins, the publisher gets a turn after the
-/// number of receive calls below.
+/// Nanoseconds that an idle publisher waits for a turn when the thread sleeps: long enough for the
+/// subscriber to sleep in its socket. When the thread spins, the publisher gets a turn after
+/// `RECEIVES_PER_TURN` receive calls.
 const TURN_NS: u64 = 10_000_000;
 const RECEIVES_PER_TURN: u32 = 256;
-/// How often the publisher looks at NAKs while messages come and go.
+/// Nanoseconds between two looks of the publisher at NAKs while messages come and go.
 const NAKS_NS: u64 = 200_000;
 
 #[cfg(test)]

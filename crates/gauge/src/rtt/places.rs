@@ -1,9 +1,9 @@
-//! The places of a TCP reflector: which clients get one, and which lose theirs. It decides; it
-//! neither listens nor answers.
+//! The places of a TCP reflector: which clients get one, and which lose theirs. This module
+//! decides; it neither listens nor answers.
 //!
-//! A thread answers each client, so that there are [`PLACES_MAX`] places. A host has at most
-//! [`PLACES_PER_HOST_MAX`] of them, a network three quarters ([`share`]), and a client that sends
-//! no message for [`IDLE_MAX`] loses its place, so that no host keeps the others out.
+//! Each client is answered by a thread of its own, so there are only [`PLACES_MAX`] places. A host
+//! has at most [`PLACES_PER_HOST_MAX`] of them, a network at most three quarters ([`share`]). A
+//! client that sends no message for [`IDLE_MAX`] loses its place. So no host keeps the others out.
 
 use std::{
     net::IpAddr,
@@ -31,7 +31,7 @@ pub(super) struct TcpPlace {
 #[derive(Debug)]
 struct Taken {
     place: Arc<TcpPlace>,
-    /// The messages when they were counted last, and when there were fewer before.
+    /// The number of messages at the last count, and the time when it last grew.
     messages: u64,
     active: Instant,
 }
@@ -94,11 +94,11 @@ impl TcpPlace {
     }
 }
 
-/// Each place costs a thread.
+/// The most places: each costs a thread.
 const PLACES_MAX: usize = 64;
-/// One measurement takes one place; a host may make a few at a time.
+/// The most places of a host: a measurement takes one, and a host may make a few at a time.
 const PLACES_PER_HOST_MAX: usize = 8;
-/// The slowest schedule sends a message each second.
+/// How long a client may be silent: even the slowest schedule sends a message each second.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -174,8 +174,8 @@ fn link_ns(left: &Stamps, came: &Stamps) -> Option<(u64, bool)> {
     by_device.or_else(|| between(left.software_ns, came.software_ns).map(|ns| (ns, false)))
 }
 
-/// The most nanoseconds by which the clocks drift apart while a message is under way, unless one
-/// was set.
+/// The most nanoseconds by which the clocks drift apart while a message is under way, unless a
+/// clock was set.
 const CLOCK_STEP_NS: u64 = 1_000_000;
 /// The largest error of a split in nanoseconds; splits with a larger one are left out.
 const CLOCK_ERROR_NS: u64 = 5_000;

@@ -1,4 +1,4 @@
-//! What ways of writing cost, as a picture: the time of a call by size of write.
+//! A picture of what ways of writing cost: the time of a call, by the size of a write.
 
 use std::io::{self, Write};
 

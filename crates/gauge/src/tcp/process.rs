@@ -40,8 +40,8 @@ pub(super) fn name_of(pid: u32) -> String {
     crate::shown(name.trim_end())
 }
 
-/// Returns true when there is no such process any more, or only what its parent has not taken
-/// notice of.
+/// Returns true when there is no such process any more, or only a zombie that its parent has not
+/// reaped.
 pub(super) fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The state follows the name, which may contain anything.

@@ -160,12 +160,12 @@ fn answer(stream: TcpStream, calls: &AtomicU64, is_over: &AtomicBool) -> io::Res
     Ok(())
 }
 
-/// The longest request.
+/// Bytes of the longest request. An answer is never longer than its request.
 pub(super) const BYTES_MAX: usize = 4 << 20;
 const BACKLOG: u16 = 16;
 /// How many clients are answered at once.
 const CLIENTS_MAX: u64 = 16;
-/// How often it looks whether everything is over.
+/// How often the responder looks whether it must stop.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it will send.
 const GREETING_MAX: Duration = Duration::from_secs(5);

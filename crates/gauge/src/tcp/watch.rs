@@ -1,4 +1,4 @@
-//! Looks at the TCP connections of this host, and says what held each back since the last look.
+//! Looks at the TCP connections of this host, and says what has held each back since the last look.
 
 use std::{
     cmp::Ordering,
@@ -17,11 +17,11 @@ use crate::Error;
 /// Which connections are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchOf {
-    /// All of this network namespace, by IPv4 and IPv6.
+    /// All connections of this network namespace, by IPv4 and IPv6.
     All,
-    /// Those with this port at either end.
+    /// Connections with this port at either end.
     Port(u16),
-    /// Those of this process.
+    /// Connections of this process.
     Process(u32),
 }
 
@@ -31,13 +31,14 @@ pub struct Watch {
     of: WatchOf,
     /// The connections that were there at the last look, by their cookies.
     seen: BTreeMap<u64, Seen>,
-    /// Those that have ended since, over all the time that they were seen; the oldest go first.
+    /// Connections that have ended since, with the figures of all the time that they were seen;
+    /// when there are too many, the oldest go.
     ended: VecDeque<Connection>,
     /// The process of each socket that was looked up, by the socket's inode.
     names: BTreeMap<u32, Option<Process>>,
-    /// There was a look at the process that is watched.
+    /// True when the watched process was looked at before.
     has_looked: bool,
-    /// The process that is watched has ended since.
+    /// True when the watched process has ended since.
     has_ended: bool,
 }
 
@@ -47,7 +48,8 @@ struct Seen {
     first: (Instant, TcpInfo),
     at: Instant,
     socket: TcpSocket,
-    /// The shares between the two, look by look; `None` where the kernel does not count them.
+    /// The shares between the first look and the last, summed over all looks; `None` where the
+    /// kernel does not count them.
     shares: Option<TcpShares>,
 }
 
@@ -158,18 +160,19 @@ impl Watch {
         }
     }
 
-    /// Looks at the connections. Returns those that were there at the look before, the busiest
+    /// Looks at the connections. Returns those that were there at the last look, too, the busiest
     /// first; so the first look returns none.
     ///
     /// # Errors
-    /// When the kernel does not list its sockets, or, at the first look, does not show those of the
-    /// process that is watched.
+    /// When the kernel does not list its sockets; or, at the first look, when it does not show
+    /// those of the watched process.
     ///
     /// **Cost**: microseconds for each connection of the host; the process of a connection is
     /// looked up once.
     pub fn look(&mut self) -> Result<Vec<Connection>, Error> {
         let sockets = match self.sockets() {
-            // Root still reads the list of a process that its parent has not reaped: it is empty.
+            // While the parent of an ended process has not reaped it, root can still read the list
+            // of its sockets, which is empty.
             _ if self.has_process_ended() => {
                 self.has_ended = true;
                 Vec::new()
@@ -210,15 +213,15 @@ impl Watch {
         while self.ended.len() > ENDED_MAX {
             self.ended.pop_front();
         }
-        // Only now: the rows of connections that have ended name their processes.
+        // Names are dropped last, because the rows of ended connections above still need them.
         let there: BTreeSet<u32> = self.seen.values().map(|seen| seen.socket.inode).collect();
         self.names.retain(|inode, _| there.contains(inode));
         rows.sort_by(busiest_first);
         Ok(rows)
     }
 
-    /// Returns the connections over all the time that each was seen, the busiest first. Of those
-    /// that have ended, the last thousand are among them.
+    /// Returns the connections with the figures of all the time that each was seen, the busiest
+    /// first; of the connections that have ended, the last thousand.
     #[must_use]
     pub fn whole(&self) -> Vec<Connection> {
         let seen = self.seen.values().filter(|seen| seen.at > seen.first.0);
@@ -228,7 +231,7 @@ impl Watch {
         rows
     }
 
-    /// Returns true when the process that is watched has ended: no look shows anything any more.
+    /// Returns true when the watched process has ended: further looks show nothing.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.has_ended
@@ -393,7 +396,7 @@ impl From<TcpLimit> for LimitedBy {
 }
 
 impl LimitedBy {
-    /// Says it in words.
+    /// Returns the cause in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

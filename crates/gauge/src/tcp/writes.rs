@@ -1,5 +1,6 @@
-//! What an application's way of writing costs: calls to a responder, of several writes each, by
-//! size of write, send buffer, and what the kernel is told to do with small segments.
+//! Measures what an application's way of writing costs. It makes calls to a responder, each of
+//! several writes, with different sizes of write, send buffers, and settings of the kernel for
+//! small segments.
 //!
 //! ```text
 //!   one call:   write, write, ... --> responder reads all of them --> answer --> read
@@ -229,5 +230,5 @@ fn call(
 
 /// How long the responder may take to accept.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The longest call.
+/// The longest time that a call may take.
 const CALL_MAX: Duration = Duration::from_secs(10);

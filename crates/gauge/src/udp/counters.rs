@@ -180,7 +180,7 @@ pub(super) fn reassembly_timeout_s() -> u64 {
         .unwrap_or(REASSEMBLY_TIMEOUT_S)
 }
 
-/// The kernel's default, in seconds.
+/// Seconds for which the kernel keeps fragments by default.
 const REASSEMBLY_TIMEOUT_S: u64 = 30;
 
 #[cfg(test)]

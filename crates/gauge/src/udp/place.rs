@@ -8,9 +8,9 @@
 //!        --> it had its 30 minutes ------------> refused for as long as it was served
 //! ```
 //! Two measurements at a time would disturb each other, so there is only one place. A host that
-//! wants it all the time gets half of the time: after [`SERVED_MAX`] it stays away for as long as
-//! it was served, and a host that comes back sooner goes on with the time that it had. All
-//! addresses of a network together get their share of the time, [`NETWORK_SHARE`].
+//! wants the place all the time gets half of the time: after [`SERVED_MAX`] it stays away for as
+//! long as it was served. A host that comes back sooner continues with the time that it had left.
+//! All addresses of a network together have a share of the time, [`NETWORK_SHARE`].
 
 use std::{
     net::IpAddr,
@@ -34,24 +34,25 @@ pub(super) struct Place {
 /// The answer to a host that asks for the place.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It has the place.
+    /// The host gets the place.
     Served(Arc<Turn>),
     /// Another host has the place: ask again.
     Wait,
-    /// It had its time, and may come again after this.
+    /// The host had all its time, and may come again after this.
     Later(Duration),
 }
 
-/// What a host that has the place shares with the one that decides.
+/// The turn of a host: shared by the thread that serves the host and the one that gives out the
+/// place.
 #[derive(Debug)]
 pub(super) struct Turn {
     host: IpAddr,
     began: Instant,
-    /// How long it and its network were served before, in turns that count together with this
+    /// How long the host and its network were served before, in turns that count together with this
     /// one.
     before: Vec<(Party, Duration)>,
     is_ended: AtomicBool,
-    /// Nanoseconds of the clock since when nothing was measured; [`Turn::BUSY`] in a trial.
+    /// The time in nanoseconds since which nothing was measured; [`Turn::BUSY`] in a trial.
     idle_since_ns: AtomicU64,
     trials: AtomicU32,
 }
@@ -65,8 +66,8 @@ struct Past {
 }
 
 impl Past {
-    /// Returns how long it stays away after it had all its time; [`Duration::ZERO`] when it may
-    /// come at once, as one that was not served.
+    /// Returns how long the host or network must still stay away if it had all its time;
+    /// [`Duration::ZERO`] when it may come back as if it had never been served.
     fn rest(&self, now: Instant) -> Duration {
         let away = match self.who {
             Party::Host(_) => self.served,
@@ -123,7 +124,7 @@ impl Place {
         }
     }
 
-    /// Returns how long a host was served in turns that count together with its next one.
+    /// Returns how long a host was served in the turns that count together with its next turn.
     pub(super) fn served(&self, host: IpAddr) -> Duration {
         self.served_to(Party::host(host))
     }
@@ -144,8 +145,8 @@ impl Place {
 impl Turn {
     const BUSY: u64 = u64::MAX;
 
-    /// Returns true when the host has to leave: another one waits and this one is idle, it is idle
-    /// for long, it had its time or its trials, or the server stops.
+    /// Returns true when the host must leave: because it is idle for long, or idle while another
+    /// host waits, because it had all its time or trials, or because the server stops.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.is_ended.load(Ordering::Relaxed)
             || self.idle(now) > IDLE_MAX
@@ -153,8 +154,8 @@ impl Turn {
             || self.trials.load(Ordering::Relaxed) >= TRIALS_MAX
     }
 
-    /// Returns true when a trial has to stop, too: when the server stops. All else waits for the
-    /// trial's end, which is a minute away at most.
+    /// Returns true when even a trial must stop, because the server stops. Every other reason waits
+    /// for the trial's end, which is at most a minute away.
     pub(super) fn is_cut(&self) -> bool {
         self.is_ended.load(Ordering::Relaxed)
     }
@@ -165,8 +166,8 @@ impl Turn {
         self.idle_since_ns.swap(Self::BUSY, Ordering::Relaxed)
     }
 
-    /// Notes that a trial has ended. A trial that failed leaves the host as idle as it was: whoever
-    /// keeps a place must measure.
+    /// Notes that a trial has ended. A trial that failed does not end the host's idle time: a host
+    /// that keeps a place must measure.
     pub(super) fn end_trial(&self, idle_since_ns: u64, is_whole: bool, now: Instant) {
         let since = if is_whole {
             now.as_nanos()
@@ -195,8 +196,8 @@ impl Turn {
     }
 }
 
-/// Returns true when a host, or a network, had all the time that it gets before it stays away: both
-/// stay away for as long.
+/// Returns true when a host or network had all the time that it gets before it must stay away. It
+/// then stays away for [`SERVED_MAX`].
 fn is_all((who, served): (Party, Duration)) -> bool {
     served
         >= match who {
@@ -205,16 +206,17 @@ fn is_all((who, served): (Party, Duration)) -> bool {
         }
 }
 
-/// A client pauses for moments between trials, and with several servers until all of them are
-/// ready.
+/// How long a host may be idle: a client pauses for moments between trials, and with several
+/// servers until all of them are ready.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// The same while another host waits.
+/// How long a host may be idle while another host waits.
 const IDLE_SHARED_MAX: Duration = Duration::from_secs(2);
-/// A sweep of all sizes, modes, sockets and directions takes about 18 minutes.
+/// How long a host is served: a sweep of all sizes, modes, sockets and directions takes about 18
+/// minutes.
 const SERVED_MAX: Duration = Duration::from_secs(30 * 60);
-/// As many trials as that sweep makes, with room.
+/// The most trials of a turn: more than a sweep of all sizes, modes, sockets and directions makes.
 const TRIALS_MAX: u32 = 4_096;
-/// Hosts and networks that are remembered.
+/// The most hosts and networks that are remembered.
 const PAST_MAX: usize = 64;
 
 #[cfg(test)]

@@ -381,7 +381,7 @@ const BACKLOG: u16 = 8;
 const LOOK: Duration = Duration::from_millis(50);
 /// How late the server may notice the end of a trial, or that the trial's client has gone.
 const FOLLOW: Duration = Duration::from_millis(10);
-/// How long a client waits for the place: until an idle one has lost it.
+/// How long a client waits for the place: longer than it takes an idle client to lose it.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 const WAITING_MAX: usize = 8;
 const MEET_TIME_MAX: Duration = Duration::from_secs(2);
