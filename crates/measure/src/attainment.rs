@@ -79,10 +79,10 @@ impl Series<'_> {
     }
 }
 
-/// This many messages in a row without an answer are more than usual loss explains.
+/// Messages in a row without an answer that are more than usual loss explains.
 const SILENT_MIN: u64 = 10;
-/// Messages that were sent within a shorter time show no silence: a full queue drops many packets,
-/// but not for long.
+/// Nanoseconds over which unanswered messages must have been sent to show silence: a full queue
+/// drops many packets, but not for long.
 const SILENT_NS_MIN: u64 = 50_000_000;
 
 /// A rate counts as attained when at least this share of it was reached.

@@ -81,7 +81,7 @@ fn shown(text: &str) -> String {
 }
 
 const NAME_BYTES_MAX: usize = 256;
-/// The name of an interface is shorter; a refusal is a sentence or two.
+/// Bytes kept of any other text, such as a refusal, which is a sentence or two.
 const TEXT_BYTES_MAX: usize = 512;
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl ClockWord {
     }
 }
 
-/// Bytes of the smallest message that has room for such a report.
+/// Bytes of the smallest message that has room for a [`ClockWord`].
 pub const CLOCK_BYTES: usize = PROBE_BYTES_MIN + 40;
 /// Longest that a reflector may say it took to answer: ten seconds.
 pub const ANSWER_NS_MAX: u64 = 10_000_000_000;

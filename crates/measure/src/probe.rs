@@ -34,7 +34,7 @@ pub enum ProbeKind {
     Welcome,
     /// A message that the reflector sends back.
     Probe,
-    /// Sent back.
+    /// A probe that the reflector has sent back.
     Echo,
     /// "How good is your clock?", answered by [`ProbeKind::ClockTold`]. An older reflector, which
     /// does not know the question, does not answer.
@@ -148,7 +148,7 @@ pub enum ProbeError {
     /// The message is shorter than it says, or than the header.
     #[error("the message was cut short")]
     Short,
-    /// Something else.
+    /// The message has another program's first bytes, or a kind that does not exist.
     #[error("the message is not a probe")]
     Foreign,
     /// The message comes from a release with another version of the format.

@@ -107,7 +107,7 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// One message in this many was stamped; `None` when the result does not tell.
+    /// Returns n when one message in n was stamped; `None` when the result does not tell.
     #[must_use]
     pub fn stamp_interval(&self) -> Option<u64> {
         let gcd = |mut a: u64, mut b: u64| {
@@ -191,8 +191,8 @@ impl Series<'_> {
 pub struct StampingCost {
     /// Median of the differences, in nanoseconds.
     pub p50_ns: i64,
-    /// Half the width of the median's 95 % interval. It is more when the cost is negative: such a
-    /// cost is impossible, so the noise is at least its size.
+    /// Half the width of the median's 95 % interval. When the cost is negative, which is
+    /// impossible, the noise is at least the size of that cost.
     pub noise_ns: u64,
 }
 
@@ -239,7 +239,7 @@ fn told_by(samples: &[Sample]) -> Counts {
     }
 }
 
-/// With fewer differences there is no interval around the median.
+/// The fewest differences: of fewer, the ranks around the middle would leave out hardly any.
 const PAIRS_MIN: usize = 12;
 
 #[cfg(test)]

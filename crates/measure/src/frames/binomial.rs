@@ -9,15 +9,15 @@ pub(super) fn at_most(trials: u64, most: u64, each: f64) -> f64 {
     if each >= 1.0 {
         return 0.0;
     }
-    // From the mean on, the terms above `most` are the fewer ones, and below it the others.
+    // Above the mean, the chances beyond `most` are the smaller part, so those are summed.
     if most as f64 > trials as f64 * each {
         return 1.0 - more_than(trials, most, each);
     }
     at_most_below_mean(ln_ways(trials, most), trials, most, each)
 }
 
-/// As [`at_most`], for `most` up to the mean and a chance that is neither 0 nor 1. `ways` is
-/// [`ln_ways`] of both numbers: a search for a chance makes it once.
+/// Returns what [`at_most`] does, for `most` up to the mean and a chance that is neither 0 nor 1.
+/// `ways` is [`ln_ways`] of `trials` and `most`: a caller that tries many chances computes it once.
 pub(super) fn at_most_below_mean(ways: f64, trials: u64, most: u64, each: f64) -> f64 {
     let odds = each / (1.0 - each);
     let (mut term, mut sum) = (exactly(ways, trials, most, each), 0.0);
@@ -31,8 +31,8 @@ pub(super) fn at_most_below_mean(ways: f64, trials: u64, most: u64, each: f64) -
     sum.min(1.0)
 }
 
-/// The chance of more than `most` successes in `trials`, each with the chance `each`; small chances
-/// keep their digits.
+/// The chance of more than `most` successes in `trials`, each with the chance `each`. The result is
+/// exact also for small chances.
 pub(super) fn more_than(trials: u64, most: u64, each: f64) -> f64 {
     if most >= trials || each <= 0.0 {
         return 0.0;
@@ -72,12 +72,12 @@ pub(super) fn ln_ways(trials: u64, count: u64) -> f64 {
     ways.sum()
 }
 
-/// The chance of exactly `count` successes; `each` lies between 0 and 1 and is neither, and `ways`
-/// is [`ln_ways`].
+/// The chance of exactly `count` successes. `each` is above 0 and below 1, and `ways` is
+/// [`ln_ways`] of `trials` and `count`.
 ///
-/// With more than [`SUMMED_MAX`] of the lesser of successes and failures, C. Loader's expansion
-/// ("Fast and accurate computation of binomial probabilities", 2000), which loses no digits to
-/// large logarithms that cancel.
+/// When successes and failures are both more than [`SUMMED_MAX`], it uses C. Loader's expansion
+/// ("Fast and accurate computation of binomial probabilities", 2000), because large logarithms that
+/// cancel would lose digits.
 fn exactly(ways: f64, trials: u64, count: u64, each: f64) -> f64 {
     let rest = trials - count;
     let fewer = count.min(rest);
@@ -118,9 +118,10 @@ fn deviance(found: f64, mean: f64) -> f64 {
     sum
 }
 
-/// A term this much smaller than the sum changes no digit of it, nor do those behind it.
+/// The ratio of a term to the sum at which the sum ends: neither this term nor a later one changes
+/// a digit of the sum.
 const NEGLIGIBLE: f64 = 1e-18;
-/// Up to here the logarithms are summed.
+/// The most logarithms that [`ln_ways`] sums; beyond this [`exactly`] uses an expansion instead.
 const SUMMED_MAX: u64 = 10_000;
 
 #[cfg(test)]

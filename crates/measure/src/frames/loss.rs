@@ -44,8 +44,8 @@ impl LossCount {
         1.0 - upper(self.expected - self.known_lost(), self.expected)
     }
 
-    /// How many frames must be expected in all until this number of losses proves a share below
-    /// `share`; `None` when no number does, because `share` is 0 or less.
+    /// How many frames must be expected in all, with this number of losses, to prove that the share
+    /// lost is below `share`; `None` when `share` is 0 or less, which no number proves.
     #[must_use]
     pub fn expected_to_prove(self, share: f64) -> Option<u64> {
         if share <= 0.0 {
@@ -89,21 +89,23 @@ impl fmt::Display for LossCount {
 /// Whether a run shows that its path is very stable, and if not, what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// It lasted [`VERY_STABLE_TIME`], and the 95 % upper bound of the share of frames lost is
+    /// The run lasted [`VERY_STABLE_TIME`], and the 95 % upper bound of the share of frames lost is
     /// below [`VERY_STABLE_LOSS`].
     VeryStable,
-    /// Nothing speaks against it yet.
+    /// The run is shorter than [`VERY_STABLE_TIME`], and the 95 % lower bound of the share lost is
+    /// below [`VERY_STABLE_LOSS`].
     TooShort {
-        /// How much longer it must last.
+        /// How much longer the run must last.
         left: Duration,
     },
-    /// It lasted long enough and lost few, but of so few frames that the path may lose more.
+    /// The run lasted long enough and lost few frames, but it had too few frames to show that the
+    /// path is very stable.
     TooFewFrames {
         /// How many frames must be expected in all, when no more get lost.
         needed: u64,
     },
-    /// The share of frames lost is [`VERY_STABLE_LOSS`] or more. While the run is short, this is
-    /// said only when the 95 % lower bound is, too.
+    /// The share of frames lost is [`VERY_STABLE_LOSS`] or more. In a run shorter than
+    /// [`VERY_STABLE_TIME`] the 95 % lower bound of the share must be that high, too.
     TooManyLost,
 }
 
@@ -133,10 +135,10 @@ impl Stability {
     /// `first_to_last` is the time between the first and the last of them, `first_to_stop` the time
     /// between the first and the end of the run.
     ///
-    /// Each frame stands for the interval up to the next one: 12,000 frames at 20 a second are ten
-    /// minutes, though the last comes 599.95 s after the first. One more interval allows for frames
-    /// that are not delivered equally late, and as the first was on its way before it was whole,
-    /// the run began up to an interval before that.
+    /// Each frame stands for the interval up to the next frame: 12,000 frames at 20 a second are
+    /// ten minutes, though the last comes 599.95 s after the first. One more interval allows for
+    /// frames that are not delivered equally late. The result is at most `first_to_stop` and one
+    /// interval, because the first frame was on its way before it was whole.
     #[must_use]
     pub fn lasted(expected: u64, first_to_last: Duration, first_to_stop: Duration) -> Duration {
         let intervals = u32::try_from(expected)
@@ -147,7 +149,7 @@ impl Stability {
         last.min(first_to_stop.saturating_add(interval))
     }
 
-    /// Whether the claim holds.
+    /// Whether the run shows that its path is very stable.
     #[must_use]
     pub const fn is_very_stable(self) -> bool {
         matches!(self, Self::VeryStable)
@@ -178,7 +180,8 @@ fn ceil_s(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// The largest chance of a loss by which `lost` or fewer of `expected` happen in 5 % of runs.
+/// The largest chance of losing a frame at which 5 % of runs lose at most `lost` of `expected`
+/// frames.
 fn upper(lost: u64, expected: u64) -> f64 {
     if lost >= expected {
         return 1.0;
@@ -189,7 +192,7 @@ fn upper(lost: u64, expected: u64) -> f64 {
     let (mut low, mut high) = (lost as f64 / expected as f64, 1.0);
     let ways = binomial::ln_ways(expected, lost);
     for _ in 0..HALVINGS_MAX {
-        // Above the share that was lost, so the mean is above the number lost.
+        // The middle is above the share that was lost, so the mean is above the number lost.
         let middle = f64::midpoint(low, high);
         if middle <= low || middle >= high {
             break;
@@ -205,12 +208,12 @@ fn upper(lost: u64, expected: u64) -> f64 {
 
 /// The share of frames lost below which a path is very stable.
 pub const VERY_STABLE_LOSS: f64 = 0.001;
-/// The shortest run that can show it.
+/// The shortest run that can show that a path is very stable.
 pub const VERY_STABLE_TIME: Duration = Duration::from_secs(600);
 
 /// One minus the confidence.
 const UNLIKELY: f64 = 0.05;
-/// Enough halvings for all the digits of a share.
+/// The most halvings: more than the 53 binary digits of a share.
 const HALVINGS_MAX: u32 = 64;
 
 #[cfg(test)]

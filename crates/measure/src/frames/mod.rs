@@ -13,8 +13,8 @@
 //!
 //! **Sources**: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits
 //! illustrated in the case of the binomial", Biometrika 26 (1934), for the bounds; the rule of
-//! three (3/n after n successes) is their approximation without a loss. socket(7) for what the
-//! kernel makes of a socket buffer's size.
+//! three (3/n after n successes) approximates the upper bound of a run without a loss. socket(7)
+//! for what the kernel makes of a socket buffer's size.
 
 mod binomial;
 

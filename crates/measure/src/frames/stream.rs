@@ -52,14 +52,14 @@ impl FrameLoad {
         self.frame_bytes as f64 / self.wire_bytes_per_frame().max(1) as f64
     }
 
-    /// The socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that takes one frame
-    /// whose packets come faster than the receiver reads any.
+    /// The socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that holds one whole
+    /// frame, for a frame whose packets all come before the receiver reads the first of them.
     #[must_use]
     pub fn frame_buffer_bytes(&self) -> u64 {
         self.buffer_bytes(self.packets_per_frame() as f64)
     }
 
-    /// The socket buffer that takes what comes while the receiver pauses, at the stream's rate.
+    /// The socket buffer that holds what comes, at the stream's rate, while the receiver pauses.
     #[must_use]
     pub fn pause_buffer_bytes(&self, pause: Duration) -> u64 {
         self.buffer_bytes(self.packets_per_s() * pause.as_secs_f64())
@@ -73,9 +73,9 @@ impl FrameLoad {
             .saturating_mul(frames.saturating_add(1))
     }
 
-    /// The chance that a frame is not whole at its deadline, when each packet, of data, repair,
-    /// parity and request alike, is lost with the chance `packet_loss` and independently of the
-    /// others. Losses in bursts hit fewer frames, and those harder than parity can mend.
+    /// The chance that a frame is not whole at its deadline, when each packet (data, repair, parity
+    /// or request) is lost with the chance `packet_loss`, independently of the others. When losses
+    /// come in bursts, fewer frames are hit, but parity repairs fewer of those.
     #[must_use]
     pub fn loss(&self, packet_loss: f64, repair: Repair) -> f64 {
         let packets = self.packets_per_frame();
@@ -99,7 +99,8 @@ impl FrameLoad {
         }
     }
 
-    /// Each packet costs a descriptor, and memory in the powers of two that drivers allocate.
+    /// The socket buffer that holds this number of packets. Each packet costs a descriptor, and
+    /// memory in the powers of two that drivers allocate.
     fn buffer_bytes(&self, packets: f64) -> u64 {
         let packet = u64::from(self.mtu_bytes) + ETHERNET_HEADER;
         let data = (packet + HEADROOM + SHARED_INFO).next_power_of_two();
@@ -116,14 +117,15 @@ impl FrameLoad {
     }
 }
 
-/// What mends a frame before its deadline.
+/// How lost packets of a frame are replaced before its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing: each lost packet costs its frame.
     None,
-    /// A lost packet is asked for this many times; a request or its answer may be lost, too.
+    /// Each lost packet is asked for this many times; a request or its answer may be lost, too.
     Requests(u32),
-    /// Each group of so many packets has parity packets, and any `data` of the group are enough.
+    /// Each group of `data` packets has `parity` further packets, and any `data` of them all are
+    /// enough.
     Parity {
         /// Packets of a group that carry the frame; 0 counts as 1. The last group may have fewer.
         data: u16,
@@ -132,38 +134,38 @@ pub enum Repair {
     },
 }
 
-/// What may limit a stream, with its size.
+/// A resource that may limit a stream, with its capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Resource {
     /// The line.
     Line {
-        /// Its bits each second.
+        /// Bits each second that the line carries.
         bits_per_s: u64,
     },
     /// The receiver's socket buffer: it must take what comes in a pause.
     SocketBuffer {
-        /// Its bytes, as `SO_RCVBUF` and `net.core.rmem_max` count them.
+        /// Bytes of the buffer, as `SO_RCVBUF` and `net.core.rmem_max` count them.
         bytes: u64,
         /// The longest pause of the receiver.
         pause: Duration,
     },
     /// The receive ring of the adapter: it must take what comes before the kernel empties it.
     Ring {
-        /// Packets that it holds.
+        /// Packets that the ring holds.
         packets: u32,
-        /// The longest time until the kernel empties it.
+        /// The longest time until the kernel empties the ring.
         pause: Duration,
     },
     /// The processor.
     Processor {
-        /// Packets of this size that it was seen to carry each second.
+        /// Packets of the stream's size each second that the processor was measured to carry.
         packets_per_s: f64,
     },
 }
 
 impl Resource {
     /// The frames each second at which this resource becomes the limit; infinite when it never
-    /// does. The stream's own rate plays no part.
+    /// does. The stream's own rate is not used.
     #[must_use]
     pub fn frames_per_s_max(&self, stream: &FrameLoad) -> f64 {
         let one = FrameLoad {
@@ -195,8 +197,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The resource that limits the stream first, and the frames each second at which it does; the
-/// first of equals. `None` when there are none.
+/// The resource that limits the stream first, and the frames each second at which it does. Of equal
+/// resources the first counts. `None` when `resources` is empty.
 #[must_use]
 pub fn tightest(resources: &[Resource], stream: &FrameLoad) -> Option<(Resource, f64)> {
     let limits = resources.iter();
@@ -204,8 +206,8 @@ pub fn tightest(resources: &[Resource], stream: &FrameLoad) -> Option<(Resource,
     limits.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The chance of at least one of `count` independent events of the chance `each`; small chances
-/// keep their digits.
+/// The chance that at least one of `count` independent events occurs, each with the chance `each`.
+/// The result is exact also for small chances.
 fn any_of(count: u64, each: f64) -> f64 {
     if count == 0 {
         return 0.0;
@@ -214,11 +216,11 @@ fn any_of(count: u64, each: f64) -> f64 {
 }
 
 const ETHERNET_HEADER: u64 = 14;
-/// What drivers leave free before a packet (`NET_SKB_PAD`).
+/// Bytes that drivers leave free before a packet (`NET_SKB_PAD`).
 const HEADROOM: u64 = 64;
-/// `struct skb_shared_info`, which lies behind the data of each packet.
+/// Bytes of `struct skb_shared_info`, which lies behind the data of each packet.
 const SHARED_INFO: u64 = 320;
-/// `struct sk_buff`, rounded up to its slab.
+/// Bytes of `struct sk_buff`, rounded up to its slab.
 const DESCRIPTOR: u64 = 256;
 
 #[cfg(test)]

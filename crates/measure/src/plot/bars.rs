@@ -56,7 +56,7 @@ pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
     page.scene
 }
 
-/// Pixels of a letter; below, those of the text behind the longest bar.
+/// The size of a letter, and the width left for the text behind the longest bar, both in pixels.
 const LETTER: f64 = 12.0;
 const FIGURES: f64 = 480.0;
 const ROW: f64 = 34.0;

@@ -116,9 +116,9 @@ struct Panel {
     /// The panel's name in a read-out.
     name: String,
     title: String,
-    /// A second line.
+    /// The second line above the map: figures and counts.
     remark: String,
-    /// Why its rate lies beyond the knee of its sweep.
+    /// Why the panel's rate lies beyond the knee of its sweep.
     strain: Option<Strain>,
     points: Vec<Point>,
     lasted_ns: u64,

@@ -96,7 +96,7 @@ fn named(axis: &Axis, count: usize, name: fn(f64) -> String) -> Vec<(f64, String
     ticks.map(|it| (axis.place(it), name(it))).collect()
 }
 
-/// More points make curves unreadable.
+/// The most points of a curve: with more, a curve is unreadable.
 const POINTS_MAX: usize = 240;
 const HEIGHT: f64 = 330.0;
 const GAP: f64 = 60.0;

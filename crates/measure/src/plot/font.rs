@@ -2,7 +2,7 @@
 
 use ab_glyph::{Font as _, FontRef, Glyph, PxScale, point};
 
-/// The face, ready to draw letters of one size.
+/// The font at one size.
 #[derive(Debug)]
 pub(super) struct Face {
     font: FontRef<'static>,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Series, Strain};
 
-/// True when some series differ only in their rates.
+/// True when at least two series differ only in their rates.
 pub(super) fn is_sweep(series: &[Series<'_>]) -> bool {
     sweeps(series).iter().any(|sweep| sweep.len() > 1)
 }

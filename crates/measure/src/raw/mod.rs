@@ -63,16 +63,16 @@ pub struct Manifest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Its name.
+    /// The host's name.
     pub name: String,
     /// Kernel release and build.
     pub kernel: String,
     /// The kernel's preemption model: `none`, `voluntary`, `full`, `lazy`, `rt`, or as much as is
     /// known.
     pub preemption: String,
-    /// The processors' name for themselves.
+    /// The processor's model, as the processor names it.
     pub processor: String,
-    /// How many.
+    /// Number of processors.
     pub cpu_count: u32,
     /// The hardware counter that the kernel's clock uses.
     pub clock_source: String,
@@ -92,7 +92,7 @@ pub struct Setup {
     pub size_bytes: usize,
     /// What carried the messages.
     pub transport: Transport,
-    /// Over IPv6.
+    /// True when the messages went over IPv6.
     pub is_ipv6: bool,
     /// The scheduling class in force, in words: `fifo:50`, `other`.
     pub sched: String,
@@ -192,7 +192,7 @@ impl Base {
         }
     }
 
-    /// The three numbers of a sample.
+    /// Returns the three numbers that a samples block holds for a sample.
     const fn encode(&mut self, sample: &Sample) -> [u64; 3] {
         let skipped = sample.sequence.saturating_sub(self.next_sequence);
         let time = match self.schedule {

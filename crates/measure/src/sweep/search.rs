@@ -39,7 +39,7 @@ pub struct Trial {
 pub struct RateSearch {
     loss_max: f64,
     next: Option<Load>,
-    /// The highest rate without loss so far; below, the lowest rate with loss.
+    /// The highest rate without loss so far; `high` is the lowest rate with loss.
     low: f64,
     high: f64,
     has_failed_once: bool,
@@ -139,7 +139,8 @@ const DOUBTFUL: f64 = 0.05;
 const PRECISION: f64 = 1.01;
 /// A sender that reaches less than this share of the wanted rate is at its limit.
 const ATTAINED: f64 = 0.97;
-/// A rate below this share of its best rate is easy for a sender.
+/// A sender that misses a rate below this share of its best rate was interrupted, so the trial is
+/// repeated.
 const EASY: f64 = 0.8;
 const HINT: f64 = 0.995;
 const STEP: f64 = 0.02;
