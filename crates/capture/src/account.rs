@@ -74,13 +74,13 @@ pub struct Account {
     pub uncut_super_frames: u64,
     /// Packets that the sink took and kept, in [`Account::unit`].
     pub delivered: u64,
-    /// Bytes of these.
+    /// Bytes of the delivered packets.
     pub delivered_bytes: u64,
     /// Delivered packets that are not whole.
     pub cut: u64,
     /// Packets that the sink took and could not keep: the disk was full, or the device down.
     pub unwritten: u64,
-    /// Bytes of these.
+    /// Bytes of the unwritten packets.
     pub unwritten_bytes: u64,
     /// Packets made by cutting up super-packets, not counting the first of each.
     pub pieces: u64,
@@ -105,7 +105,7 @@ pub struct InterfaceAccount {
     pub passed: u64,
     /// Packets that the sink took and kept, in [`Account::unit`].
     pub delivered: u64,
-    /// Bytes of these.
+    /// Bytes of the delivered packets.
     pub delivered_bytes: u64,
     /// Packets that the sink took and could not keep.
     pub unwritten: u64,
@@ -169,9 +169,9 @@ impl UnwrittenList {
 pub struct Second {
     /// The end of the second, counted in seconds since the capture began.
     pub at: u64,
-    /// Delivered.
+    /// Packets that the sink took and kept.
     pub delivered: u64,
-    /// Bytes delivered.
+    /// Bytes of the delivered packets.
     pub delivered_bytes: u64,
     /// Delivered packets that are not whole.
     pub cut: u64,
@@ -310,7 +310,7 @@ impl Account {
             if let Some(last) = self.seconds.last_mut() {
                 *field(last) += now.saturating_sub(before);
             }
-            // The sink took the packets that it could not keep in this second or earlier.
+            // The sink took these packets in this second or earlier, and could not keep them.
             for second in self.seconds.iter_mut().rev() {
                 let part = less.min(*field(second));
                 *field(second) -= part;
@@ -375,7 +375,7 @@ const FIELDS: [Field; 9] = [
     |second| &mut second.damaged,
 ];
 
-/// The seconds of one day, which take 7 MB: 80 bytes each.
+/// The most seconds that an account lists: one day. They take 7 MB, 80 bytes each.
 const SECONDS_MAX: usize = 86_400;
 
 /// Adds up 32-bit counters, which the kernel resets when they are read.

@@ -17,8 +17,9 @@ pub enum SourceAddress {
     Xdp(String),
     /// `gen:SPEC`: frames made on the spot.
     Generated(GeneratorSpec),
-    /// `pcap:FILE`, `pcapng:FILE`, or a file's name that ends in one of these or has a `/`; `-` for
-    /// standard input, also by itself. The file may have either format, whatever the address says.
+    /// `pcap:FILE`, `pcapng:FILE` or `file:FILE`, which all take a file of either format; or a
+    /// file's name alone, when it ends in `.pcap`, `.pcapng` or `.cap` (also packed: `.gz`, `.zst`)
+    /// or has a `/`. `-` is standard input.
     File(PathBuf),
 }
 
@@ -208,7 +209,7 @@ const SINK_FORM: &str = "write FILE.pcapng, FILE.pcap, pcapng:FILE, pcap:FILE, I
                          int:IF or null:";
 const UNPACKED: &str = "files are written as they are: write pcapng:- to a pipe that packs, as \
                         `| zstd > FILE.pcapng.zst`, or pack the file afterwards";
-/// The kernel's limit.
+/// Bytes of the longest name that the kernel lets an interface have.
 const INTERFACE_NAME_MAX: usize = 15;
 
 #[cfg(test)]

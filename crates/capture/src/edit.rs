@@ -23,7 +23,7 @@ pub struct Edits {
 /// What happens to VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TagEdit {
-    /// They stay.
+    /// The tags stay.
     #[default]
     Keep,
     /// All tags are removed.

@@ -49,7 +49,7 @@ pub enum CaptureError {
     LinkType {
         /// The interface.
         name: String,
-        /// `ARPHRD_*`.
+        /// The kernel's number of the interface's hardware type (`ARPHRD_*`).
         hardware: u16,
     },
     /// An interface takes no packets.

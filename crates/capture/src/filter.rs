@@ -151,7 +151,7 @@ const fn library_number(link_type: u16) -> u16 {
 /// radiotap, RAW, SLL.
 const OTHER_LINK_TYPES: [u16; 4] = [105, 127, 101, 113];
 
-/// `BPF_RET | BPF_K`; below, the class of all returns.
+/// `BPF_RET | BPF_K`. `RETURN_CLASS` is the class of all returns.
 const RETURN: u16 = 0x06;
 const RETURN_CLASS: u16 = 0x06;
 const CLASS: u16 = 0x07;

@@ -114,7 +114,7 @@ impl FromStr for Sizes {
 }
 
 impl Sizes {
-    /// The longest.
+    /// Bytes of the longest frame.
     #[must_use]
     pub fn most(&self) -> u16 {
         match self {
@@ -377,7 +377,7 @@ const FRAME_BYTES_LEAST: u16 = 60;
 const FRAME_BYTES_MOST: u16 = 9_014;
 /// A frame that comes more than this many numbers behind the newest counts as a duplicate.
 const WINDOW: u64 = 65_536;
-/// With larger weights the sum of many could overflow.
+/// The largest weight: the sum of many larger weights could overflow.
 const WEIGHT_MOST: u32 = 1_000_000;
 const FORM: &str = "write gen:size=60-1514,rate=N,count=N,flows=N,to=MAC,seed=N, with only the \
      keys that are wanted; a size is 60 to 9014 bytes, or sizes by weight as 60*7+570*4+1514";

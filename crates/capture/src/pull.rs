@@ -80,9 +80,9 @@ impl Packets {
         })
     }
 
-    /// Returns the next packet that the source's filter let through. Waits for it at most
-    /// `timeout`, or as long as it takes; `None` after that, or when there will be no more packets
-    /// ([`Packets::is_ended`] tells which).
+    /// Returns the next packet that the source's filter let through. It waits at most `timeout`, or
+    /// without end for `None`. Returns `None` when no packet came in that time, or when there will
+    /// be no more packets ([`Packets::is_ended`] tells which).
     ///
     /// # Errors
     /// When the source cannot be used any more.

@@ -17,8 +17,9 @@ pub(crate) struct Segmenter {
 
 impl Segmenter {
     /// Passes to `emit` what the wire would carry of `packet`: its pieces, or the packet itself. It
-    /// fills in checksums that the kernel left to the adapter. False for a super-packet that is
-    /// passed whole, because it was cut short or is of an unknown kind.
+    /// fills in checksums that the kernel left to the adapter. Returns true for a super-packet that
+    /// it has cut up. Returns false for a packet that it has passed whole: an ordinary packet, or a
+    /// super-packet that was cut short or is of an unknown kind.
     pub(crate) fn segment(
         &mut self,
         packet: &Packet<'_>,
@@ -39,7 +40,8 @@ impl Segmenter {
         self.as_it_is(packet, offload, emit)
     }
 
-    /// Passes a packet on whole; always returns false, which the caller returns in turn.
+    /// Passes a packet on in one piece, and fills in its checksum when it can. Always returns
+    /// false, which [`Segmenter::segment`] then returns.
     fn as_it_is(
         &mut self,
         packet: &Packet<'_>,

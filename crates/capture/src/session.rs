@@ -33,9 +33,9 @@ pub struct Session {
 /// When a capture ends without being stopped, and how much of a packet is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Delivered packets.
+    /// How many delivered packets end the capture.
     pub packets: Option<u64>,
-    /// Time.
+    /// How long the capture lasts at most.
     pub duration: Option<Duration>,
     /// How many bytes of each packet are kept. The source's own limit costs less.
     pub snap_len: Option<u32>,
@@ -350,7 +350,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes the second that ends `at`, in the account and in the sink.
+    /// Notes the second that ends at second `at` of the capture, in the account and in the sink.
     fn close_second(&mut self, at: u64) {
         let exit = &mut self.path.exit;
         // Only the flush shows which packets the sink cannot keep; it took them in this second.
@@ -540,7 +540,8 @@ impl Path {
 
 impl Shape {
     /// Passes to `emit` the packet, or the pieces that the wire would carry, in their final form.
-    /// False for a super-packet that should have been cut up and could not be.
+    /// Returns false for a packet that the session's segmenter did not cut up; without one, always
+    /// true.
     fn apply(&mut self, packet: &Packet<'_>, mut emit: impl FnMut(&Packet<'_>)) -> bool {
         let mut finish = |packet: &Packet<'_>| {
             let (edited, cut);

@@ -390,8 +390,8 @@ struct Pairs<K> {
     counts: Vec<(K, Count)>,
     /// The place of each pair in `counts`.
     places: HashMap<K, u32, BuildHasherDefault<Mixer>>,
-    /// The places of pairs met lately, by some bits of their hash, which are enough for most
-    /// packets.
+    /// The places of pairs met lately, by some bits of their hash. Most packets find their pair
+    /// here.
     lately: Box<[u32; LATELY_LEN]>,
 }
 
@@ -535,7 +535,7 @@ static SIZE_CLASSES: [u8; 2048] = {
     }
     classes
 };
-/// How many pairs are found without a search; they take 1 KiB.
+/// How many pairs `lately` holds, found without a search; they take 1 KiB.
 const LATELY_LEN: usize = 256;
 const TYPES_MAX: usize = 256;
 /// A reserved type, which stands for all further types.
@@ -543,7 +543,7 @@ const OTHER_TYPES: u16 = 0xFFFF;
 /// A number between the lengths of 802.3 and the types, which stands for frames that end in front
 /// of their type.
 const CUT_TYPE: u16 = 1535;
-/// The first length of a step; below, the most steps.
+/// The first length of a step, in nanoseconds. `STEPS_MAX` is the most steps.
 const STEP_NS: u64 = 1_000_000;
 const STEPS_MAX: u64 = 4096;
 /// 2^64 divided by the golden ratio, rounded to an odd number.

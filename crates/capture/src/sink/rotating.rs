@@ -25,7 +25,7 @@ use crate::{
 pub struct Rotation {
     /// The next file begins when one has this many bytes.
     pub bytes: Option<u64>,
-    /// The next file begins when one's packets span this much time.
+    /// The next file begins when the packets of one file span this much time.
     pub time: Option<Duration>,
     /// How many files are kept; `None` for all.
     pub files: Option<usize>,
@@ -56,7 +56,7 @@ impl RotatingSink {
     /// Makes the first file. `address` must be a file's; the names of all files are made from it.
     ///
     /// # Errors
-    /// When it is no file's, or when the file cannot be made.
+    /// When `address` is not a file's, or when the file cannot be made.
     pub fn open(address: &SinkAddress, rotation: Rotation) -> Result<Self, CaptureError> {
         let (sink, path) = make(address, 1)?;
         Ok(Self {

@@ -31,7 +31,7 @@ pub struct FileSource {
     interfaces: Vec<Interface>,
     losses: Losses,
     remarks: Vec<String>,
-    /// All remarks so far, of which the first [`REMARKS_MAX`] are told.
+    /// The number of remarks so far; only the first [`REMARKS_MAX`] are told.
     remark_count: u64,
 }
 
@@ -357,12 +357,12 @@ fn described(block: &Block<'_>) -> Option<Interface> {
     }
 }
 
-/// Bytes read at once: so few that they are still in the second-level cache when they are decoded.
+/// Bytes read at once, so few that the second-level cache still has them when they are decoded.
 const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
 const REMARKS_MAX: u64 = 16;
-/// What is kept of an interface's name and of its description: a packed file may have 65,536 of
-/// each, and an option has up to 64 KiB.
+/// Bytes that are kept of an interface's name and of its description: a packed file may have 65,536
+/// of each, and an option has up to 64 KiB.
 const TEXT_BYTES_MAX: usize = 256;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

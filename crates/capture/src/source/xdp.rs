@@ -313,9 +313,9 @@ impl Waiter {
     }
 }
 
-/// How long to let frames gather in a ring of `chunks`, when `frames` came within `elapsed`: until
-/// an eighth of the ring is full. `None` when it is better to wait for the first frame, because
-/// frames are few or the ring is too small for a sleep.
+/// Returns how long to let frames gather in a ring of `chunks`, when `frames` came within
+/// `elapsed`: until an eighth of the ring is full, and at most `longest`. `None` when it is better
+/// to wait for the first frame, because frames are few or the ring is too small for a sleep.
 fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Option<Duration> {
     if frames == 0 || elapsed / frames > APART_MAX {
         return None;
@@ -555,11 +555,11 @@ const CHUNK_BYTES: u32 = 2048;
 /// A page: the kernel takes no larger chunks.
 const CHUNK_BYTES_MAX: u32 = 4096;
 const CHUNKS_LEAST: u32 = 8;
-/// The rings of a socket take 16 bytes for each chunk.
+/// The most chunks of a socket: its rings take 16 bytes for each, so 16 MiB.
 const CHUNKS_MAX: u32 = 1 << 20;
-/// About as many frames as one processor can copy.
+/// Frames a second that one processor can copy, about.
 const FRAMES_PER_S_MAX: u32 = 2_000_000;
-/// Frames that are further apart are awaited one by one.
+/// When frames come further apart than this, the thread waits for each of them.
 const APART_MAX: Duration = Duration::from_millis(1);
 /// A shorter sleep would end too late.
 const PAUSE_LEAST: Duration = Duration::from_micros(100);
