@@ -181,7 +181,8 @@ fn words_of(arg: &Arg, value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// No configuration comes near it; a device without an end would fill the memory.
+/// The most bytes of a configuration file: no real one is nearly as long, and a device that never
+/// ends would fill the memory.
 const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// Flags that no file can have: those of the file itself and of the help.
 const OWN: [&str; 3] = ["config", "help", "version"];

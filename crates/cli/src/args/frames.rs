@@ -165,10 +165,10 @@ impl fmt::Display for FrameSize {
 pub(crate) struct PerSecond(pub(crate) f64);
 
 impl PerSecond {
-    /// What is sent where nobody says.
+    /// The rate of frames when neither the user nor the source names one.
     pub(crate) const USUAL: Self = Self(20.0);
 
-    /// Makes a rate; `None` for one that is not from 0.01 to 100,000.
+    /// Returns the rate; `None` when `frames` is not from 0.01 to 100,000.
     pub(crate) fn new(frames: f64) -> Option<Self> {
         (0.01..=100_000.0).contains(&frames).then_some(Self(frames))
     }
@@ -197,7 +197,8 @@ impl FromStr for PerSecond {
     }
 }
 
-/// With all headers, a quarter of the longest transmit window.
+/// Bytes of the largest frame: with all headers it takes up to a quarter of the longest transmit
+/// window, which has 2 GiB.
 const BYTES_MAX: u64 = 400 << 20;
 
 const SEND_NOTES: &str = "\

@@ -60,8 +60,9 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
     Some(text)
 }
 
-/// How many lines about receivers are shown: anybody can come and go a thousand times a second.
-/// What guests do hides nothing that is said of receivers that are expected or have the key.
+/// Limits the lines about receivers, because anybody can come and go a thousand times a second.
+/// Guests have an allowance of their own: their lines hide none about receivers that are expected
+/// or that have the key.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// The number of the first receiver that is a guest.
@@ -79,8 +80,8 @@ impl Lines {
         }
     }
 
-    /// Returns what is to be shown of `text` about an event at `now`, with how many lines like it
-    /// were not shown before.
+    /// Returns the line to show for `text` about an event at `now`, with the number of lines hidden
+    /// before it; `None` when this line is hidden, too.
     pub(super) fn shown(
         &mut self,
         now: Instant,
@@ -96,7 +97,7 @@ impl Lines {
     }
 }
 
-/// So many lines at once, then some a second.
+/// An allowance of lines: [`LINES_AT_ONCE`] at once, then one a second.
 #[derive(Debug)]
 struct Allowance {
     left: u32,
@@ -141,9 +142,10 @@ fn refusal(host: IpAddr, reason: Refusal) -> String {
 /// port, so repeats are only counted, and told at the end.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// How many there were of each host and reason, in the order of the first ones.
+    /// How many refusals there were of each host and reason, in the order of the first refusals.
     known: Vec<(IpAddr, Refusal, u64)>,
-    /// How many there were beyond the bound.
+    /// How many refusals there were of further pairs, after [`REFUSALS_MAX`] pairs of host and
+    /// reason.
     others: u64,
 }
 
@@ -194,7 +196,8 @@ const REFUSALS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     short: u64,
-    /// The farthest position that any of them had been given, and how many of them had come so far.
+    /// The farthest position that any of these receivers had been given, and how many of them were
+    /// at this position.
     farthest: (u64, u64),
 }
 
@@ -218,7 +221,8 @@ impl Departed {
         }
     }
 
-    /// Returns how many lack something of a session whose next position is `end`.
+    /// Returns how many receivers left without everything, in a session whose next position is
+    /// `end`.
     pub(super) const fn short_of(&self, end: u64) -> u64 {
         let (at, whole) = self.farthest;
         if at < end {

@@ -40,7 +40,7 @@ impl Display {
         let shared = Arc::new(Shared::default());
         let showing = Arc::clone(&shared);
         let show = move || {
-            // Without a terminal there is nobody to tell; the command ends as if they had left.
+            // Without a terminal nobody can be told; the command ends as if the user had left.
             drop(showing.show(&mut screen));
             showing.is_left.store(true, Ordering::Relaxed);
         };
@@ -52,7 +52,8 @@ impl Display {
         })
     }
 
-    /// Offers a frame; one that comes while the one before is not drawn passes by.
+    /// Offers a frame to the drawing thread. A frame that comes while an earlier one waits to be
+    /// drawn is not shown.
     pub(super) fn offer(&self, shape: Shape, frame: &[u8]) {
         self.shared.glimpse.offer(shape, frame);
     }
@@ -68,7 +69,7 @@ impl Display {
         );
     }
 
-    /// Whether the user has left it.
+    /// Returns true when the user has left the display.
     pub(super) fn is_left(&self) -> bool {
         self.shared.is_left.load(Ordering::Relaxed)
     }
@@ -85,7 +86,7 @@ impl Drop for Display {
 }
 
 impl Shared {
-    /// Draws until the user leaves or the end.
+    /// Draws until the user leaves or the command ends the display.
     fn show(&self, screen: &mut Screen) -> Result<(), Failure> {
         let failed = |error| Failure::environment("using the terminal", &error);
         let (mut frame, mut newest) = (Vec::new(), None);
@@ -147,7 +148,7 @@ fn wants_to_leave() -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// How long a picture stays at least: 25 a second are enough for eyes, and terminals are slow.
+/// The shortest time between two pictures: 25 a second are enough for eyes, and terminals are slow.
 const DRAW_TIME: Duration = Duration::from_millis(40);
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
     let lasted = sink.lasted(since_first);
     let mut report = report(plan, &subscriber, &sink, (usage, lasted));
     report.is_interrupted = interrupt.is_requested();
-    // What was received is told also where it could not be written.
+    // The report comes even when a file could not be written; the failure follows it.
     let (film, failure) = match film {
         Ok(film) => (film, None),
         Err(failure) => (None, Some(failure)),
@@ -93,7 +93,7 @@ pub(super) fn run(plan: &FramesRecvPlan, output: &Output) -> Result<Verdict, Fai
     failure.map_or(Ok(verdict), Err)
 }
 
-/// Prints the report: beside the frames, where those go to standard output.
+/// Prints the report: to standard error when frames go to standard output.
 fn tell(
     plan: &FramesRecvPlan,
     output: &Output,
@@ -194,7 +194,7 @@ struct Checker {
     negative: u64,
     stretch: Stretch,
     sinks: Sinks,
-    /// When the line for a person was made.
+    /// When the line for a person was last made.
     line_at: Option<Instant>,
 }
 
@@ -273,7 +273,8 @@ impl Checker {
         self.stretch.time().as_secs_f64()
     }
 
-    /// Words the state for a person who watches; `None` while the last words are fresh.
+    /// Words the state for a person who watches; `None` when the last line is younger than
+    /// [`LINE_TIME`].
     fn fresh_line(&mut self, group: &str) -> Option<String> {
         let now = Instant::now();
         if self.line_at.is_some_and(|at| now - at < LINE_TIME) {

@@ -92,7 +92,7 @@ struct Job<'a> {
     close_by: Option<towline::Instant>,
 }
 
-/// What became of the frames.
+/// Counts the frames by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sent: u64,
@@ -102,7 +102,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Returns the number of the next frame: those that nobody listened to have none.
+    /// Returns the number of the next frame. Frames that nobody listened to take no numbers.
     const fn next_id(&self) -> u64 {
         self.sent + self.overrun
     }
@@ -142,7 +142,7 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Sends frames, each at its time, until the plan or a signal ends that.
+    /// Sends each frame at its time, until the plan or a signal ends the sending.
     fn send(&mut self, started: Instant) -> Result<(), Failure> {
         let interval = self.source.rate().interval();
         let group = self.plan.session.place.to_string();
@@ -190,7 +190,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Returns when `--for` ends, or a time that is far away.
+    /// Returns when the time of `--for` is over; without `--for`, a time that never comes.
     fn ends_at(&self, started: Instant, now: towline::Instant) -> towline::Instant {
         let left = self
             .plan
@@ -199,7 +199,7 @@ impl Job<'_> {
         now + left.unwrap_or(Duration::MAX)
     }
 
-    /// Returns the latest time at which the session is over, from the first call on.
+    /// Returns the latest time at which the session ends. The first call sets this time.
     fn close_by(&mut self) -> towline::Instant {
         let by = self.publisher.now() + self.plan.timeout.unwrap_or(CLOSE_TIME_MAX);
         *self.close_by.get_or_insert(by)
@@ -234,7 +234,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Makes a turn and, when there was nothing to do, waits.
+    /// Makes one turn of the publisher. When the turn found nothing to do, waits until `until`;
+    /// with `None`, returns at once.
     fn turn(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
         let is_idle = self.publisher.turn()?.is_idle();
         if is_idle && until.is_some() {
@@ -291,13 +292,13 @@ impl Job<'_> {
     }
 }
 
-/// When the next frame is due.
+/// Tells when the next frame is due.
 #[derive(Debug)]
 struct Schedule {
     due: towline::Instant,
     interval: Duration,
-    /// The frames come from elsewhere. After a time in which none came, those that come then are
-    /// not rushed: they would only overrun each other.
+    /// The frames come from a file or a program. After a time without frames, the next ones are not
+    /// sent faster to catch up, because they would only overrun each other.
     is_live: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     report::Output,
 };
 
-/// Whoever wants to have or to see frames.
+/// The places that received frames go to.
 pub(super) struct Sinks {
     film: Option<Film>,
     preview: Option<Preview>,
@@ -43,7 +43,8 @@ impl Sinks {
         })
     }
 
-    /// Passes a whole frame on, by the numbers of its sender and its own. It never waits.
+    /// Passes a whole frame on to each place. `number` is the sender's number and the frame's. It
+    /// never waits.
     pub(super) fn take(&mut self, number: (u32, u64), label: &[u8], frame: &[u8]) {
         if let Some(film) = &mut self.film {
             film.take(number, label, frame);
@@ -71,13 +72,14 @@ impl Sinks {
         }
     }
 
-    /// Whether nobody wants more: the user has left the display, or the output failed.
+    /// Returns true when no more frames are wanted: the user has left the display, or the output
+    /// failed.
     pub(super) fn is_over(&self) -> bool {
         self.display.as_ref().is_some_and(Display::is_left)
             || self.film.as_ref().is_some_and(Film::is_over)
     }
 
-    /// Gives the terminal back, and writes what waits.
+    /// Gives the terminal back, and writes the frames that still wait.
     pub(super) fn finish(&mut self) -> Result<Option<FilmCounts>, Failure> {
         self.display = None;
         let counts = self.film.take().map(Film::finish).transpose();

@@ -14,25 +14,25 @@ use crate::{
     plan::{FrameSourcePlan, FramesSendPlan},
 };
 
-/// Frames, one after the other.
+/// Where the frames to send come from.
 pub(super) enum Source {
-    /// Each follows from its number.
+    /// A frame's number and the seed determine its bytes.
     Pattern {
         pattern: FramePattern,
         frame_bytes: usize,
         label: String,
         rate: PerSecond,
     },
-    /// Each is read.
+    /// Frames are read from a file or from standard input.
     Video {
         reel: Reel,
-        /// Read, and not sent yet.
+        /// A frame that was read and is not sent yet.
         next: Option<Vec<u8>>,
         rate: PerSecond,
     },
 }
 
-/// Whether a frame can be sent.
+/// Whether a next frame is there to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     Yes,
@@ -41,7 +41,7 @@ pub(super) enum Ready {
 }
 
 impl Source {
-    /// Opens what the plan names. A stream of Y4M waits for its header.
+    /// Opens the source that the plan names. For Y4M it waits for the header.
     pub(super) fn open(plan: &FramesSendPlan) -> Result<Self, Failure> {
         let reel = match &plan.source {
             FrameSourcePlan::Pattern { size, seed } => {
@@ -81,7 +81,7 @@ impl Source {
         })
     }
 
-    /// Bytes of each frame.
+    /// Returns the bytes of each frame.
     pub(super) fn frame_bytes(&self) -> usize {
         match self {
             Self::Pattern { frame_bytes, .. } => *frame_bytes,
@@ -89,7 +89,7 @@ impl Source {
         }
     }
 
-    /// What receivers are told of how to read the frames.
+    /// Returns the label, which tells receivers how to read the frames.
     pub(super) fn label(&self) -> String {
         match self {
             Self::Pattern { label, .. } => label.clone(),
@@ -97,19 +97,19 @@ impl Source {
         }
     }
 
-    /// Frames each second.
+    /// Returns the frames each second.
     pub(super) const fn rate(&self) -> PerSecond {
         match self {
             Self::Pattern { rate, .. } | Self::Video { rate, .. } => *rate,
         }
     }
 
-    /// Whether frames come from a file or a program, which may have none for a while.
+    /// Returns true for frames from a file or a program, which may have none for a while.
     pub(super) const fn is_live(&self) -> bool {
         matches!(self, Self::Video { .. })
     }
 
-    /// Looks for the next frame, without waiting.
+    /// Looks, without waiting, whether the next frame is there.
     pub(super) fn look(&mut self) -> Result<Ready, Failure> {
         let Self::Video { reel, next, .. } = self else {
             return Ok(Ready::Yes);
@@ -141,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Goes on to the frame behind the one that was offered.
+    /// Goes on from the frame that was offered to the next one.
     pub(super) fn advance(&mut self) {
         if let Self::Video { reel, next, .. } = self
             && let Some(frame) = next.take()

@@ -36,7 +36,8 @@ pub(super) struct Incoming<'a> {
     /// The service was told to stop: from then on, an unfinished transfer does not count as failed.
     pub(super) is_leaving: bool,
     bytes: u64,
-    /// How many senders were not dialled or had their manifest declined; below, why the last one.
+    /// How many senders were not dialled or had their manifest declined. `passed_over_why` is the
+    /// reason for the last of them.
     passed_over: u64,
     passed_over_why: Option<String>,
 }
@@ -53,14 +54,14 @@ struct Transfer {
     error: Option<String>,
     /// The files that its sender has left out.
     absent: Vec<String>,
-    /// The sender has left out more, which has no name in the manifest.
+    /// The sender has left out further files, which have no name in the manifest.
     is_incomplete: bool,
     /// What this receiver has and the sender has not.
     surplus: Vec<Surplus>,
     unset: Vec<Unset>,
-    /// Why its sender has given this receiver up, until the sender is back.
+    /// Why the transfer's sender has given this receiver up; `None` once the sender is back.
     given_up: Option<String>,
-    /// The time from its beginning to its end.
+    /// The time from the transfer's beginning to its end.
     time: Option<Duration>,
 }
 
@@ -274,7 +275,7 @@ impl<'a> Incoming<'a> {
         let Some(transfer) = self.transfers.get_mut(&number) else {
             return;
         };
-        // After a takeover, whoever sealed the content is its sender.
+        // After a takeover, the sender that sealed the content counts as the transfer's sender.
         if let Some(offer) = &mut transfer.offer {
             offer.peer = sealer;
         }

@@ -7,7 +7,8 @@ use crate::{
     report::{Counted, Document as _, Done, Interval, Output},
 };
 
-/// The stretches of one count. Without `--every` they do nothing, and ask no clock.
+/// Prints a line of counts for each interval of `--every`. Without `--every` it does nothing, and
+/// reads no clock.
 pub(super) struct Intervals<'a> {
     output: &'a Output,
     every: Option<Duration>,
@@ -15,7 +16,8 @@ pub(super) struct Intervals<'a> {
     what: Counted,
     /// Lines are text on standard error even with JSON, because packets go to standard output.
     gives_way: bool,
-    /// When the count began; what was counted up to the last line, and when that line was.
+    /// When the count began; what was counted up to the last line; and when the last line was
+    /// printed.
     begun: Option<(Instant, Done, Duration)>,
     due: Duration,
 }
@@ -77,7 +79,7 @@ impl<'a> Intervals<'a> {
         let Some((_, before, from)) = &mut self.begun else {
             return Ok(());
         };
-        // A count whose first reading has no losses begins with 0.
+        // When only the later reading has losses, the earlier reading counts as 0 losses.
         before.lost = before.lost.or(done.lost.map(|_| 0));
         let times = (*from, to);
         let interval = Interval::new(&self.of, self.what, times, done.since(before));

@@ -45,7 +45,7 @@ pub(super) fn run(plan: &PlainPlan, output: &Output) -> Result<Verdict, Failure>
     ))
 }
 
-/// Opens what is to be sent. Standard input may be anything.
+/// Opens the file to send, or standard input.
 fn source(plan: &PlainPlan) -> Result<PlainSource, Failure> {
     let opened = match plan.is_stdin() {
         true => io::stdin().as_fd().try_clone_to_owned().map(File::from),

@@ -38,7 +38,7 @@ pub(super) struct SendProgress<'a> {
 /// What held each connection back in the last second, for transfers over TCP.
 #[derive(Default)]
 struct Lately {
-    /// When that second ended, and all that had held them back by then.
+    /// When that second ended, and all that had held each connection back by then.
     at: Option<Instant>,
     all: Vec<(SocketAddr, HeldBack)>,
     last: Vec<(SocketAddr, HeldBack)>,

@@ -93,7 +93,7 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
 
-/// Makes what prints the intervals, with `--every`.
+/// Makes the watch that prints the intervals; `None` without `--every`.
 fn watch(plan: &RttRunPlan, output: &Output) -> Option<Watch> {
     let (every, size, output) = (plan.every?, plan.size_bytes, output.clone());
     Some(Watch::new(every, move |passage| {
@@ -208,7 +208,8 @@ fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result
     })
 }
 
-/// Draws into each file, in the format of its name, which the plan has checked.
+/// Calls `draw` for each file, with the format that the file's name asks for. The plan has checked
+/// the names.
 pub(super) fn draw_each(
     paths: &[PathBuf],
     output: &Output,

@@ -42,7 +42,7 @@ impl Screen {
             .map_err(|error| Failure::environment("taking the terminal over", &error))
     }
 
-    /// Draws once: it writes only what has changed, and notices another size of the terminal.
+    /// Draws the screen once: writes only what has changed, and follows a new size of the terminal.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> Result<(), Failure> {
         let drawn = self.0.draw(draw);
         drawn
@@ -126,8 +126,8 @@ pub(super) fn is_leave(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char('q' | 'Q')) || (key.code == KeyCode::Char('c') && has_control)
 }
 
-/// Returns the row, of `len`, to which `steps` move the cursor from row `at`; the first one counts
-/// when it is on none.
+/// Returns the row, of `len`, to which `steps` move the cursor from row `at`. A cursor that is on
+/// no row starts at the first.
 pub(super) fn moved(at: Option<usize>, steps: isize, len: usize) -> usize {
     let next = at.unwrap_or(0).saturating_add_signed(steps);
     next.min(len.saturating_sub(1))

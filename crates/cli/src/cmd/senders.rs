@@ -35,7 +35,7 @@ pub(super) struct Senders {
 #[derive(Debug)]
 struct Known {
     name: String,
-    /// What it calls itself, fit for a terminal.
+    /// The name that the sender gives itself, fit for a terminal.
     called: Option<String>,
     address: IpAddr,
     is_over: bool,
@@ -125,7 +125,8 @@ impl Senders {
         self.say(text);
     }
 
-    /// Takes what a sender calls itself: text of another host.
+    /// Takes the name that a sender gives itself. Another host wrote this text, so it is made fit
+    /// for a terminal.
     pub(super) fn named(&mut self, session: u32, name: &str) {
         let called = printable(name, NAME_BYTES_MAX).into_owned();
         let text = format!("sender {} is {called}", self.name(session));

@@ -194,5 +194,5 @@ impl Stretch {
 /// The longest sleep of a command's loop, so that it notices signals and other events that are no
 /// packets.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// How long a command waits before it says so.
+/// How long a command waits before it says that it waits.
 const SILENT_AT_FIRST: Duration = Duration::from_secs(1);

@@ -119,7 +119,7 @@ impl FrameSinkPlan {
         Ok(plan)
     }
 
-    /// Whether frames go to standard output, where nothing else may go then.
+    /// Returns true when frames go to standard output, where nothing else may be written then.
     pub(crate) fn takes_stdout(&self) -> bool {
         let is_stdout = |film: &FilmPlan| match film {
             FilmPlan::All { path, .. } => path == Path::new(STDOUT),

@@ -43,7 +43,7 @@ impl PlainPlan {
             return Err(Failure::usage(text));
         }
         let given = args.session.given();
-        // A profile brings further values: it is named first.
+        // A profile brings further values, so it is named first.
         let mut names = given.values.keys();
         let profile = given.values.get_key_value("profile").map(|(name, _)| name);
         if let Some(name) = profile.or_else(|| names.next()) {
@@ -61,9 +61,9 @@ impl PlainPlan {
         })
     }
 
-    /// Looks the host up.
+    /// Looks up the host's address.
     pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
-        // The port is written; this one is never taken.
+        // The user has written the port, so the default port 0 is never used.
         Ok(towline::resolve(&self.to, 0)?)
     }
 

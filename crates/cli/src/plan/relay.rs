@@ -81,5 +81,5 @@ impl RelayPlan {
     }
 }
 
-/// More than this is a slip of the pen.
+/// The most bytes to keep; a larger number is taken for a typing error.
 const KEPT_BYTES_MAX: u64 = 64 << 30;

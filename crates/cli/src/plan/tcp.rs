@@ -151,5 +151,6 @@ impl TcpServePlan {
     }
 }
 
-/// Shares over less would be a few of the kernel's steps.
+/// The shortest interval: over a shorter one, the shares would come from a few of the kernel's
+/// steps.
 const EVERY_MIN: Duration = Duration::from_millis(100);

@@ -46,8 +46,8 @@ impl Counters {
         format!("{sent} and {} repairs", rdata + parity)
     }
 
-    /// Words drops for a person, or says that there are none. The last packets of a sender are no
-    /// news: it repeats them, and whoever has the first needs no other.
+    /// Words drops for a person, or says that there are none. It leaves out the last packets of a
+    /// sender: the sender repeats them, and a receiver that has one of them drops the others.
     pub(crate) fn drops_told(&self) -> String {
         let told = self.0.iter().filter(|(reason, _)| *reason != ENDED);
         let told: Vec<_> = told

@@ -91,7 +91,7 @@ pub(crate) enum StabilityReport {
 }
 
 impl FrameLossReport {
-    /// Says what `count` proves after a run that lasted so long.
+    /// Says what `count` proves after a run of the length `lasted`.
     pub(crate) fn new(count: LossCount, lasted: Duration) -> Self {
         let told = Stability::of(count, lasted);
         Self {

@@ -113,7 +113,7 @@ impl Document for PlainReport {
     }
 }
 
-/// The best outcome that there is.
+/// The verdict on a transfer that succeeded.
 const ACKNOWLEDGED: &str = "acknowledged by the peer's kernel, not confirmed by its application";
 
 #[cfg(test)]

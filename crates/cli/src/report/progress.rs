@@ -130,7 +130,7 @@ const COLUMNS: u16 = 80;
 const RATE_AFTER: Duration = Duration::from_secs(1);
 const REDRAWS_PER_SECOND: u8 = 5;
 const BYTES: &str = "{prefix:16!} [{bar:BAR}] {percent:>3} % {bits:>11} {left:>11}  {wide_msg}";
-/// Columns of such a line that are neither bar nor message.
+/// Columns of a line with a bar of bytes that are neither bar nor message.
 const BYTES_COLUMNS: u16 = 51;
 const BAR_MIN: u16 = 10;
 const BAR_MAX: u16 = 40;

@@ -274,11 +274,11 @@ impl SendReport {
     }
 }
 
-/// Words what has the largest share; `told` is what the receiver's reports speak for.
+/// Words the largest share; `told` is the limit by the receiver's reports.
 const fn limit_by_links(most: TcpLimit, told: &str) -> &str {
     match most {
         TcpLimit::Application => "the sender: reading and hashing",
-        // Its window is full because its disk is behind, where it says that.
+        // When the receiver reports its disk as the limit, its window is full because of the disk.
         TcpLimit::Receiver if matches!(told.as_bytes(), b"its disk") => told,
         TcpLimit::Receiver => "the receiver's window",
         TcpLimit::SendBuffer => "the send buffer",
@@ -293,7 +293,7 @@ fn is_rate_set(plan: &SendPlan) -> bool {
     plan.session().config.rate().pace().bytes_per_s().is_some()
 }
 
-/// Words what limits a receiver of this sender; over TCP by what held its connection back.
+/// Words what limits a receiver of this sender; over TCP, what held the connection back decides.
 pub(crate) fn limit_of(
     receiver: &ReceiverReport,
     held: Option<&HeldBack>,

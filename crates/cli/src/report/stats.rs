@@ -299,8 +299,8 @@ pub(crate) fn sweep_line(row: &SweepRow) -> String {
     )
 }
 
-/// Words what most packets are so far: a line for each filter, and for the protocols, sizes and
-/// pairs with most bytes.
+/// Words the counts so far: a line for each filter, and for the protocols and pairs with most
+/// bytes.
 pub(crate) fn most_of(summary: &Summary) -> String {
     let mut text = String::new();
     let mut line = |name: &str, count: &Count| {

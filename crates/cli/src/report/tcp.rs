@@ -139,8 +139,8 @@ fn bar(ms: f64) -> String {
     "#".repeat((steps.round() as usize).clamp(1, COLUMNS_MAX))
 }
 
-/// Returns true for a row that takes as long as a delayed acknowledgement, while the same without
-/// Nagle's rule takes a tenth of that at most.
+/// Returns true for a row that takes as long as a delayed acknowledgement, while the same row
+/// without Nagle's rule takes at most a tenth of that time.
 fn is_delayed(row: &Cell, rows: &[Cell]) -> bool {
     let is_same = |other: &&Cell| {
         other.coalescing == Coalescing::NoDelay
@@ -153,7 +153,7 @@ fn is_delayed(row: &Cell, rows: &[Cell]) -> bool {
 
 const COLUMNS_A_POWER: f64 = 9.0;
 const COLUMNS_MAX: usize = 36;
-/// The shortest delay of an acknowledgement by most systems, less a little.
+/// Milliseconds, a little less than the shortest time by which most systems delay acknowledgements.
 const DELAY_MS_MIN: f64 = 30.0;
 
 /// `tcp serve`: what the responder did.

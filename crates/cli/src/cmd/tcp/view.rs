@@ -26,7 +26,8 @@ pub(super) struct View {
     interval: Duration,
     /// The cookie of the connection under the cursor.
     chosen: Option<u64>,
-    /// Its fields are shown, beginning with number `first`.
+    /// The fields of the chosen connection are shown, beginning with the field of this number;
+    /// `None` while the list is shown.
     opened: Option<usize>,
 }
 
@@ -40,7 +41,7 @@ impl View {
         }
     }
 
-    /// Takes what was seen since the look before.
+    /// Takes the connections, as measured since the call before.
     pub(super) fn look(&mut self, rows: Vec<Connection>) {
         self.rows = rows;
         if self.at().is_none() {
@@ -56,7 +57,7 @@ impl View {
 
     fn go(&mut self, steps: isize) {
         if let Some(first) = &mut self.opened {
-            // Drawing stops it at the last field.
+            // Drawing stops `first` at the last field.
             *first = first.saturating_add_signed(steps);
             return;
         }

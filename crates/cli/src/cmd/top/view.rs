@@ -77,7 +77,7 @@ impl View {
     /// Moves the cursor, or the counters under it.
     fn go(&mut self, steps: isize) {
         match &mut self.page {
-            // Drawing stops it at the last counter.
+            // Drawing stops `first` at the last counter.
             Page::Counters { first } => *first = first.saturating_add_signed(steps),
             Page::Sessions => {
                 let all: Vec<_> = self
