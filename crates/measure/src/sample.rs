@@ -84,11 +84,11 @@ impl StampCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disturbance {
-    /// What.
+    /// The kind of the disturbance.
     pub kind: DisturbanceKind,
     /// When it began, in nanoseconds after the start of the run.
     pub at_ns: u64,
-    /// How long it lasted.
+    /// How long the disturbance lasted, in nanoseconds.
     pub lasted_ns: u64,
 }
 
@@ -112,7 +112,7 @@ pub enum DisturbanceKind {
 pub struct Counts {
     /// Slots of the schedule that came due.
     pub slots: u64,
-    /// Messages sent; `slots - sent` were missed.
+    /// Messages sent. All other slots were missed or refused.
     pub sent: u64,
     /// Slots that were not used, as the sender was too late for them.
     pub missed: u64,

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesSendPlan {
     pub(crate) source: FrameSourcePlan,
-    /// Null where the source says it, or 20.
+    /// Null for the rate that the source names, or else for 20.
     pub(crate) per_second: Option<PerSecond>,
     pub(crate) count: Option<u64>,
     #[serde(rename = "for_s", serialize_with = "optional_seconds")]

@@ -21,14 +21,14 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum FrameSourcePlan {
-    /// Each follows from its number.
+    /// Frames whose bytes the frame's number and the seed determine.
     Pattern { size: FrameSize, seed: u64 },
-    /// A stream with a header.
+    /// A stream of frames with a Y4M header.
     Y4m { path: PathBuf },
-    /// A stream without one.
+    /// A stream of frames without a header.
     Raw {
         path: PathBuf,
-        /// How to read its frames.
+        /// How to read the stream's frames.
         #[serde(serialize_with = "line")]
         #[schemars(with = "String")]
         header: Header,
@@ -64,19 +64,19 @@ impl FrameSourcePlan {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FrameSinkPlan {
     pub(crate) film: Option<FilmPlan>,
-    /// Where browsers see them.
+    /// The address at which browsers see the frames.
     pub(crate) preview: Option<SocketAddr>,
-    /// The terminal shows them.
+    /// The terminal shows the frames.
     pub(crate) is_displayed: bool,
 }
 
-/// What is kept of them.
+/// Which frames are kept.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum FilmPlan {
-    /// All of them, in a file; `-` is standard output.
+    /// All frames, in one file; `-` is standard output.
     All { path: PathBuf, is_raw: bool },
-    /// The last ones, each in a file of its own.
+    /// The last frames, each in a file of its own.
     Last { directory: PathBuf, frames: usize },
 }
 

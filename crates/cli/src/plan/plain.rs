@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::{Plan, session::seconds};
 use crate::{args::SendArgs, failure::Failure};
 
-/// `send --plain --dry-run`: a file, or standard input, to a program that speaks nothing of ours.
+/// `send --plain --dry-run`: a file, or standard input, to a program that does not speak our
+/// protocols.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PlainPlan {
     /// `-` is standard input.
@@ -18,7 +19,7 @@ pub(crate) struct PlainPlan {
     #[serde(rename = "timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
-    /// What the peer's kernel has acknowledged is success.
+    /// The acknowledgement of the peer's kernel counts as success.
     pub(crate) accepts_unconfirmed: bool,
 }
 

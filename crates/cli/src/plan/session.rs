@@ -49,7 +49,7 @@ pub(crate) struct SessionPlan {
     pub(crate) control_port: u16,
     /// The name of this end in reports; `None` leaves it to the library.
     pub(crate) name: Option<String>,
-    /// Where the key is that both ends have.
+    /// The file with the key that both ends have.
     pub(crate) key_file: Option<PathBuf>,
     #[serde(skip)]
     pub(crate) key: Option<Key>,

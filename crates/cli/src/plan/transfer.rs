@@ -182,7 +182,7 @@ pub(crate) struct RecvPlan {
     pub(crate) takes_dot_names: bool,
     /// The most that the directory may hold; `None` for no limit.
     pub(crate) quota_bytes: Option<u64>,
-    /// What stays free of the filesystem.
+    /// The space that stays free on the filesystem.
     #[serde(serialize_with = "text")]
     #[schemars(with = "String")]
     pub(crate) keep_free: KeepFree,
@@ -198,7 +198,7 @@ pub(crate) struct RecvPlan {
     #[serde(rename = "exec_timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) exec_timeout: Duration,
-    /// How long a transfer waits for its sender to come back, where that was said.
+    /// How long a transfer waits for its sender to come back; 0 without `--timeout`.
     #[serde(skip)]
     pub(crate) patience: Duration,
     #[serde(rename = "timeout_s", serialize_with = "optional_seconds")]

@@ -17,7 +17,7 @@ use super::{
 pub(crate) struct ClockDocument {
     #[serde(flatten)]
     pub(crate) clock: ClockReport,
-    /// With a host only.
+    /// The comparison with another host's clocks; absent when no host was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) between: Option<Between>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct FramesRecvReport {
     pub(crate) lost: FrameLosses,
     /// The share of frames lost, and what the count proves of it.
     pub(crate) loss: FrameLossReport,
-    /// Frames of a pattern, which were compared with what their number says.
+    /// Pattern frames that were compared with the bytes that the frame's number determines.
     pub(crate) checked: u64,
     /// Of these, frames that differ: there should be none.
     pub(crate) damaged: u64,
@@ -40,7 +40,7 @@ pub(crate) struct FramesRecvReport {
     /// From the first frame to the last.
     pub(crate) seconds: f64,
     pub(crate) frames_per_s: f64,
-    /// Of frames, without headers.
+    /// Bits of frames each second, without headers.
     pub(crate) bits_per_s: f64,
     /// The time from a frame's timestamp to its delivery, by the wall clocks of both hosts.
     pub(crate) latency: Percentiles,
@@ -78,13 +78,13 @@ pub(crate) struct FrameLossReport {
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub(crate) enum StabilityReport {
     VeryStable,
-    /// Nothing speaks against it yet.
+    /// The run is too short, and has not proved that too many frames are lost.
     TooShort {
         left_s: f64,
     },
-    /// Few of too few frames were lost.
+    /// Few frames were lost, but the run had too few frames to show that the path is very stable.
     TooFewFrames {
-        /// Frames in all, when no more get lost.
+        /// How many frames the run must have in all, when no more get lost.
         needed: u64,
     },
     TooManyLost,
@@ -115,9 +115,9 @@ impl FrameLossReport {
 pub(crate) struct FilmReport {
     written: u64,
     bytes: u64,
-    /// The output was too slow for them.
+    /// Frames for which the output was too slow.
     skipped: u64,
-    /// Nobody said how to read them, or they are unlike those before them.
+    /// Frames whose format nobody named, or whose format differs from that of earlier frames.
     unreadable: u64,
 }
 
@@ -135,15 +135,15 @@ impl From<FilmCounts> for FilmReport {
 /// Frames that were lost, by cause.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct FrameLosses {
-    /// Packets did not arrive, nor did their repairs in time.
+    /// Packets did not arrive, and their repairs did not come in time.
     pub(crate) network: u64,
     /// The socket buffer of this receiver was full.
     pub(crate) socket_buffer: u64,
-    /// All that was sent came, but not in time.
+    /// No packet is known to be lost, but the frames were not whole in time.
     pub(crate) late: u64,
-    /// The sender had no room for them.
+    /// The sender had no room for the frames.
     pub(crate) overrun: u64,
-    /// They are longer than this receiver takes, or there was no memory for them.
+    /// The frames are longer than this receiver takes, or there was no memory for them.
     pub(crate) refused: u64,
 }
 

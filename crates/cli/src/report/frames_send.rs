@@ -18,7 +18,7 @@ pub(crate) struct FramesSendReport {
     /// How to read a frame, as receivers are told.
     pub(crate) format: String,
     pub(crate) frame_bytes: usize,
-    /// What was asked for.
+    /// The rate that was asked for, in frames a second.
     pub(crate) per_second: PerSecond,
     /// Frames sent.
     pub(crate) frames: u64,
@@ -31,7 +31,7 @@ pub(crate) struct FramesSendReport {
     /// From the first frame until the last packet had left.
     pub(crate) seconds: f64,
     pub(crate) frames_per_s: f64,
-    /// Of frames, without headers.
+    /// Bits of frames each second, without headers.
     pub(crate) bits_per_s: f64,
     /// How long after its timestamp a frame is of use.
     pub(crate) deadline_s: f64,
@@ -39,7 +39,7 @@ pub(crate) struct FramesSendReport {
     pub(crate) receivers: u64,
     /// Packets that receivers gave up, all receivers together.
     pub(crate) lost_packets: u64,
-    /// Why it did not do what it was to do.
+    /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,

@@ -34,7 +34,7 @@ pub(crate) struct LoadRecvReport {
     /// From the first message to the last.
     pub(crate) seconds: f64,
     pub(crate) messages_per_s: f64,
-    /// Of payload.
+    /// Payload bits each second.
     pub(crate) bits_per_s: f64,
     /// With `--stamp`: the time from when each message was due until it was delivered.
     pub(crate) delay: Option<DelayReport>,

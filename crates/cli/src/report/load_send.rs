@@ -17,14 +17,14 @@ pub(crate) struct LoadSendReport {
     pub(crate) size_bytes: SizeRange,
     pub(crate) seed: u64,
     pub(crate) messages: u64,
-    /// Of payload.
+    /// Payload bytes.
     pub(crate) bytes: u64,
     /// From the first message until the last packet had left.
     pub(crate) seconds: f64,
     pub(crate) messages_per_s: f64,
-    /// Of payload.
+    /// Payload bits each second.
     pub(crate) bits_per_s: f64,
-    /// Why it did not do all that it was to do.
+    /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
     /// At least one receiver has confirmed everything, and none that has joined or is expected
     /// lacks anything. False when no receiver reports: nobody could confirm.

@@ -13,7 +13,7 @@ use super::{Document, text::wrap};
 pub(crate) struct MtuReport {
     target: String,
     path_mtu_bytes: u32,
-    /// The way back, where a reflector's answers came whole.
+    /// The path MTU of the way back; null unless a reflector's answers came whole.
     path_mtu_back_bytes: Option<u32>,
     interface_mtu_bytes: u32,
     udp_payload_bytes_max: u32,
@@ -21,7 +21,7 @@ pub(crate) struct MtuReport {
     verdict: &'static str,
     confirmed_by: &'static str,
     claims: Vec<ClaimRow>,
-    /// Claims beyond those, however often each was made.
+    /// Claims that are not listed; a claim that was made twice counts twice.
     unlisted_claims: u64,
     probes: u64,
     #[serde(skip)]
@@ -36,7 +36,7 @@ struct ClaimRow {
     router: Option<IpAddr>,
     mtu_bytes: u32,
     is_true: bool,
-    /// Larger packets arrived.
+    /// Larger packets arrived, so the claim is wrong.
     is_refuted: bool,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct GroupMtuDocument {
     probes: u64,
 }
 
-/// One that answered.
+/// A receiver that answered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ReceiverRow {
     address: IpAddr,

@@ -44,7 +44,7 @@ pub(crate) struct RecvReport {
     pub(crate) deleted: Vec<String>,
     pub(crate) listed: Vec<String>,
     pub(crate) kept: Vec<UnsentRow>,
-    /// What the sender says of files and could not be set here, as owners and extended attributes.
+    /// Owners and extended attributes that the sender has sent and that could not be set here.
     pub(crate) unset: Vec<UnsetRow>,
     /// How many senders the receiver took nothing from; `passed_over_why` is the reason for the
     /// last.

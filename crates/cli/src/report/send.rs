@@ -28,7 +28,7 @@ pub(crate) struct FileListing {
     entries: Vec<ListedEntry>,
     /// With `--skip-changed`: paths that cannot be read.
     unsent: Vec<UnsentRow>,
-    /// With `--hash`.
+    /// With `--hash`: the checksums of the files.
     sums: Option<Vec<SumRow>>,
 }
 

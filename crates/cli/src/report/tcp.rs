@@ -27,7 +27,7 @@ impl Document for TcpConnectionLine {
 pub(crate) struct TcpWatchReport {
     /// How long the watch lasted.
     pub(crate) seconds: f64,
-    /// The busiest first.
+    /// The connections, the busiest first.
     pub(crate) connections: Vec<Connection>,
 }
 

@@ -51,7 +51,7 @@ pub struct Between {
     pub round_trip_p50_ns: u64,
     /// Delays of both directions with their error; none when the clocks are not good enough.
     pub one_way: Option<OneWay>,
-    /// Why not.
+    /// Why the delays could not be measured.
     pub refusal: Option<String>,
 }
 

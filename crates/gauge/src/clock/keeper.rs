@@ -19,7 +19,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Keeper {
-    /// Its name.
+    /// The daemon's name.
     pub program: String,
     /// Its process; none when only its port answers, as from a container.
     pub process: Option<u32>,

@@ -33,21 +33,21 @@ pub struct FramesAsked {
 pub struct PathFacts {
     /// The interface.
     pub interface: String,
-    /// Bytes of its largest IP packet.
+    /// Bytes of the interface's largest IP packet.
     pub mtu_bytes: u32,
-    /// What the line carries, as its driver says or the caller knows.
+    /// The rate of the line, as its driver or the caller says.
     pub bits_per_s: Option<u64>,
     /// `net.core.rmem_max`: the largest socket buffer that a receiver without privileges gets.
     pub socket_buffer_bytes_max: Option<u64>,
-    /// Packets of the adapter's receive ring, and the most that it can have.
+    /// Packets that the adapter's receive ring has now, and the most that it can have.
     pub ring_packets: Option<[u32; 2]>,
 }
 
-/// Figures and remedies.
+/// The figures of a stream, and what to change.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
-    /// What the kernel says here; a receiver's host may say other things.
+    /// What the kernel says on this host; it may be different on a receiver's host.
     pub path: PathFacts,
     /// Bytes of a frame in each packet.
     pub payload_bytes: u64,
@@ -59,25 +59,25 @@ pub struct Advice {
     pub wire_bits_per_s: f64,
     /// The share of the wire's bytes that are bytes of frames.
     pub efficiency: f64,
-    /// The socket buffer for a whole frame that comes at once.
+    /// The socket buffer that holds a whole frame whose packets come at once.
     pub frame_buffer_bytes: u64,
-    /// The socket buffer for what comes during a pause.
+    /// The socket buffer that holds what comes during a pause.
     pub pause_buffer_bytes: u64,
     /// Packets that the sender keeps until the deadline of their frame.
     pub window_packets: u64,
-    /// What becomes of frames when packets get lost.
+    /// The share of frames that get lost at the given loss of packets, for each kind of repair.
     pub losses: Vec<ExpectedLoss>,
-    /// What limits the rate, the tightest first.
+    /// The resources that limit the rate, the lowest limit first.
     pub limits: Vec<Limit>,
     /// What to change, a sentence each; empty when nothing speaks against this stream.
     pub findings: Vec<String>,
 }
 
-/// The share of frames that get lost.
+/// The share of frames that get lost with one kind of repair.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExpectedLoss {
-    /// What mends them.
+    /// The kind of repair.
     pub repair: String,
     /// The share of frames lost, from 0 to 1.
     pub frame_loss: f64,

@@ -171,7 +171,7 @@ pub enum Refusal {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "String")]
 pub struct Refused {
-    /// What.
+    /// What was refused.
     pub words: String,
     /// What the user can do; empty where nothing is known.
     pub fix: String,
@@ -199,7 +199,7 @@ pub struct Heard {
     pub interface: String,
     /// Time to live as it was sent, and as it arrived.
     pub hops: (u8, Option<u8>),
-    /// How often.
+    /// How many messages were heard.
     pub count: u64,
     /// When it was heard first, counted from the start of the run.
     #[serde(rename = "first_s", serialize_with = "seconds")]
@@ -230,7 +230,7 @@ pub struct Frames {
     pub port: u16,
     /// Time to live that the last frame arrived with.
     pub hops_left: u8,
-    /// How many.
+    /// How many frames there were.
     pub count: u64,
 }
 
@@ -240,7 +240,7 @@ pub struct Frames {
 pub struct Querier {
     /// The interface by which its queries came.
     pub interface: String,
-    /// Who.
+    /// The querier's address.
     pub source: IpAddr,
     /// `IGMPv1`, `IGMPv2`, `IGMPv3` or `MLD`.
     pub version: String,

@@ -63,21 +63,21 @@ pub struct Connection {
     pub remote: SocketAddr,
     /// Tells connections apart, also those that have had the same addresses.
     pub cookie: u64,
-    /// The process that has it; null when this user may not see that, or no process has it any
-    /// more.
+    /// The process that has the connection; null when this user may not see it, or when no process
+    /// has the connection any more.
     pub process: Option<Process>,
     /// The time between the two looks.
     pub seconds: f64,
     /// What held the sending side back; null where the kernel does not count it (before Linux
     /// 4.10).
     pub shares: Option<Shares>,
-    /// What has the largest share; null without shares.
+    /// The cause with the largest share; null without shares.
     pub limited_by: Option<LimitedBy>,
     /// Bytes that the peer acknowledged, each second.
     pub sent_per_s: f64,
     /// Bytes that arrived in order, each second.
     pub received_per_s: f64,
-    /// Of the bytes sent, the per cent that were sent again.
+    /// Bytes that were sent again, in per cent of the bytes sent.
     pub resent_percent: f64,
     /// What waits at the socket, at the later look.
     pub socket: Queues,
@@ -87,7 +87,7 @@ pub struct Connection {
     pub info: BTreeMap<String, u64>,
 }
 
-/// What waits at a socket, and how much may.
+/// The bytes that wait at a socket, and the sizes of its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queues {
@@ -95,15 +95,15 @@ pub struct Queues {
     pub unread_bytes: u32,
     /// Bytes that the application wrote and that the peer has not acknowledged.
     pub unacknowledged_bytes: u32,
-    /// The send buffer.
+    /// The size of the send buffer.
     pub send_buffer_bytes: u32,
-    /// The receive buffer.
+    /// The size of the receive buffer.
     pub receive_buffer_bytes: u32,
     /// Packets that were dropped at the socket so far.
     pub drops: u32,
 }
 
-/// Whose a connection is.
+/// The process that a connection belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
@@ -117,13 +117,13 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shares {
-    /// Nothing was queued.
+    /// Nothing was queued: the application gave nothing to send.
     pub application: f64,
     /// The peer's receive window was full.
     pub receiver: f64,
     /// The send buffer was too small for what was under way.
     pub send_buffer: f64,
-    /// The rest.
+    /// The rest: loss, queues, pacing, the congestion window.
     pub network: f64,
 }
 

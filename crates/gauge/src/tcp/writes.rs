@@ -61,9 +61,10 @@ pub struct Cell {
     pub write_bytes: usize,
     /// What the kernel does with small segments.
     pub coalescing: Coalescing,
-    /// The send buffer asked for; null leaves it to the kernel.
+    /// The size of the send buffer that was asked for; null leaves it to the kernel.
     pub send_buffer_bytes: Option<usize>,
-    /// The send buffer that the kernel granted, its bookkeeping included; null when none was asked.
+    /// The size of the send buffer that the kernel granted, its bookkeeping included; null when
+    /// none was asked for.
     pub granted_bytes: Option<usize>,
     /// Calls that were made.
     pub calls: u32,

@@ -46,9 +46,9 @@ pub struct SessionCounters {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CounterReading {
-    /// The set it belongs to.
+    /// The set that the counter belongs to.
     pub set: String,
-    /// Its name within the set.
+    /// The counter's name within the set.
     pub name: String,
     /// What one count stands for.
     pub unit: String,
