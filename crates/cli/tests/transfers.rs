@@ -430,6 +430,8 @@ fn leftovers_are_listed_and_removed_without_a_group() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["manifest"], "0a".repeat(16));
     assert_eq!(found[0]["is_removed"], false);
+    let tried = leftovers(&list(&["--clean", "--dry-run"]));
+    assert_eq!(tried[0]["is_removed"], false);
     assert_eq!(leftovers(&list(&["--clean"]))[0]["is_removed"], true);
     assert_eq!(leftovers(&list(&[])).len(), 0);
     assert_eq!(fs::read_dir(place.join("in")).unwrap().count(), 0);

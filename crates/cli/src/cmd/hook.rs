@@ -21,7 +21,10 @@ pub(super) fn check(words: &[String]) -> Result<(), Failure> {
         let operation = format!("--exec: cannot run {}", report::shown(Path::new(program)));
         let cause = match &error {
             HookError::NotExecutable(path) => {
-                format!("{} may not be executed; chmod +x it", report::shown(path))
+                format!(
+                    "{path} may not be executed; run `chmod +x {path}`",
+                    path = report::shown(path)
+                )
             }
             other => other.to_string(),
         };

@@ -14,6 +14,7 @@ pub(super) fn run(
     is_cleaning: bool,
     output: &Output,
 ) -> Result<Verdict, Failure> {
+    let is_cleaning = is_cleaning && !output.is_dry_run();
     let mut report = LeftoversReport::new(directory, &leftovers(directory)?);
     if is_cleaning {
         for row in &mut report.leftovers {

@@ -17,12 +17,14 @@ fn words(remedy: &Remedy) -> String {
             candidates.join(", ")
         ),
         Remedy::ListInterfaces { missing } => match missing {
-            Missing::Interface => "there is no such interface; `towline ifaces` lists them".into(),
+            Missing::Interface => {
+                "choose an interface that this host has; `towline ifaces` lists them".into()
+            }
             Missing::UsableInterface => {
                 "choose another interface; `towline ifaces` lists them".into()
             }
             Missing::Address => {
-                "this host has no such address; `towline ifaces` lists those it has".into()
+                "choose an address that this host has; `towline ifaces` lists them".into()
             }
         },
         Remedy::SetUpInterface => "set an interface up (`towline ifaces` shows what there is), or \
@@ -30,8 +32,8 @@ fn words(remedy: &Remedy) -> String {
             .into(),
         Remedy::StopOtherSender => {
             "another sender, or a receiver of a unicast session, uses this address and port on \
-             this host: stop it, or give this one another port (-g GROUP:PORT, as its receivers) \
-             or address (-i ADDRESS)"
+             this host: stop it, give this sender and its receivers another port (-g GROUP:PORT), \
+             or give this sender another address (-i ADDRESS)"
                 .into()
         }
         Remedy::AllowRawIp => "raw IP needs CAP_NET_RAW: run as root, run `setcap cap_net_raw+ep \
