@@ -78,7 +78,8 @@ extern "C" fn towline_send_files(
         // SAFETY: the header says that `count` texts are there.
         let paths = unsafe { cabi::slice(paths, count) };
         let paths = paths.ok_or_else(|| Failure::null("the array of paths"))?;
-        let paths = paths.iter().map(|&path| text(path, "a path"));
+        let paths = paths.iter().enumerate();
+        let paths = paths.map(|(index, &path)| text(path, &format!("paths[{index}]")));
         let paths: Vec<&str> = paths.collect::<Result<_, _>>()?;
         let files = paths
             .into_iter()

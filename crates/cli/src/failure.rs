@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::Path, process::ExitCode};
 
-use towline::text::printable_lines;
+use towline::{text::printable_lines, usual_remedy};
 
 /// The end of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,20 @@ impl Failure {
         Self::Environment(format!("{operation}: {cause}"))
     }
 
+    /// Makes the failure of an `operation` that the system refused, with the usual remedy.
+    pub(crate) fn system(operation: &str, error: &io::Error) -> Self {
+        let remedy = usual_remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"));
+        Self::Environment(format!("{operation}: {error}{remedy}"))
+    }
+
+    /// Makes the failure to start a thread `for_what`.
+    pub(crate) fn thread(for_what: &str, error: &io::Error) -> Self {
+        Self::Environment(format!(
+            "starting a thread {for_what}: {error}; end some processes, or raise the limit of them \
+             (`ulimit -u`)"
+        ))
+    }
+
     /// Prints the text and returns the exit code.
     #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
     pub(crate) fn tell(&self) -> ExitCode {
@@ -107,7 +121,7 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::PipeClosed
         } else {
-            Self::environment("writing the output", &error)
+            Self::system("writing the output", &error)
         }
     }
 }

@@ -34,7 +34,7 @@ impl Interrupt {
     /// signal ends the process without a word. It starts no thread.
     pub(crate) fn install() -> Result<Self, Failure> {
         let is_requested = watch_end_requests(REPEAT, EXIT_INTERRUPTED)
-            .map_err(|error| Failure::environment("watching for signals", &error))?;
+            .map_err(|error| Failure::system("watching for signals", &error))?;
         Ok(Self {
             is_requested,
             seen: Cell::new(None),

@@ -23,7 +23,8 @@ pub trait Endpoint {
     /// Notes the number that the back end gave to the connection that was opened with `key`.
     fn link_opened(&mut self, key: u32, link: LinkId);
 
-    /// Returns the next run to send; nothing changes until [`Endpoint::run_done`].
+    /// Returns the next run to send. [`Endpoint::run_done`] must say what became of it before the
+    /// next call.
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>>;
 
     /// Notes what became of the run that `poll_run` gave.

@@ -25,10 +25,7 @@ impl SystemError {
             operation,
             target: target.to_string(),
             cause: error.to_string(),
-            remedy: error
-                .raw_os_error()
-                .and_then(usual_remedy)
-                .map(Remedy::from),
+            remedy: usual_remedy(error).map(Remedy::from),
             errno: error.raw_os_error(),
         }
     }
@@ -78,9 +75,10 @@ impl SystemError {
 }
 
 /// Returns what helps against an error of the system, whatever was tried; `None` where that depends
-/// on what was tried.
-const fn usual_remedy(code: i32) -> Option<&'static str> {
-    Some(match code {
+/// on what was tried, or the error is not the system's.
+#[must_use]
+pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
         errno::EMFILE => "raise the limit of open files (`ulimit -n`)",
         errno::ENFILE => "raise the whole system's limit of open files (`sysctl fs.file-max`)",
         errno::ENOSPC => "free space on that disk, or name a directory on another",

@@ -33,7 +33,7 @@ impl HttpServer {
     /// Starts a thread called `name` that hands each connection to `serve`, one after the other.
     /// With port 0 the system chooses the port.
     ///
-    /// When this machine does not have the address, or another program has the port.
+    /// # Errors
     /// When the system has no such address, or another program has the port.
     pub fn start(
         name: &str,

@@ -20,7 +20,7 @@ pub use disk::{
 };
 
 mod error;
-pub use error::SystemError;
+pub use error::{SystemError, usual_remedy};
 
 pub mod http;
 

@@ -60,8 +60,8 @@ pub enum Error {
         /// why.
         refused: u64,
     },
-    /// The session's thread panicked.
-    #[error("the session's thread panicked")]
+    /// The session's thread panicked: a fault of this library.
+    #[error("the session's thread panicked, which is a fault of this library; open a new session")]
     Panicked,
 }
 

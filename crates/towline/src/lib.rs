@@ -170,7 +170,7 @@ pub use net::{
     Delete, Encapsulation, Existing, Faults, FileStore, Group, HeldBack, Interface, InterfaceError,
     Interfaces, KeepFree, Leftover, Missing, Modes, NetworkLimit, NetworkSigns, Owners, Remedy,
     RoomLimits, SocketOptions, SystemError, TcpLimit, TcpShares, WaitStrategy, Waker,
-    discard_leftover, interface::Selector, leftovers, resolve,
+    discard_leftover, interface::Selector, leftovers, resolve, usual_remedy,
 };
 pub use pgm::{
     Census, Config, ConfigBuilder, ConfigError, FecForm, Full, Intervals, LateJoin, PARAMETERS,

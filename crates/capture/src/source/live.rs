@@ -202,7 +202,10 @@ impl Tap {
         &mut self,
         drops: io::Result<SocketDrops>,
     ) -> Result<Losses, CaptureError> {
-        let drops = drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
+        let name = &self.interface[0].name;
+        let drops = drops.map_err(|cause| {
+            CaptureError::os(format!("read the losses of the capture from {name}"), cause)
+        })?;
         self.totals.add(drops);
         Ok(Losses {
             seen: Some(self.totals.seen),

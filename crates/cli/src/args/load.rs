@@ -91,7 +91,7 @@ pub(crate) struct LoadRecvArgs {
     /// Give up after this time without an intact message
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What makes the exit code 1
+    /// Which faults of the messages make the exit code 1; too few messages always do
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]

@@ -74,7 +74,7 @@ pub(crate) struct SubscribeArgs {
     /// Give up (exit code 1) after this time without a message
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What makes the exit code 1
+    /// Which faults of the messages make the exit code 1
     #[arg(long, value_enum, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
@@ -99,7 +99,7 @@ mirror! {
 pub(crate) enum FailOn {
     /// Nothing; losses are only reported.
     None,
-    /// Lost messages, or with capture lost packets.
+    /// Any loss: of messages, of frames (`frames recv`), of packets (`capture`).
     Loss,
     /// Any loss, damage, duplicate or disorder.
     Any,

@@ -14,12 +14,11 @@ use crate::{
 pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> {
     let schemas = args.directory.join(SCHEMAS);
     fs::create_dir_all(&schemas)
-        .map_err(|error| Failure::environment(&format!("making {}", schemas.display()), &error))?;
+        .map_err(|error| Failure::system(&format!("making {}", schemas.display()), &error))?;
     for (name, text) in files() {
         let path = args.directory.join(name);
-        fs::write(&path, text).map_err(|error| {
-            Failure::environment(&format!("writing {}", path.display()), &error)
-        })?;
+        fs::write(&path, text)
+            .map_err(|error| Failure::system(&format!("writing {}", path.display()), &error))?;
         output.note(&format!("wrote {}", path.display()));
     }
     Ok(Verdict::Done)

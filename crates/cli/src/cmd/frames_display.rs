@@ -45,7 +45,7 @@ impl Display {
             showing.is_left.store(true, Ordering::Relaxed);
         };
         let thread = thread::Builder::new().name("display".into()).spawn(show);
-        let thread = thread.map_err(|error| Failure::environment("starting a thread", &error))?;
+        let thread = thread.map_err(|error| Failure::thread("that draws the frames", &error))?;
         Ok(Self {
             shared,
             thread: Some(thread),
@@ -88,7 +88,7 @@ impl Drop for Display {
 impl Shared {
     /// Draws until the user leaves or the command ends the display.
     fn show(&self, screen: &mut Screen) -> Result<(), Failure> {
-        let failed = |error| Failure::environment("using the terminal", &error);
+        let failed = |error| Failure::system("using the terminal", &error);
         let (mut frame, mut newest) = (Vec::new(), None);
         while !self.glimpse.is_over() && !wants_to_leave().map_err(failed)? {
             newest = self.glimpse.take(&mut frame, DRAW_TIME).or(newest);

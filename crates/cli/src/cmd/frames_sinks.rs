@@ -25,7 +25,7 @@ impl Sinks {
         let film = film.map(Film::start).transpose();
         let serve = |address| {
             let doing = format!("serving the preview at {address} (--preview)");
-            Preview::start(address).map_err(|error| Failure::environment(&doing, &error))
+            Preview::start(address).map_err(|error| Failure::system(&doing, &error))
         };
         let preview = plan.preview.map(serve).transpose()?;
         if let Some(preview) = &preview {

@@ -30,7 +30,7 @@ pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Done);
     };
     write(directory, &pages).map_err(|error| {
-        Failure::environment(&format!("writing into {}", directory.display()), &error)
+        Failure::system(&format!("writing into {}", directory.display()), &error)
     })?;
     let count = pages.len();
     output.note(&format!(

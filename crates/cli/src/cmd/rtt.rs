@@ -238,9 +238,7 @@ pub(super) fn check_drawable<'a>(
                 .open(path)
                 .and_then(|_file| fs::remove_file(path)),
         };
-        opened.map_err(|error| {
-            Failure::environment(&format!("drawing {}", path.display()), &error)
-        })?;
+        opened.map_err(|error| Failure::system(&format!("drawing {}", path.display()), &error))?;
     }
     Ok(())
 }
@@ -253,8 +251,7 @@ pub(super) fn write_drawing(
 ) -> Result<(), Failure> {
     let mut drawing = Drawing { path, file: None };
     let written = draw(&mut drawing).and_then(|()| drawing.flush());
-    written
-        .map_err(|error| Failure::environment(&format!("drawing {}", path.display()), &error))?;
+    written.map_err(|error| Failure::system(&format!("drawing {}", path.display()), &error))?;
     output.note(&format!("drew {}", path.display()));
     Ok(())
 }

@@ -39,7 +39,7 @@ impl Screen {
         let terminal = ratatui::try_init();
         terminal
             .map(Self)
-            .map_err(|error| Failure::environment("taking the terminal over", &error))
+            .map_err(|error| Failure::system("taking the terminal over", &error))
     }
 
     /// Draws the screen once: writes only what has changed, and follows a new size of the terminal.
@@ -47,7 +47,7 @@ impl Screen {
         let drawn = self.0.draw(draw);
         drawn
             .map(drop)
-            .map_err(|error| Failure::environment("using the terminal", &error))
+            .map_err(|error| Failure::system("using the terminal", &error))
     }
 
     /// Shows one reading until the next is due, or the user leaves.
@@ -57,7 +57,7 @@ impl Screen {
         interrupt: &Interrupt,
         view: &mut impl LiveView,
     ) -> Result<Wish, Failure> {
-        let failed = |error: io::Error| Failure::environment("using the terminal", &error);
+        let failed = |error: io::Error| Failure::system("using the terminal", &error);
         loop {
             self.draw(|frame| view.draw(frame))?;
             let left = due.saturating_duration_since(Instant::now());

@@ -40,7 +40,7 @@ pub(super) fn standard_input(
         drop(sender.send(filled.map(|bytes| (bytes, spool))));
     };
     let started = thread::Builder::new().name("spool".into()).spawn(read);
-    started.map_err(|error| Failure::environment("starting a thread", &error))?;
+    started.map_err(|error| Failure::thread("that reads standard input", &error))?;
     let progress = output.progress();
     let line = progress.lines();
     let came = || report::bytes(came.load(Ordering::Relaxed));
@@ -56,7 +56,7 @@ pub(super) fn standard_input(
             }
             Ok(Err(error)) => {
                 let doing = format!("keeping standard input in {shown} (--spool)");
-                return Err(Failure::environment(&doing, &error));
+                return Err(Failure::system(&doing, &error));
             }
             Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}

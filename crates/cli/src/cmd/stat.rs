@@ -58,6 +58,6 @@ pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
             "process {pid} is not a towline command of this user with an open session; \
              `towline top` lists the processes that are"
         )),
-        _ => Failure::environment(&format!("reading the counters of process {pid}"), &error),
+        _ => Failure::system(&format!("reading the counters of process {pid}"), &error),
     })
 }

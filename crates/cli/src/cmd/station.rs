@@ -48,7 +48,7 @@ impl Station {
                 Some((server, slot, served))
             }
             Err(error) if metrics.is_some() => {
-                return Err(Failure::environment("serving counters", &error));
+                return Err(Failure::system("serving counters", &error));
             }
             Err(error) => {
                 output.detail(&format!("`towline top` cannot see this process: {error}"));
@@ -81,7 +81,7 @@ fn serve(
     output: &Output,
 ) -> Result<MetricsServer, Failure> {
     let metrics = server.serve_metrics(address).map_err(|error| {
-        Failure::environment(
+        Failure::system(
             &format!("answering Prometheus on {address} (--metrics)"),
             &error,
         )

@@ -24,7 +24,7 @@ impl Writer {
         let thread = thread::Builder::new()
             .name("output".into())
             .spawn(move || write(&filled, &back))
-            .map_err(|error| Failure::environment("starting a thread", &error))?;
+            .map_err(|error| Failure::thread("for the output", &error))?;
         Ok(Self {
             queue,
             emptied,

@@ -152,9 +152,8 @@ impl FilmPlan {
                 container,
             });
         }
-        let file = File::create(path).map_err(|error| {
-            Failure::environment(&format!("writing {}", path.display()), &error)
-        })?;
+        let file = File::create(path)
+            .map_err(|error| Failure::system(&format!("writing {}", path.display()), &error))?;
         Ok(FilmPlace::Stream {
             output: Box::new(file),
             container,

@@ -228,7 +228,7 @@ impl TurnedAway {
     }
 
     /// Remembers a sender that has not answered: it is dialled again after a while. Returns true
-    /// when it was not known.
+    /// when it was not among those turned away.
     pub(super) fn rest(
         &mut self,
         now: Instant,

@@ -506,7 +506,7 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// Leaves a sender that has not answered; it may be asked again after a while. Returns true
-    /// when that happens to the sender for the first time.
+    /// when the sender was not yet among those turned away.
     fn rest(&mut self, now: Instant, index: usize) -> bool {
         let transfer = &mut self.all[index];
         transfer.state = State::Leaving;

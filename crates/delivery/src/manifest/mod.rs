@@ -410,8 +410,7 @@ impl Manifest {
 
     /// Computes one hash over all files, which anybody can compute with another tool: the BLAKE3 of
     /// the lines that `b3sum` prints for the files, sorted by the bytes of their paths. Withdrawn
-    /// files are left out. The hash covers contents and paths; the manifest's id also covers types
-    /// and modes.
+    /// files are left out. The hash covers contents and paths, but neither types nor modes.
     #[must_use]
     pub fn tree_root(&self, hashes: &SlabHashes) -> Hash {
         let mut hasher = blake3::Hasher::new();

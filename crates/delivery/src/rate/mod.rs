@@ -69,8 +69,8 @@ mod tests;
 pub struct RateConfig {
     /// The lowest limit, in bytes a second. Default 100,000.
     pub bytes_per_s_min: u64,
-    /// The first limit once receivers report, in bytes a second. It grows fourfold with every round
-    /// of reports until they show a queue or loss. Default 25,000,000.
+    /// The first limit, in bytes a second. It grows fourfold with every round of reports, until
+    /// they show a queue or loss or no limit is needed. Default 25,000,000.
     pub bytes_per_s_start: u64,
     /// The number of the first receiver that is a guest: where there are others, it cannot set a
     /// limit below 10 Mbit/s. Default: none is a guest.

@@ -488,7 +488,10 @@ impl Peer {
                      same release at both ends"
                 ))
             }
-            other => self.nonsense_text(&shown(&format!("unexpected answer: {other:?}"))),
+            other => self.nonsense_text(&shown(&format!(
+                "it answered something else than was asked ({other:?}): use the same release at \
+                 both ends"
+            ))),
         }
     }
 

@@ -98,8 +98,8 @@ setters! {
 }
 
 impl SocketOptions {
-    /// Refuses what no session can use: a hop limit of 0, which only tests of one host need, and a
-    /// code point that no header has room for.
+    /// Refuses a hop limit of 0, with which nothing leaves this host, and a code point that no
+    /// header has room for.
     ///
     /// # Errors
     /// What is out of range, with the range.

@@ -21,8 +21,9 @@
 //! ```
 //!
 //! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of them
-//! (and one more while a request is cut at its budget); no deadline lies before `wake`, except the
-//! deadline of a `Lost` range. The cost of one range does not depend on its length.
+//! (and one more while a request is cut at its budget); unless a scan has to rest until then, no
+//! deadline lies before `wake`, except the deadline of a `Lost` range. The cost of one range does
+//! not depend on its length.
 //!
 //! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: a heard NAK starts the longer
 //! of the two waits, because the RFC's text asks for NAK_RDATA_IVL where its diagram has
@@ -39,7 +40,7 @@ use super::timing::Timing;
 pub(super) struct Gaps {
     list: VecDeque<Gap>,
     count_max: usize,
-    /// A time before which no deadline lies.
+    /// The next scan: at the earliest deadline, but not before `rested`.
     wake: Instant,
     /// The earliest time of the next scan: [`Timing::scan_interval`] after the last scan.
     rested: Instant,

@@ -34,8 +34,8 @@ pub(super) struct Ownership {
     groups: Vec<Local>,
     /// The indices of each entry's user and group.
     of: Vec<(u16, u16)>,
-    /// For each user or group that was refused (users have true; the number is its index): the
-    /// number of entries, and the reason.
+    /// For each group (true) or user (false) that was refused, by its index: the number of entries,
+    /// and the reason.
     refused: BTreeMap<(bool, u16), (u64, String)>,
 }
 

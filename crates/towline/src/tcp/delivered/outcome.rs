@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// How far the bytes that an application has written are known to have got. Each count includes the
-/// counts below it.
+/// How far the bytes of an application have got, as far as is known. Each count includes the counts
+/// below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredProgress {
     /// Taken by `write`.
