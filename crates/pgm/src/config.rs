@@ -131,7 +131,7 @@ macro_rules! parameters {
     };
 }
 
-// The columns: name: type = default, low => high, unit, role, source, help.
+// Each entry is: name: type = default, low => high, unit, role, source, help
 parameters! {
     mtu: usize = 1500, 576 => 65_535, "bytes of an IP packet", Both,
         "Ethernet; OpenPGM and libzmq default",

@@ -79,19 +79,7 @@ impl Aead for Cipher {
 /// one packet could then guess the key.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
-    let failed = |error: &std::io::Error| {
-        let fault = SystemError::system("read the key in", &shown, error);
-        match error.kind() {
-            std::io::ErrorKind::NotFound => fault.advise(
-                "check the path, or make a key with `head -c 32 /dev/urandom` and copy it to all \
-                 ends",
-            ),
-            std::io::ErrorKind::PermissionDenied => {
-                fault.advise("let this user read the file, and nobody else (mode 0600)")
-            }
-            _ => fault,
-        }
-    };
+    let failed = |error: &std::io::Error| unread(&shown, error);
     let mut file = sys::file::open_without_waiting(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     let refused = |cause: &str| SystemError::refused("use the key in", &shown, cause);
@@ -154,6 +142,20 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
         return Err(refused(&cause).advise(remedy).into());
     }
     Ok(Key::derive(&secret))
+}
+
+/// Makes the error of a key file that cannot be read.
+fn unread(shown: &impl std::fmt::Display, error: &std::io::Error) -> SystemError {
+    let fault = SystemError::system("read the key in", shown, error);
+    match error.kind() {
+        std::io::ErrorKind::NotFound => fault.advise(
+            "check the path, or make a key with `head -c 32 /dev/urandom` and copy it to all ends",
+        ),
+        std::io::ErrorKind::PermissionDenied => {
+            fault.advise("let this user read the file, and nobody else (mode 0600)")
+        }
+        _ => fault,
+    }
 }
 
 fn new_key(shown: &impl std::fmt::Display) -> String {

@@ -124,7 +124,7 @@ impl Source {
             }
             Ok(Next::NotYet) => Ok(Ready::NotYet),
             Ok(Next::Over) => Ok(Ready::Over),
-            Err(error) => Err(Failure::system("reading frames", &error)),
+            Err(error) => Err(Failure::environment("reading frames", &error)),
         }
     }
 
@@ -164,5 +164,5 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Failure {
-    Failure::system(&format!("reading {}", path.display()), error)
+    Failure::environment(&format!("reading {}", path.display()), error)
 }

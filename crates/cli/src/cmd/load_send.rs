@@ -30,13 +30,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         plan.timeout,
         output,
     )?;
-    let (max, parameter) = publisher.message_limit();
-    if plan.size_bytes.max > max {
-        return Err(Failure::usage(format!(
-            "--size: a message has at most {max} bytes; raise --{}, or give a smaller size",
-            flag(parameter)
-        )));
-    }
+    check_size(plan, &publisher)?;
     let mut watch = Watch::new(&plan.session, plan.receivers, output, &interrupt)?;
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let meter = UsageMeter::start();
@@ -89,6 +83,18 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         report.is_interrupted,
         is_ready && report.failure.is_none(),
     ))
+}
+
+/// Refuses messages that are longer than the session can send.
+fn check_size(plan: &LoadSendPlan, publisher: &Publisher) -> Result<(), Failure> {
+    let (max, parameter) = publisher.message_limit();
+    if plan.size_bytes.max <= max {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--size: a message has at most {max} bytes; raise --{}, or give a smaller size",
+        flag(parameter)
+    )))
 }
 
 /// Says why nothing has left, or which receivers lack something.

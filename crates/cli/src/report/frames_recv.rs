@@ -117,7 +117,7 @@ pub(crate) struct FilmReport {
     bytes: u64,
     /// Frames for which the output was too slow.
     skipped: u64,
-    /// Frames whose format nobody named, or whose format differs from that of earlier frames.
+    /// Frames whose format nobody named, of another length than it says, or unlike earlier frames.
     unreadable: u64,
 }
 

@@ -41,8 +41,8 @@ impl Edge {
     }
 }
 
-/// Returns how many frames were sent from the number `next` up to the frame of `header`. Before
-/// `next`, the sender had skipped `skipped` frames. `None` when the header contradicts that.
+/// Returns how many frames were sent from the number `next` on and before the frame of `header`.
+/// Before `next`, the sender had skipped `skipped` frames. `None` when the header contradicts that.
 pub(super) fn unheard(next: u64, skipped: u32, header: &FrameHeader) -> Option<u64> {
     let overruns = u64::from(header.skipped.checked_sub(skipped)?);
     header.id.checked_sub(next)?.checked_sub(overruns)

@@ -687,8 +687,7 @@ fn margin_of(header: &FrameHeader) -> Duration {
     (deadline_of(header) / 8).min(MARGIN_MAX)
 }
 
-/// Returns how long after its timestamp a frame is of use: its deadline, at most
-/// `FRAME_DEADLINE_MAX`.
+/// Returns how long after its timestamp a frame is of use, at most `FRAME_DEADLINE_MAX`.
 fn deadline_of(header: &FrameHeader) -> Duration {
     Duration::from_micros(header.deadline_us.into()).min(FRAME_DEADLINE_MAX)
 }

@@ -75,8 +75,7 @@ pub struct Transfers<I: Intake> {
     dials: Dials,
     rng: Rng,
     is_cancelled: bool,
-    /// Verdicts that the owner has not taken: a few for each stream, because it takes them within
-    /// the turn.
+    /// Verdicts that the owner has not taken yet: few, because it takes them within the turn.
     verdicts: VecDeque<StreamVerdict>,
     events: Events<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
@@ -327,19 +326,13 @@ impl<I: Intake> Transfers<I> {
             Place::Later => {}
             Place::Full => {
                 let count = self.config.transfers_max;
-                let text = format!(
-                    "{count} transfers are under way, the most at a time; one must end first"
-                );
-                self.full(sender, text);
+                let text = "transfers are under way, the most at a time; one must end first";
+                self.full(sender, format!("{count} {text}"));
             }
             Place::NoShare(share) => {
                 let most = self.share_in_words(share, heard.source);
-                self.full(
-                    sender,
-                    format!(
-                        "{most} are under way, the most from there at a time; one must end first"
-                    ),
-                );
+                let text = "are under way, the most from there at a time; one must end first";
+                self.full(sender, format!("{most} {text}"));
             }
             Place::Never => self.unwanted(stream),
         }
@@ -352,8 +345,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Asks an admitted sender for its offer. With `late`, this gives up the transfer with that
-    /// index, whose sender has not answered.
+    /// Asks an admitted sender for its offer, in place of the late transfer with the index `late`.
     fn ask(
         &mut self,
         now: Instant,

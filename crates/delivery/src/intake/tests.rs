@@ -382,7 +382,10 @@ fn bounds_of_transfers_and_manifests_are_kept_and_told() {
     let texts: Vec<_> = told.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(told.len(), 3, "{texts:?}");
     assert!(texts[0].contains("takes 1 transfers at once"), "{texts:?}");
-    assert!(texts[1].contains("all manifests together"), "{texts:?}");
+    assert!(
+        texts[1].contains("the lists of files of all transfers"),
+        "{texts:?}"
+    );
     assert_eq!(told[2].0, sender(5, 5));
     assert_eq!(receiver.iter().count(), 1);
 }

@@ -6,7 +6,7 @@
 //! ```
 //! Nothing waits for a viewer: a slow viewer skips pictures, and a viewer that takes none for
 //! [`PICTURE_TIME_MAX`] is cut off. `GET /` gives the page, `/stream` its moving picture,
-//! `/frame.jpg` a single picture, `/status` a line of text.
+//! `/frame.jpg` the next picture alone, `/status` a line of text.
 
 use std::{
     io,

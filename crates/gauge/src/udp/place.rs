@@ -197,7 +197,7 @@ impl Turn {
 }
 
 /// Returns true when a host or network had all the time that it gets before it must stay away. It
-/// then stays away for [`SERVED_MAX`].
+/// then stays away for at least [`SERVED_MAX`].
 fn is_all((who, served): (Party, Duration)) -> bool {
     served
         >= match who {

@@ -44,8 +44,8 @@ impl FramePublisherBuilder {
         }
     }
 
-    /// Sets how long a frame is of use; a receiver that does not have all of it by then drops it.
-    /// Default: two intervals, but at least 100 ms and at most 10 s.
+    /// Sets how long a frame is of use, at most 10 s; a receiver that does not have all of it by
+    /// then drops it. Default: two intervals, but at least 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: impl Into<Option<Duration>>) -> Self {
         self.deadline = deadline.into();

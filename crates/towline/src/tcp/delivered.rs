@@ -539,9 +539,7 @@ impl Write for DeliveredStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         if self.out.end.is_some() {
-            return Err(foreign(
-                "this end has ended its stream, and can write no more",
-            ));
+            return Err(foreign("this end has ended its stream, so it cannot write"));
         }
         if bytes.is_empty() {
             return Ok(0);
@@ -666,7 +664,7 @@ impl fmt::Debug for DeliveredStream {
     }
 }
 
-/// Makes the error of a peer that breaks this protocol.
+/// Makes the error of an end, this one or the peer, that does what this protocol forbids.
 fn foreign(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }

@@ -31,6 +31,7 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// # Ok(())
 /// # }
 /// ```
+///
 /// The other end may be of either type. A future that is dropped early has taken no bytes and lost
 /// none, except that of [`AsyncDeliveredStream::write_all`], which may have taken some. One task
 /// has the stream: to read and write at the same time, it uses the methods `poll_...`.
