@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, io};
 
-use sys::errno;
+use sys::usual_remedy;
 
 use crate::Remedy;
 
@@ -74,31 +74,14 @@ impl SystemError {
     }
 }
 
-/// Returns what helps against an error of the system, whatever was tried; `None` where that depends
-/// on what was tried, or the error is not the system's.
-#[must_use]
-pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
-    Some(match error.raw_os_error()? {
-        errno::EMFILE => "raise the limit of open files (`ulimit -n`)",
-        errno::ENFILE => "raise the whole system's limit of open files (`sysctl fs.file-max`)",
-        errno::ENOSPC => "free space on that disk, or name a directory on another",
-        errno::EDQUOT => "free space, or have this user's quota raised",
-        errno::EROFS => "name a directory that is not mounted read-only",
-        errno::EIO => "look into the kernel's log (`dmesg`): the device reports a fault",
-        errno::ENETDOWN => "set the interface up (`ip link set dev NAME up`)",
-        errno::ENETUNREACH => "add a route there (`ip route`), or choose the interface",
-        errno::EADDRNOTAVAIL => "choose an address of this host (`ip address`)",
-        errno::EADDRINUSE => "stop the program that uses it (`ss -lntup`), or choose another port",
-        _ => return None,
-    })
-}
-
 pub(crate) fn hint(remedy: Option<&Remedy>) -> String {
     remedy.map_or_else(String::new, |remedy| format!("; {remedy}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use sys::errno;
+
     use super::*;
 
     #[test]

@@ -20,7 +20,8 @@ pub use disk::{
 };
 
 mod error;
-pub use error::{SystemError, usual_remedy};
+pub use error::SystemError;
+pub use sys::usual_remedy;
 
 pub mod http;
 

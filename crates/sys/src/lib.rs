@@ -3,7 +3,7 @@
 //!
 //! The crate knows no protocol: bytes, addresses, options and descriptors in, results out. Every
 //! unsafe block holds one operation and its proof. Errors are [`std::io::Error`]s with the errno;
-//! the callers add operation, target and remedy.
+//! the callers add operation, target and, where [`usual_remedy`] is not enough, the remedy.
 #![cfg(target_os = "linux")]
 #![allow(
     unsafe_code,
@@ -76,6 +76,9 @@ pub mod reception;
 
 #[cfg(feature = "privilege")]
 pub mod privilege;
+
+mod remedy;
+pub use remedy::{panicked, usual_remedy, with_usual_remedy};
 
 pub mod scheduler;
 

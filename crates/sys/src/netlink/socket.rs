@@ -244,7 +244,7 @@ impl fmt::Display for NetlinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}: ", self.operation)?;
         match &self.cause {
-            Cause::Os(error) => write!(f, "{error}"),
+            Cause::Os(error) => f.write_str(&crate::with_usual_remedy(error)),
             Cause::Kernel { errno, reason } => {
                 write!(f, "{}", io::Error::from_raw_os_error(*errno))?;
                 reason

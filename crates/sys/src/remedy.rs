@@ -1,0 +1,55 @@
+//! What helps against an error, whatever was tried.
+
+use std::io;
+
+use crate::errno;
+
+/// Returns what helps against an error of the system, whatever was tried; `None` where that depends
+/// on what was tried, or the error is not the system's.
+#[must_use]
+pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        errno::EMFILE => "raise the limit of open files (`ulimit -n`)",
+        errno::ENFILE => "raise the whole system's limit of open files (`sysctl fs.file-max`)",
+        errno::ENOSPC => "free space on that disk, or name a directory on another",
+        errno::EDQUOT => "free space, or have this user's quota raised",
+        errno::EROFS => "name a directory that is not mounted read-only",
+        errno::EIO => "look into the kernel's log (`dmesg`): the device reports a fault",
+        errno::ENETDOWN => "set the interface up (`ip link set dev NAME up`)",
+        errno::ENETUNREACH => "add a route there (`ip route`), or choose the interface",
+        errno::EADDRNOTAVAIL => "choose an address of this host (`ip address`)",
+        errno::EADDRINUSE => "stop the program that uses it (`ss -lntup`), or choose another port",
+        _ => return None,
+    })
+}
+
+/// Words an error, and behind it its usual remedy, if it has one.
+#[must_use]
+pub fn with_usual_remedy(error: &io::Error) -> String {
+    usual_remedy(error).map_or_else(|| error.to_string(), |remedy| format!("{error}; {remedy}"))
+}
+
+/// Makes the error of a thread that has panicked; `work` says what it does, as in "that writes".
+#[must_use]
+pub fn panicked(work: &str) -> io::Error {
+    io::Error::other(format!(
+        "the thread {work} has panicked, which is a fault of Towline; start again, and report the \
+         text that it left on standard error"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_stands_behind_the_error_that_has_one() {
+        let full = io::Error::from_raw_os_error(errno::ENOSPC);
+        assert!(
+            with_usual_remedy(&full)
+                .ends_with("; free space on that disk, or name a directory on another")
+        );
+        let other = io::Error::other("the end");
+        assert_eq!(with_usual_remedy(&other), "the end");
+    }
+}
