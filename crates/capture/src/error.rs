@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use crate::Interface;
+
 /// Every way in which opening or running a capture can fail. The text names the operation, the
 /// target, the cause and, where one is known, the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +47,10 @@ pub enum CaptureError {
         operation: String,
     },
     /// The interface carries no Ethernet frames.
-    #[error("{name} does not carry Ethernet frames (hardware type {hardware})")]
+    #[error(
+        "{name} does not carry Ethernet frames (hardware type {hardware}); name an interface that \
+         does (`ip link` shows link/ether)"
+    )]
     LinkType {
         /// The interface.
         name: String,
@@ -60,10 +65,10 @@ pub enum CaptureError {
         /// For how many seconds the sender waited.
         waited_s: f64,
         /// The cause, as far as it is known, and what to do.
-        reason: &'static str,
+        reason: String,
     },
     /// The system refused an operation.
-    #[error("cannot {operation}: {cause}")]
+    #[error("cannot {operation}: {}", sys::with_usual_remedy(.cause))]
     Os {
         /// The operation and its target.
         operation: String,
@@ -81,7 +86,7 @@ pub enum CaptureError {
         remedy: &'static str,
     },
     /// A file could not be opened, read or written.
-    #[error("cannot {operation} {}: {cause}", path.display())]
+    #[error("cannot {operation} {}: {}", path.display(), explained(.cause))]
     File {
         /// The operation.
         operation: &'static str,
@@ -109,6 +114,16 @@ impl CaptureError {
         }
     }
 
+    /// The error of a wait for packets of these interfaces.
+    pub(crate) fn wait<'a>(
+        interfaces: impl IntoIterator<Item = &'a Interface>,
+        cause: io::Error,
+    ) -> Self {
+        let names = interfaces.into_iter().map(|it| it.name.as_str());
+        let names: Vec<&str> = names.collect();
+        Self::os(format!("wait for packets from {}", names.join(", ")), cause)
+    }
+
     /// The error of a netlink request that the kernel refused.
     pub(crate) fn netlink(error: &sys::netlink::NetlinkError) -> Self {
         Self::Os {
@@ -116,4 +131,15 @@ impl CaptureError {
             cause: io::Error::other(error.to_string()),
         }
     }
+}
+
+/// Words the system's reason, and what helps against it.
+fn explained(cause: &io::Error) -> String {
+    let remedy = match cause.kind() {
+        io::ErrorKind::NotFound => "; check the path",
+        io::ErrorKind::PermissionDenied => "; name a file that this user may use",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        _ => "",
+    };
+    format!("{}{remedy}", sys::with_usual_remedy(cause))
 }

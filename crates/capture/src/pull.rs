@@ -71,7 +71,7 @@ impl Packets {
             }
             Ok(epoll)
         });
-        let epoll = made.map_err(|cause| CaptureError::os("wait for packets", cause))?;
+        let epoll = made.map_err(|cause| CaptureError::wait(source.interfaces(), cause))?;
         Ok(Self {
             source,
             epoll,
@@ -109,7 +109,7 @@ impl Packets {
                     let due = base::earliest(self.source.due(), until);
                     let wait = due.map_or(WAIT_MAX, |due| due.since(now).min(WAIT_MAX));
                     let waited = self.epoll.wait(Some(wait)).map(drop);
-                    waited.map_err(|cause| CaptureError::os("wait for packets", cause))?;
+                    waited.map_err(|cause| CaptureError::wait(self.source.interfaces(), cause))?;
                 }
             }
         }

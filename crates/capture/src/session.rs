@@ -13,8 +13,8 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, Edits, Filter, GapErrors, InterfaceAccount, Losses, Pacer, Packet,
-    RETIRE_MAX, ReplayTiming, Sink, Source, Unit, Unwritten, account::Totals, edit::Editor,
+    Account, CaptureError, Edits, Filter, GapErrors, Interface, InterfaceAccount, Losses, Pacer,
+    Packet, RETIRE_MAX, ReplayTiming, Sink, Source, Unit, Unwritten, account::Totals, edit::Editor,
     generated::SequenceCheck, segment::Segmenter, source::Progress,
 };
 
@@ -322,7 +322,12 @@ impl Session {
         }
         let timeout = until.since(now);
         let waited = epoll.wait(Some(timeout)).map(drop);
-        waited.map_err(|cause| CaptureError::os("wait for packets", cause))
+        waited.map_err(|cause| CaptureError::wait(self.interfaces(), cause))
+    }
+
+    fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+        let sources = self.sources.iter();
+        sources.flat_map(|tapped| tapped.source.interfaces())
     }
 
     fn waiter(&self) -> Result<Epoll, CaptureError> {
@@ -335,7 +340,7 @@ impl Session {
             }
             Ok(epoll)
         };
-        waiter().map_err(|cause| CaptureError::os("wait for packets", cause))
+        waiter().map_err(|cause| CaptureError::wait(self.interfaces(), cause))
     }
 
     fn next_second(&self) -> Instant {

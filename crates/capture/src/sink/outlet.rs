@@ -164,13 +164,20 @@ impl Outlet {
 
     fn stalled(&mut self, waited: Duration) -> CaptureError {
         let reason = match self.counters.state() {
-            None => "the interface is gone",
-            Some((false, _)) => "it is switched off: `ip link set IF up` switches it on",
-            Some((true, false)) => {
-                "it has no carrier: the cable is unplugged, or the other end \
-                                    is off"
+            None => "the interface is gone: name one that is there (`ip link`)".to_owned(),
+            Some((false, _)) => {
+                format!(
+                    "it is switched off: `ip link set {} up` switches it on",
+                    self.name
+                )
             }
-            Some((true, true)) => "its queue stays full",
+            Some((true, false)) => {
+                "it has no carrier: plug the cable in, or switch the other end on".to_owned()
+            }
+            Some((true, true)) => format!(
+                "its queue stays full: look what holds it (`tc -s qdisc show dev {}`)",
+                self.name
+            ),
         };
         CaptureError::Stalled {
             name: self.name.clone(),

@@ -122,8 +122,9 @@ impl RotatingSink {
         {
             let path = oldest.display();
             self.remark = Some(format!(
-                "cannot remove {path}: {cause}; it is kept, and so are later files that cannot be \
-                 removed"
+                "cannot remove {path}: {}; it is kept, and so are later files that cannot be \
+                 removed",
+                sys::with_usual_remedy(&cause)
             ));
             self.has_remarked = true;
         }

@@ -273,8 +273,10 @@ impl Tap {
                 .push(format!("{name} was removed: no more packets come from it"));
             self.gone_at = Some(clock::monotonic());
         } else {
-            self.remarks
-                .push(format!("{name}: {error}; waiting for packets"));
+            self.remarks.push(format!(
+                "{name}: {}; waiting for packets",
+                sys::with_usual_remedy(error)
+            ));
         }
     }
 }

@@ -278,7 +278,7 @@ impl ReadAhead {
     /// Returns the input of a thread that has ended.
     fn end(&mut self) -> io::Result<Box<dyn Read + Send>> {
         let input = self.thread.take().and_then(|thread| thread.join().ok()?);
-        input.ok_or_else(|| io::Error::other("the thread that reads it has panicked"))
+        input.ok_or_else(|| sys::panicked("that reads it"))
     }
 }
 

@@ -105,7 +105,7 @@ impl XdpSource {
         note_tags(&mut tap);
         tap.interface[0].description = description(mode, copy, queues.len());
         let waiter = Waiter::new(&queues, options.retire);
-        let waiter = waiter.map_err(|cause| CaptureError::os("wait for packets", cause))?;
+        let waiter = waiter.map_err(|cause| CaptureError::wait(&tap.interface, cause))?;
         Ok(Self {
             passed_at_start: Some(redirect.passed()),
             redirect,
@@ -125,8 +125,10 @@ impl XdpSource {
         let mut sum = XdpDrops::default();
         for socket in &self.queues {
             let drops = socket.drops();
-            let drops =
-                drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
+            let drops = drops.map_err(|cause| {
+                let name = &self.tap.interface[0].name;
+                CaptureError::os(format!("read the losses of the capture from {name}"), cause)
+            })?;
             sum.dropped += drops.dropped;
             sum.ring_full += drops.ring_full;
             sum.fill_ring_empty += drops.fill_ring_empty;
@@ -188,7 +190,7 @@ impl Source for XdpSource {
             return Ok(Progress::Some);
         }
         let looked = self.waiter.looked(&self.queues, most);
-        looked.map_err(|cause| CaptureError::os("wait for packets", cause))?;
+        looked.map_err(|cause| CaptureError::wait(&self.tap.interface, cause))?;
         if most == 0 && self.waiter.due.is_none() {
             let errors = self.queues.iter().map(XdpSocket::take_error);
             return Ok(self.tap.idle_sockets(errors));
