@@ -156,7 +156,7 @@ fn ptp_clocks(home: &Path, tai_offset_s: i32) -> Vec<PtpClock> {
                     io::ErrorKind::PermissionDenied => "; let this user read it, or run as root",
                     _ => "",
                 };
-                format!("{device}: {error}{remedy}")
+                format!("{device}: {}{remedy}", sys::with_usual_remedy(error))
             });
             PtpClock {
                 name: text(&entry.path().join("clock_name")),

@@ -37,7 +37,7 @@ impl ControlLink {
     pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.stream.write_all(&line)
+        self.stream.write_all(&line).map_err(of_other_end)
     }
 
     /// Waits at most `limit` for a message; `None` when none came.
@@ -50,10 +50,11 @@ impl ControlLink {
         loop {
             if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.bytes.drain(..=at).collect();
-                return Ok(Some(serde_json::from_slice(&line)?));
+                let message = serde_json::from_slice(&line);
+                return message.map(Some).map_err(|_| foreign());
             }
             if self.bytes.len() > LINE_BYTES_MAX {
-                return Err(io::ErrorKind::InvalidData.into());
+                return Err(foreign());
             }
             let left = end.since(sys::clock::monotonic());
             if left.is_zero() {
@@ -62,10 +63,10 @@ impl ControlLink {
             self.stream.set_read_timeout(Some(left))?;
             let mut room = [0; 1_024];
             match self.stream.read(&mut room) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(of_other_end(io::ErrorKind::UnexpectedEof.into())),
                 Ok(len) => self.bytes.extend_from_slice(&room[..len]),
                 Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(of_other_end(error)),
             }
         }
     }
@@ -77,6 +78,32 @@ impl ControlLink {
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
+}
+
+/// Words an error of a connection that says something of the other end, so that it does not read as
+/// one of this host. Its kind stays.
+pub(crate) fn of_other_end(error: io::Error) -> io::Error {
+    use io::ErrorKind as Kind;
+    let text = match error.kind() {
+        Kind::UnexpectedEof
+        | Kind::ConnectionReset
+        | Kind::ConnectionAborted
+        | Kind::BrokenPipe => {
+            "the other end has ended the connection; look at its output for the reason"
+        }
+        Kind::WouldBlock | Kind::TimedOut => {
+            "the other end has stopped answering; look whether it still runs, and at the way to it"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), text)
+}
+
+/// Makes the error of an other end that says what this release does not understand.
+pub(crate) fn foreign() -> io::Error {
+    let text = "the other end speaks another protocol; use the same release at both ends, or look \
+                which program has that address";
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// Returns true when the error only means that nothing has come yet.

@@ -108,7 +108,13 @@ pub fn write_picture(
         Format::Png => output.write_all(&plot::png(scene)),
         Format::Svg => output.write_all(plot::svg(scene).as_bytes()),
         Format::Html => output.write_all(plot::html(scene, title, about).as_bytes()),
-        Format::HdrLog | Format::Csv => Err(io::Error::other("this format is not a picture")),
+        Format::HdrLog | Format::Csv => {
+            let text = format!(
+                "this format is not a picture; use {}",
+                Format::PICTURE_NAMES
+            );
+            Err(io::Error::other(text))
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::{io, time::Duration};
 use hdrhistogram::{
     Histogram,
     serialization::{
-        V2DeflateSerializer,
-        interval_log::{IntervalLogWriterBuilder, Tag},
+        V2DeflateSerializeError, V2DeflateSerializer,
+        interval_log::{IntervalLogWriterBuilder, IntervalLogWriterError, Tag},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -212,7 +212,12 @@ pub fn write_log(
     output: &mut impl io::Write,
     runs: &[(String, Duration, Latencies)],
 ) -> io::Result<()> {
-    let failed = |error: &dyn std::fmt::Debug| io::Error::other(format!("{error:?}"));
+    let failed = |error: IntervalLogWriterError<V2DeflateSerializeError>| match error {
+        IntervalLogWriterError::IoError(error) => error,
+        IntervalLogWriterError::SerializeError(error) => io::Error::other(format!(
+            "the histogram has no such form ({error}), which is a fault of Towline; write .csv"
+        )),
+    };
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("round-trip times in nanoseconds, by towline rtt")
@@ -235,7 +240,7 @@ pub fn write_log(
             let name = format!("{name}{suffix}");
             let tag = Tag::new(&name).expect("the name has no comma, line end or blank");
             log.write_histogram(histogram, start, *lasted, Some(tag))
-                .map_err(|error| failed(&error))?;
+                .map_err(failed)?;
         }
         start += *lasted;
     }

@@ -186,6 +186,7 @@ struct Process {
 
 impl Process {
     fn start(command: &mut Command, shows_progress: bool) -> Result<Self, Error> {
+        let program = Path::new(command.get_program()).display().to_string();
         let stderr = if shows_progress {
             Stdio::inherit()
         } else {
@@ -196,7 +197,7 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
-            .map_err(|error| net::SystemError::system("start", "a process of the demo", &error))?;
+            .map_err(|error| net::SystemError::system("start", program, &error))?;
         let stdout = child.stdout.take().map(read);
         let stderr = child.stderr.take().map(read);
         Ok(Self {

@@ -20,6 +20,7 @@ use net::SystemError;
 use video::{Container, VideoError, VideoWriter, y4m::Header};
 
 use super::LabelReading;
+use crate::error::no_thread;
 
 /// Where frames are kept.
 pub enum FilmPlace {
@@ -80,7 +81,7 @@ impl Film {
         Ok(Self {
             queue,
             free,
-            thread: thread.map_err(|error| failed("start", "a thread", &error))?,
+            thread: thread.map_err(|error| no_thread("that writes frames", &error))?,
             skipped: 0,
         })
     }
@@ -125,10 +126,8 @@ impl Film {
             ..
         } = self;
         drop(queue);
-        let counts = thread.join().unwrap_or_else(|_| {
-            let cause = "the thread that writes them has failed";
-            Err(SystemError::refused("write", "frames", cause))
-        })?;
+        let panicked = |_| Err(unwritten(sys::panicked("that writes them")));
+        let counts = thread.join().unwrap_or_else(panicked)?;
         Ok(FilmCounts { skipped, ..counts })
     }
 }

@@ -16,6 +16,8 @@ use std::{
 use net::SystemError;
 use video::{VideoError, VideoReader, y4m::Header};
 
+use crate::error::no_thread;
+
 /// A thread that reads frames ahead.
 ///
 /// When this is dropped, the thread reads on until the frame that it waits for has come: it cannot
@@ -65,7 +67,7 @@ impl Reel {
             }
         };
         let thread = thread::Builder::new().name("reel".into()).spawn(reading);
-        thread.map_err(|error| SystemError::system("start", "a thread", &error))?;
+        thread.map_err(|error| no_thread("that reads frames", &error))?;
         Ok(Self {
             header,
             frames,

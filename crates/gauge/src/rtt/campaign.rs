@@ -156,7 +156,9 @@ impl Campaign {
         self.run(memory.clone(), &|| false, &mut |_| {}, None)?;
         let bytes = memory.take();
         let results = raw::read(&bytes[..]).map_err(|error| {
-            Error::Measurement(format!("cannot read the results in memory: {error}"))
+            Error::Measurement(format!(
+                "cannot read the results in memory, which is a fault of Towline: {error}"
+            ))
         })?;
         let series = Series::of(&results).into_iter();
         Ok(series.map(|series| series.latencies).collect())
@@ -406,7 +408,7 @@ fn no_device(name: &str, error: &io::Error) -> String {
             format!("{error}; give CAP_NET_ADMIN (as root: `setcap cap_net_admin+ep PROGRAM`)")
         }
         None | Some(errno::EOPNOTSUPP) => "its driver does not stamp all packets".to_owned(),
-        _ => error.to_string(),
+        _ => sys::with_usual_remedy(error),
     };
     format!("the kernel stamps the messages, because the device {name} does not: {why}")
 }

@@ -151,7 +151,10 @@ impl Client {
     pub fn set_stamping(&mut self, every: u64) -> Result<(), Error> {
         let result = match &self.sockets {
             Some(sockets) => sockets.set_stamping(every > 0),
-            None if every > 0 => Err(io::ErrorKind::Unsupported.into()),
+            None if every > 0 => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "only datagrams are stamped; measure over UDP, or without stamps",
+            )),
             None => Ok(()),
         };
         result.map_err(|error| SystemError::system("stamp messages to", self.peer, &error))?;
@@ -303,7 +306,10 @@ impl Client {
                 "the program at {peer} is no reflector over TCP, or has no room for another \
                  client: start `towline rtt reflect --over tcp` there, or try later"
             ),
-            Some((error, _)) => format!("cannot reach the reflector at {peer}: {error}"),
+            Some((error, _)) => format!(
+                "cannot reach the reflector at {peer}: {}",
+                sys::with_usual_remedy(error)
+            ),
             None => format!(
                 "no reflector answered at {peer} within {:?}: {}",
                 self.timeout,

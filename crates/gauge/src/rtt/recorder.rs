@@ -15,7 +15,7 @@ use measure::{
 use net::SystemError;
 
 use super::Watch;
-use crate::Error;
+use crate::{Error, error::no_thread};
 
 /// A recorder that passes the samples of a measurement to a thread, which writes them.
 ///
@@ -64,7 +64,7 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name("rtt-recorder".to_owned())
             .spawn(move || write(writer, &incoming, &outgoing, watch))
-            .map_err(|error| SystemError::system("start", "the recorder's thread", &error))?;
+            .map_err(|error| no_thread("that writes the result", &error))?;
         Ok(Self {
             blocks,
             empty,
@@ -116,9 +116,7 @@ impl Recorder {
         match self.thread.join() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(unwritten(error).into()),
-            Err(_) => Err(Error::Measurement(
-                "the recorder's thread has failed".to_owned(),
-            )),
+            Err(_) => Err(unwritten(sys::panicked("that writes it")).into()),
         }
     }
 

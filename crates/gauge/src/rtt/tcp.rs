@@ -17,7 +17,10 @@ use super::{
     carrier::{Carrier, Rooms},
     places::TcpPlace,
 };
-use crate::{Error, control_link::is_timeout};
+use crate::{
+    Error,
+    control_link::{foreign, is_timeout, of_other_end},
+};
 
 #[derive(Debug)]
 pub(super) struct Tcp {
@@ -71,7 +74,7 @@ impl Tcp {
     fn flush(&mut self) -> io::Result<bool> {
         while !self.outbound.is_empty() {
             match self.stream.write(&self.outbound) {
-                Ok(0) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                Ok(0) => return Err(gone()),
                 Ok(len) => drop(self.outbound.drain(..len)),
                 Err(error) if is_timeout(&error) => return Ok(false),
                 Err(error) => return Err(ended(error)),
@@ -130,7 +133,7 @@ impl Carrier for Tcp {
 
 fn read(stream: &mut TcpStream, room: &mut [u8]) -> io::Result<usize> {
     match stream.read(room) {
-        Ok(0) => Err(io::ErrorKind::ConnectionAborted.into()),
+        Ok(0) => Err(gone()),
         Ok(len) => Ok(len),
         Err(error) if is_timeout(&error) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(ended(error)),
@@ -144,7 +147,7 @@ fn first_message(bytes: &[u8]) -> io::Result<Option<usize>> {
     };
     let len = usize::from(u16::from_le_bytes([header[6], header[7]]));
     if !(PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&len) {
-        return Err(io::ErrorKind::InvalidData.into());
+        return Err(foreign());
     }
     Ok((bytes.len() >= len).then_some(len))
 }
@@ -152,11 +155,13 @@ fn first_message(bytes: &[u8]) -> io::Result<Option<usize>> {
 /// Makes one error of all the ways in which the far end can end a connection.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            io::ErrorKind::ConnectionAborted.into()
-        }
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => gone(),
         _ => error,
     }
+}
+
+fn gone() -> io::Error {
+    of_other_end(io::ErrorKind::ConnectionAborted.into())
 }
 
 #[cfg(test)]

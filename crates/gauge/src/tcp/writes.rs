@@ -21,7 +21,10 @@ use serde::Serialize;
 use sys::{clock, tcp};
 
 use super::responder::{BYTES_MAX, CallAnswer, CallSpec};
-use crate::{Error, control_link::ControlLink};
+use crate::{
+    Error,
+    control_link::{ControlLink, of_other_end},
+};
 
 /// Which calls to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +160,8 @@ impl Writes {
                 return Err(Error::Interrupted);
             }
             let began = clock::monotonic();
-            call(&mut stream, &write, self.writes, coalescing).map_err(failed)?;
+            let called = call(&mut stream, &write, self.writes, coalescing);
+            called.map_err(|error| failed(of_other_end(error)))?;
             let took = clock::monotonic().since(began);
             delays.take(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
@@ -194,7 +198,8 @@ impl Writes {
             Some(CallAnswer::Ready) => {}
             Some(CallAnswer::Refused(reason)) => {
                 let reason = crate::shown(&reason);
-                return Err(SystemError::refused("use", self.server, reason).into());
+                let cause = format!("the responder says: {reason}");
+                return Err(SystemError::refused("use", self.server, cause).into());
             }
             None => {
                 let cause = "it does not answer as a responder";

@@ -26,7 +26,10 @@ use super::{
     receiver::{Expectation, receive},
     sender::{SendPlan, send},
 };
-use crate::{Error, control_link::ControlLink};
+use crate::{
+    Error,
+    control_link::{ControlLink, foreign},
+};
 
 /// A server of one client's sweep after the other.
 #[derive(Debug)]
@@ -235,7 +238,7 @@ impl<'a> Session<'a> {
             Request::Trial(spec) => match self.trial(&spec) {
                 Ok(()) => Ok(true),
                 Err(error) => {
-                    let reason = error.to_string();
+                    let reason = sys::with_usual_remedy(&error);
                     self.link.say(&Response::Refused { reason })?;
                     Ok(false)
                 }
@@ -251,7 +254,8 @@ impl<'a> Session<'a> {
         self.meet(&path, spec.token)?;
         self.link.say(&Response::Ready)?;
         let Some(Request::Go) = self.hear(GO_TIME_MAX)? else {
-            return Err(io::Error::other("the client did not say when to begin"));
+            let text = "the client did not say when to begin; use the same release at both ends";
+            return Err(io::Error::other(text));
         };
         let idle_since_ns = self.turn.begin_trial();
         let outcome = self.measure(&spec, &path);
@@ -330,10 +334,11 @@ impl<'a> Session<'a> {
                     has_sent = true;
                     expectation.set_sent(sent);
                 }
-                Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+                Some(_) => return Err(foreign()),
             }
             if self.turn.is_cut() || now().since(began) > limit {
-                return Err(io::ErrorKind::TimedOut.into());
+                let text = "the trial was not over in its time, or lost its place; try again";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
         }
         Ok(())

@@ -318,11 +318,16 @@ impl<'a, 'w> Bench<'a, 'w> {
         trial: String,
     ) -> Result<(Outcome, Vec<Outcome>), Error> {
         let server = self.peers[0].address;
-        let refused = |error: io::Error| SystemError::system("measure with", server, &error);
+        let refused = |operation: &'static str| {
+            move |error: io::Error| SystemError::system(operation, server, &error)
+        };
         // The group reaches a server on this host by loopback, whatever the interface.
-        let is_same_host = self.peers[0].link.local().map_err(refused)?.ip() == server.ip();
+        let local = self.peers[0].link.local();
+        let local = local.map_err(refused("name this end of the connection to"))?;
+        let is_same_host = local.ip() == server.ip();
         let port = (&self.port, self.local);
-        let path = DataPath::client(spec, server, port, is_same_host).map_err(refused)?;
+        let path = DataPath::client(spec, server, port, is_same_host)
+            .map_err(refused("open this end's sockets for datagrams to and from"))?;
         for peer in &mut self.peers {
             peer.begin(spec, &path)?;
         }
@@ -364,7 +369,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         let (dispatch, theirs) = result?;
         let ours = Outcome {
             dispatch,
-            receipt: receipt.map_err(refused)?,
+            receipt: receipt.map_err(refused("receive datagrams from"))?,
             counters: counters.read().since(&before),
             rate_per_s_max: None,
         };
@@ -420,7 +425,8 @@ impl Peer {
             SystemError::system("reach the server at", address, &error)
                 .advise(Remedy::StartSweepServer)
         })?;
-        let refused = |error: io::Error| SystemError::system("talk to", address, &error);
+        let refused =
+            |error: io::Error| SystemError::system("talk to the server at", address, &error);
         let mut peer = Self {
             link: ControlLink::new(stream).map_err(refused)?,
             address,
@@ -481,17 +487,19 @@ impl Peer {
 
     fn nonsense(&self, response: &Response) -> Error {
         match response {
-            Response::Refused { reason } => self.nonsense_text(&shown(reason)),
+            Response::Refused { reason } => {
+                self.nonsense_text(&format!("the server says: {}", shown(reason)))
+            }
             Response::Welcome { version, .. } if *version != VERSION => {
                 self.nonsense_text(&format!(
                     "it speaks version {version} of the protocol, and this end {VERSION}: use the \
                      same release at both ends"
                 ))
             }
-            other => self.nonsense_text(&shown(&format!(
-                "it answered something else than was asked ({other:?}): use the same release at \
-                 both ends"
-            ))),
+            _ => self.nonsense_text(
+                "it answered something else than was asked: use the same release at both ends, or \
+                 look which program has that address",
+            ),
         }
     }
 

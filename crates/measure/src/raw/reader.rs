@@ -17,10 +17,13 @@ pub enum RawError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The file is not a result.
-    #[error("this is not a result of `towline rtt run`: its first line differs")]
+    #[error(
+        "this is not a result of `towline rtt run`: its first line differs; name a file that --out \
+         wrote"
+    )]
     Foreign,
     /// The content of the file contradicts itself.
-    #[error("damaged at byte {at}: {what}")]
+    #[error("damaged at byte {at}: {what}; measure again, or copy the file anew")]
     Damaged {
         /// The byte at which the block begins.
         at: u64,
