@@ -205,7 +205,7 @@ impl Hook {
                 }
                 Err(error) => self.fail(HookFailure::NotRun {
                     path: completed.path,
-                    cause: error.to_string(),
+                    cause: sys::with_usual_remedy(&error),
                 }),
             }
         }
@@ -337,7 +337,11 @@ impl fmt::Display for HookFailure {
                 "did not end within {}, and was ended",
                 quantity::duration_text(*limit)
             ),
-            Self::Lost(error) => write!(f, "may have failed: how it ended cannot be read: {error}"),
+            Self::Lost(error) => write!(
+                f,
+                "may have failed: how it ended cannot be read: {}; look at what it has done",
+                sys::with_usual_remedy(error)
+            ),
             Self::NotRun { path, cause } => {
                 write!(f, "was not run for {}: {cause}", path.display())
             }

@@ -31,7 +31,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> Result<JoinHandle<Result<T, Error>>, Error> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     thread.map_err(|error| {
-        let fault = net::SystemError::system("start", "a thread", &error);
+        let fault = net::SystemError::system("start", format!("the thread `{name}`"), &error);
         let fault = match error.kind() {
             std::io::ErrorKind::WouldBlock => {
                 fault.advise("end some processes, or raise the limit of them (`ulimit -u`)")

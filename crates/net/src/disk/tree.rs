@@ -299,7 +299,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         let Some(unsent) = &mut self.unsent else {
             return false;
         };
-        let text = format!("cannot read {}: {error}", path.display());
+        let cause = sys::with_usual_remedy(error);
+        let text = format!("cannot read {}: {cause}", path.display());
         unsent.push(Unsent::new(name, text));
         true
     }
@@ -481,7 +482,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
 
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
         if self.unreadable.len() < UNREADABLE_NAMED_MAX {
-            self.unreadable.push(format!("{}: {error}", path.display()));
+            let cause = sys::with_usual_remedy(error);
+            self.unreadable.push(format!("{}: {cause}", path.display()));
         }
         self.unreadable_count += 1;
         self.missing_count += usize::from(error.kind() == io::ErrorKind::NotFound);

@@ -41,7 +41,9 @@ pub(super) struct Readiness {
 
 impl Readiness {
     pub(super) fn new(strategy: WaitStrategy) -> Result<Self, SystemError> {
-        let fault = |error: std::io::Error| SystemError::system("wait for", "sockets", &error);
+        let fault = |error: std::io::Error| {
+            SystemError::system("make what waits for", "the session's sockets", &error)
+        };
         let readiness = Self {
             epoll: Epoll::new(EVENTS_MAX).map_err(fault)?,
             timer: TimerFd::new().map_err(fault)?,
@@ -64,7 +66,7 @@ impl Readiness {
         self.epoll
             .add(fd.as_fd(), signal.0, interest)
             .map_err(|error| {
-                let fault = SystemError::system("wait for", "a socket", &error);
+                let fault = SystemError::system("wait for", "a socket of the session", &error);
                 match error.raw_os_error() {
                     // No disk is full: the user has as many watched descriptors as it may.
                     Some(errno::ENOSPC) => {
@@ -88,7 +90,7 @@ impl Readiness {
         let wake = self.wake.try_clone();
         self.has_waker.set(true);
         wake.map(|wake| Waker(Arc::new(wake)))
-            .map_err(|error| SystemError::system("make", "a wake-up", &error))
+            .map_err(|error| SystemError::system("copy", "the session's wake-up", &error))
     }
 
     /// Returns true when another thread was ever given a [`Waker`].

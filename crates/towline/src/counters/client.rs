@@ -52,7 +52,9 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
     let stream = UnixStream::connect(directory::socket(directory, pid));
     let stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            let text = format!("process {pid} serves no counters to this user");
+            let text = format!(
+                "process {pid} serves no counters to this user; run as the user of that process"
+            );
             io::Error::new(io::ErrorKind::NotFound, text)
         }
         _ => error,
@@ -60,8 +62,21 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
     directory::check(directory)?;
     stream.set_read_timeout(Some(READ_TIME_MAX))?;
     let mut text = Vec::new();
-    stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text)?;
-    let document: ProcessCounters = serde_json::from_slice(&text)?;
+    let read = stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text);
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let text = format!("process {pid} does not answer; look whether it is stopped (`ps`)");
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        }
+        _ => error,
+    })?;
+    let document: ProcessCounters = serde_json::from_slice(&text).map_err(|error| {
+        let text = format!(
+            "process {pid} serves no counters that this release reads ({error}); read them with \
+             the release that serves them"
+        );
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })?;
     if document.schema != ProcessCounters::SCHEMA || document.version != ProcessCounters::VERSION {
         let text = format!(
             "the counters are of {} version {}, which this release does not read; read them with \

@@ -49,6 +49,10 @@ impl CounterServer {
     pub(super) fn start_in(directory: &Path, command: &str) -> io::Result<Self> {
         directory::create(directory)?;
         let path = directory::socket(directory, std::process::id());
+        let failed = |error: io::Error| {
+            let cause = sys::with_usual_remedy(&error);
+            io::Error::new(error.kind(), format!("{}: {cause}", path.display()))
+        };
         // When two threads start servers at once, only one may find that there is none yet.
         let _starting = lock(&STARTING);
         // Nothing accepts on a socket that a dead process with this number left.
@@ -57,11 +61,11 @@ impl CounterServer {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
         let shared = Arc::new(Shared {
             command: command.to_owned(),
             started: Instant::now(),

@@ -76,9 +76,10 @@ impl StreamStore {
         // The file takes room as content arrives, not for a manifest's word.
         file.set_len(manifest.content_bytes()).map_err(|error| {
             let text = format!(
-                "cannot keep a copy of {} bytes in {}: {error}",
+                "cannot keep a copy of {} bytes in {}: {}",
                 manifest.content_bytes(),
-                self.place.display()
+                self.place.display(),
+                sys::with_usual_remedy(&error)
             );
             (code_of(&error), text)
         })?;
@@ -87,11 +88,11 @@ impl StreamStore {
 
     fn fail(&mut self, doing: &str, error: &io::Error) {
         let code = code_of(error);
-        let remedy = match code {
-            ErrorCode::DiskFull => "; make room there",
-            _ => "",
+        let cause = match code {
+            ErrorCode::DiskFull => format!("{error}; make room there"),
+            _ => sys::with_usual_remedy(error),
         };
-        let text = format!("cannot {doing}: {error}{remedy}");
+        let text = format!("cannot {doing}: {cause}");
         self.events.push_back(StoreEvent::Failed { code, text });
     }
 }
@@ -165,7 +166,10 @@ impl Store for StreamStore {
                 Ok(()) => StoreEvent::Committed,
                 Err(error) => StoreEvent::Failed {
                     code: code_of(&error),
-                    text: format!("cannot write the file to the output: {error}"),
+                    text: format!(
+                        "cannot write the file to the output: {}",
+                        sys::with_usual_remedy(&error)
+                    ),
                 },
             };
             // Nobody listens any more when the transfer was given up.
@@ -191,7 +195,7 @@ impl Store for StreamStore {
             }
             Some(Err(mpsc::TryRecvError::Disconnected)) => {
                 self.committing = None;
-                let error = io::Error::other("the thread that writes it has panicked");
+                let error = sys::panicked("that writes it");
                 self.fail("write the file to the output", &error);
             }
             Some(Err(mpsc::TryRecvError::Empty)) | None => {}
@@ -204,7 +208,8 @@ fn copy(file: &mut fs::File, bytes: u64, out: &mut impl Write) -> io::Result<()>
     file.rewind()?;
     let copied = io::copy(&mut io::Read::take(file, bytes), out)?;
     if copied != bytes {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+        let text = "the copy of the file was cut short; receive it again";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
     }
     out.flush()
 }

@@ -228,7 +228,7 @@ impl DeliveredStream {
             }
             let limit = until.since(clock::monotonic());
             if let Err(error) = wait(&self.stream, true, self.wants_room(), limit) {
-                return Err(self.unproven(error.to_string()));
+                return Err(self.unproven(sys::with_usual_remedy(&error)));
             }
         }
     }
@@ -241,7 +241,7 @@ impl DeliveredStream {
             Ok(None) if self.is_full() => "what the peer has sent must be read first".to_owned(),
             Ok(None) if clock::monotonic() < until => return None,
             Ok(None) => "the other application has not confirmed everything in time".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => sys::with_usual_remedy(&error),
         };
         Some(Err(self.unproven(cause)))
     }
@@ -469,9 +469,10 @@ impl DeliveredStream {
             return Ok(count);
         }
         let text = match self.inn.end {
-            Some(_) => "the peer has closed the connection".to_owned(),
+            Some(_) => "the peer has closed the connection; its own error says why".to_owned(),
             None => format!(
-                "the stream broke off: {} bytes came, and they are not all",
+                "the stream broke off: {} bytes came, and they are not all; the peer's own error \
+                 says why",
                 self.inn.given + self.inn.stash.len() as u64
             ),
         };
@@ -666,7 +667,8 @@ impl fmt::Debug for DeliveredStream {
 
 /// Makes the error of an end, this one or the peer, that does what this protocol forbids.
 fn foreign(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+    let remedy = "use the same release at both ends, or look which program has that address";
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}; {remedy}"))
 }
 
 /// Turns `WouldBlock` into success: a later call does the rest.

@@ -176,7 +176,7 @@ impl PlainSender {
         if self.end.is_none()
             && let Err(error) = self.step()
         {
-            self.end = Some(PlainEnd::Failed(error.to_string()));
+            self.end = Some(PlainEnd::Failed(sys::with_usual_remedy(&error)));
         }
         self.end.is_none()
     }
@@ -381,7 +381,7 @@ impl PlainSender {
         } else if is_reset {
             "the peer reset the connection".to_owned()
         } else {
-            error.to_string()
+            sys::with_usual_remedy(error)
         };
         io::Error::new(error.kind(), text)
     }

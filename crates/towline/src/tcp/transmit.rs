@@ -38,6 +38,7 @@ impl fmt::Display for TransmitError {
             written_bytes,
             cause,
         } = self;
+        let cause = sys::with_usual_remedy(cause);
         write!(f, "the socket took {written_bytes} bytes, then: {cause}")
     }
 }
@@ -228,7 +229,10 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 
 /// Makes the error of a file that is shorter than its range.
 pub(super) fn ended_at(at: u64) -> io::Error {
-    let text = format!("the file ended at byte {at}, before the end of what was to be sent");
+    let text = format!(
+        "the file ended at byte {at}, before the end of what was to be sent; send it again, and \
+         let nothing cut it meanwhile"
+    );
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 

@@ -260,7 +260,8 @@ fn content_error(path: &Path, error: &io::Error) -> ContentError {
         io::ErrorKind::PermissionDenied => ErrorCode::Permission,
         _ => ErrorCode::Io,
     };
-    ContentError::new(code, format!("cannot read {}: {error}", path.display()))
+    let cause = sys::with_usual_remedy(error);
+    ContentError::new(code, format!("cannot read {}: {cause}", path.display()))
 }
 
 /// The most files that are kept open for reading.

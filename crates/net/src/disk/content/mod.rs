@@ -192,7 +192,8 @@ impl Ahead {
             }
             self.wanted.notify_one();
             if state.is_stopped {
-                let text = "cannot read the content: the thread that reads it has panicked";
+                let cause = sys::panicked("that reads it");
+                let text = format!("cannot read the content: {cause}");
                 return Err(ContentError::new(ErrorCode::Io, text));
             }
             state = self

@@ -50,7 +50,7 @@ impl EarlySync {
             return Ok(());
         };
         drop(files);
-        let died = |_panic| io::Error::other("the thread that syncs has panicked");
+        let died = |_panic| sys::panicked("that syncs");
         thread.join().map_err(died)?
     }
 }

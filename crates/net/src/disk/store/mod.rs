@@ -247,7 +247,7 @@ impl FileStore {
             (None, Idle::Ended) => {
                 self.queue = None;
                 self.is_open = false;
-                let error = io::Error::other("the thread that writes has panicked");
+                let error = sys::panicked("that writes");
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
@@ -417,7 +417,11 @@ impl Fault {
     fn event(&self, shown: &Path) -> StoreEvent {
         let (code, remedy) = kind_of(&self.error);
         let path = shown_path(&shown.join(&self.path));
-        let text = format!("cannot {} {path}: {}{remedy}", self.doing, self.error);
+        let cause = match remedy {
+            "" => sys::with_usual_remedy(&self.error),
+            remedy => format!("{}{remedy}", self.error),
+        };
+        let text = format!("cannot {} {path}: {cause}", self.doing);
         StoreEvent::Failed { code, text }
     }
 }

@@ -158,7 +158,7 @@ impl Sweep<'_> {
     fn kept(&mut self, path: Vec<u8>, error: &io::Error) {
         let why = match error.kind() {
             io::ErrorKind::CrossesDevices => "another filesystem is mounted there".to_owned(),
-            _ => error.to_string(),
+            _ => sys::with_usual_remedy(error),
         };
         self.found.push(Surplus::Kept { path, why });
     }
@@ -188,7 +188,9 @@ fn remove(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
 
 fn remove_directory(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
     if depth == DEPTH_MAX {
-        return Err(io::Error::other("directories are nested too deeply in it"));
+        return Err(io::Error::other(
+            "directories are nested too deeply in it; delete it by hand",
+        ));
     }
     let opened = parent.directory_unmounted(name)?;
     for below in opened.names()? {

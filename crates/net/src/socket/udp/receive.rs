@@ -58,7 +58,11 @@ impl Collector {
         self.has_gro = false;
         for port in ports {
             if let Err(error) = port.socket.set_gro(false) {
-                tally.warn(format!("cannot switch GRO off on {}: {error}", port.bound));
+                tally.warn(format!(
+                    "cannot switch GRO off on {}: {}",
+                    port.bound,
+                    sys::with_usual_remedy(&error)
+                ));
             }
         }
         tally.warn(format!(
@@ -202,7 +206,11 @@ fn cut_ip_header(slot: &mut [u8], len: usize) -> usize {
 
 fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
     IoFault {
-        text: format!("cannot receive on {}: {error}", port.bound),
+        text: format!(
+            "cannot receive on {}: {}",
+            port.bound,
+            sys::with_usual_remedy(error)
+        ),
     }
 }
 

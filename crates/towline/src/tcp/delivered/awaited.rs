@@ -220,7 +220,7 @@ impl AsyncDeliveredStream {
         };
         match self.arm(cx, wish, Some(until)) {
             Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(self.stream.unproven(error.to_string()))),
+            Err(error) => Poll::Ready(Err(self.stream.unproven(sys::with_usual_remedy(&error)))),
         }
     }
 
@@ -238,7 +238,10 @@ impl AsyncDeliveredStream {
             return Poll::Ready(Ok(()));
         }
         if clock::monotonic() >= until {
-            let text = format!("cannot connect to {to}: nothing answers there in time");
+            let text = format!(
+                "cannot connect to {to}: nothing answers there in time; check the address, and \
+                 that the other end listens"
+            );
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)));
         }
         self.arm(cx, ROOM, Some(until))?;
