@@ -81,7 +81,11 @@ thread_local! {
 
 /// Runs a function's body, and keeps the text of its failure for this thread.
 pub(crate) fn attempt(body: impl FnOnce() -> Result<Outcome, Failure>) -> Outcome {
-    let panicked = || Err(Failure::new(Outcome::Panicked, "a bug of this library"));
+    let panicked = || {
+        let text = "the call panicked, which is a fault of this library; free the handle, and \
+                    report the text on standard error";
+        Err(Failure::new(Outcome::Panicked, text))
+    };
     match guard(None, || Some(body())).unwrap_or_else(panicked) {
         Ok(outcome) => outcome,
         Err(failure) => {

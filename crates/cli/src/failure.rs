@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::Path, process::ExitCode};
 
-use towline::{text::printable_lines, usual_remedy};
+use towline::text::printable_lines;
 
 /// The end of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,7 @@ impl Failure {
 
     /// Makes the failure of an `operation` that the system refused, with the usual remedy.
     pub(crate) fn system(operation: &str, error: &io::Error) -> Self {
-        let remedy = usual_remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"));
-        Self::Environment(format!("{operation}: {error}{remedy}"))
+        Self::environment(operation, &sys::with_usual_remedy(error))
     }
 
     /// Makes the failure to start a thread `for_what`.
@@ -112,7 +111,8 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::IsADirectory => "; name a file in it",
         _ => "",
     };
-    format!("reading {}: {error}{remedy}", path.display())
+    let cause = sys::with_usual_remedy(error);
+    format!("reading {}: {cause}{remedy}", path.display())
 }
 
 /// Makes the failure of writing the output.

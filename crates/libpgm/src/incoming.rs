@@ -344,7 +344,9 @@ struct Ending(Arc<Shared>);
 impl Drop for Ending {
     fn drop(&mut self) {
         if !self.0.is_stopped.load(Ordering::Acquire) {
-            self.0.fail("the thread of a group has ended".to_owned());
+            let text = "the thread that receives its group has panicked, which is a fault of \
+                        Towline; close the socket, and report the text on standard error";
+            self.0.fail(text.to_owned());
         }
     }
 }

@@ -175,7 +175,9 @@ impl Shared {
                 Ok(turn) => turn,
                 Err(error) => {
                     drop(publisher);
-                    return log::warn(&format!("the session cannot go on: {error}"));
+                    return log::warn(&format!(
+                        "the session cannot go on, close its socket: {error}"
+                    ));
                 }
             };
             if publisher.is_closed() {

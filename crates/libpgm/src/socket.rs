@@ -281,7 +281,7 @@ impl Bound {
         recv: Option<&InterfaceReq>,
     ) -> Result<Self, Fault> {
         if let Some(option) = settings.missing() {
-            let text = format!("the socket option {option} is not set");
+            let text = format!("the socket option {option} is not set; set it before pgm_bind");
             return Err(Fault::new(Domain::Socket, Code::Failed, text));
         }
         let descriptors = |error: io::Error| {
@@ -498,7 +498,11 @@ pub(crate) fn spawn(
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
         };
     }
-    thread.map_err(|error| net::SystemError::system("start", "a thread", &error).into())
+    thread.map_err(|error| {
+        net::SystemError::system("start", format!("the thread `{name}`"), &error)
+            .advise("end some processes, or raise the limit of them (`ulimit -u`)")
+            .into()
+    })
 }
 
 /// Blocks all signals of this thread, and returns which were blocked before.

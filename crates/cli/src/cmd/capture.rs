@@ -181,7 +181,7 @@ fn change_user(plan: &CapturePlan) -> Result<(), Failure> {
         io::ErrorKind::NotFound => Failure::usage(format!(
             "--user {name}: this host has no such user; `getent passwd` lists those it has"
         )),
-        _ => Failure::environment(&format!("becoming user {name}, which needs root"), &cause),
+        _ => Failure::system(&format!("becoming user {name}, which needs root"), &cause),
     })
 }
 

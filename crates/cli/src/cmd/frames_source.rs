@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use gauge::frames::{FramePattern, Next, Reel, VideoReader, label_of_pattern};
+use gauge::frames::{FramePattern, Next, Reel, VideoError, VideoReader, label_of_pattern};
 
 use crate::{
     args::PerSecond,
@@ -55,7 +55,8 @@ impl Source {
             }
             FrameSourcePlan::Y4m { path } => {
                 let reader = VideoReader::y4m(open(path)?);
-                Reel::start(reader.map_err(|error| unreadable(path, &error))?)
+                let doing = format!("reading {}", path.display());
+                Reel::start(reader.map_err(|error| unreadable(&doing, &error))?)
             }
             FrameSourcePlan::Raw { path, header } => {
                 Reel::start(VideoReader::raw(open(path)?, header.clone()))
@@ -124,7 +125,7 @@ impl Source {
             }
             Ok(Next::NotYet) => Ok(Ready::NotYet),
             Ok(Next::Over) => Ok(Ready::Over),
-            Err(error) => Err(Failure::environment("reading frames", &error)),
+            Err(error) => Err(unreadable("reading frames", &error)),
         }
     }
 
@@ -163,6 +164,9 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     }
 }
 
-fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Failure {
-    Failure::environment(&format!("reading {}", path.display()), error)
+fn unreadable(doing: &str, error: &VideoError) -> Failure {
+    match error {
+        VideoError::Io(error) => Failure::system(doing, error),
+        other => Failure::environment(doing, other),
+    }
 }

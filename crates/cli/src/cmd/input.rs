@@ -61,7 +61,7 @@ impl Input {
     pub(super) fn next(&self) -> Result<Next, Failure> {
         match self.chunks.try_recv() {
             Ok(Ok(chunk)) => Ok(Next::Chunk(chunk)),
-            Ok(Err(error)) => Err(Failure::system("reading the input", &error)),
+            Ok(Err(error)) => Err(Failure::system("reading standard input", &error)),
             Err(TryRecvError::Empty) => Ok(Next::Nothing),
             Err(TryRecvError::Disconnected) => Ok(Next::End),
         }

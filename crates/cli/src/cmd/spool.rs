@@ -61,8 +61,8 @@ pub(super) fn standard_input(
             Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let cause = "the thread that reads it has panicked";
-                return Err(Failure::environment("spooling standard input", &cause));
+                let cause = sys::panicked("that reads it");
+                return Err(Failure::system("spooling standard input", &cause));
             }
         }
     }

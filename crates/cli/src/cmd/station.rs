@@ -51,7 +51,8 @@ impl Station {
                 return Err(Failure::system("serving counters", &error));
             }
             Err(error) => {
-                output.detail(&format!("`towline top` cannot see this process: {error}"));
+                let cause = sys::with_usual_remedy(&error);
+                output.detail(&format!("`towline top` cannot see this process: {cause}"));
                 None
             }
         };

@@ -47,7 +47,8 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
 }
 
 fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
-    let failed = |error: io::Error| Failure::system("reading counters", &error);
+    let failed =
+        |error: io::Error| Failure::system("listing the processes that serve counters", &error);
     if !args.pids.is_empty() {
         return args.pids.iter().map(|pid| read(*pid)).collect();
     }

@@ -60,9 +60,7 @@ impl Writer {
         drop(self.queue);
         match self.thread.join() {
             Ok(result) => result.map_err(Failure::from),
-            Err(_) => Err(Failure::Environment(
-                "the output thread has panicked".into(),
-            )),
+            Err(_) => Err(sys::panicked("that writes it").into()),
         }
     }
 }
