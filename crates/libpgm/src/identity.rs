@@ -23,7 +23,7 @@ fn host_name() -> Result<String, Fault> {
     let name = rustix::system::uname();
     let name = name.nodename().to_string_lossy().into_owned();
     if name.is_empty() {
-        let text = "this host has no name";
+        let text = "this host has no name; give it one (`hostname NAME`)";
         return Err(Fault::new(Domain::Interface, Code::NoName, text));
     }
     Ok(name)
@@ -38,7 +38,7 @@ fn gsi_of_host_address() -> Result<Gsi, Fault> {
         IpAddr::V4(ip) => Some(ip),
         IpAddr::V6(_) => None,
     });
-    let text = "this host's name has no IPv4 address";
+    let text = "this host's name has no IPv4 address; give it one in /etc/hosts";
     let ip = v4.ok_or_else(|| Fault::new(Domain::Interface, Code::NoName, text))?;
     Ok(gsi_of(&ip.octets()))
 }

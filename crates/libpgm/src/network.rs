@@ -72,7 +72,9 @@ fn parse(text: &str, family: Option<Family>) -> Result<Network, Fault> {
     let recv = vias
         .iter()
         .flat_map(|via| groups.iter().map(|group| (*via, *group)));
-    let first = vias.first().ok_or_else(|| inval("there is no interface"))?;
+    let first = vias.first().ok_or_else(|| {
+        inval("the network names no interface; name one, as in \"eth0;239.192.0.1\"")
+    })?;
     Ok(Network {
         recv: recv.collect(),
         send: (*first, own),
@@ -106,7 +108,9 @@ impl Family {
 fn group(text: &str) -> Result<IpAddr, Fault> {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte);
     if !text.bytes().all(is_known) {
-        return Err(inval(&format!("{text:?} is no group")));
+        return Err(inval(&format!(
+            "{text:?} is no group; write its address, as 239.192.0.1"
+        )));
     }
     let ip = match text.trim_matches(['[', ']']).parse() {
         Ok(ip) => ip,
@@ -115,13 +119,17 @@ fn group(text: &str) -> Result<IpAddr, Fault> {
     if ip.is_multicast() {
         Ok(ip)
     } else {
-        Err(inval(&format!("{text} is not a multicast group")))
+        Err(inval(&format!(
+            "{text} is not a multicast group; write one of 224.0.0.0/4 or ff00::/8"
+        )))
     }
 }
 
 fn look_up(name: &str) -> Result<IpAddr, Fault> {
     let unknown = || {
-        let text = format!("{name:?} is neither a group nor a name that is known");
+        let text = format!(
+            "{name:?} is neither a group nor a name that is known; check it (`getent hosts`)"
+        );
         Fault::new(Domain::Interface, Code::NoName, text)
     };
     let mut found = (name, 0).to_socket_addrs().map_err(|_| unknown())?;
@@ -136,12 +144,19 @@ fn vias(text: &str, wanted: Option<Family>) -> Result<Vec<Via>, Fault> {
     let fault = |code, text: String| Fault::new(Domain::Interface, code, text);
     let all = Interfaces::read().map_err(|error| fault(Code::Failed, error.to_string()))?;
     let via = |name: &str| {
-        let selector: Selector = name.parse().map_err(|_| inval(name))?;
+        let selector: Selector = name.parse().map_err(|_| {
+            inval(&format!(
+                "{name:?} is not an interface; write a name, an address or a prefix"
+            ))
+        })?;
         let found = all
             .list()
             .iter()
             .find_map(|one| select(one, &selector, wanted));
-        found.ok_or_else(|| fault(Code::NoDev, format!("there is no interface {name:?}")))
+        found.ok_or_else(|| {
+            let text = format!("there is no interface {name:?}; name one of this host (`ip link`)");
+            fault(Code::NoDev, text)
+        })
     };
     text.split(',').map(via).collect()
 }

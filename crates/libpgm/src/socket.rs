@@ -326,7 +326,11 @@ fn by_index(index: u32) -> Result<Option<Selector>, Fault> {
     let fault = |text: String| Fault::new(Domain::Socket, Code::NoDev, text);
     let all = Interfaces::read().map_err(|error| fault(error.to_string()))?;
     let found = all.with_index(index);
-    let found = found.ok_or_else(|| fault(format!("there is no interface number {index}")))?;
+    let found = found.ok_or_else(|| {
+        fault(format!(
+            "there is no interface number {index}; name one of this host (`ip link`)"
+        ))
+    })?;
     Ok(Some(Selector::Name(found.name.clone())))
 }
 

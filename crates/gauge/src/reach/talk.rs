@@ -166,7 +166,7 @@ impl<'a> Talk<'a> {
             Some(choice) => match outbound(spec, choice) {
                 Ok(socket) => Some(socket),
                 Err(error) => {
-                    facts.send_error = Some(error.to_string());
+                    facts.send_error = Some(sys::with_usual_remedy(&error));
                     None
                 }
             },
@@ -215,7 +215,7 @@ impl<'a> Talk<'a> {
         if let Some(outbound) = &self.outbound
             && let Err(error) = datagram::send(outbound.as_fd(), &beacon.emit())
         {
-            self.facts.send_error = Some(error.to_string());
+            self.facts.send_error = Some(sys::with_usual_remedy(&error));
         }
         beacon.is_group = false;
         let mut to = self.spec.peers.clone();

@@ -151,10 +151,12 @@ impl<'a, 'w> Bench<'a, 'w> {
             .iter()
             .map(|&address| Peer::open(address, is_stopped));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
-        let first = peers
-            .first()
-            .ok_or_else(|| Error::Measurement("no server was named".to_owned()))?;
-        let refused = |error: io::Error| SystemError::system("measure with", first.address, &error);
+        let first = peers.first().ok_or_else(|| {
+            Error::Measurement("no server was named; name one at least".to_owned())
+        })?;
+        let refused = |error: io::Error| {
+            SystemError::system("name this end of the connection to", first.address, &error)
+        };
         let mut local = first.link.local().map_err(refused)?.ip();
         if let (Some(group), Some(wanted)) = (sweep.group, &sweep.interface) {
             local = Interfaces::read()?.choose(Some(wanted), group.ip())?.local;

@@ -90,6 +90,9 @@ impl StreamStore {
         let code = code_of(error);
         let cause = match code {
             ErrorCode::DiskFull => format!("{error}; make room there"),
+            _ if error.kind() == io::ErrorKind::WouldBlock => {
+                format!("{error}; end some processes, or raise the limit of them (`ulimit -u`)")
+            }
             _ => sys::with_usual_remedy(error),
         };
         let text = format!("cannot {doing}: {cause}");
@@ -178,7 +181,7 @@ impl Store for StreamStore {
         };
         match thread::Builder::new().name("output".into()).spawn(write) {
             Ok(_) => self.committing = Some(receiver),
-            Err(error) => self.fail("start a thread for the output", &error),
+            Err(error) => self.fail("start the thread that writes the output", &error),
         }
     }
 

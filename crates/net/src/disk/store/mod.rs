@@ -456,6 +456,11 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             "; receive into a directory that this user may write",
         ),
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
+        // The system gives no thread: nothing else here has to wait.
+        io::ErrorKind::WouldBlock => (
+            ErrorCode::Io,
+            "; end some processes, or raise the limit of them (`ulimit -u`)",
+        ),
         io::ErrorKind::InvalidFilename => (
             ErrorCode::NameTooLong,
             "; rename it at the sender, or receive into another filesystem",
