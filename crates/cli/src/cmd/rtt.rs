@@ -298,8 +298,10 @@ fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<St
 
 fn read(path: &Path) -> Result<raw::File, Failure> {
     let file = File::open(path).map_err(|error| Failure::Environment(unreadable(path, &error)))?;
-    raw::read(BufReader::new(file))
-        .map_err(|error| Failure::Environment(format!("reading {}: {error}", path.display())))
+    raw::read(BufReader::new(file)).map_err(|error| match error {
+        raw::RawError::Io(error) => Failure::Environment(unreadable(path, &error)),
+        other => Failure::environment(&format!("reading {}", path.display()), &other),
+    })
 }
 
 /// Makes a new file, because a result never overwrites another.

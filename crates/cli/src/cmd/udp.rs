@@ -62,7 +62,9 @@ pub(super) fn plot(plan: &UdpPlotPlan, output: &Output) -> Result<Verdict, Failu
     let text = read(&plan.file)?;
     let what = format!("reading {}", plan.file.display());
     let document = UdpReport::parse(&text).map_err(|error| {
-        let text = format!("it is not a result of `towline udp run --json`: {error}");
+        let text = format!(
+            "it is not a result of `towline udp run --json` ({error}); name a file that holds one"
+        );
         Failure::environment(&what, &text)
     })?;
     output.finish(&document)?;

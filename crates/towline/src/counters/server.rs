@@ -76,7 +76,14 @@ impl CounterServer {
         let listening = UnixStream::from(OwnedFd::from(listener.try_clone()?));
         let thread = thread::Builder::new()
             .name("counters".into())
-            .spawn(move || serving.serve(&listener))?;
+            .spawn(move || serving.serve(&listener));
+        let thread = thread.map_err(|error| {
+            let text = format!(
+                "cannot start the thread that serves counters: {error}; end some processes, or \
+                 raise the limit of them (`ulimit -u`)"
+            );
+            io::Error::new(error.kind(), text)
+        })?;
         Ok(Self {
             shared,
             path,
