@@ -158,7 +158,7 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     };
     let next = next.filter(IpAddr::is_multicast).ok_or_else(|| {
         let cause = "answers use the next group address, and none follows this one";
-        SystemError::refused("measure over PGM with", group, cause)
+        SystemError::refused("measure over PGM with", group, cause).advise("name a lower group")
     })?;
     let mut answers = group;
     answers.set_ip(next);

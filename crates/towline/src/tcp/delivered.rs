@@ -470,11 +470,10 @@ impl DeliveredStream {
         }
         let text = match self.inn.end {
             Some(_) => "the peer has closed the connection; its own error says why".to_owned(),
-            None => format!(
-                "the stream broke off: {} bytes came, and they are not all; the peer's own error \
-                 says why",
-                self.inn.given + self.inn.stash.len() as u64
-            ),
+            None => {
+                let came = self.inn.given + self.inn.stash.len() as u64;
+                format!("the stream broke off after {came} bytes; the peer's own error says why")
+            }
         };
         self.ended(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)))
     }
@@ -540,7 +539,8 @@ impl Write for DeliveredStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         if self.out.end.is_some() {
-            return Err(foreign("this end has ended its stream, so it cannot write"));
+            let text = "this end has ended its stream, so it cannot write";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if bytes.is_empty() {
             return Ok(0);
@@ -665,10 +665,10 @@ impl fmt::Debug for DeliveredStream {
     }
 }
 
-/// Makes the error of an end, this one or the peer, that does what this protocol forbids.
+/// Makes the error of a peer that does what this protocol forbids.
 fn foreign(what: &str) -> io::Error {
-    let remedy = "use the same release at both ends, or look which program has that address";
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what}; {remedy}"))
+    let text = format!("{what}; use the same release at both ends, or check the address");
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// Turns `WouldBlock` into success: a later call does the rest.
@@ -681,8 +681,7 @@ fn later(result: io::Result<()>) -> io::Result<()> {
 
 /// Bytes that one read may take from the socket before the frames in them are parsed.
 const INBOX_BYTES: usize = 64 << 10;
-/// The most bytes that are kept while the application does not read; further data stays in the
-/// kernel.
+/// The most bytes kept while the application does not read; further data stays in the kernel.
 const STASH_BYTES_MAX: usize = 1 << 20;
 /// When more bytes than this wait for room in the socket, `write` waits, too.
 const REST_BYTES_MAX: usize = 64;
