@@ -269,7 +269,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_sent() {
             ],
             "1 to 65535",
         ),
-        (&["advise", "--pause", "0"], "a longer one"),
+        (&["advise", "--pause", "0"], "longer than 0"),
         (&["advise", "--packets-per-second", "NaN"], "above 0"),
         (&["advise", "--packets-per-second", "0"], "above 0"),
         (&["recv", "--output", "-", "--json"], "leave one out"),
