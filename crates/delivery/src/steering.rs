@@ -1,4 +1,4 @@
-//! The state of a source, once a turn, and what its receivers' reports want of it.
+//! What a source tells of its state once a turn, and what its receivers want of it.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use wire::object::StreamPhase;
 /// The state of a source's packet stream; `lead` and `trail` are [positions](wire::Sqn#positions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// The last position that was sent, itself included. Waiting data does not count, so no
-    /// receiver is behind because the flow window holds data back.
+    /// The last position that was sent. Waiting data does not count, so no receiver is behind
+    /// because the flow window holds data back.
     pub lead: u64,
     /// The first position that can still be repaired: nothing before it can.
     pub trail: u64,
@@ -28,8 +28,9 @@ pub struct SourceState {
 pub struct Steering {
     /// The pace for the source; `None` when no rate control sets it.
     pub pace: Option<Pace>,
-    /// How many receivers there are or are expected. Many receivers spread what they do at once. A
-    /// single one asks for repairs without listening for NAKs of others.
+    /// How many receivers there are. A sender of files gives the number of expected ones if that is
+    /// higher. Many receivers spread what they do at once. A single one asks for repairs without
+    /// listening for NAKs of others.
     pub count: u32,
     /// The number of the receiver that limits the session.
     pub limiting: Option<u32>,

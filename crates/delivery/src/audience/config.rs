@@ -21,10 +21,10 @@ pub enum Policy {
     Wait,
     /// The receiver loses data, and is told how much.
     Lose,
-    /// The sender drops a receiver that stays 2 s behind, and tells it. It also drops one that has
-    /// held the sender back for 2 s while at least half of the receivers are less than half as far
-    /// behind. A receiver that is alone, or as slow as the others, is dropped only when it is 2 s
-    /// behind.
+    /// The sender drops a receiver that still lacks a packet 2 s after the packet was sent, and
+    /// tells the receiver. It also drops one that has held the sender back for 2 s while at least
+    /// half of the receivers are less than half as far behind. A receiver that is alone, or as slow
+    /// as the others, is dropped by the first rule only.
     Drop,
 }
 
@@ -33,8 +33,8 @@ pub enum Policy {
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session_id: u64,
-    /// The sender's name that receivers are told, cut to 255 bytes. Default: empty, and they are
-    /// told none.
+    /// The sender's name that receivers are told, cut to 255 bytes. Default: empty, which means
+    /// that they are told no name.
     pub name: String,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
@@ -47,15 +47,17 @@ pub struct AudienceConfig {
     pub receivers_max: u32,
     /// How long a receiver may be slow. Under [`Policy::Wait`] and [`Policy::Lose`]: the longest
     /// time behind without any progress. Under [`Policy::Drop`]: the longest time behind, or
-    /// holding the others back. `None`, the default, stands for [`STALL_TIMEOUT`] and for
-    /// [`DROP_AFTER`], and sets no limit under [`Policy::Lose`].
+    /// holding the others back. `None`, the default, means [`STALL_TIMEOUT`] under
+    /// [`Policy::Wait`], [`DROP_AFTER`] under [`Policy::Drop`], and no limit under
+    /// [`Policy::Lose`].
     pub stall_timeout: Option<Duration>,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
     /// The shortest report interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver reports at the latest after this many positions. When they are a share of the
-    /// transmit window, waiting for reports never limits the rate. Default 0: no such bound.
+    /// A receiver that has moved by this many positions reports without waiting for the report
+    /// interval. With a fraction of the transmit window here, the sender need not slow down to wait
+    /// for reports. Default 0: a receiver always waits for the interval.
     pub report_sqns: u32,
     /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
     /// rate control.
@@ -92,8 +94,8 @@ impl AudienceConfig {
         self.key.is_none().then_some(self.expected)
     }
 
-    /// Returns the time between two notes of the lead, by which the audience tells how late a
-    /// receiver is.
+    /// Returns how long the audience waits between two notes of the lead. From these notes it tells
+    /// how late a receiver is.
     pub(super) fn history_interval(&self) -> Duration {
         let fraction = self.stall_limit().unwrap_or_default() / (HISTORY_MAX / 2);
         fraction.max(LOOK_INTERVAL)

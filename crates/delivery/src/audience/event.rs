@@ -41,7 +41,7 @@ pub enum AudienceEvent {
         /// The receiver's address.
         peer: SocketAddr,
     },
-    /// A receiver is gone.
+    /// A receiver is gone. For one that the sender drops, [`AudienceEvent::Dropped`] comes instead.
     Left {
         /// The receiver's number.
         slot: u32,
@@ -49,7 +49,8 @@ pub enum AudienceEvent {
         name: String,
         /// The next position that the receiver had not been given; 0 when it had not reported.
         contiguous: u64,
-        /// Positions that were sent and that the receiver had not been given.
+        /// Positions that were sent and that the receiver had not been given; 0 when it had not
+        /// reported.
         behind: u64,
         /// Why it is gone.
         reason: LeaveReason,
@@ -60,7 +61,7 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// Positions that the receiver has not been given.
+        /// Positions that the receiver has not been given; 0 before its first report.
         behind: u64,
     },
     /// A stalled receiver makes progress again.
@@ -81,7 +82,8 @@ pub enum AudienceEvent {
         lost: u64,
     },
     /// A receiver reports that it has packets which were never sent: a host forges packets of this
-    /// session, or the receiver is wrong. Told once; what it confirms does not count.
+    /// session, or the receiver is wrong. Told once for each receiver. What such a receiver
+    /// confirms does not count.
     Astray {
         /// The receiver's number.
         slot: u32,
@@ -94,12 +96,13 @@ pub enum AudienceEvent {
         slot: u32,
         /// The receiver's name.
         name: String,
-        /// Positions that the receiver had not been given.
+        /// Positions that the receiver had not been given; 0 when it had not reported.
         behind: u64,
     },
-    /// A guest (a receiver that nobody expects and that has no key) has held the receivers of other
-    /// hosts back for too long, alone or with other guests on its host. For some time the sender
-    /// does not wait for it, and it may lose data.
+    /// Guests on this receiver's host, or in its IPv6 network, have held the receivers of other
+    /// hosts back for too long. A guest is a receiver that nobody expects, in a session without a
+    /// key. This receiver is one, so for some time the sender does not wait for it, and it may lose
+    /// data.
     PassedOver {
         /// The receiver's number.
         slot: u32,
@@ -139,7 +142,9 @@ impl AudienceEvent {
 pub enum LeaveReason {
     /// The receiver said good-bye.
     Bye,
-    /// Its connection was closed or reset: its process is gone, or cannot be reached.
+    /// Its connection was closed or reset: its process is gone, or cannot be reached. Or the sender
+    /// closed the connection, because another host sent a message on it, or because the receiver
+    /// was silent for long and another of its name came.
     Closed,
     /// The receiver, or this end, gave up with an error.
     Error {
@@ -161,9 +166,9 @@ pub struct ReceiverStatus<'a> {
     pub peer: SocketAddr,
     /// The next position that the receiver has not been given; `None` before its first report.
     pub contiguous: Option<u64>,
-    /// How many positions the receiver is behind the sender's lead.
+    /// How many positions the receiver is behind the sender's lead; 0 before its first report.
     pub behind: u64,
-    /// The receiver's last report, unchanged.
+    /// The receiver's last report, unchanged; the default before the first.
     pub pos: Pos,
     /// The shortest of its recent round trips; `None` before its first.
     pub round_trip: Option<Duration>,

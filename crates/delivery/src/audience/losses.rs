@@ -9,12 +9,13 @@ use base::LinkId;
 
 use super::{Audience, AudienceEvent};
 
-/// Where one receiver stands that has ever joined.
+/// What one receiver has confirmed and lost. The receiver has joined, and may have left since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmation<'a> {
     /// The receiver's name.
     pub name: &'a str,
-    /// The receiver has been given everything, and nothing that was not sent.
+    /// The receiver has been given everything below the position that was asked about, has lost
+    /// nothing, and has reported nothing that was never sent.
     pub is_confirmed: bool,
     /// Packets that it lost for good.
     pub lost: u64,
@@ -23,8 +24,8 @@ pub struct Confirmation<'a> {
 }
 
 impl Audience {
-    /// Returns every receiver that ever joined, and whether it has been given everything below
-    /// `position`, up to now or until it left.
+    /// Returns every receiver that has joined and whose name is still remembered. For each, says
+    /// whether it has been given everything below `position`, by now or before it left.
     pub fn confirmations(&self, position: u64) -> impl Iterator<Item = Confirmation<'_>> {
         let here = self.tracked.values();
         let here: BTreeMap<u32, u64> = here.map(|it| (it.slot, it.contiguous)).collect();

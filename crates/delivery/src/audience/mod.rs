@@ -4,7 +4,7 @@
 //! An audience does not know what a packet is. It turns reports of positions into one position,
 //! [`Audience::hold`], below which the sender may forget packets, and applies a [`Policy`] to slow
 //! receivers. *Guests*, receivers that are not expected and have no key, hold the others back only
-//! for a limited time, which is counted for each host alone.
+//! for a limited time, which is counted for each host and for each IPv6 network.
 //!
 //! ```text
 //!   HELLO --> Tracked --BYE, close, reset--> gone (Left)
@@ -12,8 +12,9 @@
 //!     '--full, name taken--> Refused, and told
 //! ```
 //!
-//! Invariants: `order` holds exactly the tracked receivers that are waited for, by position; a
-//! receiver's position never goes back and never passes the sender's lead.
+//! Invariants: `order` holds exactly the tracked receivers that are waited for, by position; the
+//! position of a receiver that is present never goes back, and is at most one past the sender's
+//! lead.
 //!
 //! **Spec**: `docs/src/protocol.md` section 5 (POS, WINDOW, NAME) and section 9 (ASK, WINDOW).
 
@@ -70,7 +71,7 @@ pub struct Audience {
     hosts: HostCounts,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
-    /// What the source says of its stream besides the lead.
+    /// `trail` and `phase` are what the source says of its stream besides the lead.
     trail: u64,
     phase: StreamPhase,
     /// Earlier leads with their times, oldest first. They tell since when a receiver lacks a
@@ -84,19 +85,19 @@ pub struct Audience {
     /// The names of receivers that have left and were not expected, in the order in which they
     /// left.
     gone: BTreeMap<u64, String>,
-    /// How many names have joined; `leaves` is how often a receiver has left.
+    /// How many names have joined; `leaves` is how often a receiver that was not expected has left.
     joined: u32,
     leaves: u64,
     /// How many names that joined have ever reported.
     reported: u32,
-    /// Hosts that asked for repairs and from which no receiver has joined: they run plain PGM
-    /// receivers.
+    /// Hosts that asked for repairs while no receiver on them was present, and on which none has
+    /// joined since: they count as plain PGM receivers.
     strangers: BTreeSet<IpAddr>,
     check_at: Option<Instant>,
-    /// The longest of the receivers' shortest recent round trips, at most 1 s. It rises with a
-    /// receiver's first report, and later only when eight to sixteen reports in a row told longer
-    /// ones. It falls at the next look for slow receivers. Receivers may report anything, so
-    /// whatever uses it needs a bound of its own.
+    /// The longest round trip of all receivers, at most 1 s. The round trip of a receiver is the
+    /// shortest of its last samples. So this rises at once with a receiver's first sample, but
+    /// later only after 8 to 15 longer samples in a row. It falls at the next look for slow
+    /// receivers. Receivers may report anything, so whatever uses this needs a bound of its own.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
     events: Events<AudienceEvent>,
@@ -168,9 +169,9 @@ impl Audience {
         }
     }
 
-    /// Returns true when a host asked for repairs and no receiver on it ever joined: nobody tells
-    /// when such a host has everything. A plain PGM receiver on the host of one that joined is not
-    /// noticed.
+    /// Returns true when a host asked for repairs while no receiver on it was present, and none has
+    /// joined since. Nobody tells when such a host has everything. A plain PGM receiver is not
+    /// noticed while a receiver of this session is present on its host.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
@@ -198,8 +199,9 @@ impl Audience {
         }
     }
 
-    /// Sets the sender's lead: the last position that was sent. Call it before handling reports:
-    /// their 32-bit positions are completed near the lead, and cut to it.
+    /// Sets the sender's lead: the last position that was sent. Call it before handling reports: of
+    /// a reported position only the low 32 bits count. They are completed to the position that is
+    /// nearest to the lead, which is then cut to one past the lead.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }
@@ -326,8 +328,9 @@ impl Audience {
         !self.order.first().is_some_and(is_behind)
     }
 
-    /// Returns true while an expected receiver has not come yet. Also true for one that lost its
-    /// connection, may come back, and lacks something below `position`.
+    /// Returns true while fewer receivers than expected are settled. A receiver that has joined is
+    /// settled, unless its connection was lost and it lacks something below `position`: such a
+    /// receiver may come back.
     #[must_use]
     pub fn awaits(&self, position: u64) -> bool {
         let is_settled =
@@ -361,7 +364,8 @@ impl Audience {
         u32::try_from(self.tracked.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the slot of the receiver that is furthest behind; `None` when all have everything.
+    /// Returns the slot of the receiver that is furthest behind among those that are waited for;
+    /// `None` when all of these have everything.
     fn limiting(&self) -> Option<u32> {
         let &(position, link) = self.order.first()?;
         let is_behind = self.lead.is_none_or(|lead| position <= lead);
@@ -545,7 +549,8 @@ impl Audience {
     }
 }
 
-/// Returns how far a receiver is behind a sender that has come to `lead`.
+/// Returns how far a receiver is behind a sender that has come to `lead`; 0 before the receiver's
+/// first report.
 fn behind(lead: Option<u64>, tracked: &Tracked) -> u64 {
     let end = lead.map_or(0, |lead| lead + 1);
     if tracked.has_reported {
@@ -598,8 +603,7 @@ impl Hosts for Audience {
         self.hosts.add(host);
         self.take_seat(hello.name, slot);
         let is_awaited = !(self.is_guest(slot) && self.patience.is_over(host));
-        // The same receiver is back: it knows that its old connection is dead. It keeps its
-        // position.
+        // The same receiver is back: it knows that its old connection is dead. Its position stays.
         let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
             let heard_at = now;

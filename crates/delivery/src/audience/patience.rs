@@ -1,9 +1,10 @@
-//! How long guests may hold the others back: receivers that nobody expects and that have no key.
+//! How long guests (receivers that nobody expects and that have no key) may hold the others back.
 //!
 //! Anybody can be a guest, and under any number of names. So all guests of a host share one account
-//! of the time for which they held back the receivers of other hosts. A quarter of the time is
-//! given back to each host. All hosts of an IPv6 /64 together have one more account, into which two
-//! thirds of the time go: a host may have any number of its addresses.
+//! of the time for which they held back the receivers of other hosts. A quarter of the time that
+//! passes is given back to each account. All hosts of an IPv6 /64 together have one more account,
+//! because a host may have any number of addresses in it. Two thirds of the time that any of these
+//! hosts holds others back are entered there.
 //!
 //! ```text
 //!            --the account has come to GUEST_PATIENCE-->
@@ -11,8 +12,8 @@
 //!            <--a fifth of that has been given back-----
 //! ```
 //!
-//! Invariant: a host without an account has held nobody back for long. Accounts are few: the time
-//! that is entered in all of them together is at most twice the time that passes.
+//! Invariant: a host without an account has not held others back for long lately. Accounts are few:
+//! the time that is entered in all of them together is at most twice the time that passes.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -25,7 +26,8 @@ use crate::{
     parameters::{GUEST_PATIENCE, GUEST_SHARE},
 };
 
-/// The accounts of all hosts with guests, and of their networks.
+/// The accounts of the hosts whose guests have held others back, and of the networks of these
+/// hosts.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     accounts: BTreeMap<Party, Account>,
@@ -36,7 +38,8 @@ pub(super) struct Patience {
 
 #[derive(Debug, Default)]
 struct Account {
-    /// How long guests of the host have held the others back, less what was given back.
+    /// How long guests of the host have held the others back, less what was given back. For a
+    /// network, only two thirds of the time count.
     spent: Duration,
     is_over: bool,
 }
@@ -54,7 +57,7 @@ impl Patience {
         self.seen = holder.map(|host| (now, host));
     }
 
-    /// Gives time back, and settles who is waited for. Returns false when nobody has an account.
+    /// Gives time back, and settles who is waited for. Returns false when nobody had an account.
     fn look(&mut self, now: Instant) -> bool {
         let back = now.since(self.looked_at) / GUEST_SHARE;
         self.looked_at = now;
@@ -84,8 +87,9 @@ impl Patience {
 }
 
 impl Audience {
-    /// Returns the host of the receiver that everything waits for, if it is a guest, and if a
-    /// receiver on another host is less than half as far behind.
+    /// Returns the host of the receiver for which the source waits, if that receiver is a slow
+    /// guest: one that is more than twice as far behind as the best receiver on another host.
+    /// `None` while the source waits for nobody, or all receivers are on one host.
     pub(super) fn holder(&self, source: &SourceState) -> Option<IpAddr> {
         let waits = source.is_held || source.phase != StreamPhase::Open;
         if !waits || self.hosts.len() < 2 {

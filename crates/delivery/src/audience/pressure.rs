@@ -1,8 +1,8 @@
 //! Who holds the others back, and for how long: the sender has something to send, and one receiver
 //! makes no room for it.
 //!
-//! In: whether the sender waits, once a turn. Out: at each look, since when one receiver has held
-//! the sender back without a pause.
+//! In: whether the sender waits, once a turn. Out: at each look, how long the same receiver has
+//! held the sender back at every look.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ impl Pressure {
         self.observe(now, is_held);
         let waited = std::mem::take(&mut self.waited);
         let since = self.looked_at.replace(now).unwrap_or(now);
-        // The sender must wait most of the time: a window that is full for moments slows nobody
-        // down.
+        // This counts only when the sender has waited for most of the time: a window that is full
+        // for moments slows nobody down.
         let slow = (waited * 2 > now.since(since)).then(|| holds_back(behind.collect()));
         self.by = slow.flatten().map(|link| match self.by {
             Some((known, at)) if known == link => (link, at),

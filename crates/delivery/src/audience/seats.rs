@@ -1,8 +1,8 @@
 //! The names that have joined, and who gets a place.
 //!
-//! A name stays remembered when its receiver has left. When too many names are remembered, the one
-//! whose receiver left first is forgotten, unless it was expected: so whoever joins under name
-//! after name keeps nobody out.
+//! A name stays remembered when its receiver has left. When too many names are remembered, the
+//! audience forgets the one whose receiver left first. It never forgets the name of an expected
+//! receiver. So a host that joins under ever new names keeps nobody out.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use super::{
 use crate::parameters::SILENCE_MAX;
 
 impl Audience {
-    /// Returns the number of a receiver of this name.
+    /// Returns the number that a receiver of this name has, or gets when it joins.
     pub(super) fn slot_of(&self, name: &str) -> u32 {
         let known = self.seats.get(name);
         known.map_or(self.joined, |seat| seat.slot)
@@ -50,7 +50,7 @@ impl Audience {
         self.joined = self.joined.checked_add(1).unwrap_or(self.config.expected);
     }
 
-    /// Notes that a receiver is gone, or moves to its next connection.
+    /// Notes that a receiver is gone, or moves to another connection.
     pub(super) fn leave_seat(&mut self, tracked: &Tracked, standing: Standing) {
         let Some(seat) = self.seats.get_mut(&tracked.name) else {
             return;

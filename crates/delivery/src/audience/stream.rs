@@ -13,8 +13,8 @@ use super::Audience;
 use crate::SourceState;
 
 impl Audience {
-    /// Takes how far the source's packet stream is, which receivers may ask. Call it before
-    /// handling reports, as [`Audience::set_lead`].
+    /// Notes how far the source's packet stream is: receivers may ask for that. Like
+    /// [`Audience::set_lead`], call it before handling reports.
     pub const fn set_stream(&mut self, source: &SourceState) {
         self.set_lead(source.lead);
         (self.trail, self.phase) = (source.trail, source.phase);

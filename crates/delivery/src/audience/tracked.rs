@@ -11,7 +11,7 @@ use crate::feedback::RoundTrip;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) slot: u32,
-    /// The next position that it had not been given when it left.
+    /// The next position that the receiver had not been given when it last left; 0 before that.
     pub(super) contiguous: u64,
     pub(super) has_reported: bool,
     /// Packets that it reported as lost for good.
@@ -28,13 +28,13 @@ pub(super) struct Seat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Here,
-    /// The receiver said good-bye, or was dropped and told.
+    /// The receiver said good-bye, or was dropped and told, or the session ended.
     Left,
     /// The receiver's connection ended without a good-bye.
     Lost,
 }
 
-/// A receiver that was admitted.
+/// A receiver that was admitted and is present.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) slot: u32,

@@ -1,10 +1,10 @@
 //! How fast packets arrive, and how long they waited in the network.
 //!
 //! This module does not see packets. It gets totals, and the times when marks left and came. The
-//! time in queues is a mark's travel time minus the least of the last 10 s. The time since the
-//! receive socket was last seen empty is subtracted too, because the mark may have waited in this
-//! host. So a receiver on a slow host sees no queue, and one that keeps up sees the network's
-//! queue.
+//! time in queues is a mark's travel time minus the least travel time of the last 5 to 10 s. The
+//! time since the receive socket was last seen empty is subtracted too, because the mark may have
+//! waited in this host. So a receiver on a slow host sees no queue, and one that keeps up sees the
+//! network's queue.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use wire::{object::Pos, pgm::Mark};
 pub(crate) struct Heard {
     echo_us: u64,
     echo_at: Instant,
-    /// The number of the receiver that holds the sender back.
+    /// The number of the receiver that holds the sender back or sets its rate, by the last mark.
     limiting: u32,
     pace: Pace,
     has_new_pace: bool,
@@ -52,7 +52,8 @@ impl Heard {
         self.arrival.arrived(now, bytes);
     }
 
-    /// Returns true when the sender waits for the receiver with number `slot`.
+    /// Returns true when the receiver with number `slot` holds the sender back or sets its rate, by
+    /// the sender's last mark.
     pub(crate) const fn is_limiting(&self, slot: u32) -> bool {
         self.limiting == slot
     }
@@ -90,8 +91,8 @@ pub(crate) struct ArrivalMeter {
     /// The total of bytes at the last arrival.
     last_bytes: u64,
     last_at: Instant,
-    /// The least travel time of the present half of the 10 s, and of the half before. It contains
-    /// the difference of the two clocks.
+    /// The least travel time of the present 5 s, and of the 5 s before. It contains the difference
+    /// of the two clocks.
     least_ns: i64,
     least_before_ns: i64,
     half_since: Instant,

@@ -20,7 +20,8 @@ pub(crate) struct Feedback {
     heard: Heard,
     /// When the receive socket was last seen empty.
     empty_at: Instant,
-    /// What the sender asks for on this connection; `None` while there is no connection.
+    /// What the sender asks for on this connection; `None` while there is no connection on which
+    /// the sender has admitted this receiver.
     terms: Option<Terms>,
     /// How many receivers the session has, as far as this one knows: they share the sender's time.
     count: u32,
@@ -34,11 +35,11 @@ pub(crate) struct Feedback {
 /// How the reports of the two kinds of session differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Messages: a report also shows that the receiver is alive. A receiver that does not hold the
-    /// sender back reports on the rate only when the rate has changed.
+    /// Messages: a report also shows that the receiver is alive. After a change of the rate, every
+    /// receiver reports early, once.
     Messages,
-    /// Files: PROGRESS shows that the receiver is alive. A limited rate concerns every receiver, so
-    /// the sender always needs reports of its effect.
+    /// Files: PROGRESS shows that the receiver is alive. While the rate is limited, every receiver
+    /// reports early each time, because the sender always needs to know the effect of the rate.
     Objects,
 }
 
@@ -46,7 +47,8 @@ pub(crate) enum Habit {
 struct Terms {
     slot: u32,
     interval: Duration,
-    /// The receiver reports at the latest after this many positions; 0 for never.
+    /// A receiver that has moved by this many positions reports without waiting for the interval; 0
+    /// for never.
     sqns: u64,
 }
 
@@ -111,8 +113,8 @@ impl Feedback {
     }
 
     /// Takes a mark of the sender. Later reports repeat the time at which the mark left, and tell
-    /// how long it was under way: from this the sender learns the round trip, and the effect of
-    /// its rate.
+    /// how long ago the mark came and how long it waited in queues. From this the sender learns the
+    /// round trip, and the effect of its rate.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark) {
         self.heard.mark(now, mark, self.empty_at);
         self.count = mark.receiver_count;
@@ -121,7 +123,7 @@ impl Feedback {
         }
     }
 
-    /// Takes the sender's admission: the first report leaves at once.
+    /// Takes the sender's admission: the first report is due at once.
     pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
         self.count = self.count.max(welcome.receiver_count);
         self.terms = Some(Terms {
@@ -197,7 +199,7 @@ impl Feedback {
             .is_some_and(|terms| self.heard.is_limiting(terms.slot))
     }
 
-    /// Returns how long after the last report the next one is due.
+    /// Returns how long after the last report the next one is due; `None` when none is.
     fn after(&self) -> Option<Duration> {
         let (terms, pos) = (self.terms?, self.pos?);
         let Some(sent) = self.sent else {
@@ -229,7 +231,7 @@ impl Feedback {
     }
 }
 
-/// Returns the report interval that a sender asks for.
+/// Returns the report interval that a sender asks for, within the bounds that receivers keep to.
 pub(crate) fn interval(welcome: &Welcome) -> Duration {
     let asked = Duration::from_micros(welcome.report_interval_us.into());
     asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)

@@ -19,13 +19,13 @@ pub(crate) struct RoundTrip {
     /// The least sample of this turn so far.
     current: Option<Duration>,
     samples: u8,
-    /// The time that the last report repeated: the next report may repeat it again.
+    /// The repeated time of the last sample: the next report may repeat it again.
     echo_us: u64,
 }
 
 impl RoundTrip {
-    /// Takes a report, and returns its sample; `None` when the report repeats no time, or a time
-    /// that has counted already.
+    /// Takes a report, and returns its sample; `None` when the report repeats no time, a time that
+    /// has counted already, or a time that is too old or in the future.
     pub(crate) fn report(&mut self, now: Instant, pos: &Pos) -> Option<Duration> {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return None;

@@ -9,7 +9,7 @@ pub struct StreamState {
     /// The next position that the application has not been given: everything before it was
     /// delivered, or is lost for good.
     pub contiguous: u64,
-    /// The highest position known to exist, itself included.
+    /// The highest position known to exist.
     pub lead: u64,
     /// How many packets beyond the first gap were received.
     pub held: u64,
@@ -57,7 +57,7 @@ impl StreamState {
         }
     }
 
-    /// Completes a report, except for its position.
+    /// Writes this state into a report, except for the position of the receiver.
     pub(super) const fn apply(&self, pos: &mut Pos) {
         pos.lead = self.lead;
         pos.held = self.held;
