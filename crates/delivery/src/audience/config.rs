@@ -55,9 +55,9 @@ pub struct AudienceConfig {
     pub greeting_timeout: Duration,
     /// The shortest report interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// A receiver that has moved by this many positions reports without waiting for the report
-    /// interval. With a fraction of the transmit window here, the sender need not slow down to wait
-    /// for reports. Default 0: a receiver always waits for the interval.
+    /// A receiver that has moved by this many positions need not wait for the report interval. With
+    /// a fraction of the transmit window here, the sender need not slow down to wait for reports.
+    /// Default 0: there is no such number.
     pub report_sqns: u32,
     /// The settings of the rate control, which adapts the sender's rate to reports. Default: no
     /// rate control.

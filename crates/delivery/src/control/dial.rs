@@ -1,4 +1,5 @@
-//! The dialling end: connects to a sender, greets it, and learns whether it is admitted.
+//! The dialling end: connects to a sender, greets it, and learns whether the sender admits this
+//! receiver.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 7.
 
@@ -54,18 +55,19 @@ pub(crate) struct Call {
     /// The owner's number for this call, by which it recognises the connection.
     id: u32,
     state: State,
-    /// Attempts since a sender last admitted this receiver.
+    /// Attempts since the sender last admitted this receiver.
     attempts: u32,
     /// When the last attempt began.
     dialled_at: Instant,
-    /// The sender has admitted this receiver once.
+    /// The sender has admitted this receiver at least once.
     is_known: bool,
     /// The limits on dialling did not allow the last attempt.
     is_put_off: bool,
-    /// When the sender first said that it already has a receiver of this name.
+    /// When the sender first said that it already has a receiver of this name; `None` again once it
+    /// admits this one.
     taken_since: Option<Instant>,
     /// Another connection of the same sender. It takes the place of the open one once the sender
-    /// has shown the key on it.
+    /// has admitted this receiver on it, for which the sender needs the key.
     rival: Option<State>,
 }
 
@@ -86,8 +88,8 @@ enum State {
     Dialling,
     /// The connection has a number and is not open yet.
     Connecting { link: LinkId },
-    /// The greeting was sent. With a key, `nonce` is that of the greeting, until the sender has
-    /// shown that it has the key.
+    /// The greeting was sent. With a key, `nonce` is that of the greeting, until the sender's
+    /// CHALLENGE has come.
     Greeting { link: LinkId, nonce: Option<Nonce> },
     /// The sender has admitted this receiver.
     Open { link: LinkId },
@@ -100,7 +102,8 @@ enum State {
 pub(crate) enum Answer<'d> {
     /// No message is complete.
     Nothing,
-    /// The message was part of the greeting.
+    /// There is nothing for the owner: the message was part of the greeting, or it ended a
+    /// connection that was to take the place of the open one.
     Handshake,
     /// The sender admits this receiver.
     Welcomed(Welcome),
@@ -108,9 +111,10 @@ pub(crate) enum Answer<'d> {
     Replaced(Welcome),
     /// The sender refuses this receiver.
     Refused { reason: Refusal, text: &'d str },
-    /// The other end has not shown that it has the key, so it counts as not the sender.
+    /// The other end has not shown that it has the key, so it does not count as the sender.
     Unproven { reason: Refusal, text: &'d str },
-    /// Any other message; before the sender has admitted this receiver, ERROR or BYE.
+    /// Any other message. Before the sender has admitted this receiver, only ERROR and BYE are such
+    /// messages.
     Said(Message<'d>),
     /// The message breaks the protocol.
     Violation,
@@ -127,7 +131,8 @@ pub(crate) enum NameTaken {
     ForGood,
 }
 
-/// Returns the features that a session may require of an end with this key, or without one.
+/// Returns the features that a session may require of this end: with a key, that messages are
+/// protected; without one, none.
 pub(crate) fn features(key: Option<&Key>) -> u16 {
     key.map_or(0, |_| Mark::PROTECTED)
 }
@@ -247,8 +252,8 @@ impl Caller {
         is_it
     }
 
-    /// Takes the next message of a connection that is to take the place of the open one. It does so
-    /// only once the sender has admitted this receiver on it.
+    /// Takes the next message of a connection that is to take the place of the open one. The
+    /// connection takes that place only once the sender has admitted this receiver on it.
     fn next_of_rival<'d>(
         &mut self,
         call: &mut Call,
@@ -412,7 +417,7 @@ impl Caller {
         Answer::Handshake
     }
 
-    /// Handles a connection that broke: dials again after a while, or expects the sender to.
+    /// Handles a connection that broke: dials again after a while, or expects the sender to dial.
     /// Returns true when the sender had admitted this receiver on that connection.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let until = now + REDIAL_MIN + self.rng.duration_up_to(back_off(call.attempts));
@@ -478,7 +483,8 @@ impl Call {
         self.rival.and_then(State::link)
     }
 
-    /// Returns the connection on which the greeting was sent and is not answered.
+    /// Returns the connection on which the greeting was sent, and on which the sender has not yet
+    /// admitted or refused this receiver.
     pub(crate) const fn greeted_link(&self) -> Option<LinkId> {
         match self.state {
             State::Greeting { link, .. } => Some(link),
@@ -494,8 +500,9 @@ impl Call {
         }
     }
 
-    /// Returns the time since which the sender has been asked, while a connection to it is under
-    /// way and it has never answered: the call then has a seat.
+    /// Returns the time at which the present attempt began. `None` when no attempt is under way, or
+    /// when the sender has admitted this receiver before. While this gives a time, the call takes
+    /// one of the seats of [`seat`](super::seat).
     pub(crate) fn asked_since(&self) -> Option<Instant> {
         let is_asked = matches!(
             self.state,
@@ -504,7 +511,7 @@ impl Call {
         (is_asked && !self.is_known).then_some(self.dialled_at)
     }
 
-    /// Returns true when the sender has admitted this receiver once.
+    /// Returns true when the sender has admitted this receiver at least once.
     pub(crate) const fn is_known(&self) -> bool {
         self.is_known
     }

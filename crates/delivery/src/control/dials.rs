@@ -2,11 +2,11 @@
 //! many senders are asked at a time.
 //!
 //! Everybody can announce sessions, and with a forged source address make each receiver of a group
-//! dial a host and port of their choice. So a sender that has not answered gets a connection only
-//! within the limits of its host and of all hosts, and only one of a bounded number of *seats*. It
-//! loses its seat when its port refuses, when `ANSWER_PATIENCE` is over, or to another sender
-//! when all seats are taken. No host has more than half of the seats, so that the others are left
-//! for another, and no network more than three quarters ([`base::share`]).
+//! dial a host and port of their choice. So a sender that has not answered is dialled only within
+//! the limits of its host, of its network and of all hosts together. It also needs one of a bounded
+//! number of *seats*. It loses its seat when its port refuses, when `ANSWER_PATIENCE` is over, or
+//! to another sender when all seats are taken. No host has more than half of the seats, and no
+//! network more than three quarters ([`base::share`]), so that seats are left for others.
 //!
 //! A sender that has admitted this receiver before is not limited here.
 //!
@@ -47,8 +47,9 @@ impl Dials {
         }
     }
 
-    /// Counts a dial to `host` if the limits allow it. A dial after the first one is allowed only
-    /// while less than half of the dials allowed at once are used, so that first dials find room.
+    /// Counts a dial to `host` if the limits allow it. When the dial is not the first one to its
+    /// sender, it may use only half of the dials that are allowed at once, so that first dials find
+    /// room.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -120,7 +121,7 @@ pub(crate) fn seat<K: Copy>(
 struct Meter {
     interval: Duration,
     at_once: u32,
-    /// The time at which the limit is unused again if nothing more is done.
+    /// The time from which on the limit is unused again if nothing more is done.
     even_at: Instant,
     /// The random time by which the next one is delayed within its interval.
     delay: Duration,

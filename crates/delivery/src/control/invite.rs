@@ -112,9 +112,9 @@ impl Invitations {
         invitation.say(text)
     }
 
-    /// Handles a connection on which one end refused the other. A receiver that is busy, or whose
-    /// name is taken at present, is asked again. Returns the host and the reason when the reason is
-    /// news.
+    /// Handles a connection on which one end refused the other. The host is dialled again when its
+    /// receiver is busy or is done with this session, or when the receiver's name is taken at
+    /// present. Returns the host and the reason when the reason is news.
     pub(crate) fn refused(
         &mut self,
         now: Instant,
@@ -160,13 +160,13 @@ impl Invitations {
         self.0.iter().filter(|it| it.slot.is_none())
     }
 
-    /// Returns true for a host that was dialled and of which no receiver was admitted yet.
+    /// Returns true for a host in the list of which no receiver was admitted yet.
     pub(crate) fn awaits(&self, peer: SocketAddr) -> bool {
         self.unreached().any(|it| it.peer == peer)
     }
 
     /// Returns true when each host has a receiver that was admitted, or is not dialled again. False
-    /// where nobody is dialled, and receivers come by themselves.
+    /// when there are no hosts to dial: receivers then come by themselves.
     pub(crate) fn are_settled(&self) -> bool {
         let is_settled = |it: &Invitation| it.slot.is_some() || it.state == State::Over;
         !self.0.is_empty() && self.0.iter().all(is_settled)

@@ -114,7 +114,8 @@ impl Links {
         self.links.insert(link, fresh);
     }
 
-    /// Takes a connection out, with what has arrived on it; `None` when it is gone or closing.
+    /// Takes a connection out, with what has arrived on it; `None` when it is gone or closing, or
+    /// has bytes to send.
     pub(crate) fn take(&mut self, link: LinkId) -> Option<Link> {
         let entry = self.links.get(&link)?;
         if entry.is_closing || entry.queued() > 0 {
@@ -126,12 +127,13 @@ impl Links {
         entry
     }
 
-    /// Takes in a connection that others have given away.
+    /// Takes in a connection that [`Links::take`] took out elsewhere.
     pub(crate) fn adopt(&mut self, link: LinkId, entry: Link) {
         self.links.insert(link, entry);
     }
 
-    /// Accepts longer messages, because the peer has said who it is.
+    /// Accepts longer messages from now on: the peer has said who it is, or this end has dialled
+    /// it.
     pub(crate) fn greeted(&mut self, link: LinkId) {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.body_len_max = BODY_LEN_MAX;
@@ -201,8 +203,8 @@ impl Links {
         self.links.contains_key(&link)
     }
 
-    /// Queues a message. Returns false when the link is gone, or its queue is full: then the peer
-    /// does not read, and the caller gives it up.
+    /// Queues a message. Returns false when the link is gone or closing, or when its queue is full,
+    /// because the peer does not read.
     #[must_use]
     pub(crate) fn queue(&mut self, link: LinkId, message: &Message<'_>) -> bool {
         if let Some(entry) = self.links.get_mut(&link).filter(|it| it.queued() == 0) {
@@ -215,7 +217,7 @@ impl Links {
         matches!(queued, Ok(true))
     }
 
-    /// Queues a block of an object, whose `len` bytes `fill` appends straight to the queue.
+    /// Queues a block of an object. `fill` appends the block's `len` bytes straight to the queue.
     /// Returns false as [`Links::queue`] does; when `fill` fails, nothing is queued.
     pub(crate) fn queue_block<E>(
         &mut self,
@@ -264,7 +266,8 @@ impl Links {
         }
     }
 
-    /// Returns how many queued bytes the back end has not taken; `None` for a link that is gone.
+    /// Returns how many queued bytes the back end has not taken; `None` for a link that is gone or
+    /// closing.
     pub(crate) fn queued(&self, link: LinkId) -> Option<usize> {
         let entry = self.links.get(&link)?;
         (!entry.is_closing).then(|| entry.queued())
@@ -324,7 +327,7 @@ impl Links {
         self.closes.push_back(link);
     }
 
-    /// Forgets a link that is over, as the back end says.
+    /// Forgets a link that is over.
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.remove(&link);
         self.sendable.remove(&link);
@@ -413,7 +416,7 @@ impl Link {
     }
 
     /// Frees the sent part when that is most of the buffer, so that copying stays rare. The memory
-    /// stays for the next block; the next message that is alone gives it back.
+    /// stays for the next block. [`Links::queue`] gives it back when it finds the queue empty.
     fn compact(&mut self) {
         if self.head == self.out.len() {
             self.out.clear();

@@ -51,7 +51,7 @@ pub(crate) enum Word<'d> {
     Nothing,
     /// The peer was asked to show that it has the key.
     Challenged,
-    /// A greeting that may be answered by [`Listener::admit`] or [`Listener::refuse`].
+    /// A greeting, which [`Listener::admit`] or [`Listener::refuse`] answers.
     Hello { peer: SocketAddr, hello: Hello<'d> },
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
@@ -162,8 +162,8 @@ impl Listener {
 
     /// Closes a connection that has not greeted, to make room for a new one of `peer`: the oldest
     /// of the same host, else the oldest of its network, else the oldest of all. So a host that
-    /// opens many connections and greets on none keeps nobody out; it cuts off only itself, or
-    /// hosts of its own network.
+    /// opens many connections and greets on none keeps nobody out: each further connection costs it
+    /// an older one of its own.
     fn make_room_for(&mut self, peer: SocketAddr) {
         let nearness = |greeting: &Greeting| {
             let host = greeting.peer.ip();
@@ -296,7 +296,7 @@ impl Listener {
         self.links.abort(link);
     }
 
-    /// Forgets a connection that is over, as the back end says.
+    /// Forgets a connection of which the back end says that it is over.
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.forget(link);
         self.greeting.remove(&link);
@@ -325,7 +325,7 @@ impl Listener {
         count
     }
 
-    /// Says when the next connection must have greeted.
+    /// Returns the earliest time by which a connection must have greeted.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.greeting.values().map(|g| g.deadline).min()
     }

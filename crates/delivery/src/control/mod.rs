@@ -16,9 +16,10 @@
 //!        '- link lost: Waiting, after a while of its own
 //! ```
 //!
-//! Invariants: a call has at most one connection or request; from a link that was not welcomed,
-//! only a greeting is handed on; where there is a key, nothing is handed on before the other end
-//! has shown that it has the same key.
+//! Invariants: a call has at most one connection or request, and while that connection is open, at
+//! most one more that may take its place; before a receiver is admitted, only its greeting, a
+//! refusal, ERROR or BYE is handed on; where there is a key, nothing but a refusal is handed on
+//! before the other end has shown that it has the same key.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 9.
 
@@ -80,27 +81,26 @@ pub(crate) trait Hosts: Talks {
     /// Notes that the peer on this connection was refused.
     fn refused(&mut self, now: Instant, link: LinkId, peer: SocketAddr, reason: Refusal);
 
-    /// Notes that a connection is open that this end dialled.
+    /// Notes that a connection which this end dialled is open.
     fn opened(&mut self, _now: Instant, _link: LinkId) {}
 
-    /// Notes that a receiver that was invited refuses.
+    /// Notes that an invited receiver refuses.
     fn declined(&mut self, _now: Instant, _link: LinkId, _reason: Refusal, _text: &str) {}
 
     /// Handles a message of an admitted peer.
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>);
 
-    /// Handles a link whose messages cannot be read any further.
+    /// Handles a link whose peer broke the protocol.
     fn violation(&mut self, now: Instant, link: LinkId, text: &str);
 
     /// Counts a message on an admitted peer's link that was not made with the key: another host
     /// sent it. The link is lost.
     fn forged(&mut self);
 
-    /// Handles the loss of an admitted peer's link when the peer has not said good-bye. The peer
-    /// may connect again.
+    /// Handles the loss of a link. An admitted peer that has not said good-bye may connect again.
     fn lost(&mut self, now: Instant, link: LinkId);
 
-    /// Returns true when no peer is admitted any more.
+    /// Returns true when the session is over, so that no further peer is admitted.
     fn is_over(&self) -> bool;
 
     /// Handles what happened on a link; `data` holds the bytes of [`LinkEvent::Data`].

@@ -47,8 +47,8 @@ pub(crate) enum Habit {
 struct Terms {
     slot: u32,
     interval: Duration,
-    /// A receiver that has moved by this many positions reports without waiting for the interval; 0
-    /// for never.
+    /// A receiver that has moved by this many positions need not wait for the interval; 0 for no
+    /// such number.
     sqns: u64,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Place {
     /// The transfers of this host or network have reached its share, and this sender continues none
     /// of them.
     NoShare(Share),
-    /// This host will never want the sender's offers.
+    /// This receiver will never want the sender's offers.
     Never,
 }
 
@@ -49,8 +49,8 @@ impl<S: Store> Transfer<S> {
     }
 
     /// Returns true when a sender at `host` may be this transfer's own sender, restarted. A sender
-    /// at another address must have the key: otherwise it could bring its own content under the
-    /// first sender's name.
+    /// at another address must have the key, and the transfer no connection. Without a key, such a
+    /// sender could bring its own content under the first sender's name.
     fn may_continue_at(&self, host: IpAddr, has_key: bool) -> bool {
         self.is_of(host) || (has_key && !self.receiver.is_connected())
     }
@@ -180,9 +180,9 @@ impl<I: Intake> Transfers<I> {
         Ok(())
     }
 
-    /// Returns true when the only transfer of a receiver must give way: its sender at `host` has
-    /// given that transfer up, and offers another manifest. False while the store is putting files
-    /// in place.
+    /// Returns true when the transfer of a receiver of a single one must give way to another
+    /// manifest from `host`: its sender is at that host, and has given this receiver up. False
+    /// while the store is putting files in place.
     pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted
@@ -209,7 +209,7 @@ struct Known {
     /// True when the sender is not dialled again. When false, the sender may be dialled again; only
     /// the event about it is not repeated.
     is_barred: bool,
-    /// How often in a row the sender has not answered; until `rests_until` it is not dialled.
+    /// How often the sender has not answered; until `rests_until` it is not dialled.
     silences: u32,
     rests_until: Instant,
 }

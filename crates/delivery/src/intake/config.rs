@@ -33,11 +33,14 @@ pub trait Intake {
     /// Where one transfer's bytes go.
     type Store: Store + Debug;
 
-    /// Decides whether a sender may be dialled. The receiver asks this when it first hears the
-    /// sender, before it keeps anything for it. The sender's address is that of its packets.
+    /// Decides whether a sender may be asked for its offer. The receiver asks the owner each time
+    /// before it asks a sender, and keeps nothing for the sender before. The sender's address is
+    /// that of its packets, or that from which it dialled.
     ///
     /// # Errors
-    /// Why not, for a person. The sender is not told, and the owner is not asked about it again.
+    /// Why not, for a person. When the sender was heard by its marks, it is not told, and the owner
+    /// is not asked about it again. When the sender dialled, it is told only that it is not
+    /// admitted, and the owner is asked again when it dials again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
     /// Returns the store for an offered manifest, whose sender has admitted this receiver. The
@@ -49,10 +52,10 @@ pub trait Intake {
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<Self::Store, Decline>;
 }
 
-/// A sender of objects that was heard.
+/// A sender of objects that was heard, or has dialled this receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sender {
-    /// The sender's host, and the port on which it takes control connections.
+    /// The sender's host, and the port on which it takes control connections; port 0 when it dials.
     pub address: SocketAddr,
     /// The sender's session, which changes when the sender restarts.
     pub session_id: u64,
@@ -79,8 +82,9 @@ pub struct ObjectReceiverConfig {
     pub transfers_max: usize,
     /// The most transfers at a time from senders of one host; 1 when `is_single`.
     pub transfers_per_host_max: usize,
-    /// The most senders that are asked for their offers at a time, half of them at one host. When
-    /// `is_single`, another is asked only when those before have not answered for a while.
+    /// The most senders that are asked for their offers at a time, at most half of them at one
+    /// host. When `is_single`, another is asked only when those before have not answered for a
+    /// while.
     pub prospects_max: usize,
     /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
@@ -116,7 +120,8 @@ impl ObjectReceiverConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectReceiverEvent {
-    /// A sender is not dialled, or its offer is declined.
+    /// This receiver takes nothing from a sender: the owner, a limit or the sender itself does not
+    /// allow it, or the sender has not answered. The sender may be asked again later.
     Refused {
         /// The sender.
         sender: Sender,
@@ -145,7 +150,7 @@ pub enum ObjectReceiverEvent {
         /// The event of the transfer.
         event: TransferReceiverEvent,
     },
-    /// A transfer is over and forgotten; its store is gone.
+    /// A transfer is over. It is being forgotten, with its store.
     Left {
         /// The transfer's number.
         transfer: u32,

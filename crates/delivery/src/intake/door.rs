@@ -100,7 +100,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Makes a transfer for a new sender; returns its index.
+    /// Makes a transfer for a new sender; returns its index, or why the sender is refused.
     fn let_in(&mut self, now: Instant, sender: Sender, invite: &Invite) -> Result<usize, Refusal> {
         if self.turned_away.is_barred(&sender) {
             return Err(Refusal::Over);

@@ -17,14 +17,14 @@
 //! streams it need not follow.
 //!
 //! When a sender restarts, a new session offers a manifest that is already under way. The transfer
-//! then goes on in this session with what it holds, and the connection that brought the offer is
-//! dropped.
+//! then goes on in the new session with what this receiver holds already, and the connection that
+//! brought the offer is dropped.
 //!
 //! Invariants: a block reaches only the transfer whose sender's stream it came in; a sender that is
-//! not admitted is not dialled, and nothing is kept for it but its address in a bounded list; at
-//! most `transfers_max` transfers and `prospects_max` connections beside them; an accepted transfer
-//! keeps the stream that brings its blocks, whatever else is said of that stream; a transfer goes
-//! on only with a sender at its sender's address, or with one that has the key.
+//! not admitted is not dialled, and nothing is kept for it but its address and session in a bounded
+//! list; at most `transfers_max` transfers and `prospects_max` connections beside them; an accepted
+//! transfer keeps the stream that brings its blocks, whatever else is said of that stream; a
+//! transfer goes on only with a sender at its sender's address, or with one that has the key.
 
 use std::{
     collections::VecDeque,
@@ -64,7 +64,7 @@ pub struct Transfers<I: Intake> {
     intake: I,
     config: ObjectReceiverConfig,
     all: Vec<Transfer<I::Store>>,
-    /// Connections that belong to no transfer.
+    /// Connections that belong to no transfer; they are to be closed.
     strays: VecDeque<LinkId>,
     /// The listener for senders that dial this receiver; `None` where marks announce senders.
     door: Option<Listener>,
@@ -110,8 +110,8 @@ pub enum StreamVerdict {
 struct Transfer<S> {
     number: u32,
     sender: Sender,
-    /// The packet stream that brings the blocks; `None` when it is over, or has not been found
-    /// again.
+    /// The packet stream that brings the blocks; `None` when no stream is known, or when it is
+    /// over.
     stream: Option<u32>,
     state: State,
     /// How many packets the kernel had dropped when this transfer first looked at the stream.
@@ -123,14 +123,16 @@ struct Transfer<S> {
 enum State {
     /// The sender's offer is not known yet, or not decided upon.
     Asking,
-    /// The offer was taken.
+    /// The offer was taken. Also when a receiver of a single transfer has failed before, so that
+    /// the owner is told.
     Accepted,
-    /// The offer was declined, or the transfer is over: its connections are being closed.
+    /// Nothing more is wanted of the sender, or it has not answered: the connections are being
+    /// closed.
     Leaving,
 }
 
 impl<I: Intake> Transfers<I> {
-    /// Makes an empty set of transfers, which receives those that `intake` wants.
+    /// Makes an empty set of transfers. It will receive the manifests that `intake` wants.
     #[must_use]
     pub fn new(config: ObjectReceiverConfig, intake: I) -> Self {
         Self {
@@ -157,13 +159,14 @@ impl<I: Intake> Transfers<I> {
         self.events.pop()
     }
 
-    /// Returns the next verdict on a packet stream; ask after every other call.
+    /// Returns the next verdict on a packet stream. Ask for verdicts after each call of another
+    /// method.
     pub fn pop_verdict(&mut self) -> Option<StreamVerdict> {
         self.verdicts.pop_front()
     }
 
-    /// Gives all transfers up, and tells the senders why. The receiver takes no further one, and is
-    /// over once these are.
+    /// Gives all transfers up, and tells the senders why. The receiver takes no further transfer,
+    /// and is over once all of these are.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.is_cancelled = true;
         let has_one = self.all.iter().any(|t| t.state != State::Leaving);
@@ -186,12 +189,12 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Returns true when this receiver will receive nothing more: its only transfer is over, or its
-    /// owner cancelled it.
+    /// Returns true when this receiver will receive nothing more: its single transfer is over, or
+    /// the owner has cancelled and all transfers are over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let all_over = || self.all.iter().all(|t| t.receiver.is_over());
-        // A sender whose offer was declined is over and does not count: another may come.
+        // A transfer whose offer was declined is over and does not count: another may come.
         let taken_over = || self.taken().next().is_some_and(|t| t.receiver.is_over());
         (self.config.is_single && taken_over()) || (self.is_cancelled && all_over())
     }
@@ -209,8 +212,7 @@ impl<I: Intake> Transfers<I> {
         self.taken().map(|t| (t.number, &t.sender, &t.receiver))
     }
 
-    /// Returns the oldest transfer whose offer was taken; without one, that of a sender that is
-    /// being asked.
+    /// Returns the oldest transfer whose offer was taken; without one, the oldest of the others.
     #[must_use]
     pub fn first(&self) -> Option<&TransferReceiver<I::Store>> {
         let first = self.taken().next().or_else(|| self.all.first())?;
@@ -278,8 +280,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Takes a mark: follows its stream when its sender has a transfer, else asks the new sender
-    /// for its offer.
+    /// Takes a mark. When its sender has a transfer, this follows the mark's stream. Else this asks
+    /// the new sender for its offer, if owner and limits allow that.
     pub fn mark(&mut self, now: Instant, heard: &Heard<'_>) {
         let &Heard { stream, mark, .. } = heard;
         // Reports go only to a host that both sends the packets and takes the NAKs.
@@ -345,7 +347,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Asks an admitted sender for its offer, in place of the late transfer with the index `late`.
+    /// Asks a sender for its offer, if the owner admits the sender and the limits allow a dial.
+    /// With `late`, the sender takes the place of the transfer with that index.
     fn ask(
         &mut self,
         now: Instant,
@@ -436,7 +439,8 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on what happened in a transfer, and leaves it when it is over.
+    /// Passes on what happened in a transfer. Leaves the transfer when it is over, unless it is a
+    /// single one.
     fn tell(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {
@@ -472,7 +476,8 @@ impl<I: Intake> Transfers<I> {
         self.turned_away.note(sender, true, &mut self.counters);
     }
 
-    /// Turns away a sender that refused this receiver, or has not proved that it is the sender.
+    /// Turns away a sender that refused this receiver, has not proved that it is the sender, or has
+    /// not answered.
     fn not_taken_in(&mut self, now: Instant, index: usize) {
         let transfer = &mut self.all[index];
         let sender = transfer.sender;
@@ -502,7 +507,7 @@ impl<I: Intake> Transfers<I> {
     fn rest(&mut self, now: Instant, index: usize) -> bool {
         let transfer = &mut self.all[index];
         transfer.state = State::Leaving;
-        // The stream is still followed, because the sender's next mark is wanted.
+        // The owner still follows the stream, because the sender's next mark is wanted.
         transfer.stream = None;
         self.turned_away
             .rest(now, transfer.sender, &mut self.counters)
@@ -542,7 +547,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Ends the transfer that must give way to another manifest of its sender.
+    /// Ends the transfer that must give way to another manifest of its sender, if there is one.
     fn give_way(&mut self, now: Instant, host: IpAddr) {
         let former = self.all.iter().position(|t| self.gives_way(t, host));
         if let Some(index) = former {
@@ -583,7 +588,8 @@ impl<I: Intake> Transfers<I> {
 
     #[inline]
     fn by_stream(&mut self, stream: u32) -> Option<&mut Transfer<I::Store>> {
-        // A forged mark may have named the stream as that of another sender.
+        // A forged mark may have put a second transfer on this stream, so the one that takes its
+        // blocks comes first.
         let index = self.all.iter().position(|t| t.brings(stream)).or_else(|| {
             let mut all = self.all.iter();
             all.position(|t| t.stream == Some(stream))

@@ -39,9 +39,9 @@ pub struct ReporterConfig {
     pub seed: u64,
     /// The key. With one, only a sender that has it is believed and reported to. Default: none.
     pub key: Option<Key>,
-    /// What the sessions carry that are reported on. Default: messages.
+    /// What the reported sessions carry. Default: messages.
     pub profile: Profile,
-    /// The most sessions that are reported on at once.
+    /// The most sessions on which this receiver reports at once.
     pub sessions_max: usize,
 }
 
@@ -63,7 +63,7 @@ impl ReporterConfig {
 /// Something that happened between this receiver and a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReporterEvent {
-    /// The sender tracks this receiver.
+    /// The sender has admitted this receiver.
     Joined {
         /// The owner's index of the session.
         session: u32,
@@ -72,7 +72,7 @@ pub enum ReporterEvent {
     },
     /// The sender already has a receiver of this name. That one may be dead while the sender still
     /// takes it for alive, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
-    /// [`ReporterEvent::Refused`] says how that ends. Given once.
+    /// [`ReporterEvent::Refused`] says how that ends. Given only once until then.
     NameTaken {
         /// The owner's index of the session.
         session: u32,
@@ -88,7 +88,7 @@ pub enum ReporterEvent {
         /// The refusal came from the sender itself: it has shown the key, or no key is in use.
         is_proven: bool,
     },
-    /// The sender gave this receiver up.
+    /// The sender gave this receiver up with an error.
     Dropped {
         /// The owner's index of the session.
         session: u32,
@@ -111,7 +111,7 @@ pub enum ReporterEvent {
         /// The sender's answer.
         window: Window,
     },
-    /// The sender has ended the session after this receiver reported that it has everything.
+    /// The sender has ended the session with a good-bye.
     Closed {
         /// The owner's index of the session.
         session: u32,

@@ -10,12 +10,12 @@
 //!     refused or dropped: silent until the session is over
 //! ```
 //!
-//! A sender that has never answered is dialled within limits, see `control::dials`: everybody can
-//! announce sessions.
+//! A sender that has never admitted this receiver is dialled within limits (see `control::dials`),
+//! because everybody can announce sessions.
 //!
-//! Invariants: there is one call for each session; a report is sent on each change, and at least
-//! once a second or once in the report interval, if that is longer; with a key, nothing is reported
-//! to a sender that does not show it.
+//! Invariants: there is one call for each session; a change is reported once the report interval is
+//! over, or sooner; without a change, a report goes once a second, or once in the report interval
+//! if that is longer; with a key, nothing is reported to a sender that does not show it.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2 and 5, section 7 (when POS goes), section 9 (ASK,
 //! WINDOW).
@@ -85,7 +85,8 @@ struct Asking {
     free_at: Instant,
     /// True when the owner wanted to ask before `free_at`.
     is_wanted: bool,
-    /// A question had no answer in its time: the sender is too old for it, and is not asked again.
+    /// A question had no answer in its time. The sender is not asked again until an answer comes
+    /// after all, or until it admits this receiver anew.
     is_mute: bool,
     interval: Duration,
 }
@@ -93,9 +94,9 @@ struct Asking {
 /// What the sender's answers have shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// No answer has come.
+    /// The sender has not admitted this receiver yet.
     New,
-    /// An answer came that did not show the key; the owner was told.
+    /// The same, and an answer came that did not show the key; the owner was told.
     Doubted,
     /// The sender has admitted this receiver.
     Known,
@@ -285,8 +286,7 @@ impl Reporter {
             }
             !is_due
         });
-        // This looks each session up by its key, because the body changes the map. Every timer
-        // comes here.
+        // This looks each session up by its key, because the body changes the map.
         let mut after = Bound::Unbounded;
         while let Some((&session, known)) =
             self.sessions.range_mut((after, Bound::Unbounded)).next()
@@ -345,7 +345,8 @@ impl Reporter {
         due.chain(parting).min()
     }
 
-    /// Returns true when the sender of `session` has admitted this receiver.
+    /// Returns true while there is a connection on which the sender of `session` has admitted this
+    /// receiver.
     #[must_use]
     pub fn is_reporting(&self, session: u32) -> bool {
         let known = self.sessions.get(&session);
@@ -364,7 +365,8 @@ impl Reporter {
         &self.counters
     }
 
-    /// Asks for a connection, unless the sender has never answered and the limits are reached.
+    /// Asks for a connection. When the sender has never admitted this receiver, and the limits are
+    /// reached, the dial is put off.
     fn dial(&mut self, now: Instant, session: u32) {
         let Some(known) = self.sessions.get(&session) else {
             return;
@@ -382,7 +384,8 @@ impl Reporter {
         }
     }
 
-    /// Takes a place for a sender at `host` that has never answered, if there is one.
+    /// Counts a dial to a sender at `host` that has never admitted this receiver. Returns false
+    /// when the limits do not allow the dial.
     fn may_ask(&mut self, now: Instant, host: IpAddr, is_first: bool) -> bool {
         let asked = self.sessions.iter().filter_map(|(&session, known)| {
             let since = known.call.asked_since()?;
@@ -399,7 +402,8 @@ impl Reporter {
         true
     }
 
-    /// Breaks off a connection on which the sender has not answered. It is dialled again later.
+    /// Breaks off a connection on which the sender has not answered. The sender is dialled again
+    /// later.
     fn give_up_asking(&mut self, now: Instant, session: u32) {
         let known = self.sessions.get_mut(&session);
         if let Some(link) = known.and_then(|known| known.call.any_link()) {
@@ -505,9 +509,10 @@ impl Reporter {
         self.silence(link, session, event);
     }
 
-    /// Handles another end that has not shown the key. The sender has shown it, in its SPMs or
-    /// before: so another host stands in between, and the sender is dialled again. The owner is
-    /// told once.
+    /// Handles an answer that did not show the key. The sender itself has shown the key, in its
+    /// SPMs or on an earlier connection, so the answer came from another host in between. The
+    /// sender is dialled again. The owner is told once, unless the sender had admitted this
+    /// receiver before.
     fn unproven(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
         self.counters.not_believed += 1;
         let known = self.sessions.get_mut(&session);
