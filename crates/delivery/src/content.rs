@@ -4,7 +4,7 @@ use wire::object::ErrorCode;
 
 use crate::Manifest;
 
-/// The bytes of object 1 of a manifest, on the sender's side.
+/// The content of a manifest's files (object 1 of the protocol), on the sender's side.
 pub trait Content {
     /// Fills `out` with the content from position `offset` on; the range lies within the content
     /// and may span files.
@@ -23,7 +23,7 @@ pub trait Content {
     /// implementation that has these bytes in memory may hand that memory over instead of copying.
     ///
     /// # Errors
-    /// As [`Content::read`].
+    /// Those of [`Content::read`].
     fn read_into(
         &mut self,
         manifest: &Manifest,
@@ -35,15 +35,15 @@ pub trait Content {
         self.read(manifest, offset, out)
     }
 
-    /// Fills `out` as [`Content::read`] does if it can do so without waiting for a disk: when the
-    /// range is part of one long file and in memory. Otherwise returns false; `out` may then have
-    /// changed. After an error it returns false, too, and [`Content::read`] tells the error.
+    /// Fills `out` like [`Content::read`] and returns true, if that needs no waiting for a disk.
+    /// Otherwise returns false, and so it does after an error: `out` may then have changed, and
+    /// [`Content::read`] gives the bytes or the error.
     fn read_cached(&mut self, _manifest: &Manifest, _offset: u64, _out: &mut [u8]) -> bool {
         false
     }
 
     /// Stops sending a file that could not be read; `file` is its index among [`Manifest::files`].
-    /// From here on its bytes read as zeros, and never as an error.
+    /// From then on its bytes read as zeros, and reading them is never an error.
     fn withdraw(&mut self, file: usize);
 }
 

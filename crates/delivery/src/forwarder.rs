@@ -1,9 +1,9 @@
-//! Control connections through a relay: joins each connection that a receiver opens to the relay to
-//! a connection that the relay opens to the sender of that session.
+//! Control connections through a relay. A receiver opens a connection to the relay, the relay opens
+//! one to the sender of the receiver's session, and the forwarder joins the two.
 //!
-//! The forwarder reads only the first message, which names the session; it passes everything else
-//! on as bytes. Its owner has heard the session's SPMs, and says which address to dial: a receiver
-//! cannot make a relay dial any other host.
+//! The forwarder understands only the receiver's first message, which names the session; it passes
+//! everything on as bytes. The owner of the forwarder has heard the session's SPMs, and says which
+//! address to dial: a receiver cannot make a relay dial any other host.
 //!
 //! ```text
 //!   receiver                     here                             sender
@@ -15,7 +15,7 @@
 //!
 //! Bounds: [`FORWARDS_MAX`] connections of receivers, [`GREETINGS_MAX`] more that have not greeted,
 //! and in each direction of each connection [`FORWARD_BYTES_MAX`] and what one turn of the loop
-//! reads. The forwarder does not read an end while the other end does not read.
+//! reads. While that much waits for one end, the forwarder does not read the other.
 //!
 //! **Spec**: `docs/src/protocol.md` section 13.
 
@@ -267,7 +267,7 @@ impl Forwarder {
         }
     }
 
-    /// Refuses a receiver as its sender would.
+    /// Refuses a receiver with the message that its sender would send.
     fn refuse(&mut self, link: LinkId, reason: Refusal) {
         let text = reason.to_string();
         let text = text.as_str();

@@ -14,7 +14,8 @@ use std::ops::Range;
 /// A set of byte positions as sorted, disjoint ranges.
 ///
 /// **Cost**: extending the last range, as data in order does, is constant; other inserts search by
-/// halves and move the ranges behind. Memory: 16 bytes for each range, bounded by `ranges_max`.
+/// halves and move all ranges behind the new one. Memory: 16 bytes for each range, bounded by
+/// `ranges_max`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: Vec<Range<u64>>,
@@ -114,7 +115,7 @@ impl RangeSet {
     /// Removes a range.
     ///
     /// # Errors
-    /// When the set is full and the range lies inside one of its ranges; nothing was removed.
+    /// When the set is full and the removal would split one of its ranges; nothing was removed.
     pub fn remove(&mut self, range: Range<u64>) -> Result<(), TooManyRanges> {
         let is_full = self.ranges.len() >= self.ranges_max;
         self.take_out(range, is_full)
@@ -173,7 +174,8 @@ impl RangeSet {
             .is_some_and(|known| known.start <= range.start)
     }
 
-    /// Returns the first range, or the rest of one, at or behind a position.
+    /// Returns the range that contains a position, from that position on; without one, the first
+    /// range behind it.
     #[must_use]
     pub fn first_from(&self, position: u64) -> Option<Range<u64>> {
         let at = self.ranges.partition_point(|known| known.end <= position);
@@ -240,7 +242,8 @@ impl RangeSet {
     }
 
     /// Builds a set of at most `ranges_max` ranges that covers `ranges`, which must ascend. When
-    /// there are too many, it rounds their ends to the smallest power of two that suffices.
+    /// there are too many, it widens them to multiples of the smallest power of two that suffices,
+    /// but not beyond `len`.
     #[must_use]
     pub fn covering(
         ranges: impl Iterator<Item = Range<u64>> + Clone,

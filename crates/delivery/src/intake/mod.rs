@@ -110,8 +110,7 @@ pub enum StreamVerdict {
 struct Transfer<S> {
     number: u32,
     sender: Sender,
-    /// The packet stream that brings the blocks; `None` when no stream is known, or when it is
-    /// over.
+    /// The packet stream that brings the blocks; `None` when it is over, or none is known.
     stream: Option<u32>,
     state: State,
     /// How many packets the kernel had dropped when this transfer first looked at the stream.
@@ -123,11 +122,9 @@ struct Transfer<S> {
 enum State {
     /// The sender's offer is not known yet, or not decided upon.
     Asking,
-    /// The offer was taken. Also when a receiver of a single transfer has failed before, so that
-    /// the owner is told.
+    /// The offer was taken, or the receiver of a single transfer failed before: the owner is told.
     Accepted,
-    /// Nothing more is wanted of the sender, or it has not answered: the connections are being
-    /// closed.
+    /// The transfer is over or given up: its connections are being closed.
     Leaving,
 }
 
@@ -159,8 +156,7 @@ impl<I: Intake> Transfers<I> {
         self.events.pop()
     }
 
-    /// Returns the next verdict on a packet stream. Ask for verdicts after each call of another
-    /// method.
+    /// Returns the next verdict on a packet stream. Ask after each call of another method.
     pub fn pop_verdict(&mut self) -> Option<StreamVerdict> {
         self.verdicts.pop_front()
     }
@@ -439,8 +435,7 @@ impl<I: Intake> Transfers<I> {
         }
     }
 
-    /// Passes on what happened in a transfer. Leaves the transfer when it is over, unless it is a
-    /// single one.
+    /// Passes on what happened in a transfer; leaves it when it is over, unless it is a single one.
     fn tell(&mut self, index: usize) {
         let transfer = self.all[index].number;
         while let Some(event) = self.all[index].receiver.pop_event() {
@@ -588,8 +583,8 @@ impl<I: Intake> Transfers<I> {
 
     #[inline]
     fn by_stream(&mut self, stream: u32) -> Option<&mut Transfer<I::Store>> {
-        // A forged mark may have put a second transfer on this stream, so the one that takes its
-        // blocks comes first.
+        // A forged mark may have given this stream a second transfer: one that takes blocks is
+        // first.
         let index = self.all.iter().position(|t| t.brings(stream)).or_else(|| {
             let mut all = self.all.iter();
             all.position(|t| t.stream == Some(stream))

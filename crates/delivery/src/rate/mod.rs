@@ -17,8 +17,8 @@
 //! ```
 //!
 //! While nobody reports there is no limit. With the first report the limit starts low, and grows
-//! fourfold with every round of reports that show no queue. The limit ends when none is needed,
-//! because the flow window bounds the data in flight. When a report first shows a queue, its
+//! fourfold with every round of reports that show no queue. Above 400 MB/s there is no limit any
+//! more: the flow window then bounds the data in flight. When a report first shows a queue, its
 //! delivery rate is what the path carries. From then on **Cruise** raises the rate by 1 % at a
 //! time, and by more when no queue returns for long. **Drain** sends 85 % of what arrives until the
 //! queue is gone. Alone on a path, this uses 98 % of it with hardly a queue. A source that begins
@@ -28,13 +28,13 @@
 //! A sender that fills queues until they overflow, as TCP does, would take all of the path from a
 //! sender that drains them. When a queue does not fall, or the source's share shrinks bit by bit,
 //! there must be such a sender. **Compete** then sends as much as one TCP connection with CUBIC
-//! would: its window divided by the time to an answer. Every few seconds **Look** sends half of
-//! that for a moment: if nobody else is there, the queue empties at once.
+//! would: its window divided by the time to an answer. Every 3 to 24 s **Look** sends half of that
+//! for a moment: if nobody else is there, the queue empties at once.
 //!
-//! A report counts only when the mark that it repeats left after the last change of rate: then it
-//! shows the effect of that change. The rate falls at once. It grows when all receivers were heard
-//! and the limit was really in use. Loss without a queue counts as chance, and not as congestion,
-//! when it is as high at a lower rate.
+//! In **Cruise** and **Drain** a report counts only when the mark that it repeats left after the
+//! last change of rate: then it shows the effect of that change. The rate falls at once. It grows
+//! when all receivers were heard (or 2 s are over) and the limit was really in use. Loss without a
+//! queue counts as chance, and not as congestion, when it is as high at a lower rate.
 //!
 //! A queue in a receiver's host does not count, and reports leave it out: the flow window serves a
 //! slow host better. Packets that the host drops do count: that receiver then sets the limit.
@@ -72,8 +72,8 @@ pub struct RateConfig {
     /// The first limit, in bytes a second. It grows fourfold with every round of reports, until
     /// they show a queue or loss or no limit is needed. Default 25,000,000.
     pub bytes_per_s_start: u64,
-    /// The number of the first receiver that is a guest: where there are others, it cannot set a
-    /// limit below 10 Mbit/s. Default: none is a guest.
+    /// Receivers with this number or a higher one are guests. When there is more than one receiver,
+    /// a guest cannot set a limit below 10 Mbit/s. Default: none is a guest.
     pub guests_from: u32,
 }
 
@@ -136,7 +136,7 @@ pub struct RateControl {
     /// first of these drains.
     vain: u32,
     pace_before: Pace,
-    /// How many reports of congestion came before the first cut.
+    /// How many reports showed losses (of path or host) since one last showed that there were none.
     warnings: u32,
     /// How long to compete before the next look whether another sender is still there.
     patience: Duration,
@@ -149,7 +149,7 @@ pub struct RateControl {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Nothing is known about the path.
+    /// Nothing is known about the path, or the path needs no limit.
     Start,
     /// The rate that the path carries is known.
     Cruise,
@@ -235,8 +235,8 @@ impl RateControl {
 
     /// Says what is wrong with the present rate, as `seen` shows.
     fn symptom(&mut self, now: Instant, seen: &Observation) -> Symptom {
-        // While the source sends less than its limit, a queue is taken for the work of others,
-        // unless it stays for `WARNINGS_UNUSED` marks in a row.
+        // While the source sends less than its limit, and is not in Drain, a queue is taken for the
+        // work of others, unless it stays for `WARNINGS_UNUSED` marks in a row.
         let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
         let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
         let is_draining = matches!(self.phase, Phase::Drain { .. });
@@ -328,15 +328,16 @@ impl RateControl {
         GROW_INTERVAL.max(round_trip.unwrap_or_default() * 2)
     }
 
-    /// Sets the first limit when the first receiver reports.
+    /// Sets the first limit.
     fn begin(&mut self, now: Instant) {
         self.phase = Phase::Start;
         self.warnings = 0;
         self.limit_to(now, self.config.bytes_per_s_start);
     }
 
-    /// Raises the limit of the start, when no packet up to the mark that left at `echo` met a
-    /// queue, and the source used the present rate for long enough to fill one.
+    /// Raises the limit fourfold in the start. This needs two things: the mark that left at `echo`
+    /// met no queue, and before it left, the source had used the present limit for long enough to
+    /// fill one.
     fn ramp(&mut self, now: Instant, echo: Instant) {
         let is_tried = self
             .limited_since
@@ -423,9 +424,9 @@ impl RateControl {
         self.limit_to(now, part(self.carried_bytes_per_s, 85));
     }
 
-    /// Returns the arrival rate of a receiver that sees a queue or this share lost, kept within
-    /// believable bounds. A busy host reports queues that do not exist; its rate is too low, or too
-    /// high when it takes many packets at once after being busy.
+    /// Returns the arrival rate of a receiver that sees a queue or loses the share `loss`, kept
+    /// within believable bounds. A busy host reports queues that do not exist; its rate is too low,
+    /// or too high when it takes many packets at once after being busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery_bytes_per_s;
         let Some(bytes_per_s) = self.pace.bytes_per_s() else {
@@ -486,7 +487,8 @@ impl RateControl {
         self.cruise(now, part(self.carried_bytes_per_s, 90));
     }
 
-    /// Raises the limit when all receivers were heard, none sees a queue, and the limit was in use.
+    /// In Cruise, raises the limit when all receivers were heard, none sees a queue, and the limit
+    /// was in use. Begins anew with Start when the limit was not in use for [`UNUSED`].
     fn grow(&mut self, now: Instant) {
         if self.pace == Pace::Unlimited {
             self.used_at = now;
@@ -531,7 +533,8 @@ impl RateControl {
         self.limit_to(now, share.bytes_per_s());
     }
 
-    /// Handles a report while another sender keeps the queue full.
+    /// Handles a report of the receiver that sets the limit, while another sender keeps the queue
+    /// to it full.
     fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = &self.receivers[&slot];
         let is_empty = receiver.is_empty(report);
@@ -568,8 +571,8 @@ impl RateControl {
         }
     }
 
-    /// Handles a report of a receiver whose path the other sender does not share. When it loses
-    /// more than chance explains, it sets the limit.
+    /// Handles a report of any other receiver while another sender keeps that queue full. When this
+    /// receiver loses more than chance explains, or its host drops packets, it sets the limit.
     fn beside(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = self.receivers.get_mut(&slot);
         match receiver.and_then(|receiver| receiver.observe_beside(report)) {
@@ -651,8 +654,8 @@ const fn part(bytes_per_s: u64, percent: u64) -> u64 {
     bytes_per_s / 100 * percent + bytes_per_s % 100 * percent / 100
 }
 
-/// The lowest limit that a guest sets where there are others, 10 Mbit/s: as much as a source
-/// repairs for strangers, whatever they say.
+/// The lowest limit that a guest can set when there are other receivers, 10 Mbit/s. A source
+/// repairs as much for strangers, whatever they say.
 const GUEST_BYTES_PER_S_MIN: u64 = 1_250_000;
 /// The highest believable delivery rate, about 1 TB/s; sums and products of such rates cannot
 /// overflow.
@@ -672,20 +675,21 @@ const RELAPSE: Duration = Duration::from_millis(300);
 /// How many marks in a queue, or reports of loss, must come in a row, because one may be an
 /// accident.
 const WARNINGS: u32 = 2;
-/// As [`WARNINGS`], while the source sends less than its limit: then others cause most queues.
+/// How many marks in a queue must come in a row while the source sends less than its limit: then
+/// others cause most queues.
 const WARNINGS_UNUSED: u32 = 10;
 /// After this many drains in a row without effect, another sender must be filling the queue.
 const VAIN_MAX: u32 = 3;
 /// When the path carries less than this share of its highest rate, the source stops yielding.
 const YIELD_MAX_PERCENT: u64 = 75;
-/// The limit grows by 1 % this many times, then by 2 % as many times, and so on to 16 %.
+/// The limit grows this many times by 1 %, as often by 2 %, 4 % and 8 %, and then always by 16 %.
 const STEPS_ALIKE: u32 = 4;
 /// The shortest time between two growths, so that reports of the first can arrive before the
 /// second.
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
-/// A limit that the source did not reach for this long is removed.
+/// When the source has not reached its limit for this long, the path counts as unknown again.
 const UNUSED: Duration = Duration::from_secs(1);
-/// A receiver that has said nothing for this long no longer holds growth back.
+/// A receiver that is silent for this long after a change of rate no longer holds growth back.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 /// How long to compete before the first look whether the other sender is still there. Each look
 /// that finds it doubles the time, up to [`PATIENCE_MAX`], because a look costs half of the rate.

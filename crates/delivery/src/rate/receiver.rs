@@ -11,9 +11,10 @@ use super::RateReport;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     pub(super) last: RateReport,
-    /// The report from which losses are counted: the first since the last change of rate.
+    /// The report from which losses are counted: the first since the last change of rate, and later
+    /// the last one with which a share of loss could be told.
     pub(super) base: Option<RateReport>,
-    /// The highest delivery rate in any report since then.
+    /// The highest delivery rate in any report since the last change of rate.
     pub(super) delivery_bytes_per_s: u64,
     pub(super) was_heard: bool,
     /// How many marks in a row waited in a queue.
@@ -27,7 +28,7 @@ pub(super) struct Receiver {
     half_since: Instant,
 }
 
-/// What a report shows since the last change of rate.
+/// What the reports of a receiver show, up to the newest one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     /// The share of packets lost; `None` when there are too few packets to tell.
@@ -36,7 +37,8 @@ pub(super) struct Observation {
     pub(super) is_starved: bool,
     /// More is lost than chance explains.
     pub(super) is_lossy: bool,
-    /// There is no queue, and no loss beyond chance, even if the packets are few.
+    /// There is no queue, and at most as much loss as always counts as chance, even if the packets
+    /// are few.
     pub(super) is_clean: bool,
     /// How many marks in a row met a queue.
     pub(super) queues: u32,
@@ -58,8 +60,9 @@ pub(super) enum Symptom {
 }
 
 impl Receiver {
-    /// Takes a report made at the present rate; returns what reports have shown since the last
-    /// change of rate.
+    /// Takes a report, and returns what the receiver's reports show. `is_current` says that the
+    /// report's mark left at the present rate, and `is_fresh` that no earlier report repeated that
+    /// mark.
     pub(super) fn observe(
         &mut self,
         report: &RateReport,
@@ -90,8 +93,8 @@ impl Receiver {
         }
     }
 
-    /// Takes a report of a receiver whose path the other sender does not share. Returns loss beyond
-    /// chance, or that the host drops packets.
+    /// Takes a report of a receiver other than the one whose queue another sender keeps full.
+    /// Returns loss beyond chance, or that the host drops packets.
     pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
         self.delivery_bytes_per_s = self.delivery_bytes_per_s.max(report.delivery_bytes_per_s);
         let base = *self.base.get_or_insert(*report);

@@ -33,8 +33,8 @@ impl RateReport {
         QUEUE_MIN.max(self.round_trip / 8)
     }
 
-    /// Returns how long a queue takes to empty while 85 % of what arrives is sent, and until the
-    /// sender knows that.
+    /// Returns about how long it takes until a queue is empty and the sender knows that, while the
+    /// source sends 85 % of what arrives.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }

@@ -65,7 +65,7 @@ impl Share {
         }
     }
 
-    /// Returns the rate in bytes a second: at most a little above what arrives, because more would
+    /// Returns the rate in bytes a second: at most a quarter above what arrives, because more would
     /// only make the queue longer.
     pub(super) fn bytes_per_s(&self) -> u64 {
         let rate = self.window.segments() * SEGMENT_BYTES / self.round_trip.as_secs_f64();

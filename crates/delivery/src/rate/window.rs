@@ -73,8 +73,8 @@ impl CubicWindow {
 
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
-/// Segments by which Reno's window grows in a round trip. With this, a cut to [`BETA`] gets as much
-/// as a cut to a half.
+/// Segments by which Reno's window grows in a round trip. A window that is cut to [`BETA`] and
+/// grows by this gets as much as one that is cut to a half and grows by 1.
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const SEGMENTS_MIN: f64 = 2.0;
 
