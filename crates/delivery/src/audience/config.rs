@@ -12,7 +12,7 @@ use crate::{Key, RateConfig};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The sender is held back: it forgets nothing that a tracked receiver has not been given.
+    /// The sender is held back: it forgets nothing that a present receiver has not been given.
     ///
     /// Without a key, the guests of one host (receivers that are not expected) may hold the
     /// receivers of other hosts back for 5 s at first, and later for a quarter of the time. Beyond
@@ -83,7 +83,7 @@ impl AudienceConfig {
         }
     }
 
-    /// Returns how many names are remembered after their receivers have left.
+    /// Returns the most names that are remembered, those of present receivers included.
     pub(super) const fn names_max(&self) -> usize {
         4 * self.receivers_max as usize
     }

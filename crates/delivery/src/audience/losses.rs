@@ -1,7 +1,7 @@
 //! Receivers that report messages lost for good, or packets that were never sent.
 //!
 //! Such a receiver has confirmed nothing, however far its position is. The audience does not wait
-//! for it to change that: what is lost never comes.
+//! for that to change, because what is lost never comes.
 
 use std::collections::BTreeMap;
 

@@ -492,8 +492,9 @@ impl Audience {
         }
     }
 
-    /// Returns how long a receiver has been behind: the time since the first position that it lacks
-    /// was sent. Before its first report: the time since it joined. Zero when it has everything.
+    /// Returns how long a receiver has been behind: the time since `history` first noted a lead
+    /// that the receiver has not been given. Before its first report: the time since it joined.
+    /// Zero when it has been given every lead that was noted.
     fn lag(&self, now: Instant, tracked: &Tracked) -> Duration {
         if !tracked.has_reported {
             return now.since(tracked.progress_at);

@@ -97,7 +97,7 @@ enum State {
     Silent,
 }
 
-/// What a message of the sender means to the end that dialled.
+/// What a message of the sender means to the receiver.
 #[derive(Debug)]
 pub(crate) enum Answer<'d> {
     /// No message is complete.
@@ -538,7 +538,8 @@ impl Call {
         }
     }
 
-    /// Returns true while the sender is dialled or greeted, or is going to be.
+    /// Returns true while there is no connection on which the sender has admitted this receiver,
+    /// but there may be one later.
     pub(crate) const fn is_looking(&self) -> bool {
         !matches!(self.state, State::Open { .. } | State::Silent)
     }

@@ -47,9 +47,9 @@ impl Dials {
         }
     }
 
-    /// Counts a dial to `host` if the limits allow it. When the dial is not the first one to its
-    /// sender, it may use only half of the dials that are allowed at once, so that first dials find
-    /// room.
+    /// Counts a dial to `host` and returns true, if the limits allow the dial. When it is not the
+    /// first one to its sender, it may use only half of the dials that are allowed at once, so that
+    /// first dials find room.
     pub(crate) fn take(
         &mut self,
         now: Instant,

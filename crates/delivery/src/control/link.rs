@@ -218,7 +218,7 @@ impl Links {
     }
 
     /// Queues a block of an object. `fill` appends the block's `len` bytes straight to the queue.
-    /// Returns false as [`Links::queue`] does; when `fill` fails, nothing is queued.
+    /// Returns false in the same cases as [`Links::queue`]; when `fill` fails, nothing is queued.
     pub(crate) fn queue_block<E>(
         &mut self,
         link: LinkId,

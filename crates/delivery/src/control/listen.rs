@@ -115,8 +115,8 @@ impl Listener {
         Err(reason)
     }
 
-    /// Tells the peer of the session, on a connection that this end has dialled, and waits for the
-    /// peer's greeting.
+    /// Invites the peer to the session, on a connection that this end has dialled, and waits for
+    /// the peer's greeting.
     pub(crate) fn invite(&mut self, now: Instant, link: LinkId, peer: SocketAddr, count: u32) {
         let invite = Message::Invite(Invite {
             session_id: self.session_id,

@@ -13,13 +13,13 @@
 //!                <------- CHALLENGE, HELLO again --  (where there is a key)
 //!     Open       <-------------------- WELCOME ----  the owner admits
 //!     Silent     <-------------------- REFUSED ----  or not
-//!        '- link lost: Waiting, after a while of its own
+//!        '- link lost: Waiting, for a random time
 //! ```
 //!
 //! Invariants: a call has at most one connection or request, and while that connection is open, at
-//! most one more that may take its place; before a receiver is admitted, only its greeting, a
-//! refusal, ERROR or BYE is handed on; where there is a key, nothing but a refusal is handed on
-//! before the other end has shown that it has the same key.
+//! most one more that may take its place; before a receiver is admitted, only an invitation, its
+//! greeting, a refusal, ERROR or BYE is handed on; where there is a key, nothing but an invitation
+//! or a refusal is handed on before the other end has shown that it has the same key.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 9.
 

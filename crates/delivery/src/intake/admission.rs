@@ -180,9 +180,9 @@ impl<I: Intake> Transfers<I> {
         Ok(())
     }
 
-    /// Returns true when the transfer of a receiver of a single one must give way to another
-    /// manifest from `host`: its sender is at that host, and has given this receiver up. False
-    /// while the store is putting files in place.
+    /// Returns true when a receiver of a single transfer gives that transfer up for another
+    /// manifest from `host`: the transfer's sender is at that host, and has given this receiver up.
+    /// False while the store is putting files in place.
     pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted

@@ -135,7 +135,8 @@ pub enum ObjectReceiverEvent {
         /// What the sender offers.
         offer: Offer,
     },
-    /// The transfer's sender was restarted, and the transfer goes on with what this receiver holds.
+    /// The transfer goes on in another session, mostly because its sender was restarted. What this
+    /// receiver holds already stays.
     Continued {
         /// The transfer's number.
         transfer: u32,

@@ -20,11 +20,11 @@
 //! then goes on in the new session with what this receiver holds already, and the connection that
 //! brought the offer is dropped.
 //!
-//! Invariants: a block reaches only the transfer whose sender's stream it came in; a sender that is
-//! not admitted is not dialled, and nothing is kept for it but its address and session in a bounded
-//! list; at most `transfers_max` transfers and `prospects_max` connections beside them; an accepted
-//! transfer keeps the stream that brings its blocks, whatever else is said of that stream; a
-//! transfer goes on only with a sender at its sender's address, or with one that has the key.
+//! Invariants: a block reaches only the transfer of the sender whose stream brought it; a sender
+//! that is not admitted is not dialled, and nothing is kept for it but its address and session in a
+//! bounded list; at most `transfers_max` transfers and `prospects_max` connections beside them; an
+//! accepted transfer keeps the stream that brings its blocks, whatever other marks say of that
+//! stream; a transfer goes on only with a sender at its sender's address, or one with the key.
 
 use std::{
     collections::VecDeque,
@@ -583,8 +583,7 @@ impl<I: Intake> Transfers<I> {
 
     #[inline]
     fn by_stream(&mut self, stream: u32) -> Option<&mut Transfer<I::Store>> {
-        // A forged mark may have given this stream a second transfer: one that takes blocks is
-        // first.
+        // By a forged mark, two transfers may have this stream: one that takes blocks comes first.
         let index = self.all.iter().position(|t| t.brings(stream)).or_else(|| {
             let mut all = self.all.iter();
             all.position(|t| t.stream == Some(stream))

@@ -21,9 +21,9 @@
 //! more: the flow window then bounds the data in flight. When a report first shows a queue, its
 //! delivery rate is what the path carries. From then on **Cruise** raises the rate by 1 % at a
 //! time, and by more when no queue returns for long. **Drain** sends 85 % of what arrives until the
-//! queue is gone. Alone on a path, this uses 98 % of it with hardly a queue. A source that begins
-//! with much data, such as files, sets the first limit before the first report
-//! ([`RateControl::start`]).
+//! queue is gone. In this way a source that is alone on a path uses 98 % of it, with hardly a
+//! queue. A source that begins with much data, such as files, sets the first limit before the first
+//! report ([`RateControl::start`]).
 //!
 //! A sender that fills queues until they overflow, as TCP does, would take all of the path from a
 //! sender that drains them. When a queue does not fall, or the source's share shrinks bit by bit,
@@ -33,8 +33,8 @@
 //!
 //! In **Cruise** and **Drain** a report counts only when the mark that it repeats left after the
 //! last change of rate: then it shows the effect of that change. The rate falls at once. It grows
-//! when all receivers were heard (or 2 s are over) and the limit was really in use. Loss without a
-//! queue counts as chance, and not as congestion, when it is as high at a lower rate.
+//! when all receivers were heard (or 2 s have passed) and the limit was really in use. Loss without
+//! a queue counts as chance, and not as congestion, when it is as high at a lower rate.
 //!
 //! A queue in a receiver's host does not count, and reports leave it out: the flow window serves a
 //! slow host better. Packets that the host drops do count: that receiver then sets the limit.
@@ -684,8 +684,8 @@ const VAIN_MAX: u32 = 3;
 const YIELD_MAX_PERCENT: u64 = 75;
 /// The limit grows this many times by 1 %, as often by 2 %, 4 % and 8 %, and then always by 16 %.
 const STEPS_ALIKE: u32 = 4;
-/// The shortest time between two growths, so that reports of the first can arrive before the
-/// second.
+/// The shortest time between two growths in Cruise, so that reports of the first can arrive before
+/// the second.
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
 /// When the source has not reached its limit for this long, the path counts as unknown again.
 const UNUSED: Duration = Duration::from_secs(1);

@@ -217,7 +217,8 @@ impl Reporter {
         self.caller.links.queue(link, &Message::Ask)
     }
 
-    /// Sends a last report and a good-bye, because the session ended, expired or was reset.
+    /// Ends the reports on a session that ended, expired or was reset: sends a last report and a
+    /// good-bye. When the sender has not answered the greeting yet, they follow its answer.
     pub fn session_over(&mut self, now: Instant, session: u32) {
         let Some(mut known) = self.sessions.remove(&session) else {
             return;
