@@ -1,7 +1,9 @@
 //! Objects (files) and reports over any transport, as pure state machines.
 //!
-//! There are two pairs of machines. Both speak the control protocol of [`wire::object`] over
-//! control connections, and neither knows sockets, threads, disks or PGM:
+//! Two pairs of machines speak the control protocol of [`wire::object`] over control connections:
+//! [`Audience`] with [`Reporter`], and [`TransferSender`] with [`TransferReceiver`]. Frames use the
+//! first of these pairs beside machines of their own. None of the machines knows sockets, threads,
+//! disks or PGM.
 //!
 //! ```text
 //!              sender                                     receiver
@@ -12,8 +14,9 @@
 //!              Content (bytes to send)                    Store (bytes to keep)
 //! ```
 //!
-//! [`Transfers`] has a transfer receiver for each sender whose manifest its owner wants. It decides
-//! which senders to ask, which offers to take, and which sender continues a transfer.
+//! [`Transfers`] has a transfer receiver for each sender that it asks for a manifest or from which
+//! it receives one. It decides which senders to ask, which offers to take, and which sender
+//! continues a transfer.
 //!
 //! [`base`] describes how to drive a machine, from `handle_link` on.
 //!
