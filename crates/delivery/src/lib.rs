@@ -2,8 +2,8 @@
 //!
 //! Two pairs of machines speak the control protocol of [`wire::object`] over control connections:
 //! [`Audience`] with [`Reporter`], and [`TransferSender`] with [`TransferReceiver`]. Frames use the
-//! first of these pairs beside machines of their own. None of the machines knows sockets, threads,
-//! disks or PGM.
+//! first of these pairs beside machines of their own. None of the machines knows sockets, threads
+//! or disks, or anything of PGM beyond the marks in SPMs.
 //!
 //! ```text
 //!              sender                                     receiver
