@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
-/// The socket of a session that received a packet.
+/// Which kind of socket received a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Socket {
     /// A socket bound to the multicast group. It receives downstream data and control, and what
@@ -59,7 +59,7 @@ pub struct Datagram {
 /// Receive buffers and what the last receive call put into them.
 ///
 /// **Shape**: `slots` buffers of `slot_bytes` each in one allocation; the first `filled` hold data.
-/// **Cost**: allocates once, in [`RecvBatch::new`].
+/// **Cost**: allocates only in [`RecvBatch::new`].
 #[derive(Debug)]
 pub struct RecvBatch {
     slab: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Checks, in debug builds, that the owner of a sans-IO type calls it as it has promised.
+//! A check, in debug builds, that the owner of a sans-IO type keeps the contract of its methods.
 
 use crate::Instant;
 

@@ -19,8 +19,9 @@ pub enum Share {
     NetworkFull,
 }
 
-/// Says whether `address` may have one more place beside those that are `taken`, each by an
-/// address. There are `places_max` places, and `own_max` of them are the share of one address.
+/// Says whether `address` may have one more place. `taken` gives the address that has it for each
+/// place that is not free. There are `places_max` places, and `own_max` of them are the share of
+/// one address.
 #[must_use]
 pub fn share(
     own_max: usize,
@@ -52,8 +53,8 @@ pub fn network_share(own_max: usize, places_max: usize) -> usize {
     places.div_ceil(100).max(own_max)
 }
 
-/// Returns what stands for all addresses of a network: those of an IPv6 /64. An IPv4 address stands
-/// for itself.
+/// Returns the address that stands for the whole network of `address`, an IPv6 /64. An IPv4 address
+/// stands for itself.
 #[must_use]
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -65,8 +66,8 @@ pub fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whose something is that is kept for each host, and for all addresses of its network together. It
-/// is a key of a map: a host may have the very address that stands for its network.
+/// The owner of an account: one host, or all addresses of a network together. As a key of a map, it
+/// keeps the two apart where a host has the very address that stands for its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// The host at this address.

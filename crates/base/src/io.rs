@@ -59,7 +59,7 @@ impl fmt::Display for IoFault {
 
 impl std::error::Error for IoFault {}
 
-/// The services that the run loop needs from the world. Only [`Io::wait`] blocks.
+/// The services that the run loop needs from the world. No method except [`Io::wait`] blocks.
 pub trait Io {
     /// Returns the time of the monotonic clock.
     fn now(&mut self) -> Instant;
@@ -94,7 +94,8 @@ pub trait Io {
     /// peer must wait. The back end still reports a connection that breaks.
     fn link_pause(&mut self, link: LinkId, is_paused: bool);
 
-    /// Closes a control connection after the back end has sent what is queued on it.
+    /// Closes a control connection. The back end first sends what is queued on it, but may give up
+    /// after a few seconds.
     fn link_close(&mut self, link: LinkId);
 
     /// Waits for a packet, a control event or, after `Blocked`, room to send; at most until

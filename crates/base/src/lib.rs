@@ -22,8 +22,8 @@
 //!    machine.
 //! 6. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs; then
 //!    `poll_link()`, each `Open` answered by `link_opened` and each `Send` by `link_sent`. Both go
-//!    on until `None`, or until the owner has spent what it allows itself for a turn: the rest
-//!    comes first in the next turn.
+//!    on until `None`, or until the owner has spent what it allows itself for a turn; runs also
+//!    stop when the socket is full. The rest follows in the next turn.
 //! 7. Whenever the owner likes, `pop_event()` until it gives `None`. Events wait in a bounded
 //!    queue, and no later call depends on them. `delivery::Transfers::pop_verdict` is different:
 //!    it decides on packet streams. The owner asks it within the turn, until it gives `None`, and
@@ -107,7 +107,7 @@
 //! ```
 //!
 //! No sans-IO type reads a clock, sleeps, spawns, locks, allocates per packet or depends on hash
-//! order. Configuration bounds everything; reaching a bound is an event and a counter.
+//! order. Configuration bounds everything; a counter or an event shows when a bound is reached.
 #![forbid(unsafe_code)]
 
 mod arrival;

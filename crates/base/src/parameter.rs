@@ -12,10 +12,10 @@ use crate::quantity::{self, BYTE_RATE_FORM, DURATION_FORM, SIZE_FORM};
 /// One row of the table of parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// The name in `snake_case`; flags and TOML keys may use `-` for `_`. For a constant, its own
-    /// name.
+    /// The name in `snake_case`; flags and TOML keys may use `-` for `_`. For a constant, the name
+    /// of the constant.
     pub name: &'static str,
-    /// The form of text that the value is read from, in words.
+    /// What a text of the value looks like, in words.
     pub form: &'static str,
     /// What the value counts.
     pub unit: &'static str,
@@ -29,7 +29,7 @@ pub struct Parameter {
     pub help: &'static str,
     /// The default as text.
     pub default: fn() -> String,
-    /// The range as text, both ends included.
+    /// The range as text, both ends included, as in `1ms..1s`; or a word, such as `fixed`.
     pub range: fn() -> String,
 }
 
@@ -75,7 +75,7 @@ pub trait Value: Copy {
 
     /// Returns the value that a text stands for.
     fn parse(text: &str) -> Option<Self>;
-    /// Returns the shortest text that [`Value::parse`] turns into this value.
+    /// Returns a text that [`Value::parse`] turns into this value.
     fn print(self) -> String;
     /// Returns true when every part of the value is in `low..=high`.
     fn is_within(self, low: Self::Bound, high: Self::Bound) -> bool;

@@ -21,7 +21,7 @@
 //!
 //! **Invariant**: reading is exact. A text that does not give a whole number of base units
 //! (nanoseconds, bytes, bits a second) is refused, and what the `_text` functions write reads back
-//! as the same value.
+//! as the same value, except a time of 584 years or more.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -30,14 +30,15 @@ use crate::Rng;
 /// Reads a time: `200us`, `1.5s`, `2m`, `1h30m`, or plain seconds.
 ///
 /// # Errors
-/// Any other text, a fraction of a nanosecond, or more than 2^64 nanoseconds (584 years).
+/// Any other text, a fraction of a nanosecond, or 2^64 nanoseconds (584 years) or more.
 pub fn duration(text: &str) -> Result<Duration, QuantityError> {
     let nanoseconds = nanoseconds(text.trim());
     let time = nanoseconds.map(Duration::from_nanos);
     time.ok_or_else(|| QuantityError::new(text, DURATION_FORM))
 }
 
-/// Returns the shortest text that [`duration`] reads as `time`, in no unit above the second.
+/// Writes `time` as [`duration`] reads it, in the longest unit, up to the second, that divides it.
+/// A time of 584 years or more is written, too, but [`duration`] refuses it.
 #[must_use]
 pub fn duration_text(time: Duration) -> String {
     let units = [
@@ -52,7 +53,7 @@ pub fn duration_text(time: Duration) -> String {
 /// Reads a size in bytes: `1500`, `64k`, `2MB`, `1GiB`.
 ///
 /// # Errors
-/// Any other text, a fraction of a byte, or more than 2^64 bytes.
+/// Any other text, a fraction of a byte, or 2^64 bytes or more.
 pub fn size(text: &str) -> Result<u64, QuantityError> {
     let bytes = Decimal::split(text.trim()).and_then(|(number, unit)| {
         let prefix = unit.strip_suffix('B').unwrap_or(unit);
@@ -61,7 +62,8 @@ pub fn size(text: &str) -> Result<u64, QuantityError> {
     bytes.ok_or_else(|| QuantityError::new(text, SIZE_FORM))
 }
 
-/// Returns the shortest text that [`size`] reads as `bytes`, with binary units.
+/// Writes `bytes` as [`size`] reads them, in the largest binary unit, up to `GiB`, that divides
+/// them.
 #[must_use]
 pub fn size_text(bytes: u64) -> String {
     let units = [
@@ -76,7 +78,8 @@ pub fn size_text(bytes: u64) -> String {
 /// Reads a rate as bytes a second: `12MB/s`, `100Mbit/s`, `1Gbit`, `100M` (bits), `0`.
 ///
 /// # Errors
-/// Any other text, a number other than 0 without a unit, or a fraction of a byte a second.
+/// Any other text, a number other than 0 without a unit, a fraction of a byte a second, or 2^64
+/// bytes a second or more.
 pub fn byte_rate(text: &str) -> Result<u64, QuantityError> {
     let rate = Decimal::split(text.trim()).and_then(|(number, unit)| match unit {
         "" => (number.digits == 0).then_some(0),
@@ -91,7 +94,7 @@ pub fn byte_rate(text: &str) -> Result<u64, QuantityError> {
     rate.ok_or_else(|| QuantityError::new(text, BYTE_RATE_FORM))
 }
 
-/// Returns the shortest text that [`byte_rate`] reads as this many bytes a second.
+/// Writes a rate as [`byte_rate`] reads it, in the largest unit, up to `GB/s`, that divides it.
 #[must_use]
 pub fn byte_rate_text(bytes_per_second: u64) -> String {
     let units = [
@@ -107,7 +110,7 @@ pub fn byte_rate_text(bytes_per_second: u64) -> String {
 /// second.
 ///
 /// # Errors
-/// Any other text, or a fraction of a bit a second.
+/// Any other text, a fraction of a bit a second, or 2^64 bits a second or more.
 pub fn bit_rate(text: &str) -> Result<u64, QuantityError> {
     let rate = Decimal::split(text.trim()).and_then(|(number, unit)| {
         match unit.strip_suffix("B/s").or(unit.strip_suffix("Bps")) {
@@ -121,7 +124,7 @@ pub fn bit_rate(text: &str) -> Result<u64, QuantityError> {
 /// Reads a count, or a count a second: `500`, `40k`, `1.5M`, `40k/s`.
 ///
 /// # Errors
-/// Any other text, or a number that is not whole.
+/// Any other text, a number that is not whole, or 2^64 or more.
 pub fn count(text: &str) -> Result<u64, QuantityError> {
     let count = Decimal::split(text.trim()).and_then(|(number, unit)| {
         let prefix = unit.strip_suffix("/s").unwrap_or(unit);
@@ -133,7 +136,8 @@ pub fn count(text: &str) -> Result<u64, QuantityError> {
 
 /// A probability: a fraction of two whole numbers, in its lowest terms.
 ///
-/// [`Chance`] reads `5%`, `0.1%`, `1/1000` and `0.05`, and prints a percentage where that is exact.
+/// [`Chance`] reads `5%`, `0.1%`, `1/1000` and `0.05`, and prints a percentage where six decimals
+/// give it exactly, else a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance {
     numerator: u64,
@@ -272,14 +276,14 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Splits off the number that `text` begins with; the rest comes without the blanks between.
+    /// Splits off the number that `text` begins with; the rest comes without its leading blanks.
     fn split(text: &str) -> Option<(Self, &str)> {
         let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
         let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
         let (number, mut rest) = text.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let (whole, fraction) = (whole.replace('_', ""), fraction.replace('_', ""));
-        // At most 36 digits and an exponent of at most 36 keep the products below within 128 bits.
+        // 36 digits fit into 128 bits. The products below are checked for overflow.
         if whole.len() + fraction.len() > DIGITS_MAX {
             return None;
         }
@@ -313,7 +317,8 @@ impl Decimal {
         u64::try_from(whole?).ok()
     }
 
-    /// Divides by `denominator`; returns the quotient when it is a probability.
+    /// Divides by `denominator`; returns the quotient when it is a probability whose lowest terms
+    /// have at most 64 bits each.
     fn over(self, denominator: u64) -> Option<Chance> {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs())?;
         let denominator = u128::from(denominator);

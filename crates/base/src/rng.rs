@@ -48,7 +48,7 @@ impl Rng {
         (self.next_u64() >> 32) as u32
     }
 
-    /// Returns a value in `0..bound`, and 0 for bound 0. The modulo bias (multiply-shift) is
+    /// Returns a value in `0..bound`, and 0 for bound 0. The bias of the method (multiply-shift) is
     /// negligible.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
@@ -56,7 +56,8 @@ impl Rng {
 
     /// Returns a value in `low..=high`.
     ///
-    /// **Panics**: never; `low > high` gives `low`.
+    /// `low > high` gives `low`. **Panics** (bug): in debug builds, when the range is
+    /// `0..=u64::MAX`.
     pub const fn between(&mut self, low: u64, high: u64) -> u64 {
         if high <= low {
             low

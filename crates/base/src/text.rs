@@ -36,8 +36,8 @@ pub fn printable(text: &str, bytes_max: usize) -> Cow<'_, str> {
 /// Returns several lines of a program's own, in which texts from elsewhere may stand: like
 /// [`printable`], but line ends stay, a backslash is not doubled, and nothing is cut.
 ///
-/// It is the last net before a terminal. A text from elsewhere goes through [`printable`] before it
-/// enters a line, as only there its line ends can be told from the program's own.
+/// This is the last net before a terminal. A text from elsewhere goes through [`printable`] before
+/// it becomes part of a line: afterwards nobody can tell its line ends from the program's own.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let is_fit = |c: char| c == '\n' || is_plain(c);
@@ -55,8 +55,9 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns true for characters that only show themselves: no control characters, no line and
-/// paragraph separators, and none that are invisible or change the direction of what follows.
+/// Returns true for characters that only show themselves: no control characters, no line or
+/// paragraph separators, and no format characters, which are invisible or change the direction of
+/// what follows.
 ///
 /// **Spec**: all but the general categories Cc, Cf, Zl and Zp of Unicode 16.
 #[must_use]
