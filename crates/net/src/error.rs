@@ -30,8 +30,8 @@ impl SystemError {
         }
     }
 
-    /// Makes the error of `operation` (a verb) on `target`, which makes no sense for the reason
-    /// `cause`.
+    /// Makes the error of an `operation` (a verb) that makes no sense on `target`; `cause` is the
+    /// reason.
     pub fn refused(operation: &'static str, target: impl Display, cause: impl Display) -> Self {
         Self {
             operation,
@@ -42,7 +42,8 @@ impl SystemError {
         }
     }
 
-    /// Adds what the reader can do about the error: a sentence without its full stop.
+    /// Sets what the reader can do about the error, in place of an earlier remedy: a sentence
+    /// without its full stop.
     #[must_use]
     pub fn advise(mut self, remedy: impl Into<Remedy>) -> Self {
         self.remedy = Some(remedy.into());

@@ -1,7 +1,7 @@
 //! A small part of HTTP/1.1: enough for a page that one person reads or one scraper fetches.
 //!
-//! This is no web server for many clients. A connection may send one request, with a head of at
-//! most 8 KiB and no body, and is then closed; the program that serves sets a time limit. One
+//! This is no web server for many clients. A connection may send one request, with a head of about
+//! 8 KiB at most and no body, and is then closed; the program that serves sets a time limit. One
 //! thread takes one connection after the other, so a hostile client can only make others wait.
 //!
 //! It uses no HTTP library, because the small ones read requests without a time limit, or start a
@@ -34,7 +34,7 @@ impl HttpServer {
     /// With port 0 the system chooses the port.
     ///
     /// # Errors
-    /// When the system has no such address, or another program has the port.
+    /// When the system has no such address or gives no thread, or another program has the port.
     pub fn start(
         name: &str,
         address: SocketAddr,
@@ -100,7 +100,7 @@ pub enum Request {
     },
     /// A request with another method.
     Method,
-    /// Bytes that are not a complete HTTP/1 request.
+    /// Bytes that are not the complete head of an HTTP/1 request.
     Unreadable,
 }
 
@@ -108,7 +108,7 @@ impl Request {
     /// Reads the head of a request: at most about 8 KiB, until `until` at the latest.
     ///
     /// # Errors
-    /// When the time is over, or the connection broken.
+    /// When the time is over, or the connection is broken.
     pub fn read(stream: &mut TcpStream, until: Instant) -> io::Result<Self> {
         let mut head = Vec::new();
         let mut piece = [0; 1024];
@@ -146,8 +146,9 @@ impl Request {
         }
     }
 
-    /// Returns true when the request names its server by an address or as `localhost`, or not at
-    /// all. A page from elsewhere that a browser has open may use a host name that leads to this
+    /// Returns true when a `GET` request names its server by an address or as `localhost`, or not
+    /// at all. For any other request the answer is always true, because its server's name is not
+    /// read. A page from elsewhere that a browser has open may use a host name that leads to this
     /// machine; a server meant for this machine alone refuses such names.
     #[must_use]
     pub fn is_for_this_host(&self) -> bool {
@@ -185,7 +186,7 @@ impl Answer<'_> {
     /// Sends the answer, and ends the connection.
     ///
     /// # Errors
-    /// When the client has not taken the answer by `until`, or has left.
+    /// When the client has not taken the answer and closed its side by `until`, or has left.
     pub fn send(&self, stream: &mut TcpStream, until: Instant) -> io::Result<()> {
         let Self {
             status,
@@ -236,7 +237,7 @@ pub fn write_until<W: Write>(
     Ok(())
 }
 
-/// Returns the time left, which is more than zero.
+/// Returns the time left, or an error when none is left.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -250,7 +251,7 @@ fn read_some(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Re
     stream.read(piece)
 }
 
-/// The most bytes of a request's head; browsers send a tenth of this.
+/// With this many bytes of a request's head, no more are read; browsers send a tenth of this.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// How long a server waits before it takes connections again after the system refused one.
 const RETRY_TIME: Duration = Duration::from_secs(1);

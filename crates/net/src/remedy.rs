@@ -1,10 +1,10 @@
-//! What can be done about an error, as a value: the program that shows it words it.
+//! What can be done about an error, as a value: the program that shows the error chooses the words.
 
 use std::fmt;
 
 /// What the reader of an error can do about it.
 ///
-/// Its text names no flag: each command words the variants for which it has a flag.
+/// The text made here names no flag. A command with a flag for a variant uses words of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -22,7 +22,7 @@ pub enum Remedy {
     },
     /// Set an interface up, or stay on this machine.
     SetUpInterface,
-    /// End the other sender that has the address and port, or use others.
+    /// End the other sender or receiver that has the address and port, or use others.
     StopOtherSender,
     /// Give the program the right to raw IP, or use UDP.
     AllowRawIp,

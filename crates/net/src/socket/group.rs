@@ -19,7 +19,7 @@ use crate::SystemError;
 /// It is text only: parsing looks up neither names nor interfaces. The port is the UDP port and the
 /// PGM destination port together; 7500 when none is written.
 ///
-/// [`fmt::Display`] writes a form that parses back to the same value.
+/// [`fmt::Display`] writes a form that parses back to the same value, unless the port is 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     target: Target,
@@ -43,7 +43,8 @@ impl Group {
     /// Makes a multicast group or unicast host by address.
     ///
     /// # Errors
-    /// For addresses that no session can use: unspecified, broadcast, reserved scopes.
+    /// For addresses that no session can use: unspecified, broadcast, IPv4 written as IPv6,
+    /// reserved scopes.
     pub fn new(address: SocketAddr) -> Result<Self, SystemError> {
         let mut group = Self {
             target: Target::of(address.ip(), &address.to_string())?,
@@ -187,7 +188,8 @@ impl Group {
     /// Reads a group as [`FromStr`] does, with `default_port` where the text has no port.
     ///
     /// # Errors
-    /// When the text has none of the forms; the error names them.
+    /// When the text has none of the forms, or an address that no session can use; the error names
+    /// the forms.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, SystemError> {
         let refuse =
             |cause: &str| SystemError::refused("use group", quoted(text), cause).advise(FORMS);
@@ -310,7 +312,7 @@ fn parse_source(text: &str, target: &Target) -> Result<IpAddr, &'static str> {
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let colon = match text.rfind(']') {
         Some(bracket) => text[bracket..].find(':').map(|at| bracket + at),
-        // Two colons without brackets are an IPv6 address.
+        // Two or more colons without brackets are an IPv6 address.
         None if text.matches(':').count() > 1 => None,
         None => text.find(':'),
     };
@@ -346,8 +348,8 @@ fn unbracketed(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Returns true for letters, digits, hyphens and dots; false when the last label has digits alone,
-/// because that is a mistyped address.
+/// Returns true for labels of letters, digits, `-` and `_` with dots between; false when the last
+/// label has digits alone, because that is a mistyped address.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';

@@ -14,13 +14,14 @@ pub struct SocketOptions {
     pub hops: u8,
     /// Differentiated services code point, 0-63. Default 0.
     pub dscp: u8,
-    /// Whether receivers on the sending host get the data too. Default true, as the kernel's.
+    /// Whether receivers on the sending host get the data too. Default true, which is the kernel's
+    /// default, too.
     pub multicast_loop: bool,
     /// Receive buffer in bytes. Default 8 MiB: 3 ms of 20 Gbit/s.
     pub receive_buffer_bytes: usize,
-    /// Send buffer in bytes. Default 212,992, as the kernel's: six full runs, which take 3 ms to
-    /// leave at 1 Gbit/s. More would delay the repairs queued behind them, and a CoDel queue on
-    /// this host would silently drop what waits over 5 ms.
+    /// Send buffer in bytes. Default 212,992, which is the kernel's default, too: six full runs,
+    /// which take 3 ms to leave at 1 Gbit/s. More would delay the repairs queued behind them, and a
+    /// CoDel queue on this host would silently drop what waits over 5 ms.
     pub send_buffer_bytes: usize,
     /// The longest run that the outgoing interface segments, in bytes, headers included (its
     /// `gso_max_size`). Default 65,536, as nearly every driver has it.

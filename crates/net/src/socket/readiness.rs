@@ -35,7 +35,7 @@ pub(super) struct Readiness {
     wake: WakeFd,
     strategy: WaitStrategy,
     armed: Option<Instant>,
-    /// Another thread has a [`Waker`], so it may end a wait.
+    /// A [`Waker`] was asked for, so another thread may end a wait.
     has_waker: Cell<bool>,
 }
 
@@ -68,7 +68,8 @@ impl Readiness {
             .map_err(|error| {
                 let fault = SystemError::system("wait for", "a socket of the session", &error);
                 match error.raw_os_error() {
-                    // No disk is full: the user has as many watched descriptors as it may.
+                    // This is not about a disk: this user watches as many descriptors as the kernel
+                    // allows.
                     Some(errno::ENOSPC) => {
                         fault.advise("raise the limit (`sysctl fs.epoll.max_user_watches`)")
                     }
@@ -93,12 +94,12 @@ impl Readiness {
             .map_err(|error| SystemError::system("copy", "the session's wake-up", &error))
     }
 
-    /// Returns true when another thread was ever given a [`Waker`].
+    /// Returns true when a [`Waker`] was ever asked for.
     pub(super) fn has_waker(&self) -> bool {
         self.has_waker.get()
     }
 
-    /// Makes the epoll descriptor readable at `deadline`.
+    /// Makes the epoll descriptor readable at `deadline`; `None` undoes that.
     pub(super) fn arm(&mut self, deadline: Option<Instant>) {
         if self.armed != deadline {
             let result = self.timer.set(deadline);
@@ -108,7 +109,7 @@ impl Readiness {
     }
 
     /// Waits by strategy until something is ready or `until` has passed, and tells `note` about
-    /// each descriptor that is ready. When `until` has passed already, it only looks.
+    /// each socket that is ready. When `until` has passed already, it only looks.
     pub(super) fn wait(
         &mut self,
         until: Option<Instant>,
@@ -188,7 +189,8 @@ fn is_past(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::monotonic() >= until)
 }
 
-/// Makes the kernel wake this thread on time, not up to 50 us late. Call it once in each thread.
+/// Makes the kernel wake this thread on time, not up to 50 us late. Only the first call in a thread
+/// does something.
 fn wake_on_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };

@@ -148,8 +148,9 @@ impl AddAssign for TcpShares {
     }
 }
 
-/// Returns true when only the send buffer keeps more data from leaving: it has no room, all its
-/// data was sent and none of it lost, and neither the congestion window nor the receiver's is full.
+/// Returns true when only the send buffer keeps more data from leaving: it has too little room for
+/// a waiting writer, all its data was sent and none of it lost, and neither the congestion window
+/// nor the receiver's is full.
 fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();
@@ -237,8 +238,8 @@ impl NetworkSigns {
 
 /// When more than one byte in this many was sent again, loss is the limit.
 const LOSS_ONE_IN: u64 = 500;
-/// When the round trip is this many times the shortest, and this many microseconds longer (what
-/// scheduling may cost), a queue is the limit.
+/// When the round trip is longer than this many times the shortest and [`QUEUE_US_MIN`]
+/// microseconds (what scheduling may cost) together, a queue is the limit.
 const QUEUE_TIMES: u64 = 2;
 const QUEUE_US_MIN: u64 = 1_000;
 

@@ -8,7 +8,8 @@ use super::counters::UdpCounters;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) counters: UdpCounters,
-    /// Destination and errno of the last datagram that the kernel refused.
+    /// Destination and errno of the last run that the kernel refused from its first datagram on,
+    /// for another reason than want of room.
     pub(super) refused: Option<(SocketAddr, i32)>,
     warnings: VecDeque<String>,
 }

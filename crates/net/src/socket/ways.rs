@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A packet's path and a connection's number say by which way it came. Connections that this host
-//! dials leave by the kernel's route.
+//! dials leave by the kernel's route. Only those to a link-local IPv6 address without a scope leave
+//! by way 0.
 
 use std::{
     net::SocketAddr,
@@ -43,7 +44,7 @@ impl WaysIo {
     /// # Errors
     /// When the process is out of descriptors.
     ///
-    /// **Panics** (bug): without a way, or when one has another path.
+    /// **Panics** (bug): when there is no way, or when a way's path is not its index.
     pub fn new(ways: Vec<UdpIo>, wait: WaitStrategy) -> Result<Self, SystemError> {
         assert!(!ways.is_empty(), "there is no way");
         let readiness = Readiness::new(wait)?;
@@ -103,7 +104,7 @@ impl WaysIo {
         (0..count).map(move |step| (first + step) % count)
     }
 
-    /// Returns the number that the loop knows a way's connection by.
+    /// Returns the number by which the loop knows a way's connection.
     fn outer(&self, way: usize, link: LinkId) -> LinkId {
         LinkId(link.0 * self.ways.len() as u32 + way as u32)
     }

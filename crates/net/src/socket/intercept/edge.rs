@@ -1,4 +1,5 @@
-//! Makes system calls fail on purpose; the socket code calls it before each system call.
+//! Makes system calls fail on purpose. The socket code asks here before it sends a part of a run
+//! and before it receives.
 
 use std::io;
 

@@ -137,8 +137,8 @@ impl Spoiler<'_> {
             } else {
                 self.counters.passed += 1;
             }
-            // A shorter datagram ends the buffer. A datagram is doubled only when the rest still
-            // has room.
+            // A shorter datagram must stay the last of the buffer, so it is not doubled. Others are
+            // doubled only when the rest still has room.
             let may_double = datagram.len() == segment && len + segment + unread <= slot.len();
             if may_double && self.faults.duplicate.draw(self.rng) {
                 slot.copy_within(start..len, len);

@@ -1,9 +1,9 @@
 //! Which interface to use for a group or host, and whether that is possible.
 //!
 //! The user names the interface by name, address or prefix, or leaves it to the kernel's route. The
-//! checks, in order: the interface is up, carries multicast (loopback excepted), has a usable
-//! address of the family, and packets from its own network pass reverse-path filtering. Lesser
-//! problems become notes.
+//! checks, in order: the interface is up; for a group, it carries multicast (loopback excepted); it
+//! has a usable address of the family; for a group, packets from its own network pass reverse-path
+//! filtering. Lesser problems become notes.
 
 use std::{
     fmt, fs,
@@ -116,7 +116,7 @@ pub struct Choice {
 
 impl Interfaces {
     /// Chooses the interface by which to reach `destination` (a group or a host): the one that
-    /// `wanted` names, else that of the kernel's route.
+    /// `wanted` names, else that of the kernel's route, else the only one that can reach the group.
     ///
     /// # Errors
     /// When the interface cannot be used, or none is obvious; the text has the remedy.
@@ -208,7 +208,7 @@ impl Interfaces {
         if let Some(interface) = hop.and_then(|hop| self.with_index(hop.interface)) {
             return Ok(interface);
         }
-        // Without a route, the user means the only interface that can do it.
+        // Without a route to a group, the user means the only interface that can reach it.
         let able: Vec<_> = self
             .list
             .iter()
@@ -232,7 +232,7 @@ impl Interfaces {
     }
 
     /// Checks that the kernel accepts packets from `peer` that arrive by `interface`. Returns a
-    /// note when replies to `peer` leave by another interface.
+    /// note when replies to `peer` leave by another interface, or have no route.
     pub(super) fn return_path(
         &self,
         routing: &mut dyn Routing,
@@ -269,8 +269,8 @@ impl Interfaces {
 pub(super) trait Routing {
     /// Says how a packet would leave; `None` when it could not.
     fn hop(&mut self, query: &RouteQuery) -> Option<Hop>;
-    /// Returns true when the kernel drops an IPv4 packet unless its source is routed by the
-    /// interface that it came by.
+    /// Returns true when the kernel drops IPv4 packets that come by `interface`, unless its route
+    /// to their source is by the same interface.
     fn is_strict(&self, interface: &str) -> bool;
 }
 

@@ -49,7 +49,8 @@ pub enum InterfaceError {
         family: &'static str,
         /// The group or host to reach.
         destination: IpAddr,
-        /// Which addresses the interface has instead, when it has any.
+        /// An address of the family that the interface has but cannot use, with its state, when it
+        /// has any.
         detail: Option<String>,
     },
     /// The kernel has no route to the destination, and no single interface is obvious.
@@ -154,7 +155,7 @@ impl InterfaceError {
                 (true, false) => "check the address, or add a route with `ip route add`".into(),
             },
             Self::NoReturnPath { name, .. } => {
-                // A dot in a name is a slash to sysctl.
+                // In the names of `sysctl`, a slash stands for a dot in an interface's name.
                 let name = name.replace('.', "/");
                 format!("correct the route, or run `sysctl -w net.ipv4.conf.{name}.rp_filter=2`")
                     .into()

@@ -265,8 +265,8 @@ impl InterfaceAddress {
         }
     }
 
-    /// Returns true when `ip` is in this address's network; an unknown prefix contains the address
-    /// alone.
+    /// Returns true when `ip` is in this address's network. Where the prefix is unknown, that is
+    /// the address alone.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         let full = if self.ip.is_ipv4() { 32 } else { 128 };
@@ -284,7 +284,7 @@ pub enum AddressState {
     Tentative,
     /// Another host has the address.
     Duplicate,
-    /// Usable for existing connections only.
+    /// Usable, but new connections should prefer another address.
     Deprecated,
 }
 

@@ -5,9 +5,10 @@
 //!  accept ───────────────> Open ──EOF, reset──> gone (Closed is told)
 //! ```
 //!
-//! A connection that we close sends what is queued, then its end, and is kept until the peer has
-//! seen that. If it closed at once, unread bytes would cause a reset, which destroys the last
-//! report. After [`Links::close`] no event of that connection follows.
+//! When we close a connection, it sends what is queued, then its end. It is kept until the peer has
+//! seen the end, but no longer than [`LINGER`]. If we dropped it at once, unread bytes would cause
+//! a reset, which would destroy the last report. After [`Links::close`] no event of that connection
+//! follows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -49,8 +50,8 @@ macro_rules! trace {
 #[derive(Debug)]
 pub(super) struct Links {
     listener: Option<TcpListener>,
-    /// A descriptor kept in reserve: when descriptors run out, a connection can still be accepted,
-    /// and refused, with it.
+    /// A descriptor kept in reserve. When descriptors run out, it is closed, so that a connection
+    /// can be accepted and then refused.
     spare: Option<std::fs::File>,
     links: BTreeMap<u32, Link>,
     next: u32,
@@ -152,8 +153,8 @@ impl Links {
         id
     }
 
-    /// Sends what the kernel takes, straight from the caller's memory, and queues as much more as
-    /// there is room for; returns the number of bytes taken.
+    /// Sends what the kernel takes, straight from the caller's memory if nothing is queued before
+    /// it, and queues as much more as there is room for. Returns the number of bytes taken.
     pub(super) fn send(
         &mut self,
         id: LinkId,
@@ -193,7 +194,8 @@ impl Links {
         }
     }
 
-    /// Sends what is queued, then closes. The owner hears no more of this connection.
+    /// Sends what is queued, for [`LINGER`] at most, then closes. The owner hears no more of this
+    /// connection.
     pub(super) fn close(&mut self, id: LinkId, readiness: &Readiness, tally: &mut Tally) {
         self.events.retain(|&(other, _)| other != id);
         let Some(link) = self.links.get_mut(&id.0) else {
@@ -265,7 +267,8 @@ impl Links {
         self.watch.iter()
     }
 
-    /// Forgets what the last poll found, and connections whose peer does not read to the end.
+    /// Forgets what the last poll found, and connections that have lingered long enough. Watches
+    /// the listener again after its rest.
     pub(super) fn begin_poll(&mut self, readiness: &Readiness) {
         self.ready.clear();
         self.may_accept = false;
@@ -289,7 +292,7 @@ impl Links {
         }
     }
 
-    /// Says when a turn is due although nothing is ready.
+    /// Returns when the next connection is dialled again; `None` when none is waiting for that.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = |id| self.links.get(id).is_some_and(Link::is_connecting);
         let next = self.redials.iter().find(|(_, id, _)| waits(id));
@@ -371,7 +374,7 @@ impl Links {
             Err(error) if is_out_of_descriptors(&error) => {
                 // Without the spare descriptor, this connection would stay in the backlog and keep
                 // us awake. The spare one is freed first, because the kernel looks for a descriptor
-                // before it takes one out.
+                // before it takes a connection out.
                 self.spare = None;
                 let refused = listener.accept();
                 self.may_accept = refused.is_ok();
@@ -423,9 +426,9 @@ impl Links {
             }
         }
         link.follow(LinkId(id), readiness);
-        // The kernel is not asked about a paused connection. If it reports one as readable
-        // nevertheless, the connection is broken: it is read to its end, or the kernel would report
-        // it again at once.
+        // The kernel is not asked whether a paused connection is readable. If it says so
+        // nevertheless, the connection is broken, or the report is from before the pause. The
+        // connection is read, or the kernel would report a broken one again and again.
         if event.is_some() || !ready.readable {
             return event;
         }
@@ -491,8 +494,8 @@ impl Links {
 #[derive(Debug)]
 struct Link {
     stream: TcpStream,
-    /// The second attempt, until one of the two is open. The kernel reports either under this
-    /// link's number.
+    /// The second attempt to connect, while both are under way. The kernel reports either under
+    /// this link's number.
     second: Option<TcpStream>,
     state: State,
     queue: VecDeque<u8>,
@@ -608,10 +611,10 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
 }
 
-/// The most bytes of one call that reads, and so of one `Data` event; while data flows, most events
-/// have this many.
+/// The most bytes that one call reads, and so of one `Data` event.
 const READ_BYTES: usize = 128 << 10;
 /// How long new connections wait when not even a descriptor to refuse them is left.
 const LISTENER_REST: Duration = Duration::from_millis(100);
-/// How long a closed connection is kept for its peer to see the end.
+/// How long after its close a connection is kept at most, to send what is queued and for its peer
+/// to see the end.
 const LINGER: Duration = Duration::from_secs(5);

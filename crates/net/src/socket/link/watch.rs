@@ -15,7 +15,7 @@ use sys::{SocketBuffers, TcpInfo};
 
 use crate::{NetworkSigns, TcpShares};
 
-/// What held the connections to one peer back, one after the other.
+/// What held the connections to one peer back: the sum over one connection after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldBack {
     /// The time by cause.
@@ -49,7 +49,7 @@ struct Watched {
 }
 
 impl Watch {
-    /// Returns true when no look is due: each costs a system call for each connection.
+    /// Returns true when no look is due: a look costs three system calls for each connection.
     pub(super) fn rests(&self, now: Instant) -> bool {
         let mut watched = self.0.values().filter_map(|it| it.last);
         watched.any(|(_, at, _)| now.since(at) < LOOK_INTERVAL)
@@ -84,7 +84,7 @@ impl Watch {
     }
 }
 
-/// Time between two looks; the kernel counts in steps of 4 ms and more.
+/// Time between two looks; the kernel counts in ticks of up to 10 ms.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// When fewer bytes moved between two looks, they were control messages and no content.
 const MOVED_BYTES_MIN: u64 = 1_000;

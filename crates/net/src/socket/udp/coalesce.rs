@@ -45,7 +45,8 @@ impl Coalescing {
     }
 
     /// Returns how long a wait that begins now may sleep before it looks at sockets and timers;
-    /// `None` when too little arrives for that to pay.
+    /// `None` when so little arrives that a sleep does not pay, or so much that only a very short
+    /// one is safe.
     pub(super) fn rest(&mut self, now: Instant, counters: &UdpCounters) -> Option<Duration> {
         let packets = counters.received_datagrams - self.packets;
         let bytes = counters.received_bytes - self.bytes;

@@ -13,7 +13,8 @@
 //! Which system call comes next depends on the results of the last ones: `rhythm` has the drawing.
 //!
 //! Invariants: only `wait` blocks; no allocation for packets or runs, except a second batch at the
-//! first sleep in the group's socket; every datagram, call and failure is counted.
+//! first sleep in the group's socket, or when the owner's batch has another shape; every datagram,
+//! call and failure is counted.
 
 use std::{
     net::SocketAddr,
@@ -122,8 +123,8 @@ impl UdpIo {
         })
     }
 
-    /// Returns the port on which upstream packets arrive at a source: the session's, unless another
-    /// program had that and [`UdpSetup::shares_port`] was set.
+    /// Returns the port of the upstream socket. At a source this is the session's port, unless
+    /// another program had that and [`UdpSetup::shares_port`] was set.
     #[must_use]
     pub const fn upstream_port(&self) -> u16 {
         self.ports.upstream.bound.port()
@@ -171,7 +172,7 @@ impl UdpIo {
     /// Lets waits sleep for up to `at_most` under load, without looking at anything; less when too
     /// much of the socket's buffer would fill. This is for an owner to whom throughput matters more
     /// than the delay of each packet: timers, [`Waker`]s and control connections then wait as long.
-    /// Zero, the default, means never.
+    /// Zero, the default, means never. Only an owner with [`WaitStrategy::Block`] sleeps so.
     pub const fn coalesce(&mut self, at_most: Duration) {
         self.coalescing.set(at_most);
     }
@@ -182,7 +183,7 @@ impl UdpIo {
     }
 
     /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
-    /// kernel has taken one, or none was sent.
+    /// kernel has taken one, or has refused none.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;
@@ -279,15 +280,15 @@ impl UdpIo {
             && self.sleep.is_possible(until)
     }
 
-    /// Returns true for a receiver that sleeps and has one socket; others do not sleep, or have
-    /// several sockets to receive from.
+    /// Returns true for a receiver that sleeps while it waits. All its packets come by the group's
+    /// socket; those of a source come by both sockets.
     fn is_blocking_receiver(&self) -> bool {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
 
     /// Returns true when only a packet of the group can end a wait before its deadline: no run
-    /// waits to be sent again, no control connection is open or may come, and no thread has a
-    /// [`Waker`].
+    /// waits to be sent again, no control connection is open or may come, and no [`Waker`] was
+    /// asked for.
     fn waits_for_group_alone(&self) -> bool {
         self.sender.blocked == Blocked::No && !self.links.is_in_use() && !self.readiness.has_waker()
     }
@@ -306,7 +307,7 @@ impl UdpIo {
         self.rhythm.end_wait(filled.unwrap_or(0) > 0);
     }
 
-    /// Coalesces receives: sleeps once while packets are streaming.
+    /// Coalesces receives: sleeps once while packets are streaming. Returns true when it slept.
     fn rests(&mut self) -> bool {
         if !self.coalescing.is_on() || self.setup.options.wait != WaitStrategy::Block {
             return false;
@@ -476,7 +477,7 @@ impl Ports {
         self.group.iter().chain([&self.upstream])
     }
 
-    /// Returns all sockets; each call begins with another one.
+    /// Returns all sockets. When there are two, they take turns at being the first.
     fn in_turn(&mut self) -> impl Iterator<Item = &mut open::Port> {
         self.is_group_first = !self.is_group_first;
         let (group, upstream) = (self.group.as_mut(), Some(&mut self.upstream));

@@ -9,8 +9,9 @@
 //! When several sources have one address and port, the first gets the port. A source whose setup
 //! says `shares_port` then takes any other port, and tells its receivers.
 //!
-//! A receiver never binds the unicast port, so that the source on the same host gets its NAKs. The
-//! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
+//! In a session with a group, a receiver does not bind the session's port at its own address, so
+//! that a source on the same host gets its NAKs. The kernel filters groups: a socket bound to a
+//! group gets nothing that was sent elsewhere.
 //!
 //! Over raw IP there are no ports: each socket gets all PGM packets to its address, and the state
 //! machines drop those of other sessions. A receiver's upstream socket then gets no packet at all.

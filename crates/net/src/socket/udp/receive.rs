@@ -1,11 +1,12 @@
-//! Receives as many datagrams a call as the batch has room for, coalesced where the kernel can.
+//! Receives many datagrams with one call, coalesced where the kernel can.
 //!
 //! When datagrams come coalesced, a call receives a few buffers at a time, so that they are still
-//! in the cache when the endpoint looks at them. When they come singly, a call receives all that
-//! are there, because the call costs as much as receiving them.
+//! in the cache when the endpoint looks at them. When they come singly, a call that filled all its
+//! buffers is followed by one with twice as many, because every call has a cost of its own.
 //!
-//! A socket that gave less than it was asked for is empty, and is not asked again before the kernel
-//! says so. The kernel reports what it dropped at a full buffer together with the next message.
+//! A socket that filled fewer buffers than it was offered is empty, and is not asked again before
+//! the poll set reports it as ready, except by a receiver that spins. The kernel reports what it
+//! dropped at a full buffer together with the next message.
 
 use std::{
     io,
@@ -28,7 +29,7 @@ pub(super) struct Collector {
     has_gro: bool,
     /// True when each message begins with an IPv4 header.
     has_ip_header: bool,
-    /// How many buffers are offered to the next call.
+    /// How many buffers the next call is offered, where datagrams may come coalesced.
     depth: usize,
     edge: Option<Edge>,
 }
@@ -78,8 +79,9 @@ impl Collector {
         RecvBatch::new(slots, SLOT_BYTES)
     }
 
-    /// Fills free buffers of the batch from one socket. When it `waits`, it waits for the first
-    /// datagram as long as the socket is set to. Returns the number of buffers filled.
+    /// Fills free buffers of the batch from one socket. With `waits` it waits for the first
+    /// datagram, at most for the time that the socket is set to. Returns the number of buffers
+    /// filled.
     pub(super) fn collect(
         &mut self,
         port: &mut Port,
@@ -107,7 +109,7 @@ impl Collector {
             };
             match error.raw_os_error().unwrap_or(0) {
                 errno::EAGAIN => break,
-                // A signal ended the wait; the thread that waits finds out why.
+                // A signal ended the wait. The caller decides what follows.
                 errno::EINTR if waits => break,
                 errno::EINTR => tally.counters.receive_interrupted += 1,
                 errno::ECONNREFUSED

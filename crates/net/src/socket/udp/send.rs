@@ -8,8 +8,8 @@
 //!
 //! Over raw IPv4, one call sends either packets with the Router Alert option or packets without it.
 //!
-//! Invariants: datagrams leave in the order of the run; what is reported as sent has left; the
-//! bytes of a run are never copied here.
+//! Invariants: datagrams leave in the order of the run; the kernel took what is reported as sent;
+//! the bytes of a run are never copied here.
 
 use std::{
     io::{self, IoSlice},
@@ -38,7 +38,7 @@ pub(super) struct Sender {
     is_ipv6: bool,
     /// True when packets for network elements get the Router Alert option.
     has_alerts: bool,
-    /// Whether the last run was turned back, and why.
+    /// Whether the last run, or a part of it, must wait. The next wait of the loop resets this.
     pub(super) blocked: Blocked,
     warned: [bool; Refusal::COUNT],
     /// The errno of the last call that failed.
@@ -46,14 +46,15 @@ pub(super) struct Sender {
     edge: Option<Edge>,
 }
 
-/// Whether the last run was turned back, and why.
+/// Whether the last run, or a part of it, must wait, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// The run was not turned back.
+    /// Nothing of the run must wait: it was sent, or refused.
     No,
     /// The socket buffer is full: the kernel tells when there is room.
     Socket,
-    /// A queue beyond the socket, or memory, is full: nothing tells when there is room.
+    /// A queue beyond the socket, or memory, is full, or signals interrupted every try: nothing
+    /// tells when to try again.
     Beyond,
 }
 
@@ -295,8 +296,8 @@ pub(super) fn refusal(to: SocketAddr, errno: i32) -> SystemError {
     SystemError::system("send to", to, &error).advise(Refusal::of(&error).advice())
 }
 
-/// Sends the part of a run that has left to one more address. Perhaps nobody listens there, so
-/// failures do not count.
+/// Sends those datagrams of a run that have left once more, to another address. Perhaps nobody
+/// listens there, so failures are ignored.
 pub(super) fn copy_to(
     socket: &UdpSocket,
     to: &RawAddress,

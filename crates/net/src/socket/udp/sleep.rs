@@ -17,7 +17,7 @@ pub(super) struct GroupSleep {
     /// Number of buffers of the owner's last batch, and bytes of each. No buffers before its first
     /// receive.
     shape: (usize, usize),
-    /// The poll set keeps deadlines that are nearer than this.
+    /// A wait with a deadline nearer than this is left to the poll set.
     shortest: Duration,
 }
 
@@ -71,6 +71,6 @@ const fn shape(batch: &RecvBatch) -> (usize, usize) {
 }
 
 /// How long a receiver sleeps in its group's socket before it waits for everything again. The
-/// kernel rounds this up to as much as two of its ticks. So the poll set, which knows microseconds,
-/// keeps nearer deadlines.
+/// kernel may add up to two of its ticks. So waits with a nearer deadline are left to the poll set,
+/// which knows microseconds.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1);
