@@ -1,7 +1,8 @@
 //! A sender's files: the walk that makes a manifest of them.
 //!
-//! Links in a tree are sent as links and never followed. The walk leaves out what is neither file,
-//! directory nor link, with a note.
+//! Links in a tree are sent as links and never followed. The walk leaves out, with a note, what is
+//! neither file, directory nor link, and links that receivers would refuse, such as those that lead
+//! out of the tree.
 
 use std::{
     collections::BTreeMap,
@@ -34,9 +35,9 @@ pub struct Tree {
     pub content: FileContent,
     /// What the walk left out, one sentence each.
     pub notes: Vec<String>,
-    /// What the walk found below the sources and could not read; see [`Tree::select`]. Files among
-    /// these are in the manifest all the same: the sender withdraws each when its turn comes, so
-    /// that receivers can name it.
+    /// What the walk found below the sources and could not read; see [`Tree::select`]. A file that
+    /// this process may not read is in the manifest all the same: the sender withdraws it when its
+    /// turn comes, so that receivers can name it.
     pub unsent: Vec<Unsent>,
 }
 
@@ -56,7 +57,7 @@ pub enum TreeSource {
 }
 
 impl TreeSource {
-    /// Returns true when this means what is in a directory, not the directory.
+    /// Returns true for a path that stands for the contents of a directory.
     fn is_contents(&self) -> bool {
         match self {
             Self::Path(path) => {
@@ -86,7 +87,7 @@ pub struct TreeOptions {
 }
 
 impl Tree {
-    /// Walks `paths`; each is delivered under its last component.
+    /// Walks `paths`, each a [`TreeSource::Path`].
     ///
     /// # Errors
     /// As [`Tree::select`].
@@ -100,17 +101,16 @@ impl Tree {
     /// wanted.
     ///
     /// A source itself is always wanted: it was named. With [`TreeOptions::may_skip`] what cannot
-    /// be read below a source is told in [`Tree::unsent`]. Some of that has no entry, such as a
-    /// directory that cannot be listed: of this, [`ManifestHeader::INCOMPLETE`] tells receivers
-    /// that there was something.
+    /// be read below a source is told in [`Tree::unsent`]. Some of it, such as a directory that
+    /// cannot be listed, is not in the manifest. Then [`ManifestHeader::INCOMPLETE`] tells
+    /// receivers that something is missing.
     ///
-    /// **Cost**: two system calls for each file. A file that this process may not read is found
-    /// before any receiver waits.
+    /// **Cost**: one or two system calls for each file, and more for its attributes. A file that
+    /// this process may not read is found before any receiver waits.
     ///
     /// # Errors
     /// When something cannot be read (the first ten are named), or the whole is no manifest: two
-    /// sources of the same name, a name that cannot be delivered, a link that leads out of the
-    /// tree.
+    /// sources of the same name, or a name that cannot be delivered.
     pub fn select(
         sources: Vec<TreeSource>,
         options: TreeOptions,
@@ -194,7 +194,7 @@ struct Walk<W> {
     /// What could not be read and why, for the first [`UNREADABLE_NAMED_MAX`].
     unreadable: Vec<String>,
     unreadable_count: usize,
-    /// How many of these do not exist.
+    /// How many of the unreadable paths do not exist.
     missing_count: usize,
     /// What the walk skipped because it could not be read; `None` when it may skip nothing.
     unsent: Option<Vec<Unsent>>,
@@ -222,7 +222,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 let is_directory = directory
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
-                // A name that is not sent doubles no other, so the rules come before that check.
+                // A name that is not sent cannot clash with another one, so the rules are asked
+                // before that check.
                 let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
                 self.has_left_out |= !is_wanted;
                 if is_wanted {
@@ -293,8 +294,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         }
     }
 
-    /// Notes an entry that is left out because it cannot be read. Returns false when nothing may be
-    /// left out.
+    /// Notes an entry whose content is not sent because it cannot be read. Returns false when
+    /// nothing may be skipped.
     fn skip(&mut self, path: &Path, name: &[u8], error: &io::Error) -> bool {
         let Some(unsent) = &mut self.unsent else {
             return false;
@@ -305,7 +306,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         true
     }
 
-    /// Takes an entry as [`Walk::visit`] does, whatever the rules say: the user named it.
+    /// Takes an entry as [`Walk::visit`] does, but asks no rules: the user named it, or they were
+    /// asked before. It is not skipped when it cannot be read.
     fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let taken = parent.status(last).and_then(|status| {
             if status.kind == Kind::File {
@@ -523,8 +525,8 @@ pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {
     }
 }
 
-/// Makes an identity that stays the same until this machine restarts, so that an unchanged tree
-/// makes the same manifest again.
+/// Makes an identity that stays the same while this machine keeps its id and host name, so that an
+/// unchanged tree makes the same manifest again.
 fn identity() -> [u8; 16] {
     let machine = fs::read("/etc/machine-id").unwrap_or_default();
     let name = sys::host_name().unwrap_or_default();

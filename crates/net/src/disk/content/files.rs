@@ -30,7 +30,7 @@ pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 pub(super) struct Files {
     roots: Arc<Roots>,
     withdrawn: Withdrawn,
-    /// The files that were read last, the latest first.
+    /// Files that were read lately. The first is the one that was read last.
     open: VecDeque<(u32, fs::File)>,
     parents: Parents,
 }
@@ -84,7 +84,7 @@ impl Files {
         }
     }
 
-    /// Fills `out` with the content from position `offset` on.
+    /// Fills `out` with the content from position `offset` on. Withdrawn files read as zeros.
     pub(super) fn read(
         &mut self,
         manifest: &Manifest,
@@ -121,9 +121,9 @@ impl Files {
         Ok(())
     }
 
-    /// Fills `out` as [`Files::read`] does if it can do so without waiting for a disk: when the
-    /// range is part of one long file and in memory. Otherwise returns false; `out` may then have
-    /// changed.
+    /// Fills `out` as [`Files::read`] does, but only when no content has to be read from a disk:
+    /// when the range is a part of one file, not all of it, and in memory. Otherwise returns false;
+    /// `out` may then have changed.
     pub(super) fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, at, _)), None) = (pieces.next(), pieces.next()) else {

@@ -1,11 +1,11 @@
 //! A sender's bytes: the files of its manifest, which a separate thread reads ahead.
 //!
-//! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or 64
-//! small files, which must be opened first. A thread reads the next pieces into a few buffers.
-//! While the session's thread needs pieces in order, it takes them from these buffers. It does
-//! short reads, for what one receiver lacks, itself. It also reads a piece of a long file itself
-//! when the piece is in the system's memory and the reading thread is not about to read it: bytes
-//! that another processor has read cost several times as much.
+//! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or many
+//! small files, each of which must be opened first. A thread reads the next pieces into a few
+//! buffers. While the session's thread needs pieces in order, it takes them from these buffers. It
+//! does short reads, for what one receiver lacks, itself. It also reads a piece of a long file
+//! itself when the piece is in the system's memory and the reading thread is not about to read it:
+//! bytes that another processor has read cost several times as much.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
@@ -245,7 +245,8 @@ impl Ahead {
     }
 }
 
-/// A guard, dropped when the reading thread ends, perhaps by a bug: then nobody waits for it.
+/// A guard that is dropped when the reading thread ends, perhaps by a bug. It wakes the session's
+/// thread, which would otherwise wait for ever.
 struct End<'a>(&'a Ahead);
 
 impl Drop for End<'_> {

@@ -1,8 +1,8 @@
 //! Sets the extended attributes of what has arrived, if the receiver's owner has asked for that.
 //!
-//! A staged file or directory gets its attributes through a descriptor, before it gets its mode. So
-//! does a file that is already in place, but only if all its names are the transfer's; otherwise a
-//! copy replaces it, as with owners.
+//! A staged file gets its attributes through a descriptor, before it gets a mode that may forbid
+//! opening it. So does a directory, and a file that is already in place, the latter only if all its
+//! names are the transfer's; otherwise a copy replaces it, as with owners.
 //!
 //! Attributes of users (`user.*`) become the sender's: those that the sender does not have are
 //! removed. Attributes of other kinds are only added, as far as the system lets this process. Two
@@ -137,7 +137,7 @@ fn is_allowed(name: &[u8]) -> bool {
     !name.starts_with(b"system.") && name != b"security.capability"
 }
 
-/// Returns the value of an attribute, `None` where this process may not read it.
+/// Returns the value of an attribute; `None` when there is none, or this process may not read it.
 fn value_of(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     match attribute(open, name) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),

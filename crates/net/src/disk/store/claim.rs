@@ -78,8 +78,8 @@ impl Drop for Claim {
     }
 }
 
-/// Removes everything in a directory, except an entry that others have changed: that is hidden and
-/// harmless.
+/// Removes everything in a directory. What cannot be removed stays: it is in a hidden directory and
+/// does no harm.
 fn remove_below(place: &Directory) {
     let mut to_read = vec![PathBuf::new()];
     let mut directories = Vec::new();
@@ -100,7 +100,7 @@ fn remove_below(place: &Directory) {
             }
         }
     }
-    // Directories found later lie deeper, so they go first.
+    // A directory is found before those in it, so the last ones found go first.
     for path in directories.iter().rev() {
         drop(place.remove_directory(path));
     }
@@ -157,6 +157,6 @@ fn make_directory(directory: &Directory, path: &Path) -> io::Result<()> {
 
 /// Why there is no claim.
 pub(super) const TAKEN: &str = "another receiver takes this transfer into it";
-/// The most attempts. One fails only when another receiver ends at that moment, which does not
-/// happen this often in a row.
+/// The most attempts. An attempt fails only when another receiver ends at that moment, which does
+/// not happen this often in a row.
 const ATTEMPTS_MAX: usize = 100;

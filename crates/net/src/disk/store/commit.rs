@@ -3,8 +3,9 @@
 //! A staged directory whose final name is free is renamed with all its content in one step;
 //! otherwise files are renamed one by one. After a crash on the way, the staged tree has the rest
 //! and the journal says that names were being given; the next attempt goes on from there. Few files
-//! are synced one by one, which leaves other programs' data alone. Many are synced by one call for
-//! the filesystem: 20,000 files of 4 KB on ext4 then take 0.2 s instead of 31 s.
+//! are synced one by one, which leaves other programs' data alone. Many, and those that get owners
+//! or extended attributes, are synced by one call for the filesystem: 20,000 files of 4 KB on ext4
+//! then take 0.2 s instead of 31 s.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
 
@@ -145,7 +146,7 @@ impl Commit<'_> {
     }
 
     /// Sets the owner of files that stay where they are, by a descriptor. A file with names besides
-    /// the transfer's may be somebody's who did not ask for this: a copy replaces it.
+    /// the transfer's may belong to somebody who did not ask for this: a copy replaces it.
     fn own_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
         // Where names must be free, what is in place was put there by this transfer, with its
@@ -252,8 +253,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Gives files their further names in the staged tree, from where the names move as the rest
-    /// does. For a file that stayed in place these are links to it there: it is verified, too.
+    /// Makes the hard links in the staged tree; they get their final names with the rest. When a
+    /// file stayed in place, the link leads to the file there, which is verified, too.
     fn make_hard_links(&mut self) -> Result<(), Fault> {
         let staging = &*self.staging;
         let manifest = &staging.manifest;
@@ -309,9 +310,11 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns true when a link with the same target may stay, which it may not when names must be
-    /// free. A link with another owner is made anew: setting an owner by name could give something
-    /// else away.
+    /// Returns true when the link is in place already, with the same target, and may stay. Where
+    /// names must be free, it may stay only if an earlier attempt had begun to give names, because
+    /// that attempt may have made it. Where names are replaced and owners are set, a link with
+    /// another owner may not stay: a new one is made in the staged tree and gets its owner there.
+    /// To set an owner by the final name could give away what somebody else has put there.
     fn is_link_in_place(&self, index: usize, entry: &EntryRef<'_>) -> bool {
         let may_stay = self.staging.was_committing || self.taken == Taken::Replace;
         let directory = &self.staging.directory;

@@ -103,7 +103,7 @@ impl Disk {
         match self.modes {
             Modes::Exact => mode,
             Modes::Umask => {
-                // Where the mask is not known, it is the usual one.
+                // Where the mask is not known, the usual one is assumed.
                 let mask = if self.mask == 0o777 { 0o022 } else { self.mask };
                 let least = match entry.kind {
                     EntryKind::Directory => OWNER_ENTERS,
@@ -134,7 +134,7 @@ impl Disk {
     }
 
     /// Makes a file in a private directory with its final mode, to be written at once. The flag is
-    /// true when the file has this mode, which the process's mask may forbid.
+    /// true when the file has this mode, and false when the mode must be set later.
     pub(super) fn create_as(
         &self,
         within: &Directory,
@@ -201,7 +201,7 @@ impl Disk {
     }
 
     /// Writes as [`Disk::write`] does, but runs of zeros become holes, whatever was there. A hole
-    /// at its end does not make the file longer.
+    /// at the end does not make the file longer.
     pub(super) fn write_sparse(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         self.before(DiskCall::Write)?;
         holes::parts(bytes, |part, is_hole| {

@@ -29,7 +29,8 @@ struct Running {
 
 impl EarlySync {
     /// Begins to sync what was written to a file so far. Returns false when another sync is under
-    /// way: the caller asks again later.
+    /// way, or one has failed: the caller asks again later, and [`EarlySync::finish`] tells the
+    /// error.
     pub(super) fn begin(&mut self, disk: &Disk, file: &File) -> bool {
         if self.0.is_none() {
             self.0 = Running::start(disk.clone());

@@ -1,6 +1,6 @@
 //! What a staging directory holds, written down so that it survives the receiver.
 //!
-//! An append-only file next to the staged content: a header, then one record for each extent whose
+//! An append-only file next to the staged content: a header, then one record for each range whose
 //! bytes are in their files. A record is written after its bytes. So after `kill -9` every record
 //! is true, because the page cache outlives the process. After a crash of the machine it may be
 //! wrong; then the hashes decide, because the receiver verifies every slab before it commits.
@@ -13,9 +13,10 @@
 //!                start = length = 2^64-1: names are being given
 //! ```
 //!
-//! Reading stops at the first record with a wrong check value. When that of the header is wrong,
-//! there is no journal, and the attempt starts from nothing. Records gather in memory for at most
-//! [`UNTOLD_BYTES_MAX`] of content, and are flushed whenever the store has nothing else to do.
+//! Reading stops at the first record that has a wrong check value or goes beyond the content. A
+//! header with a wrong check value counts as no journal, and the attempt starts from nothing.
+//! Records gather in memory for at most [`UNTOLD_BYTES_MAX`] of content, and are written whenever
+//! the store has nothing else to do.
 
 use std::{
     fs::File,
@@ -159,7 +160,8 @@ impl Found {
         Some(found)
     }
 
-    /// Takes a record; returns false when its check value is wrong.
+    /// Takes a record; returns false when it is wrong, and the rest of the journal is worth
+    /// nothing.
     fn take(&mut self, record: &[u8; RECORD], id: ManifestId) -> bool {
         let (start, len) = (number(&record[..8]), number(&record[8..16]));
         if number(&record[16..]) != check_of(id, start, len) {
@@ -248,8 +250,8 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the length at which to rewrite the journal: four times what it must have, so that this
-/// is rare.
+/// Returns the length at which to rewrite the journal: four times what it must have, and at least 1
+/// MiB, so that this is rare.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {

@@ -29,7 +29,8 @@ pub struct Leftover {
     pub manifest: ManifestId,
     /// How many bytes of its content are staged.
     pub bytes: u64,
-    /// When the last of these bytes came, by the wall clock.
+    /// When its journal was last written, by the wall clock; without a journal, when its staging
+    /// directory last changed.
     pub changed: SystemTime,
 }
 
@@ -69,10 +70,10 @@ pub(super) struct Current<'a> {
     pub(super) is_in_place: bool,
 }
 
-/// Removes leftovers that probably nobody needs: those of manifests other than `current` that are
-/// older than [`KEPT_TIME`]; the oldest ones while all together exceed [`KEPT_BYTES`], but never
-/// the newest; and, when `current` is in place, those that it supersedes. What another receiver has
-/// locked stays. Returns a sentence for each.
+/// Removes leftovers of manifests other than `current` that probably nobody needs: those older than
+/// [`KEPT_TIME`]; those that exceed [`KEPT_BYTES`] together with the newer ones that stay; and,
+/// when `current` is in place, those that it supersedes. What another receiver has locked stays.
+/// Returns a sentence for each leftover removed.
 pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'_>) -> Vec<String> {
     let now = SystemTime::now();
     let mut kept_bytes = 0_u64;
@@ -140,7 +141,7 @@ pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -
 }
 
 /// Returns true when `current` has every path that is staged: the leftover is then another version
-/// of the same files. False when that attempt had begun to rename files.
+/// of the same files. False when that attempt had begun to rename files, or has staged no file.
 fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
     let path = Path::new(STAGING).join(leftover.manifest.to_string());
     let Ok(place) = directory.directory(&path) else {

@@ -7,7 +7,7 @@
 //!
 //! DIR/.towline/<manifest>.lock          one receiver of a manifest at a time
 //! DIR/.towline/<manifest>/journal       what is staged: survives failure, cancellation and kill -9
-//! DIR/.towline/<manifest>/tree/...      takes room as content arrives, not for a manifest's word
+//! DIR/.towline/<manifest>/tree/...      the staged files, which take room only as content arrives
 //! ```
 //!
 //! Nothing is visible under its final name before all of it is verified and synced. The staging
@@ -15,12 +15,12 @@
 //! is opened beneath DIR and no link is followed on the way, so that no manifest leads out of it.
 //! Only the permission bits of a manifest's modes are used: nobody gets a set-user-id program from
 //! the network. The staged files are removed once everything has its name and this store is
-//! dropped, or when they hold nothing worth keeping; otherwise the next attempt continues from
-//! them.
+//! dropped. After a failure they are removed when they hold nothing worth keeping, or must not be
+//! kept; otherwise the next attempt continues from them.
 //!
-//! Invariants: no call waits for the disk; the content that waits to be written is bounded; a byte
-//! is in the journal only after it is in its file; a wrong journal costs time, never content,
-//! because the receiver verifies every slab that the journal calls held.
+//! Invariants: no call of [`Store`] waits for the disk; the content that waits to be written is
+//! bounded; a byte is in the journal only after it is in its file; a wrong journal costs time,
+//! never content, because the receiver verifies every slab that the journal calls held.
 
 use std::{
     collections::VecDeque,
@@ -114,8 +114,8 @@ pub enum Existing {
     /// Files and links are replaced, each in one step; directories are kept and filled.
     Replace,
     /// As [`Existing::Replace`], except for a regular file of the same length and modification
-    /// time. The store compares that with the sender's hashes; only if they differ, it fetches the
-    /// wrong parts and replaces the file.
+    /// time. The content of such a file is compared with the sender's hashes. Where it differs, the
+    /// wrong parts are sent, and the file is replaced.
     SkipUnchanged,
 }
 
@@ -125,9 +125,9 @@ pub struct StoreOptions {
     pub existing: Existing,
     /// What happens to files that the transfer does not bring. Default: they stay.
     pub delete: Delete,
-    /// What the store's thread calls when [`Store::poll_event`] has an event: it should end the
-    /// wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else. Without it,
-    /// poll the store. Default none.
+    /// What the store's thread calls when [`Store::poll_event`] should be called: there is an
+    /// event, or the disk has caught up. It should end the wait of the thread that polls, as
+    /// [`crate::Waker::wake`] does, and nothing else. Without it, poll the store. Default none.
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
     /// Runs of zeros take no room on the disk, even when the sender does not ask for that
     /// ([`ManifestHeader::SPARSE`]). No space is taken beforehand then: a full disk shows when it
@@ -150,8 +150,8 @@ pub struct StoreOptions {
     /// What transfers may take of the disk; the stores of one receiver share it. Default: what
     /// [`RoomLimits`] has.
     pub room: Room,
-    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
-    /// quarter is used, the store holds the sender back; the rest is for data that is under way
+    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When about
+    /// a quarter is used, the store holds the sender back. The rest is for data that is under way
     /// then. When the process is killed, data that is not written (up to 64 KiB even on an idle
     /// disk) is lost. Default 6 MiB.
     pub queue_bytes_max: usize,
@@ -456,7 +456,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             "; receive into a directory that this user may write",
         ),
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
-        // The system gives no thread: nothing else here has to wait.
+        // Only the start of a thread fails like this, when the system has no room for one.
         io::ErrorKind::WouldBlock => (
             ErrorCode::Io,
             "; end some processes, or raise the limit of them (`ulimit -u`)",
@@ -479,7 +479,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
 const STAGING: &str = ".towline";
 /// The most slabs whose hashes may be asked for at a time.
 const HASHES_MAX: usize = 16_384;
-/// How long closing a store waits for the disk's current request.
+/// How long the drop of a store waits at most for the disk's current request.
 const END_WAIT: Duration = Duration::from_secs(2);
 const EIO: i32 = 5;
 

@@ -1,7 +1,7 @@
 //! Before any byte arrives: finds what exists, checks that there is room, makes the directories.
 //!
-//! A failure leaves the disk as it was: what an earlier attempt staged stays, and what this one
-//! made is removed.
+//! After a failure, what an earlier attempt staged stays. If no attempt had staged anything, what
+//! this one made is removed.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
@@ -77,8 +77,8 @@ impl Preparation {
 }
 
 impl Preparation {
-    /// Refuses names at the top that may be settings of this user's programs, as `.bashrc` in a
-    /// home directory.
+    /// Refuses names at the top that may be settings of this user's programs, such as `.bashrc` in
+    /// a home directory.
     fn check_tops(&self, manifest: &Manifest) -> Result<(), Fault> {
         let mut entries = manifest.entries();
         let is_hidden =
@@ -148,7 +148,7 @@ impl Attempt<'_> {
         Ok((tree, journal))
     }
 
-    /// Finds what an earlier attempt staged, except files that changed since.
+    /// Finds what an earlier attempt staged. Files that do not have the planned length are removed.
     fn look_at_staged(&mut self, tree: &Directory) -> Result<(), Fault> {
         for (index, file) in self.manifest.files().iter().enumerate() {
             let entry = self.manifest.entry(file.entry as usize);
@@ -247,8 +247,9 @@ impl Attempt<'_> {
         self.of.existing != Existing::Refuse
     }
 
-    /// Checks that there is room for what is still to come. It takes no room for a manifest's word
-    /// alone: another program may be faster, and then the transfer fails on the way.
+    /// Checks that there is room for what is still to come. It takes none yet, because a sender may
+    /// announce more than it sends. When another program takes the room meanwhile, the transfer
+    /// fails on the way.
     fn check_space(&self) -> Result<(), Fault> {
         let mut needs = Needs {
             bytes: 0,

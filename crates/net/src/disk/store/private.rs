@@ -2,7 +2,7 @@
 //!
 //! What is hashed there is renamed later without being read again. In a receive directory in which
 //! others may write, one of them could make the staging directory first, and then change what was
-//! verified. So every directory of it is checked by its descriptor.
+//! verified. So each staging directory is checked after it was opened, by its descriptor.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use super::STAGING;
 use crate::SystemError;
 
 /// Makes the receive directory `directory` unless it is there, and checks that this process can
-/// stage content in it, before any sender is waited for. It follows no link beneath it.
+/// stage content in it, before any sender is waited for. It follows no link beneath `directory`.
 ///
 /// # Errors
 /// When the directory cannot be made or written, or when its staging directory is another user's

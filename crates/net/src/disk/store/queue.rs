@@ -123,7 +123,8 @@ struct State {
 
 impl State {
     fn is_behind(&self) -> bool {
-        // The extent that is being filled does not count: the disk's thread does not have it yet.
+        // This counts the extent that is being filled, too, which the disk's thread does not have
+        // yet. That one alone never means that the disk is behind.
         self.extents - self.unmade - self.spare.len() > (self.extents / 4).max(1)
     }
 }
@@ -167,8 +168,8 @@ impl Queue {
         Some(Extent::default())
     }
 
-    /// Returns true while more than a quarter of the extents are on their way to the disk. The rest
-    /// is for data that a sender sends before it hears that the disk is behind.
+    /// Returns true while more than a quarter of the extents are being filled or on their way to
+    /// the disk. The rest is for data that a sender sends before it hears that the disk is behind.
     pub(super) fn is_behind(&self) -> bool {
         self.lock().is_behind()
     }
@@ -190,7 +191,7 @@ impl Queue {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// Drops the requests that wait, except those that write content.
+    /// Drops the events, and the requests that wait, except those that write content.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;

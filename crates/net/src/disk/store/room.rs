@@ -8,8 +8,8 @@
 //! ```
 //!
 //! So a sender takes about twice what it has sent, and a step of an honest one costs one call of
-//! the system. When a step meets a limit, what unfinished transfers have left goes first, the
-//! oldest before the others.
+//! the system. When there is no room for a step, only what has arrived is bought. When there is no
+//! room even for that, what unfinished transfers have left is removed, the oldest first.
 //!
 //! Invariant: after a step was bought, the content in the directory is within its quota and the
 //! filesystem keeps the room that is to stay free, as far as only this process writes there. What
@@ -56,8 +56,8 @@ pub enum KeepFree {
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     limits: RoomLimits,
-    /// Bytes that the directory holds, with those that were bought since; `None` before somebody
-    /// looked.
+    /// Bytes that the directory held when somebody last looked, and those bought since; `None`
+    /// before the first look.
     used: Arc<Mutex<Option<u64>>>,
     /// Bytes that all transfers have bought and that are in no file yet.
     ahead: Arc<AtomicU64>,

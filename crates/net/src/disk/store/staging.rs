@@ -6,10 +6,9 @@
 //! DIR/.towline/<manifest>/journal    what is in them
 //! ```
 //!
-//! Files are made when their first bytes come. Those of some size get room of the disk a little
-//! ahead of what arrives ([`super::room`]); small ones are made, written, given their attributes
-//! and closed in one go. Bytes that come in order are hashed from memory; bytes around a gap are
-//! read back.
+//! Files are made when their first bytes come. Those above 64 KiB get room of the disk a little
+//! ahead of what arrives ([`super::room`]). A file that comes in one piece is made and written in
+//! one go. Bytes that come in order are hashed from memory; bytes around a gap are read back.
 
 use std::{
     collections::VecDeque, fs::File, io, ops::Range, os::unix::fs::MetadataExt as _, path::Path,
@@ -76,7 +75,7 @@ pub(super) enum FileState {
 /// Open files and buffers that make the work faster.
 #[derive(Debug, Default)]
 pub(super) struct Works {
-    /// The files used last, the latest first.
+    /// Files that were used lately. The first is the one that was used last.
     open: VecDeque<Open>,
     /// The staged directory used last.
     parent: Option<(std::path::PathBuf, Directory)>,
@@ -91,7 +90,7 @@ pub(super) struct Works {
 struct Open {
     index: usize,
     file: File,
-    /// The offset up to which the file has room on the disk.
+    /// The offset up to which room was taken since the file was opened.
     taken_to: u64,
     /// Bytes written since the disk was last told to sync them.
     unsynced: u64,
@@ -123,7 +122,8 @@ impl Staging {
             .map_err(|error| Fault::new("write the journal in", self.claim.path(), error))
     }
 
-    /// Hashes a slab whose bytes are all written, `extent` last.
+    /// Hashes a slab whose bytes are all written. `extent` is what was written last and is still in
+    /// memory.
     pub(super) fn hash_slab(
         &mut self,
         slab: u32,
@@ -152,7 +152,8 @@ impl Staging {
     }
 
     /// Returns true when what is staged is not worth what it takes: nothing, or less than 1 MiB
-    /// that is less than a hundredth of the transfer.
+    /// that is less than a hundredth of the transfer. After an earlier attempt had begun to give
+    /// names, that is never the case.
     pub(super) fn is_worthless(&self) -> bool {
         let entries = self.manifest.entries();
         let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);
@@ -216,14 +217,14 @@ impl Staging {
         Ok(())
     }
 
-    /// Pays for a file of `bytes` bytes that is written in one go.
+    /// Pays for a whole file of `bytes` bytes.
     fn pay_whole(&mut self, bytes: u64) -> io::Result<()> {
         let of = (&self.directory, &*self.manifest);
         let bytes = on_disk(bytes);
         pay(&mut self.share, of, &self.held, &mut self.notes, bytes)
     }
 
-    /// Gives a whole file its mode and time; it is the open file that was used last.
+    /// Gives a whole file its mode and time.
     pub(super) fn finish(&mut self, index: usize) -> io::Result<()> {
         let entry = self
             .manifest
@@ -280,7 +281,7 @@ impl Staging {
             false => disk.write(file, bytes, file_offset)?,
         }
         if is_new && (bytes.len() as u64) < place.size_bytes {
-            // A later attempt recognises a complete file by its length.
+            // A later attempt keeps a staged file only if it has the planned length.
             file.set_len(place.size_bytes)?;
         }
         self.sync_early(bytes.len() as u64);
@@ -401,7 +402,7 @@ impl Staging {
         } else {
             disk.read(self.file(index)?, out, file_offset)?
         };
-        // Another program cut the file short: the hash comes out wrong, and the slab is fetched
+        // If another program cut the file short, the hash comes out wrong, and the slab is fetched
         // again.
         out[read..].fill(0);
         Ok(())
@@ -426,7 +427,8 @@ impl Staging {
         Ok(is_same(entry, &status))
     }
 
-    /// Copies a file that is in place but wrong into the staged tree, where it is put right.
+    /// Copies a file that is in place into the staged tree, to put its content right or to set
+    /// another owner or other attributes there.
     pub(super) fn bring_back(&mut self, index: usize) -> io::Result<()> {
         let mut from = self.open_in_place(index)?;
         self.close(index);

@@ -2,9 +2,9 @@
 //! everything that the sender has is verified, synced and in place.
 //!
 //! Only the directories of the manifest are looked at, and the receive directory itself only when
-//! the sender sent the contents of one directory. Each is opened beneath the receive directory.
-//! Neither links nor mount points are followed, on the way there or in what is deleted: of a link,
-//! the link itself is deleted.
+//! everything sent is the contents of directories. Each is opened beneath the receive directory.
+//! Neither links nor mount points are followed, on the way there or in what is deleted: a link is
+//! deleted itself, never what it leads to.
 //!
 //! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file; nothing at
 //! all is deleted when the sender could not read everything, nor, unless the owner chose
@@ -85,7 +85,8 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Looks into a directory of the manifest, which keeps its attributes.
+    /// Deletes or lists what is surplus in a directory of the manifest. The directory keeps its
+    /// mode and time.
     fn visit(&mut self, directory: &Directory, entry: &EntryRef<'_>) {
         let path = path_of(entry);
         let opened = match directory.directory_unmounted(path) {

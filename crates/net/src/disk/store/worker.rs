@@ -119,7 +119,7 @@ impl Worker {
         if let Err(fault) = served {
             self.has_failed = true;
             self.events.push(fault.event(&self.shown));
-            // Keeping what is held comes before the session's wait for this answer.
+            // What is staged is kept, or removed, before the session hears of the failure.
             self.release();
         }
         self.queue.tell(&mut self.events);
@@ -137,8 +137,7 @@ impl Worker {
         if self.is_committed || !self.keep || staging.is_worthless() {
             staging.claim.clear();
         } else {
-            // A later attempt fetches content again that is not in the journal, so this is no
-            // failure.
+            // If this fails, a later attempt only fetches more content again.
             let _is_told = staging.tell_journal(true).is_ok();
         }
     }
