@@ -19,9 +19,9 @@ pub enum Share {
     NetworkFull,
 }
 
-/// Says whether `address` may have one more place. `taken` gives the address that has it for each
-/// place that is not free. There are `places_max` places, and `own_max` of them are the share of
-/// one address.
+/// Says whether `address` may have one more place. For each place that is taken, `taken` gives the
+/// address that has it. There are `places_max` places, and `own_max` of them are the share of one
+/// address.
 #[must_use]
 pub fn share(
     own_max: usize,

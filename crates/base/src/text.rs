@@ -56,8 +56,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns true for characters that only show themselves: no control characters, no line or
-/// paragraph separators, and no format characters, which are invisible or change the direction of
-/// what follows.
+/// paragraph separators, and no format characters, many of which are invisible or change the
+/// direction of what follows.
 ///
 /// **Spec**: all but the general categories Cc, Cf, Zl and Zp of Unicode 16.
 #[must_use]

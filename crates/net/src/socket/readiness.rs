@@ -190,7 +190,7 @@ fn is_past(until: Option<Instant>) -> bool {
 }
 
 /// Makes the kernel wake this thread on time, not up to 50 us late. Only the first call in a thread
-/// does something.
+/// has an effect.
 fn wake_on_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };

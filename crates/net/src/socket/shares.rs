@@ -238,8 +238,8 @@ impl NetworkSigns {
 
 /// When more than one byte in this many was sent again, loss is the limit.
 const LOSS_ONE_IN: u64 = 500;
-/// When the round trip is longer than this many times the shortest and [`QUEUE_US_MIN`]
-/// microseconds (what scheduling may cost) together, a queue is the limit.
+/// When the round trip exceeds this many times the shortest by more than [`QUEUE_US_MIN`]
+/// microseconds (what scheduling may cost), a queue is the limit.
 const QUEUE_TIMES: u64 = 2;
 const QUEUE_US_MIN: u64 = 1_000;
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A packet's path and a connection's number say by which way it came. Connections that this host
-//! dials leave by the kernel's route. Only those to a link-local IPv6 address without a scope leave
-//! by way 0.
+//! dials leave by the kernel's route, except those to a link-local IPv6 address without a scope:
+//! these leave by way 0.
 
 use std::{
     net::SocketAddr,

@@ -1,8 +1,8 @@
 //! Sets the extended attributes of what has arrived, if the receiver's owner has asked for that.
 //!
-//! A staged file gets its attributes through a descriptor, before it gets a mode that may forbid
-//! opening it. So does a directory, and a file that is already in place, the latter only if all its
-//! names are the transfer's; otherwise a copy replaces it, as with owners.
+//! Files and directories get their attributes through descriptors, before they get a mode that may
+//! forbid opening them. A file that is already in place gets attributes only if all its names are
+//! the transfer's; otherwise a copy replaces it, as with owners.
 //!
 //! Attributes of users (`user.*`) become the sender's: those that the sender does not have are
 //! removed. Attributes of other kinds are only added, as far as the system lets this process. Two

@@ -250,8 +250,8 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the length at which to rewrite the journal: four times what it must have, and at least 1
-/// MiB, so that this is rare.
+/// Returns the length at which to rewrite the journal: four times what it must have (at least 1
+/// MiB), so that this is rare.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {

@@ -265,8 +265,8 @@ impl InterfaceAddress {
         }
     }
 
-    /// Returns true when `ip` is in this address's network. Where the prefix is unknown, that is
-    /// the address alone.
+    /// Returns true when `ip` is in this address's network. Where the prefix is unknown, the
+    /// network is the address alone.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         let full = if self.ip.is_ipv4() { 32 } else { 128 };

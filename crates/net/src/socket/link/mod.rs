@@ -5,10 +5,10 @@
 //!  accept ───────────────> Open ──EOF, reset──> gone (Closed is told)
 //! ```
 //!
-//! When we close a connection, it sends what is queued, then its end. It is kept until the peer has
-//! seen the end, but no longer than [`LINGER`]. If we dropped it at once, unread bytes would cause
-//! a reset, which would destroy the last report. After [`Links::close`] no event of that connection
-//! follows.
+//! When we close a connection, we send what is queued, then the end. We keep the connection until
+//! the peer has seen the end, but no longer than [`LINGER`]. If we dropped it at once, unread bytes
+//! would cause a reset, which would destroy the last report. After [`Links::close`] no event of
+//! that connection follows.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -15,7 +15,7 @@ use sys::{SocketBuffers, TcpInfo};
 
 use crate::{NetworkSigns, TcpShares};
 
-/// What held the connections to one peer back: the sum over one connection after the other.
+/// What held the connections to one peer back, all of them together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldBack {
     /// The time by cause.

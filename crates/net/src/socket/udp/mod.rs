@@ -281,7 +281,7 @@ impl UdpIo {
     }
 
     /// Returns true for a receiver that sleeps while it waits. All its packets come by the group's
-    /// socket; those of a source come by both sockets.
+    /// socket; a source receives by both sockets.
     fn is_blocking_receiver(&self) -> bool {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }

@@ -296,7 +296,7 @@ pub(super) fn refusal(to: SocketAddr, errno: i32) -> SystemError {
     SystemError::system("send to", to, &error).advise(Refusal::of(&error).advice())
 }
 
-/// Sends those datagrams of a run that have left once more, to another address. Perhaps nobody
+/// Sends to one more address those datagrams of a run that the kernel has taken. Perhaps nobody
 /// listens there, so failures are ignored.
 pub(super) fn copy_to(
     socket: &UdpSocket,
