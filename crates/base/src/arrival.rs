@@ -23,7 +23,7 @@ pub enum Socket {
 pub struct Arrival {
     /// The path (interface) that the datagram came through; replies leave through the same path.
     pub path: PathId,
-    /// The socket that received the datagram.
+    /// The kind of socket that received the datagram.
     pub socket: Socket,
     /// Network source address and UDP source port.
     pub source: SocketAddr,
@@ -69,8 +69,9 @@ pub struct RecvBatch {
 }
 
 impl RecvBatch {
-    /// Makes a batch of `slots` buffers of `slot_bytes` bytes. Sensible sizes: with GRO, 2 to 4
-    /// buffers of 65,535 bytes; without it, 32 to 64 buffers for the largest datagram.
+    /// Makes a batch of `slots` buffers of `slot_bytes` bytes. With GRO, a buffer needs 65,535
+    /// bytes, the length of the longest coalesced message; without it, the length of the longest
+    /// datagram.
     #[must_use]
     pub fn new(slots: usize, slot_bytes: usize) -> Self {
         Self {
@@ -111,7 +112,7 @@ impl RecvBatch {
             .skip(self.filled.len())
     }
 
-    /// Declares the next free buffer filled.
+    /// Notes that the next free buffer was filled with `datagram`.
     ///
     /// **Panics** (bug): when no buffer is free or the datagram is longer than a buffer.
     pub fn push(&mut self, datagram: Datagram) {

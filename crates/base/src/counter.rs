@@ -1,4 +1,4 @@
-//! Counters: one declaration builds the struct, its snapshot, look-up by name and every output.
+//! Counters: one declaration builds the struct, and what lists, adds up and finds its counters.
 
 use std::fmt;
 

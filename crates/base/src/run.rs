@@ -17,7 +17,8 @@ pub struct Run<'a> {
     pub path: PathId,
     /// Group or unicast destination.
     pub to: SocketAddr,
-    /// Time to live (hop limit) for this run when it is not the session's own (SPMR: 1).
+    /// Time to live (hop limit) for this run when it is not the session's own, such as 1 for an
+    /// SPMR packet.
     pub hops: Option<u8>,
     /// Bytes of each datagram except the last.
     pub segment: usize,
@@ -71,7 +72,8 @@ pub struct Budget {
 /// The result of sending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The first `datagrams` of the run left; fewer than all when the socket became full.
+    /// The first `datagrams` of the run left; fewer than all when the socket became full or refused
+    /// the next one.
     Sent {
         /// Datagrams handed to the network, from the front.
         datagrams: usize,

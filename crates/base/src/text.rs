@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 /// Returns one line of at most `bytes_max` bytes: characters that are not [`is_plain`] are escaped,
-/// such as `\u{1b}`, and in a text with such characters each backslash is doubled. A text that is
-/// cut ends with `...`, which counts as three of the bytes.
+/// as in `\u{1b}`, and in a text with such characters each backslash is doubled. A text that is cut
+/// ends with `...`, which counts as three of the bytes.
 ///
 /// **Cost**: allocates only for a text that has such characters or is too long.
 #[must_use]

@@ -2,8 +2,9 @@
 //! files on a real [`disk`]. The two parts share only [`SystemError`].
 //! Beside them, [`http`] is what the pages of a running program need.
 //!
-//! [`UdpIo`] is what the run loop drives in the shipped programs. Its caller chooses the interface,
-//! and hands it in as an index and a local address.
+//! In the shipped programs, the run loop of a session with packets drives a [`UdpIo`], or several
+//! as one [`WaysIo`]. The caller of [`UdpIo::open`] chooses the interface, and hands it in as an
+//! index and a local address.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

@@ -191,7 +191,7 @@ struct Walk<W> {
     notes: Vec<String>,
     roots: Roots,
     parents: Parents,
-    /// What could not be read and why, for the first [`UNREADABLE_NAMED_MAX`].
+    /// What could not be read, and why: the first [`UNREADABLE_NAMED_MAX`] paths.
     unreadable: Vec<String>,
     unreadable_count: usize,
     /// How many of the unreadable paths do not exist.

@@ -174,7 +174,8 @@ impl Readiness {
     }
 }
 
-/// A handle that ends the wait of a [`crate::UdpIo`] from another thread. Clones end the same wait.
+/// A handle that ends the wait of a back end, such as [`crate::UdpIo`], from another thread. Clones
+/// end the same wait.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<WakeFd>);
 

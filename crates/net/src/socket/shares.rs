@@ -1,5 +1,5 @@
-//! What held the sending side of a TCP connection back: a share of time for each cause, which
-//! together are the whole time.
+//! What held the sending side of a TCP connection back: a share of the time for each cause.
+//! Together the shares are the whole time.
 //!
 //! The kernel counts the time during which a connection had data queued or under way, and of that
 //! the time during which the peer's window, or the own send buffer, kept it from sending. The rest
@@ -26,7 +26,7 @@ use sys::{SocketBuffers, TcpInfo};
 /// Time by what held a connection back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpShares {
-    /// Nothing was queued: the application gave nothing to send.
+    /// Nothing was queued or under way: the application gave nothing to send.
     pub application: Duration,
     /// The peer's receive window was full.
     pub receiver: Duration,

@@ -22,9 +22,9 @@ use super::{
     staging::{FileState, Staging, changed, is_same, time_of},
 };
 
-/// Gives everything its final name. Then only the journal is still staged: it records that all is
-/// in place, until the sender has the proof. A withdrawn file gets no name, and an older file of
-/// its name stays.
+/// Gives everything its final name. Then no content is staged any more, only the journal: it
+/// records that all is in place, until the store is dropped. A withdrawn file gets no name, and an
+/// older file of its name stays.
 pub(super) fn commit(
     staging: &mut Staging,
     existing: Existing,
@@ -68,9 +68,9 @@ struct Commit<'a> {
     taken: Taken,
     /// True when the entries are few, so they are synced one by one.
     has_few: bool,
-    /// When owners are to be set.
+    /// Sets the owners, if that is wanted.
     owners: Option<Ownership>,
-    /// When extended attributes are to be set.
+    /// Sets the extended attributes, if that is wanted.
     attributes: Option<Attributes>,
 }
 

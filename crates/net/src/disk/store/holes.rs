@@ -2,9 +2,9 @@
 
 use std::{io, ops::Range};
 
-/// Gives `take` all of `bytes`, part by part, and whether a part becomes a hole: a run of zeros of
-/// at least [`HOLE_BYTES_MIN`], or of [`EDGE_BYTES_MIN`] at an end of the bytes, where the run may
-/// go on in what comes before or behind.
+/// Gives `take` all of `bytes`, part by part, and says of each part whether it becomes a hole. A
+/// hole is a run of at least [`HOLE_BYTES_MIN`] zeros. At either end of the bytes
+/// [`EDGE_BYTES_MIN`] zeros are enough, because the run may go on in the bytes before or behind.
 ///
 /// **Cost**: where the bytes are not zeros, looks at one in [`PROBE_BYTES`] of them.
 pub(super) fn parts(

@@ -147,8 +147,8 @@ pub struct StoreOptions {
     /// What was received stays staged after a failure, for a later attempt, unless it is next to
     /// nothing. Default true.
     pub keep_staged: bool,
-    /// What transfers may take of the disk; the stores of one receiver share it. Default: what
-    /// [`RoomLimits`] has.
+    /// What transfers may take of the disk; the stores of one receiver share it. Default: the
+    /// defaults of [`RoomLimits`].
     pub room: Room,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When about
     /// a quarter is used, the store holds the sender back. The rest is for data that is under way
@@ -290,7 +290,7 @@ impl Store for FileStore {
         }
         self.hand_over();
         self.extent = self.queue.as_ref().and_then(|queue| queue.take_spare());
-        // All extents are on their way: the disk is behind.
+        // When there is no empty extent, all are on their way, and the disk is behind.
         self.extent
             .as_mut()
             .is_some_and(|extent| extent.push(offset, bytes))

@@ -7,9 +7,9 @@
 //!   bought   1 MiB     2 x arrived + 1 MiB, at most 64 MiB ahead
 //! ```
 //!
-//! So a sender takes about twice what it has sent, and a step of an honest one costs one call of
-//! the system. When there is no room for a step, only what has arrived is bought. When there is no
-//! room even for that, what unfinished transfers have left is removed, the oldest first.
+//! So a sender takes about twice what it has sent, and a step mostly costs one system call. When
+//! there is no room for a step, only what has arrived is bought. When there is no room even for
+//! that, what unfinished transfers have left is removed, the oldest first.
 //!
 //! Invariant: after a step was bought, the content in the directory is within its quota and the
 //! filesystem keeps the room that is to stay free, as far as only this process writes there. What
@@ -91,7 +91,7 @@ impl Room {
     }
 
     /// Checks, before any byte arrives, that a manifest can be taken in. `left` says how many bytes
-    /// of unfinished transfers may go for it.
+    /// of unfinished transfers may be removed for it.
     pub(super) fn check(
         &self,
         directory: &Directory,
@@ -272,7 +272,8 @@ impl RoomLimits {
 }
 
 impl KeepFree {
-    /// Returns true when there is room for what is needed, if `left` bytes may go for it.
+    /// Returns true when there is room for what is needed, or would be after `left` bytes were
+    /// removed.
     fn has_room(self, space: &Space, needs: Needs, left: impl Fn() -> u64) -> bool {
         let (bytes, files) = self.of(space);
         let bytes = space.available_bytes.saturating_sub(bytes);

@@ -6,9 +6,9 @@
 //! Neither links nor mount points are followed, on the way there or in what is deleted: a link is
 //! deleted itself, never what it leads to.
 //!
-//! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file; nothing at
-//! all is deleted when the sender could not read everything, nor, unless the owner chose
-//! [`Delete::Excluded`], when its rules have left something out.
+//! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file. When the
+//! sender could not read everything, nothing at all is deleted. When the sender's rules have left
+//! something out, nothing is deleted unless the receiver's owner chose [`Delete::Excluded`].
 
 use std::{
     collections::BTreeSet,

@@ -13,8 +13,8 @@ macro_rules! faults {
     ) => {
         /// Faults to inject: into what is received, and at the edge of the system calls.
         ///
-        /// The text form lists them with commas, as in `loss=5%,seed=7,enobufs=1%,nogso`; what it
-        /// prints can be read back.
+        /// The text form lists them with commas, as in `loss=5%,seed=7,enobufs=1%,nogso`; what
+        /// [`fmt::Display`] writes can be read back.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Faults {
             /// Seed of every draw: the same seed and traffic give the same faults. Default 1.

@@ -292,7 +292,8 @@ impl Links {
         }
     }
 
-    /// Returns when the next connection is dialled again; `None` when none is waiting for that.
+    /// Returns the time at which the next connection is dialled again; `None` when none is waiting
+    /// for that.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = |id| self.links.get(id).is_some_and(Link::is_connecting);
         let next = self.redials.iter().find(|(_, id, _)| waits(id));
@@ -339,7 +340,7 @@ impl Links {
         self.may_accept || !self.events.is_empty() || !self.ready.is_empty()
     }
 
-    /// Returns true while there are connections, or may be.
+    /// Returns true while there are connections, or some may come.
     pub(super) fn is_in_use(&self) -> bool {
         self.listener.is_some() || !self.links.is_empty()
     }

@@ -82,14 +82,14 @@ impl UdpSetup {
         }
     }
 
-    /// Receives from this source only.
+    /// Receives from `source` only, or from all sources when it is `None`.
     #[must_use]
     pub fn source(mut self, source: Option<IpAddr>) -> Self {
         self.source = source;
         self
     }
 
-    /// Takes upstream packets on another port when the session's is taken.
+    /// Sets whether a source takes upstream packets on another port when the session's is taken.
     #[must_use]
     pub const fn shares_port(mut self, shares_port: bool) -> Self {
         self.shares_port = shares_port;

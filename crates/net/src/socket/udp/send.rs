@@ -387,7 +387,7 @@ impl Dispatch<'_> {
 
     /// Sends as many datagrams as `limit` allows; the kernel segments them.
     fn segmented(&self, sent: usize, limit: RunLimit) -> io::Result<Progress> {
-        // Back-to-back records give one range; then room for many need not be prepared.
+        // Datagrams that lie back to back are one range. Then one piece is enough.
         if let [_one] = self.run.ranges {
             self.segmented_in(&mut [IoSlice::new(&[])], sent, limit)
         } else {
