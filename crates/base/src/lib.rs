@@ -51,15 +51,18 @@
 //!   next_timeout              all              getter        when to call again at the latest
 //! ```
 //!
-//! `delivery::Forwarder` is no end of a session: it passes connections through a relay. It has
-//! neither `observe` nor `pop_event`, and its `handle_link` is also told where the sender of a
-//! session is, which the relay's `pgm::Element` has heard.
+//! Two machines differ. `delivery::Forwarder` is no end of a session: it passes connections through
+//! a relay. It has neither `observe` nor `pop_event`, and its `handle_link` is also told where the
+//! sender of a session is, which the relay's `pgm::Element` has heard. `delivery::FrameReceiver`
+//! has no connections: a `delivery::Reporter` beside it has them. Of the common names it has only
+//! `next_timeout`, which says when its `settle` is due; its `pop` gives frames. A machine that
+//! dials nobody has no `link_opened`.
 //!
 //! Each machine also has commands for what its user decides, such as `offer` and `close` of
 //! `pgm::Source`. Other names exist where a machine needs what no common name passes. `pgm` knows
 //! packets only, and anybody can forge these. So separate methods tell `pgm::Receiver` what the
-//! owner learns of a sender on a connection, or decides about that sender. These methods, and those
-//! of other machines that no common name covers, are:
+//! owner learns of a sender on a connection, or decides about that sender. These are the most
+//! important of the methods that no common name covers:
 //!
 //! ```text
 //!   method              machine            kind     why it exists
