@@ -136,5 +136,5 @@ extern "C" fn towline_publisher_free(publisher: Option<Box<Publisher>>) {
     guard((), || drop(publisher));
 }
 
-/// How long closing may take at most.
+/// How long closing may take when the program sets no limit.
 const CLOSE_MAX: Duration = Duration::from_secs(86_400);

@@ -24,8 +24,8 @@ impl Session {
         self.builder.clone()
     }
 
-    /// Sets what has this name: of the library's options and parameters each, and two settings that
-    /// a command has otherwise.
+    /// Sets the setting of this name: an option or a parameter of the library, or one of two
+    /// (`from`, `reports`) that the command has in another form.
     fn set(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         let wrong = |text: String| Failure::new(Outcome::Invalid, text);
         match name {

@@ -136,7 +136,13 @@ extern "C" fn towline_subscriber_sender(
         // SAFETY: the header says that there is room for `len` bytes.
         let room = unsafe { cabi::room(buffer, len) };
         let room = room.ok_or_else(|| Failure::null("the buffer"))?;
-        let gone = || Failure::new(Outcome::NotFound, "that sender is not there any more");
+        let gone = || {
+            let text = format!(
+                "no session has the number {session} at present; ask for the sender while the \
+                 session lasts"
+            );
+            Failure::new(Outcome::NotFound, text)
+        };
         let info = subscriber.0.session(session).ok_or_else(gone)?;
         cabi::print(&info.source.to_string(), room);
         Ok(Outcome::Ok)

@@ -25,8 +25,11 @@ extern "C" fn towline_transmit_file(
     written: Out<'_, u64>,
 ) -> Outcome {
     attempt(|| {
-        if socket < 0 || file < 0 {
-            let text = "a descriptor is negative: it was not opened";
+        if let Some((what, fd)) = [("socket", socket), ("file", file)]
+            .into_iter()
+            .find(|(_, fd)| *fd < 0)
+        {
+            let text = format!("the descriptor of the {what} is negative ({fd}): open it first");
             return Err(Failure::new(Outcome::Invalid, text));
         }
         let end = at.checked_add(bytes).ok_or_else(|| {
