@@ -36,8 +36,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Dropped without [`AsyncPublisher::close`], it does not block: its thread breaks the session off,
-/// and tells receivers at once.
+/// When it is dropped without [`AsyncPublisher::close`], the drop does not block: the thread breaks
+/// the session off, and tells receivers at once.
 pub struct AsyncPublisher {
     thread: PublisherThread,
 }
@@ -61,8 +61,8 @@ impl AsyncPublisher {
         self.thread.try_send(message)
     }
 
-    /// Polls, for hand-written futures, whether [`AsyncPublisher::try_send`] has room; if not, the
-    /// task is woken later.
+    /// Says to hand-written futures whether [`AsyncPublisher::try_send`] has room. If it has none,
+    /// the task is woken later.
     ///
     /// # Errors
     /// The error that ended the session.
@@ -188,7 +188,8 @@ impl From<Received<'_>> for Incoming {
 /// [`AsyncSubscriber::next`], or many at a time with [`AsyncSubscriber::ready`] and
 /// [`AsyncSubscriber::pop`]. With the feature `futures` it is a `Stream` of [`Incoming`].
 ///
-/// Dropped without [`AsyncSubscriber::close`], it does not block: its thread leaves the session.
+/// When it is dropped without [`AsyncSubscriber::close`], the drop does not block: the thread
+/// leaves the session.
 pub struct AsyncSubscriber {
     thread: SubscriberThread,
     /// The application was told the error that ended the session.
@@ -197,8 +198,8 @@ pub struct AsyncSubscriber {
 }
 
 impl AsyncSubscriber {
-    /// Moves `subscriber` to its own thread. It goes on taking only those senders that
-    /// [`Subscriber::take_only`] names.
+    /// Moves `subscriber` to its own thread. The thread takes data only from the senders that
+    /// [`Subscriber::take_only`] has named, or from all when it was not called.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -228,8 +229,8 @@ impl AsyncSubscriber {
         self.thread.ready().await
     }
 
-    /// Polls, for hand-written futures, as [`AsyncSubscriber::ready`] waits; if nothing is there,
-    /// the task is woken later.
+    /// Does for hand-written futures what [`AsyncSubscriber::ready`] does when it is awaited. If
+    /// nothing is there, the task is woken later.
     ///
     /// # Errors
     /// The error that ended the session.
@@ -260,7 +261,7 @@ impl AsyncSubscriber {
         self.thread.snapshot(snapshot);
     }
 
-    /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
+    /// Leaves all sessions and tells their senders, so that these no longer wait for this receiver.
     ///
     /// # Errors
     /// The error of the thread.

@@ -35,7 +35,7 @@ impl Allowed {
         is_some.then(|| Admission::new(move |ip| list.iter().any(|allowed| allowed.admits(ip))))
     }
 
-    /// Returns true when files from `ip` are allowed.
+    /// Returns true when data from `ip` may be taken.
     #[must_use]
     pub fn admits(&self, ip: IpAddr) -> bool {
         match (self, ip.to_canonical()) {

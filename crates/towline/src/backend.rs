@@ -60,7 +60,7 @@ impl Backend {
         either!(mut self, io => io.stop_listening());
     }
 
-    /// Looks at what holds the connections back, where everything goes over connections.
+    /// Looks at what holds the connections back; does nothing where packets carry the content.
     #[cfg(feature = "files")]
     pub(crate) fn look(&mut self) {
         if let Self::Links(io) = self {

@@ -11,8 +11,9 @@
 //!                                                `- MetricsServer - GET /metrics
 //! ```
 //!
-//! **Where**: `$XDG_RUNTIME_DIR/towline`, else `/tmp/towline-UID`; a directory that another user
-//! owns or may enter is refused. Publishing never waits: a session skips it while a reader copies.
+//! **Where**: `$XDG_RUNTIME_DIR/towline`, else `/tmp/towline-UID`. A directory that another user
+//! owns is refused; one that others may enter is made private first. Publishing never waits: a
+//! session skips it while a reader copies.
 
 mod client;
 pub use client::{processes, read};

@@ -169,7 +169,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Words a length that cannot be sent. It is 0 for a frame without bytes alone.
+/// Words the error of a message that cannot be sent. `max` is 0 only when a frame has no bytes.
 fn too_long_text(max: usize, parameter: &str) -> String {
     match max {
         0 => "a frame must have at least one byte".to_owned(),

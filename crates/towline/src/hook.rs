@@ -46,7 +46,7 @@ pub struct Completed {
 /// A hook that runs a program after each transfer.
 ///
 /// [`Hook::push`] and [`Hook::turn`] never wait. Dropping the hook asks a running program to end
-/// (SIGTERM), and kills it after 2 s.
+/// (SIGTERM), waits for that, and kills the program if it still runs after 2 s.
 #[derive(Debug)]
 pub struct Hook {
     words: Vec<String>,
@@ -64,7 +64,7 @@ pub struct Hook {
 struct Running {
     child: Child,
     until: Instant,
-    /// The time when the program, which was asked to end, is killed; `None` while it was not asked.
+    /// When to kill the program; `None` until it is asked to end.
     kill_at: Option<Instant>,
 }
 
@@ -118,8 +118,8 @@ impl Hook {
         }
     }
 
-    /// Sets how long a program may run. Then it is asked to end (SIGTERM), and killed after 2 s, as
-    /// the others wait for it. Default [`Hook::LIMIT`].
+    /// Sets how long a program may run. After that it is asked to end (SIGTERM), and killed if it
+    /// still runs 2 s later, because the others wait for it. Default [`Hook::LIMIT`].
     #[must_use]
     pub const fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -157,7 +157,8 @@ impl Hook {
     }
 
     /// Runs the program for one more transfer, after those that wait. At most [`Hook::WAITING_MAX`]
-    /// transfers wait. For a further one the program is not run, which is a failure.
+    /// transfers wait, and at most 64 MiB of paths. For a transfer beyond that, the program is not
+    /// run, which counts as a failure.
     pub fn push(&mut self, completed: Completed) {
         if self.words.is_empty() {
             return;

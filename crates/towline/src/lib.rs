@@ -56,8 +56,9 @@
 //! # Features
 //!
 //! All but `schema` are on by default; messages need none of them. `files` adds transfers of files,
-//! `counters` shows counters to other processes and to Prometheus, `tracing` emits events,
-//! `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the counters' JSON.
+//! `keys` protects sessions, `counters` shows counters to other processes and to Prometheus,
+//! `tracing` emits events, `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the
+//! counters' JSON.
 //!
 //! Programs of one page in `examples/` show the faces on one machine: `publish` and `subscribe`,
 //! `send` and `receive`, `poll_loop` (a loop of your own), `tokio`, and `delivered` (a proven TCP

@@ -10,8 +10,8 @@ use net::{Group, SystemError};
 pub enum Place {
     /// A multicast group, or one host, to which packets go.
     Group(Group),
-    /// The receivers at these hosts, `HOST[:PORT]` each, which a sender of files dials. Everything
-    /// goes over the connections; there are no packets. The port is 7500 when none is written.
+    /// The hosts of the receivers, `HOST[:PORT]` each. A sender of files dials them. Everything
+    /// goes over these connections; there are no packets. The port is 7500 when none is written.
     Hosts(Vec<String>),
     /// TCP connections that senders of files open to this address.
     Listen(SocketAddr),

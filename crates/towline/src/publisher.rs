@@ -192,8 +192,8 @@ impl Publisher {
         self.take(len, "mtu", |endpoint| endpoint.offer_with(len, &mut fill))
     }
 
-    /// Takes a message by `offer`; when there is no room, makes a turn first. `parameter` bounds
-    /// the length.
+    /// Takes a message by `offer`. When there is no room, makes a turn and offers it once more.
+    /// `parameter` bounds the length.
     fn take(
         &mut self,
         len: usize,
@@ -243,8 +243,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes a message, and waits for room as long as necessary. The message leaves at once, except
-    /// after more than 32 messages in a row that came less than 10 us apart.
+    /// Takes a message, and waits for room as long as necessary. The message leaves at once, unless
+    /// 32 messages in a row came less than 10 us apart before it.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -282,8 +282,8 @@ impl Publisher {
         }
     }
 
-    /// Sends waiting messages, because the owner may make no call for long. In a stream without
-    /// pauses they wait for further ones.
+    /// Sends waiting messages, because the owner's next call may be far off. In a stream without
+    /// pauses, they wait for further ones.
     fn see_off(&mut self) {
         let now = self.end.now();
         let is_in_row = now.since(self.looks.left_at) < ROW_GAP;
@@ -322,8 +322,8 @@ impl Publisher {
         Ok(turn)
     }
 
-    /// Sends messages without looking at NAKs and reports, which wait for the next turn, due soon.
-    /// This is the fastest way out for a single message.
+    /// Sends messages without looking at NAKs and reports; these wait for the next turn, which is
+    /// due soon. This is the fastest way out for a single message.
     pub fn send_ready(&mut self) {
         self.looks.waiting = 0;
         self.end.driver.endpoint.uncork();
@@ -357,12 +357,14 @@ impl Publisher {
     }
 
     /// Ends the session in good order: sends everything, waits until all expected and all reporting
-    /// receivers have been given it or are gone, and announces the end. When this takes longer than
-    /// `timeout`, breaks the session off and tells receivers.
+    /// receivers have been given everything or are gone, and announces the end. When the wait takes
+    /// longer than `timeout`, breaks the session off and tells receivers, unless all who lack
+    /// something have left.
     ///
-    /// **Blocks** at most for `timeout`, and at a low rate for 1 s more to break off. When
-    /// receivers can report and none does, it announces the end for 0.5 s, or for the parameter
-    /// `linger` if a receiver ever sent a NAK. A session without reports announces it for `linger`.
+    /// **Blocks** at most for `timeout`, and at a low rate for 1 s more to break off. The
+    /// announcement takes 0.5 s when receivers can report and none does. It takes the time of the
+    /// parameter `linger` when receivers cannot report, or when one that does not report has sent a
+    /// NAK.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -411,13 +413,14 @@ impl Publisher {
         self.break_off_while(timeout, || true)
     }
 
-    /// Breaks the session off at once, although messages have not left. No receiver has everything.
+    /// Breaks the session off at once, although messages have not left. No receiver counts as
+    /// having everything.
     pub(crate) fn cut_short(&mut self) -> Result<Closed, Error> {
         self.closing = Some((u64::MAX, self.now()));
         self.break_off(Duration::ZERO)
     }
 
-    /// Waits for the end that has begun.
+    /// Waits for the end of a session that is already ending.
     fn end_while(&mut self, mut may_wait: impl FnMut() -> bool) -> Result<Closed, Error> {
         loop {
             self.turn()?;
@@ -475,8 +478,8 @@ impl Publisher {
         self.end.driver.endpoint.source().is_drained()
     }
 
-    /// Returns the bytes of the longest message that one packet holds; [`Publisher::try_send_with`]
-    /// takes no longer one.
+    /// Returns the length in bytes of the longest message that fits one packet.
+    /// [`Publisher::try_send_with`] refuses longer ones.
     #[must_use]
     pub const fn packet_limit(&self) -> usize {
         self.end.driver.endpoint.source().max_tsdu()
@@ -513,7 +516,8 @@ impl Publisher {
         })
     }
 
-    /// Returns how long the publisher announces the end of the session when no receiver reports.
+    /// Returns the parameter `linger`: how long at most the publisher announces the end of the
+    /// session for receivers that do not report.
     #[must_use]
     pub const fn linger(&self) -> Duration {
         self.end.driver.endpoint.source().config().linger()
@@ -531,9 +535,9 @@ impl Publisher {
         self.end.driver.endpoint.audience().receiver_count()
     }
 
-    /// Begins to count the receivers by polls: those that report and those that only listen, if
-    /// they can read polls as ours can. [`Publisher::census`] has the result after ten more seconds
-    /// of turns at most. With the parameter `poll_interval` the count is repeated.
+    /// Begins to count the receivers by polls: those that report, and those that do not but can
+    /// read polls. [`Publisher::census`] has the result after ten more seconds of turns at most.
+    /// With the parameter `poll_interval` the count is repeated.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -576,15 +580,16 @@ impl Count for driver::Publisher {
 
 impl LookTimes {
     /// Returns true when it is time to look at the clock in a call that may be followed by others
-    /// at once: at messages 1, 2, 4 and 8. A reading costs as much as a quarter of a message of 64
-    /// bytes. In a stream, a run fills up sooner than the clock would tell.
+    /// at once: at messages 1, 2, 4 and 8. A look costs as much as a quarter of a message of 64
+    /// bytes. In a stream, enough messages for a system call come together before the clock says
+    /// that the first is due.
     #[inline]
     const fn is_first_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE && self.waiting.is_power_of_two()
     }
 
     /// Returns true when it is time to look at the clock: at every message while few wait, and at
-    /// every eighth in a stream, whose runs fill up by themselves.
+    /// every eighth in a stream.
     #[inline]
     const fn is_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE || self.waiting.is_multiple_of(LOOKS_APART)

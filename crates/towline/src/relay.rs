@@ -1,4 +1,5 @@
-//! The face of a relay: sessions of one network made to arrive on others that it does not route to.
+//! The face of a relay: it brings the sessions of one network to others that have no route to that
+//! network.
 
 use std::{fmt, net::IpAddr};
 
@@ -17,8 +18,8 @@ pub struct RelayBuilder {
 }
 
 impl RelayBuilder {
-    /// Sets how many bytes of the newest packets the relay keeps to repair from. What it does not
-    /// keep it asks the sender for. Default 64 MiB, which is half a second at 1 Gbit/s.
+    /// Sets how many bytes of the newest packets the relay keeps to repair from. It asks the sender
+    /// for what it does not keep. Default 64 MiB, which is half a second at 1 Gbit/s.
     #[must_use]
     pub const fn keep(mut self, bytes: usize) -> Self {
         self.kept_bytes_max = bytes;
@@ -51,8 +52,8 @@ impl RelayBuilder {
             let Sockets { mut io, choice } =
                 session.open_sockets(net::Role::Source, |mut it| {
                     it.path = path;
-                    // The relay leaves bytes unread that the other end of a connection does not
-                    // take.
+                    // The relay queues nothing: bytes that one end of a connection does not take
+                    // stay unread at the other end.
                     it.options.link_queue_bytes = 0;
                     it
                 })?;
@@ -96,10 +97,10 @@ impl RelayBuilder {
 /// A relay: what is sent to one of its groups is sent to the others too, with repairs and reports.
 ///
 /// Receivers take the relay for the sender: they send their requests for repairs to it, and open
-/// their connections for reports to it. It joins each of these to a connection that it opens to the
-/// sender. The sender takes the relay for a receiver that stands for all receivers behind it. So
-/// neither network needs a route to the other. Sessions go in any direction, each away from the
-/// network where the relay first heard it.
+/// their connections for reports to it. The relay joins each such connection to one that it opens
+/// to the sender. The sender takes the relay for a receiver that stands for all receivers behind
+/// it. So neither network needs a route to the other. Sessions go in any direction, each away from
+/// the network where the relay first heard it.
 ///
 /// Sessions with a key are not carried: their packets cannot be changed.
 ///

@@ -116,7 +116,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the name of this end in the other end's reports. No two receivers of a session may have
+    /// Sets the name by which the other end knows this one. No two receivers of a session may have
     /// the same name. Default: the host's name and the process number; further receivers of a
     /// process also get a number. A receiver of files takes its default from its directory, so that
     /// it keeps its name when it is started there again.
@@ -193,9 +193,9 @@ impl SessionBuilder {
         })
     }
 
-    /// Opens the sockets of the place on the interface that the user names, or else on that of the
-    /// routes. `settle` changes what this session needs differently. Adds cautions about the group
-    /// and the warnings of the sockets to the notes of the choice.
+    /// Opens the sockets of the place on the interface that the user names, or else on the one that
+    /// the kernel's route takes. `settle` adapts the setup to this session. The notes of the choice
+    /// also get cautions about the group, and the warnings of the sockets.
     pub(crate) fn open_sockets(
         &self,
         role: net::Role,
@@ -561,7 +561,7 @@ pub(crate) fn default_name(told_apart_by: &str) -> String {
 }
 
 /// The name of an end that is made from its process's number, taken until this is dropped. The next
-/// end may then have it, and counts as the same receiver that comes back.
+/// end may then take that name; others see it as the same receiver that comes back.
 #[derive(Debug)]
 pub(crate) struct OwnName {
     number: u32,

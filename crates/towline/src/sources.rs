@@ -55,8 +55,8 @@ impl Sources {
         Self::checked(allowed.to_vec(), has_key, target)
     }
 
-    /// Makes the rule, or an error when it is not enough; `target` says where other hosts reach
-    /// this one, if they do.
+    /// Makes the rule. Returns an error when other hosts reach this one, and neither a list of
+    /// senders nor a key is given. `target` says where they reach it, if they do.
     fn checked(
         allowed: Vec<Allowed>,
         has_key: bool,
@@ -82,7 +82,7 @@ impl Sources {
         self.has_key || !self.is_reached || !self.allowed.contains(&Allowed::Any)
     }
 
-    /// Returns an error unless a sender at `ip` may be dialled.
+    /// Returns an error unless files from `ip` are taken.
     pub(crate) fn admit(&self, ip: IpAddr) -> Result<(), String> {
         // With a key and no list, every holder of the key is allowed.
         if self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed.admits(ip)) {

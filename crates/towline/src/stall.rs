@@ -1,4 +1,4 @@
-//! Detects that the transfer of a receiver of files no longer moves.
+//! Detects that a receiver's transfer of files no longer moves.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ use wire::object::Phase;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StallWatch {
-    /// Bytes held, of manifest and content, and verified when something last moved.
+    /// The sum of the bytes of manifest held, of content held and of content verified, at the last
+    /// look.
     moved: u64,
     moved_at: Instant,
 }

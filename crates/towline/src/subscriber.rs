@@ -152,7 +152,7 @@ impl Subscriber {
         })
     }
 
-    /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
+    /// Leaves all sessions and tells their senders, so that these no longer wait for this receiver.
     ///
     /// **Blocks** for at most 1 s, when a sender does not take the last messages.
     ///

@@ -43,7 +43,8 @@ use silent::debug;
 #[cfg(not(feature = "tracing"))]
 use silent::{info, warn};
 
-/// An open session. Making one emits the event that it is opened; dropping it, that it is closed.
+/// An open session. Making one emits the event that the session is opened; dropping it emits the
+/// event that the session is closed.
 #[derive(Debug)]
 pub(crate) struct Open {
     group: SocketAddr,

@@ -20,7 +20,7 @@ use std::{
 
 use crate::{Error, thread::spawn};
 
-/// Keeps [`Transfer`] to the types of this crate, so that it may grow.
+/// Lets only this crate implement [`Transfer`], so that methods can be added to it.
 pub(crate) mod sealed {
     /// Only this crate can name it.
     #[expect(unnameable_types, reason = "who cannot name it cannot implement it")]
@@ -175,8 +175,8 @@ impl<T: Transfer> TransferThread<T> {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await;
     }
 
-    /// Polls, for hand-written futures, as [`TransferThread::ready`] waits; if nothing is there,
-    /// the task is woken later.
+    /// Does for hand-written futures what [`TransferThread::ready`] does when it is awaited. If
+    /// nothing is there, the task is woken later.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut board = self.shared.lock();
         if board.is_over || !board.events.is_empty() {
@@ -191,7 +191,8 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().events.pop_front()
     }
 
-    /// Returns the transfer's state at most 50 ms ago; final once the transfer is over.
+    /// Returns the transfer's state as it was shown last: at most 50 ms ago while packets come and
+    /// go, longer ago while nothing happens. Final once the transfer is over.
     #[must_use]
     pub fn state(&self) -> T::State {
         self.shared.lock().state.clone()

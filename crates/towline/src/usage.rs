@@ -17,10 +17,10 @@ pub struct UsageMeter {
     machine: Option<Machine>,
 }
 
-/// The processor time that a stretch of time took.
+/// The processor time that was used in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// How long that time was.
+    /// How long the stretch was.
     pub wall: Duration,
     /// Processor seconds of this process: all threads, user and kernel.
     pub process_cpu_s: Option<f64>,

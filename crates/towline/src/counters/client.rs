@@ -8,7 +8,7 @@ use super::{ProcessCounters, directory};
 /// sockets of dead processes.
 ///
 /// # Errors
-/// When the directory exists and cannot be read.
+/// When the directory exists and cannot be read, or is not this user's.
 pub fn processes() -> io::Result<Vec<u32>> {
     processes_in(&directory::path()?)
 }
@@ -16,8 +16,8 @@ pub fn processes() -> io::Result<Vec<u32>> {
 /// Reads the counters of one process.
 ///
 /// # Errors
-/// `NotFound` when no process of this user with that identifier serves its counters; `InvalidData`
-/// when its answer is of a version that this library does not read.
+/// `NotFound` when no process of this user with that identifier serves its counters; `TimedOut`
+/// when the process does not answer; `InvalidData` when this library cannot read its answer.
 pub fn read(pid: u32) -> io::Result<ProcessCounters> {
     read_in(&directory::path()?, pid)
 }

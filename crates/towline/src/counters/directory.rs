@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the directory of the caller's user; it may not exist.
+/// Returns the directory of the caller's user, which need not exist.
 pub(super) fn path() -> io::Result<PathBuf> {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
         Some(runtime) => Ok(PathBuf::from(runtime).join("towline")),
@@ -14,7 +14,7 @@ pub(super) fn path() -> io::Result<PathBuf> {
     }
 }
 
-/// Makes the directory, or checks that the existing one belongs to this user alone.
+/// Makes the directory, or makes sure that the existing one belongs to this user alone.
 pub(super) fn create(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(PRIVATE).create(path) {
         Ok(()) => Ok(()),
@@ -23,7 +23,8 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns an error unless `path` is a directory (not a link to one) that only this user may enter.
+/// Returns an error unless `path` is a directory (not a link to one) of this user. When others may
+/// enter it, makes it private.
 pub(super) fn check(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     if !found.is_dir() || found.uid() != user()? {

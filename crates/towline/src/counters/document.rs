@@ -66,8 +66,8 @@ impl ProcessCounters {
 }
 
 impl SessionCounters {
-    /// Returns the value of the counter called `name`, plain or as `set.name`; plain names take the
-    /// first set that has one.
+    /// Returns the value of the counter called `name`, plain or as `set.name`. A plain name takes
+    /// the first set that has such a counter.
     #[must_use]
     pub fn value_of(&self, name: &str) -> Option<u64> {
         self.counters

@@ -55,8 +55,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     answer.send(&mut stream, Instant::now() + REQUEST_TIME_MAX)
 }
 
-/// The longest time from the first byte of a request to its last, and for a client to take the
-/// answer.
+/// The longest time for a request to arrive, and again for a client to take the answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

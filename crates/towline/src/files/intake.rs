@@ -113,7 +113,7 @@ impl Store for ReceiverStore {
     }
 }
 
-/// An intake of manifests from allowed senders, into the target.
+/// Decides from which senders transfers are taken, and makes their stores in the target.
 #[derive(Debug)]
 pub struct FileIntake {
     pub(super) sources: Sources,

@@ -33,16 +33,17 @@ pub use stream::StreamStore;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Expectation {
-    /// How many receivers must prove delivery: the first that join. 0: all that join.
+    /// How many receivers must prove delivery: the first that join. 0: all that join; over TCP, one
+    /// at each host that the sender dials.
     pub receivers: u32,
     /// The names of expected receivers. When there are any, the sender waits only for these, and
-    /// their number counts.
+    /// their number replaces [`Expectation::receivers`].
     pub names: Vec<String>,
     /// How long to wait for the expected receivers to join.
     pub join_timeout: Duration,
-    /// When all receivers that join are expected: how long no new one must have joined before the
-    /// transfer begins; those that join later are expected, too. With `None`, it begins after
-    /// [`Expectation::join_timeout`] with those that have joined.
+    /// Matters only when all receivers that join are expected. The transfer begins when no new
+    /// receiver has joined for this long; those that join later are expected, too. With `None`, it
+    /// begins after [`Expectation::join_timeout`] with those that have joined.
     pub settle: Option<Duration>,
     /// How long a receiver may be without progress before it is given up.
     pub progress_timeout: Duration,
@@ -58,7 +59,7 @@ impl Expectation {
         self
     }
 
-    /// Expects only receivers with these names; their number counts.
+    /// Expects only receivers with these names. Their number replaces [`Expectation::receivers`].
     #[must_use]
     pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
@@ -72,8 +73,8 @@ impl Expectation {
         self
     }
 
-    /// Sets, when all receivers that join are expected, how long no new one must have joined before
-    /// the transfer begins. With `None`, it begins after [`Expectation::join_timeout`].
+    /// Sets [`Expectation::settle`]: the transfer begins when no new receiver has joined for this
+    /// long. With `None`, it begins after [`Expectation::join_timeout`].
     #[must_use]
     pub fn settle(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.settle = time.into();
@@ -96,9 +97,9 @@ impl Expectation {
 }
 
 impl Default for Expectation {
-    /// Expects all receivers that join, at least one: waits 10 s for the first and 300 ms after
-    /// each further one, gives a receiver up after 30 s without progress, and sends at the pace of
-    /// the slowest.
+    /// Expects all receivers that join, at least one. Waits at most 10 s for the first, begins when
+    /// no other has joined for 300 ms, gives a receiver up after 30 s without progress, and sends
+    /// at the pace of the slowest.
     fn default() -> Self {
         Self {
             receivers: 0,

@@ -64,7 +64,7 @@ impl FileReceiverBuilder {
 
     /// Sets how long a transfer waits for its sender to come back, after its connection was lost or
     /// the sender has given this receiver up. At least 30 s, the default. When a sender sends the
-    /// same files again, even after a restart, the transfer continues with what it holds.
+    /// same files again, even after a restart, the receiver goes on with what it holds already.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = self.patience.max(patience);
@@ -103,11 +103,11 @@ impl FileReceiverBuilder {
         self
     }
 
-    /// Gives files and directories the extended attributes that they have at the sender, where the
-    /// sender tells these ([`crate::FileSetBuilder::attributes`]): those of users (`user.*`), and
-    /// others as far as the system lets this process. Attributes of users that they do not have
-    /// there are removed. File capabilities and `system.*` are never set. What could not be set is
-    /// named by `TransferReceiverEvent::Unset`. Default false.
+    /// Gives files and directories the extended attributes that they have at the sender, if the
+    /// sender tells these ([`crate::FileSetBuilder::attributes`]): `user.*`, and others as far as
+    /// the system lets this process set them. Removes `user.*` attributes that they do not have at
+    /// the sender. File capabilities and `system.*` are never set. `TransferReceiverEvent::Unset`
+    /// names what could not be set. Default false.
     #[must_use]
     pub const fn attributes(mut self, are_set: bool) -> Self {
         self.attributes = are_set;
@@ -272,7 +272,7 @@ pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// The name that the receiver made, when neither its owner nor its directory gave it one.
+    /// The name that was made for a target that is no directory, even when the session has a name.
     #[expect(dead_code, reason = "it is there to be dropped")]
     own_name: Option<OwnName>,
     place: Place,
@@ -306,7 +306,8 @@ impl FileReceiver {
         }
     }
 
-    /// Returns where it receives: where senders dial, with the port that the system gave.
+    /// Returns where it receives: the group, or the address that senders dial. A port 0 is replaced
+    /// by the one that the system gave.
     #[must_use]
     pub const fn place(&self) -> &Place {
         &self.place
@@ -435,7 +436,7 @@ impl Count for ObjectReceiver<FileIntake> {
     }
 }
 
-/// The longest sleep while packets stream in: a wake-up for each run of a sender would take time
+/// The longest sleep while packets stream in. To wake up for each burst of a sender would take time
 /// from receiving, and only the whole file matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 

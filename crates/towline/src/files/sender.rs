@@ -38,7 +38,7 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// How long the last words may take, once everything is over.
+    /// When to stop waiting for the last words to leave; set once everything is over.
     told_until: Option<Instant>,
     /// Files that could not be read when they were found, and are not in the manifest.
     unsent: Vec<Unsent>,
@@ -94,8 +94,8 @@ impl FileSender {
         })
     }
 
-    /// Does what is due, without waiting. Returns false when everything is over and the receivers
-    /// know it.
+    /// Does what is due, without waiting. Returns false when everything is over, and the receivers
+    /// know it or have had 2 s to learn it.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -130,8 +130,8 @@ impl FileSender {
             .cancel(now, ErrorCode::Cancelled, text);
     }
 
-    /// Returns what held the connection to each host back while content moved: times by cause, by
-    /// the kernel's counts. Empty where packets carry the content.
+    /// Returns what held back the connection to each host while content moved: times by cause, as
+    /// the kernel counts them. Empty where packets carry the content.
     #[must_use]
     pub fn held_back(&self) -> Vec<(SocketAddr, HeldBack)> {
         self.end.driver.io.held_back()

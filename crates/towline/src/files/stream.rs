@@ -73,7 +73,7 @@ impl StreamStore {
         let spool =
             Spool::below(&self.place).map_err(|error| (ErrorCode::Io, error.to_string()))?;
         let file = spool.into_file();
-        // The file takes room as content arrives, not for a manifest's word.
+        // The file has this length but takes no room yet: a manifest alone costs nothing.
         file.set_len(manifest.content_bytes()).map_err(|error| {
             let text = format!(
                 "cannot keep a copy of {} bytes in {}: {}",

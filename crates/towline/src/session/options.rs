@@ -1,8 +1,8 @@
 //! The settings of a session that are no parameters of the protocol, by name and as text.
 //!
-//! One table, [`SESSION_OPTIONS`]: the flags of `towline`, the keys of its configuration files, and
-//! the names that [`SessionBuilder::set`] and `towline_session_set` of the library for C take, are
-//! those of its rows and of [`crate::PARAMETERS`].
+//! They are in one table, [`SESSION_OPTIONS`]. Its rows and those of [`crate::PARAMETERS`] give the
+//! names of the flags of `towline`, of the keys of its configuration files, and of what
+//! [`SessionBuilder::set`] and `towline_session_set` (of the library for C) take.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ use crate::{Error, PARAMETERS, text::is_plain};
 /// A setting of a session that is not a parameter of the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOption {
-    /// Name in `snake_case`. A flag has `-` for `_`; whatever else takes the name takes either.
+    /// Name in `snake_case`. A flag has `-` for `_`; everywhere else both are taken.
     pub name: &'static str,
     /// Name of the value in the help; `None` for a switch, which is `true` or `false`.
     pub value: Option<&'static str>,
@@ -163,7 +163,8 @@ impl SessionBuilder {
         }
     }
 
-    /// Resets the parameters of the profile that no longer count beside the given settings.
+    /// Resets, to their defaults, parameters that the profile has set and that no longer count
+    /// beside the given settings.
     fn take_back(&mut self) -> Result<(), Error> {
         let Some(profile) = self.profile else {
             return Ok(());

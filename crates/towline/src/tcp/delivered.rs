@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Both ends are of this type, and each may write and read. The bytes that `read` has given count
-//! as taken when the application calls `read` again or ends its own stream; with
-//! [`DeliveredStream::confirm_by_hand`], when it says so. A confirmation leaves together with data
-//! that is written; when nothing is written, it leaves when `read` would wait.
+//! as taken when the application calls `read` again or ends its own stream. After
+//! [`DeliveredStream::confirm_by_hand`] they count when it calls [`DeliveredStream::confirm`]. A
+//! confirmation leaves with data that is written, or else when `read` would wait.
 //!
 //! Nothing is encrypted, and the hash finds faults of the network, not of an attacker.
 
@@ -59,19 +59,18 @@ pub struct DeliveredStream {
     blocks: bool,
     out: Outgoing,
     inn: Incoming,
-    /// The error that ended the connection; every further call returns it, too.
+    /// The error that ended the connection; later calls that need the connection return it.
     fault: Option<(io::ErrorKind, String)>,
 }
 
 /// What this end sends to the peer.
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// Bytes that the application has written.
     written: u64,
     hasher: blake3::Hasher,
     /// Number of bytes of frames that the socket has taken.
     wire: u64,
-    /// The rest of frames of which the socket has not taken all bytes.
+    /// Bytes of frames that the socket has not taken yet.
     rest: Vec<u8>,
     /// The places of pieces of data among the bytes of frames, the oldest piece first.
     pieces: VecDeque<Piece>,
@@ -117,24 +116,24 @@ struct Incoming {
 }
 
 impl DeliveredStream {
-    /// Connects, for `patience` at most. Later, the connection ends when for that long (at least 3
-    /// s) the peer's host is silent, or takes nothing more because its application does not read.
+    /// Connects; gives up after `patience`. Later, the connection ends when the peer's host is
+    /// silent for that long (at least 3 s), or takes nothing more because its application does not
+    /// read.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When nobody listens there or answers in time, or the socket refuses an option.
     pub fn connect(to: SocketAddr, patience: Duration) -> io::Result<Self> {
         Self::new(TcpStream::connect_timeout(&to, patience)?, patience)
     }
 
     /// Takes over a connection that a listener has accepted; both ends must do so before either has
-    /// written. The connection ends when for `patience` the peer's host is silent, or takes nothing
-    /// more because its application does not read.
+    /// written. The connection ends when the peer's host is silent for `patience` (at least 3 s),
+    /// or takes nothing more because its application does not read.
     ///
     /// # Errors
     /// When the socket refuses an option.
     pub fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
-        // Each write leaves at once: it is a whole frame, and no later write may follow that would
-        // push it out.
+        // Each write is a whole frame and leaves at once: perhaps no later write pushes it out.
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         sys::tcp::set_silence_limit(&stream, patience)?;
@@ -149,8 +148,8 @@ impl DeliveredStream {
         })
     }
 
-    /// Makes calls that would wait return `WouldBlock`, or wait again. A caller that polls the
-    /// descriptor asks [`DeliveredStream::wants_room`] whether to poll for writing.
+    /// With true, calls return `WouldBlock` instead of waiting; with false, they wait. A caller
+    /// that polls the descriptor asks [`DeliveredStream::wants_room`] whether to poll for writing.
     pub const fn set_nonblocking(&mut self, is_nonblocking: bool) {
         self.blocks = !is_nonblocking;
     }
@@ -169,7 +168,7 @@ impl DeliveredStream {
 
     /// Says that this application has taken everything that `read` has given so far. This is for
     /// applications that must do more with the bytes before they count, such as syncing them to a
-    /// disk. After the end of the stream, this call proves the whole stream.
+    /// disk. After `read` has returned 0, this call gives the peer its proof.
     ///
     /// # Errors
     /// The error that ended the connection. After `WouldBlock`, the rest leaves with a later call.
@@ -184,8 +183,8 @@ impl DeliveredStream {
         told
     }
 
-    /// Returns how far the bytes written are known to have got, also after the connection has
-    /// broken.
+    /// Returns how far the written bytes got, as far as this end knows. It can be asked after the
+    /// connection has broken, too.
     ///
     /// **Cost**: two system calls.
     pub fn progress(&mut self) -> DeliveredProgress {
@@ -295,8 +294,8 @@ impl DeliveredStream {
     }
 
     /// Returns true when [`DeliveredStream::push`] also reads, because the peer may itself be
-    /// waiting to send. A peer that has ended its stream does not wait so, and the end of its
-    /// connection must not end a write of this end.
+    /// waiting to send. A peer that has ended its stream writes nothing more. Then this end does
+    /// not read: the end of the peer's connection must not end a write of this end.
     fn hears_in_push(&self) -> bool {
         self.inn.end.is_none() && !self.is_full()
     }
@@ -337,7 +336,6 @@ impl DeliveredStream {
         }
     }
 
-    /// Sends the bytes that the socket had no room for, without waiting.
     fn drain(&mut self) -> io::Result<()> {
         while !self.out.rest.is_empty() {
             let sent = write_pieces(&self.stream, &[IoSlice::new(&self.out.rest)]);
@@ -590,8 +588,8 @@ impl Write for DeliveredStream {
 }
 
 impl Read for DeliveredStream {
-    /// Returns bytes as they come. Returns 0 only when the other application has ended its stream,
-    /// and the hash of all bytes was found equal.
+    /// Returns bytes as they come. Returns 0 only when `into` is empty, or when the other
+    /// application has ended its stream and the hash of all bytes was found equal.
     ///
     /// # Errors
     /// `UnexpectedEof` when the stream broke off, `InvalidData` when bytes changed on the way.

@@ -1,5 +1,5 @@
 //! Sends a file or a pipe to a program that knows nothing of Towline's protocols, and says how far
-//! the bytes are known to have got.
+//! the bytes got, as far as this end can know.
 //!
 //! ```text
 //!   Sending ---source ends---> Ending ---all acknowledged, and the peer's end read---> over
@@ -36,7 +36,7 @@ use crate::Error;
 #[derive(Debug)]
 pub enum PlainSource {
     /// A regular file from its present offset to the length that it has when the sender is opened.
-    /// A file without a length, as those in `/proc`, is read to its end.
+    /// A file of length 0 that has content, such as those in `/proc`, is read to its end.
     File(File),
     /// A pipe, until its end.
     Pipe(OwnedFd),
@@ -51,7 +51,7 @@ pub enum PlainEnd {
     /// The peer's kernel has acknowledged every byte, and the peer's side has ended after ours,
     /// without a reset. The application has confirmed nothing.
     Acknowledged,
-    /// Some bytes may not have been acknowledged, or the connection did not end in good order; the
+    /// Perhaps some bytes were not acknowledged, or the connection did not end in good order; the
     /// text says why.
     Failed(String),
 }
@@ -67,7 +67,7 @@ pub struct PlainSender {
     is_ending: bool,
     /// True when the peer has ended its side.
     has_peer_ended: bool,
-    /// True when the peer ended its side before it had every byte.
+    /// True when the peer ended its side before the end of the stream was sent.
     ended_first: bool,
     end: Option<PlainEnd>,
     patience: Duration,
@@ -118,7 +118,7 @@ impl Source {
 }
 
 impl PlainSender {
-    /// Connects to `to`, for `patience` at most. Later the sender gives up when for that long
+    /// Connects to `to`; gives up after `patience`. Later the sender gives up when for that long
     /// nothing more is acknowledged, or the peer does not close its side.
     ///
     /// # Errors
@@ -395,7 +395,7 @@ impl PlainSender {
         wait(&self.stream, !self.has_peer_ended, for_room, limit).map(drop)
     }
 
-    /// Waits for the source, while the socket has room.
+    /// Waits for the source to give bytes. When the socket has no room, waits for room instead.
     fn await_input(&self, source: &impl AsFd, limit: Duration) -> io::Result<()> {
         let (_, has_room) = wait(&self.stream, false, true, Duration::ZERO)?;
         if !has_room {
@@ -416,9 +416,10 @@ fn unconnected(to: SocketAddr, error: &io::Error) -> SystemError {
             fault.advise("check the address, that the host is up, and the firewalls on the way")
         }
         // The local address and port are the system's choice.
-        io::ErrorKind::AddrNotAvailable => {
-            fault.advise("wait until connections to it have ended: all local ports are in use")
-        }
+        io::ErrorKind::AddrNotAvailable => fault.advise(
+            "if this host has no IPv6 address, name an IPv4 address; if all local ports are in \
+             use, wait until connections to it have ended",
+        ),
         _ => fault,
     }
 }

@@ -206,7 +206,7 @@ fn by_buffers(
             if got < buffer.len() {
                 return Err(ended_at(until - (buffer.len() - got) as u64));
             }
-            // The reader has ended when it needs no more buffers.
+            // This fails when the reader needs no more buffers and has ended.
             drop(empty.send(buffer));
         }
         Ok(())
@@ -236,7 +236,8 @@ pub(super) fn ended_at(at: u64) -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
-/// Repeats `call` until it succeeds, waiting for room in the socket.
+/// Repeats `call` while the socket has no room, and waits for room in between. Returns the first
+/// other result.
 fn in_time<S: AsFd>(socket: &S, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {

@@ -28,7 +28,8 @@ pub struct PublisherThread {
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<QueueState>,
-    /// Signals that the thread has taken the messages, has sent them, or has ended.
+    /// Signals that the thread has taken the messages, has sent them, has passed an event, or has
+    /// ended.
     changed: Condvar,
 }
 
@@ -159,7 +160,7 @@ impl Queue {
         self.lock().push(message)
     }
 
-    /// Wakes the thread and the task that wait for a change.
+    /// Wakes the thread and the task of the application that wait for a change.
     fn tell(&self, mut state: MutexGuard<'_, QueueState>) {
         let task = state.task.take();
         drop(state);
@@ -169,7 +170,8 @@ impl Queue {
         }
     }
 
-    /// Returns the number of the flush that was asked for and is done once all messages have left.
+    /// Returns the number of the newest flush that is asked for and not done; `None` when there is
+    /// none, or messages still wait in the queue. The flush is done once all messages have left.
     fn flush_asked(&self) -> Option<u64> {
         let state = self.lock();
         let is_asked = state.flushes_asked > state.flushes_done && state.waiting.is_empty();
@@ -439,8 +441,8 @@ impl PublisherThread {
         self.poll_state(cx, |state| state.is_gone.then_some(()))
     }
 
-    /// Polls until `look` gives an answer. With true, the awaited thing is there. With false, it
-    /// will never come, and the result is the error that ended the session.
+    /// Asks `look` for an answer. True: the awaited thing is there. False: it will never come, and
+    /// the result is the error that ended the session.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -77,8 +77,8 @@ impl fmt::Debug for SubscriberThread {
 }
 
 impl SubscriberThread {
-    /// Moves `subscriber` to its own thread. It goes on taking only those senders that
-    /// [`Subscriber::take_only`] names.
+    /// Moves `subscriber` to its own thread. The thread takes data only from the senders that
+    /// [`Subscriber::take_only`] has named, or from all when it was not called.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -166,7 +166,7 @@ impl SubscriberThread {
         snapshot.append(&self.shared.board().snapshot);
     }
 
-    /// Leaves all sessions and tells their senders, which no longer wait for this receiver.
+    /// Leaves all sessions and tells their senders, so that these no longer wait for this receiver.
     ///
     /// **Blocks** for at most 1 s, when a sender does not take the last messages.
     ///
@@ -203,8 +203,8 @@ impl SubscriberThread {
         Poll::Pending
     }
 
-    /// Polls, for hand-written futures, as [`SubscriberThread::ready`] waits; if nothing is there,
-    /// the task is woken later.
+    /// Does for hand-written futures what [`SubscriberThread::ready`] does when it is awaited. If
+    /// nothing is there, the task is woken later.
     ///
     /// # Errors
     /// The error that ended the session.

@@ -33,8 +33,8 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// ```
 ///
 /// The other end may be of either type. A future that is dropped early has taken no bytes and lost
-/// none, except that of [`AsyncDeliveredStream::write_all`], which may have taken some. One task
-/// has the stream: to read and write at the same time, it uses the methods `poll_...`.
+/// none. Only the future of [`AsyncDeliveredStream::write_all`] may have taken some. One task has
+/// the stream: to read and write at the same time, it uses the methods `poll_...`.
 ///
 /// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that it
 /// broke off.
@@ -45,7 +45,7 @@ pub struct AsyncDeliveredStream {
 }
 
 impl AsyncDeliveredStream {
-    /// Connects, for `patience` at most; otherwise as [`DeliveredStream::connect`].
+    /// Connects; gives up after `patience`. Otherwise it is like [`DeliveredStream::connect`].
     ///
     /// # Errors
     /// When nobody listens there, nobody answers in time, or the system gives no thread or
@@ -79,7 +79,7 @@ impl AsyncDeliveredStream {
     /// [`AsyncDeliveredStream::finish`] before waiting for something else.
     ///
     /// # Errors
-    /// As `write` of [`DeliveredStream`].
+    /// Those of `write` of [`DeliveredStream`].
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         poll_fn(|cx| self.poll_write(cx, bytes)).await
     }
@@ -106,10 +106,11 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Returns bytes as they come. Returns 0 only when the other application has ended its stream.
+    /// Returns bytes as they come. Returns 0 only when `into` is empty, or when the other
+    /// application has ended its stream.
     ///
     /// # Errors
-    /// As `read` of [`DeliveredStream`].
+    /// Those of `read` of [`DeliveredStream`].
     pub async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         poll_fn(|cx| self.poll_read(cx, into)).await
     }
@@ -132,8 +133,8 @@ impl AsyncDeliveredStream {
         .await
     }
 
-    /// Returns how far the bytes written are known to have got, also after the connection has
-    /// broken.
+    /// Returns how far the written bytes got, as far as this end knows. It can be asked after the
+    /// connection has broken, too.
     ///
     /// **Cost**: two system calls.
     pub fn progress(&mut self) -> DeliveredProgress {
@@ -151,8 +152,8 @@ impl AsyncDeliveredStream {
         poll_fn(|cx| self.poll_finished(cx, until)).await
     }
 
-    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::write`] waits; if there is no
-    /// room, the task is woken later.
+    /// Does for hand-written futures what [`AsyncDeliveredStream::write`] does when it is awaited.
+    /// If there is no room, the task is woken later.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::write`].
@@ -161,7 +162,8 @@ impl AsyncDeliveredStream {
         self.or_wait(cx, written, self.while_writing())
     }
 
-    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::flush`] waits.
+    /// Does for hand-written futures what [`AsyncDeliveredStream::flush`] does when it is awaited.
+    /// While bytes wait for room, the task is woken later.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::flush`].
@@ -170,15 +172,15 @@ impl AsyncDeliveredStream {
         self.or_wait(cx, flushed, self.while_writing())
     }
 
-    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::read`] waits; if nothing is
-    /// there, the task is woken later.
+    /// Does for hand-written futures what [`AsyncDeliveredStream::read`] does when it is awaited.
+    /// If nothing is there, the task is woken later.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::read`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.stream.read(into) {
-            // While the answer to the peer's end waits for room, this waits, because the
-            // application may drop the stream after 0.
+            // The application may drop the stream after 0. So while the answer to the peer's end
+            // has no room, this waits instead of returning 0.
             Ok(0) if !into.is_empty() && self.is_answering() => match self.arm(cx, ROOM, None) {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
@@ -193,7 +195,8 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// Polls, for hand-written futures, as [`AsyncDeliveredStream::finish`] waits, until `until`.
+    /// Does for hand-written futures what [`AsyncDeliveredStream::finish`] does when it is awaited;
+    /// gives up at `until`.
     ///
     /// # Errors
     /// As [`AsyncDeliveredStream::finish`].
@@ -264,7 +267,7 @@ impl AsyncDeliveredStream {
         }
     }
 
-    /// Returns the events that a call waits for that found no room.
+    /// Returns the events that a call waits for when it finds no room.
     fn while_writing(&self) -> Interest {
         Interest {
             readable: self.stream.hears_in_push(),

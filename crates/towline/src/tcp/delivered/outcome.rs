@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// How far the bytes of an application have got, as far as is known. Each count includes the counts
-/// below it.
+/// How far the bytes of an application got, as far as this end knows. Each count includes the
+/// counts below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredProgress {
     /// Taken by `write`.
     pub written_bytes: u64,
     /// Sent by this kernel, at least once.
     pub sent_bytes: u64,
-    /// Acknowledged by the peer's kernel; perhaps a few more are.
+    /// Acknowledged by the peer's kernel; the true number may be a little higher.
     pub acknowledged_bytes: u64,
     /// Taken by the peer's application.
     pub confirmed_bytes: u64,
@@ -25,10 +25,10 @@ pub struct DeliveredProof {
     pub hash: [u8; 32],
 }
 
-/// Why there is no proof, and how far the bytes are known to have got.
+/// Why there is no proof, and how far the bytes got, as far as this end knows.
 #[derive(Clone, Debug)]
 pub struct Undelivered {
-    /// How far the bytes are known to have got.
+    /// How far the bytes got, as far as this end knows.
     pub progress: DeliveredProgress,
     /// The reason why there is no proof.
     pub cause: String,
