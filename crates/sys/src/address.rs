@@ -74,7 +74,8 @@ impl RawAddress {
         }
     }
 
-    /// Returns the address of a packet socket: its interface and the kind of the packet from there.
+    /// Returns what the address of a packet socket says: the interface, and the kind of the packet
+    /// that came from there.
     pub(crate) fn link(&self) -> (u32, u8) {
         let [kind] = self.field(LINK_KIND);
         (u32::from_ne_bytes(self.field(LINK_INTERFACE)), kind)

@@ -1,7 +1,7 @@
-//! One datagram a call, for measuring single round trips: sockets with one peer, answers to any
+//! Datagrams for measuring round trips, mostly one a call: sockets with one peer, answers to any
 //! peer, and waits.
 //!
-//! [`crate::message`] moves many datagrams a call.
+//! [`crate::message`] moves the datagrams of sessions, many a call.
 
 use std::{
     io::{self, IoSlice},
@@ -84,7 +84,8 @@ pub fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> io::Resu
 /// limit of [`set_blocking`], otherwise not at all.
 ///
 /// # Errors
-/// `EAGAIN` when no datagram has come; `ECONNREFUSED` when an ICMP answer has.
+/// `EAGAIN` when no datagram has come; `ECONNREFUSED` when an ICMP message says that nobody listens
+/// at the peer.
 pub fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8], blocking: bool) -> io::Result<usize> {
     let (len, _) = recv(fd, bytes, receive_flags(blocking))?;
     Ok(len)
@@ -145,7 +146,8 @@ pub fn receive_from(
     Ok(len)
 }
 
-/// Lets calls on the socket wait, each for at most `limit` (zero: for ever).
+/// Lets calls on the socket wait. Each call that receives waits for at most `limit` (zero: for
+/// ever).
 ///
 /// # Errors
 /// Never in practice.
@@ -197,8 +199,8 @@ pub(crate) fn events(
     }
 }
 
-/// Returns the MTU that the kernel holds for the path to the peer of a connected socket, as bytes
-/// of an IP packet.
+/// Returns the MTU that the kernel holds for the path to the peer of a connected socket, in bytes
+/// of a whole IP packet.
 ///
 /// # Errors
 /// `ENOTCONN` without a peer.

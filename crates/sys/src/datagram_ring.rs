@@ -151,7 +151,8 @@ impl DatagramRing {
         self.received.is_some()
     }
 
-    /// Waits for at most `limit` until a datagram or an error has come.
+    /// Waits for at most `limit` until a datagram or an error has come. A signal, or a send that
+    /// completes, can end the wait sooner.
     ///
     /// # Errors
     /// Never in practice.

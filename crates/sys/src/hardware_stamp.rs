@@ -29,7 +29,8 @@ pub struct StampAbilities {
     pub clock: Option<u32>,
 }
 
-/// A device that stamps packets until this value is dropped.
+/// Keeps a device stamping all packets. When this is dropped, the device gets its former setting
+/// back.
 #[derive(Debug)]
 pub struct HardwareStamping {
     device: Device,

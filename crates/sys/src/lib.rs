@@ -1,5 +1,4 @@
-//! System calls with safe faces: sockets, GSO/GRO, multicast, files, netlink; the other home of
-//! unsafe.
+//! System calls with safe faces: sockets, GSO/GRO, multicast, files, netlink.
 //!
 //! The crate knows no protocol: bytes, addresses, options and descriptors in, results out. Every
 //! unsafe block holds one operation and its proof. Errors are [`std::io::Error`]s with the errno;

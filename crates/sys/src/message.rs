@@ -87,8 +87,8 @@ impl Control {
     }
 }
 
-/// Sends the concatenation of `pieces` as one message, or as many datagrams when `control` asks for
-/// segmentation. Returns the number of bytes sent; a datagram socket sends all or nothing.
+/// Sends the concatenation of `pieces` as one message, or as several datagrams when `control` asks
+/// for segmentation. Returns the number of bytes sent; a datagram socket sends all or nothing.
 ///
 /// # Errors
 /// The errno of `sendmsg`.
@@ -381,8 +381,8 @@ pub struct Received {
     pub destination: Option<IpAddr>,
     /// Index of the interface that the message arrived by, when packet information was asked for.
     pub interface: Option<u32>,
-    /// Socket buffers dropped since the socket was made, when that report was asked for and the
-    /// count is not zero.
+    /// Number of packets that the kernel has dropped at the socket since it was made. `None` when
+    /// that report was not asked for, or the count is zero.
     pub overflow: Option<u32>,
     /// True when the message was longer than the buffer; the rest is lost.
     pub is_truncated: bool,

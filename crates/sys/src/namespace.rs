@@ -380,7 +380,8 @@ impl IdMaps {
     }
 }
 
-/// Makes the child root of its namespaces, between fork and exec: it may use system calls only.
+/// Makes the calling process root of namespaces of its own. Uses system calls only, because a child
+/// calls it between fork and exec.
 fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
     let at = |step| move |errno| Refusal::at(step, errno);
     unshare(UnshareFlags::NEWUSER).map_err(at(Step::UserNamespace))?;

@@ -106,8 +106,9 @@ impl Epoll {
         Ok(epoll::modify(&self.fd, fd, data, interest.flags())?)
     }
 
-    /// Asks for one report of a descriptor, which need not be in the set yet. After the report
-    /// nothing of it is told, errors and hang-ups included, until it is asked for again.
+    /// Asks for one report of a descriptor, which need not be in the set yet. After the report,
+    /// nothing of the descriptor is reported, errors and hang-ups included, until the caller asks
+    /// again.
     ///
     /// # Errors
     /// As [`Epoll::add`].

@@ -9,8 +9,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// Gives up every capability of this process for good. The calling thread loses them, and so do
-/// threads that it starts later. Open files stay open.
+/// Gives up every capability of the calling thread for good. Threads that it starts later have
+/// none, either; threads that run already keep theirs. Open files stay open.
 ///
 /// # Errors
 /// Never in practice: dropping privileges is always allowed.

@@ -50,7 +50,7 @@ pub fn set_cpu(cpu: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Returns the processors that this process may use, in order.
+/// Returns the processors that the calling thread may use, in order.
 ///
 /// # Errors
 /// When the machine has more than 1,024 processors.

@@ -1,8 +1,8 @@
-//! TCP connections that never block, not even during their set-up.
+//! TCP connections whose set-up does not block.
 //!
-//! The streams and listeners are the standard library's. This module adds only what the standard
-//! library lacks: a connect that returns at once, a backlog for a thousand receivers that dial
-//! together, and the options that find out that a peer's host is gone.
+//! The streams and listeners are the standard library's. This module adds what the standard library
+//! lacks: a connect that returns at once, a backlog for a thousand receivers that dial together, and
+//! options of a connection, such as the limit of a peer's silence.
 
 use std::{
     io,
@@ -57,8 +57,8 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from(fd))
 }
 
-/// Appends what has arrived, as much as fits into the memory that `into` has, which is at least
-/// `room` bytes more. Returns how many bytes came; 0 at the end of the stream.
+/// Appends what has arrived to `into`, which first grows to have room for at least `room` more
+/// bytes. Returns how many bytes came; 0 at the end of the stream.
 ///
 /// # Errors
 /// `WouldBlock` when nothing has arrived, and what has ended the connection.
@@ -70,8 +70,8 @@ pub fn read_into(stream: &TcpStream, into: &mut Vec<u8>, room: usize) -> io::Res
     Ok(retry_on_intr(read)?)
 }
 
-/// Makes the kernel give a connection up when the peer's host has been silent for about `limit`,
-/// whether or not data is on the way to it.
+/// Makes the kernel give a connection up when the peer's host has been silent for about `limit` (at
+/// least 3 s), whether or not data is on the way to it.
 ///
 /// # Errors
 /// Never in practice.

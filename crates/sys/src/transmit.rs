@@ -97,9 +97,9 @@ fn queue(socket: &impl AsFd, request: libc::Ioctl) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Waits until a descriptor can be read, when `for_input`, or written, when `for_room`, or has
-/// ended, or until `limit` is over. Returns whether it can be read and whether it can be written;
-/// what has ended can be both, and the next call says how.
+/// Waits for at most `limit` until a descriptor can be read (if `for_input`) or written (if
+/// `for_room`), or has ended. Returns whether it can be read, and whether it can be written. Both
+/// are true of a descriptor that has ended: the next call on it says how.
 ///
 /// # Errors
 /// Only those of wrong use.
@@ -118,8 +118,9 @@ pub fn wait(
     Ok((can(PollFlags::IN), can(PollFlags::OUT)))
 }
 
-/// Makes what is written until it is dropped leave in full segments; then the rest leaves at once,
-/// also under Nagle's rule. The socket's own options are as before afterwards.
+/// While this lives, what is written leaves in full segments. When it is dropped, the rest leaves
+/// at once, even where Nagle's rule would hold it back, unless the socket was corked before. The
+/// socket then has its former options again.
 #[derive(Debug)]
 pub struct FullSegments<'a, S: AsFd> {
     socket: &'a S,

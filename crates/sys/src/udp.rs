@@ -24,7 +24,7 @@ use crate::{
 pub enum Family {
     /// IPv4.
     V4,
-    /// IPv6 only, which never carries IPv4.
+    /// IPv6; a [`UdpSocket`] of it never carries IPv4.
     V6,
 }
 
@@ -292,8 +292,8 @@ impl UdpSocket {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
     }
 
-    /// Sets whether received messages report how many socket buffers were dropped because the
-    /// socket was full.
+    /// Sets whether received messages report how many packets the kernel has dropped at the socket,
+    /// mostly because it was full.
     ///
     /// # Errors
     /// Never in practice.
@@ -343,8 +343,9 @@ impl UdpSocket {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Returns the number of socket buffers dropped since the socket was made, mostly because the
-    /// socket was full. Received messages report the same count; this call needs no message.
+    /// Returns the number of packets that the kernel has dropped at the socket since it was made,
+    /// mostly because it was full. Received messages report the same count; this call needs no
+    /// message.
     ///
     /// # Errors
     /// On kernels before 4.12.

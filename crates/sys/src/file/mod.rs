@@ -418,8 +418,8 @@ impl AsFd for Directory {
     }
 }
 
-/// Reads what is in memory of a file from `at` on, without waiting for a disk. Returns how many
-/// bytes that were; fewer than `out` has room for at the file's end, too.
+/// Reads bytes of a file from `at` on that are in memory already, without waiting for a disk.
+/// Returns how many it read; these are fewer than `out` has room for at the file's end, too.
 ///
 /// # Errors
 /// `WouldBlock` when the first byte is not in memory, `Unsupported` where the filesystem cannot
@@ -430,7 +430,7 @@ pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
         preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT)
     });
     match read {
-        // It does not say so, but has no disk.
+        // A file in memory needs no disk, though its filesystem does not know the flag.
         Err(Errno::OPNOTSUPP) if fstatfs(file)?.f_type == TMPFS => file.read_at(out, at),
         read => Ok(read?),
     }

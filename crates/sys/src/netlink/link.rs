@@ -31,16 +31,17 @@ pub struct Link {
     pub mtu_bytes: u32,
     /// The hardware address; `None` for links without an address of six bytes.
     pub address: Option<[u8; 6]>,
-    /// Number of receive queues that the link was made with, of which not all may be in use; 1 when
-    /// the kernel does not say.
+    /// Number of receive queues that the link was made with; perhaps not all of them are in use. 1
+    /// when the kernel does not say.
     pub receive_queues: u32,
     /// Number of the XDP program on the interface, if there is one.
     pub program: Option<u32>,
     /// The bridge or bond that the interface belongs to.
     pub master: Option<u32>,
-    /// The largest run handed down in one piece, in bytes with all headers.
+    /// The longest packet that the kernel hands to the driver in one piece, for the driver to cut
+    /// (GSO): in bytes, with all headers.
     pub gso_max_size: Option<u32>,
-    /// The largest run handed down in one piece, in segments.
+    /// The same limit, in segments.
     pub gso_max_segs: Option<u32>,
 }
 
@@ -98,7 +99,8 @@ impl Link {
         Ok(link)
     }
 
-    /// Returns true when packets can pass now.
+    /// Returns true when the kernel says that packets can pass now. Returns false for loopback and
+    /// tunnels, which do not tell their state.
     ///
     /// The flags alone do not show that: a link that was just made counts as running until the
     /// kernel has looked at its carrier.
@@ -143,7 +145,8 @@ impl LinkFlags {
         self.has(libc::IFF_MULTICAST)
     }
 
-    /// Returns true when the link is up and has a carrier: packets can pass.
+    /// Returns true when the link is up and, as far as the kernel knows, has a carrier: see
+    /// [`Link::is_passing`].
     #[must_use]
     pub const fn is_running(self) -> bool {
         self.has(libc::IFF_RUNNING)

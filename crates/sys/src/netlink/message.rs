@@ -174,7 +174,7 @@ pub struct Attribute<'a> {
 }
 
 impl<'a> Attribute<'a> {
-    /// Returns the payload as a byte.
+    /// Returns the first byte of the payload.
     #[must_use]
     pub fn byte(&self) -> Option<u8> {
         self.payload.first().copied()

@@ -55,9 +55,9 @@ impl RandomLoss {
         Ok(Self { socket })
     }
 
-    /// Lets a mishap befall `lost` of `of` packets of its kind that arrive by `interface`, each
-    /// drawn at random, and counts those from 0. Replaces the former rules, if there are any. A GSO
-    /// run that arrives whole is one draw.
+    /// Lets `mishap` befall packets of its kind that arrive by `interface`: each is drawn at
+    /// random, `lost` of `of` on average. Counts the drawn packets from 0. Replaces the former
+    /// rules, if there are any. Several packets that arrive in one piece (GSO) are one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
@@ -78,7 +78,7 @@ impl RandomLoss {
             .map_err(|error| error.during(format!("lose {lost} of {of} packets at {interface}")))
     }
 
-    /// Removes the rule; does nothing when there is none.
+    /// Removes the rules; does nothing when there are none.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or without nf_tables in the kernel.
@@ -95,8 +95,8 @@ impl RandomLoss {
             .map_err(|error| error.during("stop losing packets"))
     }
 
-    /// Returns the number of packets dropped since the rule was set; `None` when there is no rule.
-    /// A GSO run that arrived whole counts as one packet.
+    /// Returns the number of packets dropped since the rules were set; `None` when there are none.
+    /// Several packets that arrived in one piece (GSO) count as one.
     ///
     /// # Errors
     /// When the kernel does not answer.

@@ -228,7 +228,8 @@ impl NetlinkError {
         self
     }
 
-    /// Returns the error number, when the kernel or a system call gave one.
+    /// Returns the error number that the kernel or a system call gave, or `ENODEV` for what does
+    /// not exist; `None` for other errors.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {

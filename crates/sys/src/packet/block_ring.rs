@@ -26,8 +26,8 @@ pub struct BlockRingSpec {
     pub block_bytes: u32,
     /// Number of blocks, at least 2.
     pub blocks: u32,
-    /// The retire time, in whole milliseconds: the kernel then releases a block that holds a
-    /// packet.
+    /// The retire time, in whole milliseconds: after it the kernel releases a block that holds a
+    /// packet, even when there is room for more.
     pub retire: Duration,
 }
 
@@ -172,8 +172,8 @@ impl Block<'_> {
             // the block could let two packets overlap, and nothing here can detect it.
             *next = start.saturating_add(next_offset);
             // The kernel wrote the header on another processor: without the hint, reading each
-            // packet waits for its header to arrive from there. The place is a guess, because
-            // packets of one load usually have one size.
+            // packet waits for its header to arrive from there. The place is a guess: packets of
+            // one load usually have one size.
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));
@@ -234,8 +234,8 @@ fn parse(bytes: &[u8]) -> (RingHeader, usize) {
     (header, if next == 0 { usize::MAX } else { next })
 }
 
-/// Offsets in a block of `block_status`, `num_pkts` and `offset_to_first_pkt` of `tpacket_hdr_v1`,
-/// which follows a version and an offset of 32 bits each.
+/// Offsets in a block: of `block_status`, `num_pkts` and `offset_to_first_pkt`. These are fields of
+/// `tpacket_hdr_v1`, which stands behind two words of 32 bits: a version and an offset.
 const STATUS: usize = 8;
 const PACKET_COUNT: usize = 12;
 const FIRST_PACKET: usize = 16;

@@ -63,7 +63,7 @@ impl Direction {
     }
 }
 
-/// The knowledge of a packet's transport checksum.
+/// What is known of a packet's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
     /// Nothing is known.
@@ -104,7 +104,8 @@ pub struct Offload {
     pub checksum: Option<(u16, u16)>,
 }
 
-/// The kind of packets into which a frame that never crossed a wire in one piece is to be cut.
+/// The kind of packets into which a frame is to be cut. Such a frame has never crossed a wire in
+/// one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP in IPv4.

@@ -330,8 +330,8 @@ impl PacketSocket {
     }
 
     /// Waits for at most `limit` until there is room to send. Returns false when the limit has
-    /// passed. Between calls no thread waits, so the kernel does not wake one for each frame that
-    /// has left.
+    /// passed or a signal came. Between calls no thread waits, so the kernel does not wake one for
+    /// each frame that has left.
     ///
     /// # Errors
     /// When the kernel refuses the wait; a signal is no error.

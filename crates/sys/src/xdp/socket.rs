@@ -226,8 +226,8 @@ impl XdpSocket {
         Ok(socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
-    /// Returns how often a read found every chunk in use, so that the kernel had to drop the next
-    /// frame.
+    /// Returns how often a read found every chunk in use, so that the kernel would have had to drop
+    /// a further frame.
     #[must_use]
     pub const fn times_full(&self) -> u64 {
         self.times_full
