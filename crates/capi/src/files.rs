@@ -189,5 +189,6 @@ impl Seen {
     }
 }
 
-/// How long the other end is told that a transfer was given up.
+/// How long this end goes on after it has given a transfer up, so that the other end learns of
+/// that.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);

@@ -1,9 +1,10 @@
 //! `libtowline`: the library for programs in C. `include/towline.h` describes every function; the
 //! tests compare it with what this crate exports.
 //!
-//! A handle is a Rust object behind a pointer that C does not look into. Every function takes its
-//! handle first and gives its results last; it returns an `Outcome`, and keeps the
-//! error's text for the calling thread. No panic leaves a function, and null is refused.
+//! A handle is a Rust object behind a pointer that C does not look into. A function that works on a
+//! handle takes it first, and gives its results last. A function that can fail returns an
+//! `Outcome`, and keeps the error's text for the calling thread. No panic leaves a function, and
+//! null is refused where a function needs what the pointer leads to.
 //!
 //! | module | what |
 //! |---|---|

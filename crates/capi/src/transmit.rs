@@ -39,13 +39,14 @@ extern "C" fn towline_transmit_file(
         let [head, tail] = [(head, head_len, "the head"), (tail, tail_len, "the tail")].map(
             |(data, len, what)| match len {
                 0 => Ok(&[][..]),
-                // SAFETY: the header says that so many bytes are there.
+                // SAFETY: the header says that `len` bytes are there.
                 len => unsafe { cabi::bytes(data, len) }.ok_or_else(|| Failure::null(what)),
             },
         );
         // SAFETY: the header says that the socket is open, and stays open for the call.
         let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-        // SAFETY: so is the file; it is the caller's, and therefore never closed here.
+        // SAFETY: the header says the same of the file. The file is the caller's, so it is not
+        // closed here.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
         match transmit_file(&socket, head?, &file, at..end, tail?) {
             Ok(count) => {

@@ -1,6 +1,6 @@
-//! The kernel's own programs (bpf(2)): tables, programs written instruction by instruction, and
-//! links that attach a program to an interface. The module has only what a redirection of frames
-//! needs.
+//! Programs that run in the kernel (bpf(2)): tables, programs written instruction by instruction,
+//! and links that attach a program to an interface. The module has only what a redirection of
+//! frames needs.
 //!
 //! Tables, programs and links are descriptors: each goes away with its last descriptor, even when
 //! the process is killed.

@@ -22,7 +22,7 @@ pub struct DriverCounters {
 }
 
 impl DriverCounters {
-    /// Asks the driver of `interface` for the names of its counters, which may be none.
+    /// Asks the driver of `interface` for the names of its counters. Some drivers have none.
     ///
     /// # Errors
     /// EOPNOTSUPP for a driver without counters, ENODEV when there is no such interface.

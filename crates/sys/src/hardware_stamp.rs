@@ -22,8 +22,8 @@ use crate::call::check;
 pub struct StampAbilities {
     /// True when the device can stamp every packet that it sends.
     pub stamps_sent: bool,
-    /// True when the device stamps every packet that it receives; devices that stamp only PTP do
-    /// not count.
+    /// True when the device can stamp every packet that it receives; devices that can stamp only
+    /// PTP do not count.
     pub stamps_all_received: bool,
     /// Number of the device's clock: `/dev/ptpN`.
     pub clock: Option<u32>,

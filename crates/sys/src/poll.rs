@@ -23,7 +23,7 @@ use rustix::{
 
 use crate::{call::check_len, clock::timespec};
 
-/// The events of a descriptor that are asked for. Errors and hang-ups are always reported.
+/// The events of a descriptor that a caller asks for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Data to read, a connection to accept, or the end of the stream.

@@ -66,9 +66,9 @@ pub fn write_pieces(socket: &impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<us
     Ok(retry_on_intr(|| sendmsg(socket, pieces, &mut none, flags))?)
 }
 
-/// Returns how many bytes were written and the peer's kernel has not acknowledged; the end of the
-/// stream counts as one once it is queued. After the connection has failed, the number is what it
-/// was then.
+/// Returns the number of written bytes that the peer's kernel has not acknowledged. The end of the
+/// stream counts as one byte once it is queued. After the connection has failed, the number is what
+/// it was then.
 ///
 /// # Errors
 /// When the descriptor is no TCP socket, or it listens.

@@ -107,7 +107,7 @@ impl UdpSocket {
         Ok(Self { fd, family })
     }
 
-    /// Makes the kernel pass nothing on to the socket, which only sends.
+    /// Makes the kernel pass nothing on to the socket, for a socket that only sends.
     ///
     /// # Errors
     /// Never in practice.

@@ -20,7 +20,7 @@ use crate::{
     Snapshot, Subscriber, SubscriberThread,
 };
 
-/// A publisher for asynchronous programs, which await its calls.
+/// A publisher for asynchronous programs: they await its calls.
 ///
 /// ```no_run
 /// # async fn publish() -> Result<(), towline::Error> {

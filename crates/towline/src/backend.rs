@@ -10,7 +10,7 @@ use crate::Snapshot;
 /// Real sockets.
 #[derive(Debug)]
 pub(crate) enum Backend {
-    /// Packets, behind the interceptor, and control connections.
+    /// Packets, behind the layer that injects faults, and control connections.
     Packets(Box<Intercept<UdpIo>>),
     /// Connections alone.
     #[cfg_attr(

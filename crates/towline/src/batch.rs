@@ -143,8 +143,8 @@ impl MessageSink for Batch {
 
 /// How many bytes of a message `Debug` shows.
 const SHOWN_BYTES: usize = 64;
-/// With this many bytes, a batch takes no further receive batch until the application has emptied
-/// it.
+/// A batch with this many bytes is full: the run loop receives nothing more until the application
+/// has emptied the batch.
 const FULL_BYTES: usize = 1 << 20;
 const FULL_ENTRIES: usize = 1 << 15;
 

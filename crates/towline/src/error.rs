@@ -34,11 +34,11 @@ pub enum Error {
     /// The sockets cannot be used any more.
     #[error("{0}")]
     Io(#[from] IoFault),
-    /// The message is longer than the protocol parameters allow. It was not taken, and the session
-    /// goes on.
+    /// The message is longer than the protocol parameters allow, or it is a frame without bytes. It
+    /// was not taken, and the session goes on.
     #[error("{}", too_long_text(*max, parameter))]
     TooLong {
-        /// The length of the longest possible message, in bytes.
+        /// The length of the longest possible message, in bytes; 0 for a frame without bytes.
         max: usize,
         /// The protocol parameter, or the setting of the publisher, that sets this limit.
         parameter: &'static str,

@@ -1,4 +1,4 @@
-//! The key that both ends of a transfer share, read from a file that nobody else may read.
+//! The key that all ends of a session share, read from a file that nobody else may read.
 
 use std::{io::Read as _, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Makes AES-128-GCM, with the processor's instructions for it.
+/// Makes the cipher AES-128-GCM from the first 16 bytes of `key`.
 fn cipher(key: &[u8; 32]) -> Box<dyn Aead> {
     let key = UnboundKey::new(&AES_128_GCM, &key[..16]).expect("AES-128 takes keys of 16 bytes");
     Box::new(Cipher(LessSafeKey::new(key)))

@@ -275,7 +275,7 @@ impl Publisher {
         }
     }
 
-    /// Sends waiting messages, if it is time to look.
+    /// Sends waiting messages, if it is time to look at the clock.
     fn see_off_due(&mut self) {
         if self.looks.waiting > 0 && (self.looks.row < ROW_MAX || self.looks.is_look_due()) {
             self.see_off();

@@ -52,7 +52,8 @@ pub struct Directory(OwnedFd);
 /// The effect of a rename when the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The rename fails with `AlreadyExists`; the kernel checks and renames in one step.
+    /// The rename fails with `AlreadyExists`. Most filesystems check and rename in one step: see
+    /// [`Directory::rename`].
     Refuse,
     /// The rename replaces what has the new name.
     Replace,
@@ -379,7 +380,7 @@ impl Directory {
             return Err(unusable(path));
         }
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // The call refuses a mode unless it makes a file.
+        // `openat2` refuses a mode other than 0 unless it makes a file.
         let mode = Mode::from_raw_mode(mode);
         if !OPENAT2_IS_MISSING.load(Ordering::Relaxed) {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | more;

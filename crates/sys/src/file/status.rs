@@ -81,9 +81,9 @@ pub struct Space {
 }
 
 impl Status {
-    /// Returns true when `user` owns the file and has kept the right to read it. For the owner,
-    /// only the owner's bits decide, not the group's or an access list. The answer proves nothing
-    /// about the directories above the file or about network filesystems.
+    /// Returns true when `user` owns the file, and the owner's permission bits let `user` read it.
+    /// For the owner, only these bits decide, not the group's or an access list. The answer proves
+    /// nothing about the directories above the file or about network filesystems.
     #[must_use]
     pub const fn is_readable_by_owner(&self, user: u32) -> bool {
         self.owner == user && self.mode & OWNER_READS != 0

@@ -41,7 +41,7 @@ pub struct Link {
     /// The longest packet that the kernel hands to the driver in one piece, for the driver to cut
     /// (GSO): in bytes, with all headers.
     pub gso_max_size: Option<u32>,
-    /// The same limit, in segments.
+    /// The most segments into which the driver cuts one packet (GSO).
     pub gso_max_segs: Option<u32>,
 }
 
@@ -102,8 +102,8 @@ impl Link {
     /// Returns true when the kernel says that packets can pass now. Returns false for loopback and
     /// tunnels, which do not tell their state.
     ///
-    /// The flags alone do not show that: a link that was just made counts as running until the
-    /// kernel has looked at its carrier.
+    /// [`LinkFlags`] alone do not show whether packets can pass: a link that was just made counts
+    /// as running until the kernel has looked at its carrier.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
         self.flags.is_running() && matches!(self.state, LinkState::Up)

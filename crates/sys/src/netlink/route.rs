@@ -20,11 +20,12 @@ pub struct Route {
     pub prefix: u8,
     /// The next router; `None` when the destination is on the link itself.
     pub gateway: Option<IpAddr>,
-    /// The link that packets leave by; `None` for routes that refuse packets.
+    /// The link that packets leave by; most routes that refuse packets have none.
     pub interface: Option<u32>,
     /// The source address that the kernel prefers.
     pub source: Option<IpAddr>,
-    /// The route's metric: of two routes, the kernel takes the one with the smaller metric.
+    /// The route's metric: of two routes to the same network, the kernel takes the one with the
+    /// smaller metric.
     pub metric: u32,
     /// Routing table: 254 main, 255 local.
     pub table: u32,

@@ -79,7 +79,7 @@ impl Fanout {
 /// The kernel's counts since they were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketDrops {
-    /// Packets that passed the filter, with those dropped afterwards.
+    /// Packets that passed the filter; those that were dropped afterwards are among them.
     pub seen: u32,
     /// Packets among these for which the kernel had no room.
     pub dropped: u32,

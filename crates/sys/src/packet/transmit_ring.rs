@@ -35,10 +35,10 @@ pub struct TransmitRing {
     slots: usize,
     /// The next slot to write.
     at: usize,
-    /// Number of frames written since the last flush.
+    /// Number of frames written since the kernel last took all.
     untold: usize,
     refused: u64,
-    /// The place of the frame that the kernel refused, among the frames written since the last
+    /// The place of the frame that the kernel refused, among the frames that waited before that
     /// flush.
     refused_at: Option<usize>,
 }
@@ -279,5 +279,6 @@ const HEADER: usize = 32;
 const DATA: usize = HEADER + OFFLOAD_LEN;
 /// Offset, in the virtio header, of the number of bytes that the kernel copies into the packet.
 const COPIED: usize = 2;
-/// The most bytes of a frame that are copied; the rest is attached, where that is cheaper.
+/// The most bytes of a frame that are copied; the rest of a longer frame is attached, which is then
+/// cheaper.
 const COPY_MAX: usize = 2048;

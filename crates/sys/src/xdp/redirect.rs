@@ -94,8 +94,8 @@ impl XdpRedirect {
         self.link = None;
     }
 
-    /// Returns the number of frames that the program redirected to sockets, with those that the
-    /// sockets dropped.
+    /// Returns the number of frames that the program redirected to sockets; those that the sockets
+    /// dropped are among them.
     #[must_use]
     pub fn redirected(&self) -> u64 {
         (0..self.queues).map(|queue| self.counter(queue)).sum()

@@ -101,7 +101,7 @@ impl ReceiveRing {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Returns the places of all descriptors that were read to the kernel.
+    /// Gives back, to the kernel, the places of all descriptors that were read.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.at, Ordering::Release);

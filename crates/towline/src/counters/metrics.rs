@@ -1,8 +1,8 @@
 //! A scrape endpoint: `GET /metrics` over HTTP/1.1 on a TCP port, answered by one thread with the
 //! counters as [`ProcessCounters::prometheus`](super::ProcessCounters::prometheus) writes them.
 //!
-//! A connection has 1 s for its request and 1 s to take the answer. Any other request gets an error
-//! status.
+//! A connection has 1 s for its request and 1 s to take the answer. Requests for anything else get
+//! an error status.
 
 use std::{
     io,

@@ -123,7 +123,7 @@ pub struct FileIntake {
     pub(super) spool: Option<PathBuf>,
     /// What happens to files in a transfer's directories that are not in the transfer.
     pub(super) delete: Delete,
-    /// Zeros take no room.
+    /// Runs of zeros become holes, which take no room.
     pub(super) sparse: bool,
     /// Who owns what arrives.
     pub(super) owner: Owners,

@@ -88,7 +88,7 @@ pub const PROFILES: &[Profile] = &[
         peer: "ZeroMQ 4 with epgm, whose timers are fixed; write its port with the group",
         port: 5555,
         settings: &[
-            // This implementation never fragments, and stops when a message comes in fragments.
+            // ZeroMQ never fragments, and stops when a message comes in fragments.
             ("fragments_max", "1"),
             (
                 "spm_heartbeat",

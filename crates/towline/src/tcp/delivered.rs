@@ -192,8 +192,7 @@ impl DeliveredStream {
         let left = |bytes: io::Result<u64>| wire.saturating_sub(bytes.unwrap_or(wire));
         let acknowledged = self.out.place_of(left(unacknowledged_bytes(&self.stream)));
         let sent = self.out.place_of(left(unsent_bytes(&self.stream)));
-        // Bytes that the application has confirmed have arrived, even if this kernel has not seen
-        // their acknowledgement.
+        // Confirmed bytes did arrive, even if this kernel has not seen their acknowledgement.
         let confirmed_bytes = self.out.confirmed;
         self.out.acknowledged = self.out.acknowledged.max(acknowledged).max(confirmed_bytes);
         while self

@@ -368,7 +368,7 @@ impl PlainSender {
         Ok(false)
     }
 
-    /// Makes an error of the one that ended the connection, with words for a person.
+    /// Words, for a person, the error that ended the connection.
     fn broken(&self, error: &io::Error) -> io::Error {
         let is_reset = matches!(
             error.kind(),

@@ -70,9 +70,9 @@ impl std::error::Error for TransmitError {
 /// ```
 ///
 /// # Errors
-/// What has ended the connection; `InvalidInput` when the socket is no TCP socket; `UnexpectedEof`
-/// when the file is shorter than the range. After an error the connection is of no further use to a
-/// protocol that has said how much comes.
+/// What has ended the connection; `UnexpectedEof` when the file is shorter than the range; what the
+/// system says of a socket that is not of TCP. After an error the connection is of no further use
+/// to a protocol that has said how much comes.
 ///
 /// **Cost**: the file's bytes are not copied through this process where its filesystem can do that
 /// (`sendfile`). Elsewhere a second thread reads 256 KiB ahead. Six more system calls.
@@ -167,7 +167,7 @@ fn is_impossible(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// Reads one buffer while the other is written.
+/// Sends the range through two buffers: reads one while the other is written.
 fn by_buffers(
     socket: &impl AsFd,
     file: &File,

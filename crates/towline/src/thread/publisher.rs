@@ -58,7 +58,7 @@ enum End {
     Close,
     /// The messages taken so far are sent; then receivers are told that more should have come.
     BreakOff,
-    /// The session ends at once; nobody waits for its end.
+    /// The session ends at once: messages that have not left are not sent.
     Drop,
 }
 

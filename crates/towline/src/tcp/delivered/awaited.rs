@@ -16,8 +16,8 @@ use sys::{Interest, clock};
 
 use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, reactor::Reactor};
 
-/// A [`DeliveredStream`] for asynchronous programs of any runtime, which await its calls. One
-/// thread wakes the tasks of all such streams of the process.
+/// A [`DeliveredStream`] for asynchronous programs of any runtime: they await its calls. One thread
+/// wakes the tasks of all such streams of the process.
 ///
 /// ```no_run
 /// # async fn tell() -> Result<(), Box<dyn std::error::Error>> {
