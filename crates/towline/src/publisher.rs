@@ -58,7 +58,8 @@ impl PublisherBuilder {
 
     /// Gives up a receiver that has been behind for this long without progress. Under
     /// [`Policy::Drop`] this includes one that makes progress but has been behind, or held the
-    /// others back, for this long. Default: never; under [`Policy::Drop`] 2 s.
+    /// others back, for this long. Default: 300 s under [`Policy::Wait`], 2 s under
+    /// [`Policy::Drop`], never under [`Policy::Lose`].
     #[must_use]
     pub fn stall_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.stall_timeout = timeout.into();

@@ -137,7 +137,7 @@ impl FileSender {
         self.end.driver.io.held_back()
     }
 
-    /// Returns the checksums of all files, once every byte was read.
+    /// Returns the checksums of all files that were not withdrawn, once every byte was read.
     #[must_use]
     pub fn sums(&self) -> Option<FileSums> {
         let manifest = self.end.driver.endpoint.transfer();
