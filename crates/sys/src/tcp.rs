@@ -1,8 +1,8 @@
 //! TCP connections whose set-up does not block.
 //!
 //! The streams and listeners are the standard library's. This module adds what the standard library
-//! lacks: a connect that returns at once, a backlog for a thousand receivers that dial together, and
-//! options of a connection, such as the limit of a peer's silence.
+//! lacks: a connect that returns at once, a backlog for a thousand receivers that dial together,
+//! and options of a connection, such as the limit of a peer's silence.
 
 use std::{
     io,
@@ -108,11 +108,11 @@ pub fn set_send_buffer(stream: &TcpStream, bytes: usize) -> io::Result<usize> {
 }
 
 /// Bounds how long a lost segment goes unnoticed when no other follows it. The kernel sends the
-/// segment again `resend_min` after a round trip (the kernel's own least value is 200 ms). It delays
-/// the acknowledgement of what arrives by `ack_max` at most (its own bound is 40 ms or more).
-/// `resend_min` must exceed the `ack_max` of the other end; otherwise segments are sent twice, and
-/// nothing else goes wrong. The kernel counts both times in its ticks, and each must be at least
-/// two ticks: 8 ms at 250 ticks a second. A listener's connections inherit both.
+/// segment again `resend_min` after a round trip (the kernel's own least value is 200 ms). It
+/// delays the acknowledgement of what arrives by `ack_max` at most (its own bound is 40 ms or
+/// more). `resend_min` must exceed the `ack_max` of the other end; otherwise segments are sent
+/// twice, and nothing else goes wrong. The kernel counts both times in its ticks, and each must be
+/// at least two ticks: 8 ms at 250 ticks a second. A listener's connections inherit both.
 ///
 /// A kernel without these options ignores them: Linux before 6.15 has neither.
 ///
