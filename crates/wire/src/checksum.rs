@@ -1,9 +1,9 @@
 //! The Internet checksum: 16-bit one's complement sum, fast enough to add no time to a copy.
 //!
-//! Sums are kept as 64-bit *partials* of words in the host's byte order. Only [`fold`] turns a
-//! partial into the 16-bit value, which is the same on every host. When parts of a packet begin at
-//! even offsets, their partials add up to the partial of the whole packet; [`join`] handles odd
-//! offsets.
+//! A sum is kept as a 64-bit *partial*: it adds up words in the host's byte order. Only [`fold`]
+//! turns a partial into the 16-bit value, which is the same on every host. When parts of a packet
+//! begin at even offsets, their partials add up to the partial of the whole packet; [`join`]
+//! handles odd offsets.
 //!
 //! ```text
 //! bytes --sum--> partial --(+ partial)--> fold --> u16 --!--> checksum field (0 is sent as 0xFFFF)
@@ -84,7 +84,8 @@ pub const fn finish(partial: u64) -> u16 {
 
 /// Returns the checksum after one 16-bit word of the packet changed from `old` to `new`.
 ///
-/// The result equals a sum computed anew. **Spec**: RFC 1624 equation 3.
+/// When `check` was right before, the result is what [`finish`] gives for the changed packet.
+/// **Spec**: RFC 1624 equation 3.
 #[inline]
 #[must_use]
 pub const fn adjust(check: u16, old: u16, new: u16) -> u16 {

@@ -1,11 +1,12 @@
-//! Bounds-checked reading and writing of big-endian fields. No other code computes offsets, except
-//! that the views of `link` name the fixed places of their fields.
+//! Bounds-checked reading and writing of the big-endian fields of packets. The readers of control
+//! messages, manifests and capture files have cursors of their own.
 
 use std::net::IpAddr;
 
 use crate::{Fault, ParseError, Sqn};
 
-/// A reader of consecutive fields; when the bytes end, its error names what is missing.
+/// A reader of consecutive fields. When the bytes end within a field, the error says how many bytes
+/// the field needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -117,7 +118,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Makes the error that `needed` bytes must follow the current position.
+    /// Makes the error for bytes that end too early: `needed` bytes must follow the current
+    /// position.
     #[cold]
     pub(crate) const fn too_short(&self, needed: usize) -> ParseError {
         let mut error = self.fault(Fault::Truncated);

@@ -1,4 +1,4 @@
-//! What the two ends of a connection say to each other whose bytes are proven
+//! The frames of a connection whose two ends prove to each other that all bytes arrived
 //! (`towline::DeliveredStream`).
 //!
 //! ```text
@@ -17,7 +17,7 @@ use crate::{Fault, ParseError};
 /// The BLAKE3 hash of a stream.
 pub type Digest = [u8; 32];
 
-/// One frame; of data only its length.
+/// One frame. A data frame is represented by its header alone, which has the length of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Bytes of the application follow.
@@ -25,7 +25,7 @@ pub enum Frame {
         /// How many: 1 to [`DATA_BYTES_MAX`].
         bytes: u32,
     },
-    /// The application at this end has taken bytes of the other's.
+    /// The application at this end has taken bytes that the other end wrote.
     Confirm {
         /// How many so far.
         total: u64,
@@ -47,10 +47,10 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// Length of the longest frame in bytes, of data of its header.
+    /// Length of the longest frame in bytes; of a data frame, only the header counts.
     pub const LEN_MAX: usize = 41;
 
-    /// Appends the frame, of data its header.
+    /// Appends the frame; of a data frame, only the header.
     pub fn emit(self, out: &mut Vec<u8>) {
         match self {
             Self::Data { bytes } => {
@@ -70,11 +70,10 @@ impl Frame {
         }
     }
 
-    /// Reads the frame at the front of `bytes`, of data its header; returns it with its length, and
-    /// `None` while it is not there as a whole.
+    /// Reads the frame at the front of `bytes` and returns it with its length; of a data frame, it
+    /// reads only the header. Returns `None` when the bytes end too early.
     ///
-    /// # Errors
-    /// When no frame begins so, and when a piece of data is empty or longer than
+    /// # Errors When the first byte is no kind of frame, or a piece of data is empty or longer than
     /// [`DATA_BYTES_MAX`]: the caller must close the connection.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, ParseError> {
         let Some((&kind, rest)) = bytes.split_first() else {
@@ -106,7 +105,7 @@ impl Frame {
     }
 }
 
-/// What each end says first.
+/// The bytes that each end sends first.
 pub const MAGIC: &[u8; 8] = b"towline1";
 /// The longest piece of data, in bytes.
 pub const DATA_BYTES_MAX: u32 = 256 << 10;

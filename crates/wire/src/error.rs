@@ -12,9 +12,9 @@ use base::DropReason;
 pub struct ParseError {
     /// The header, body or option that was being read, in the words of its specification.
     pub layer: &'static str,
-    /// Offset of the fault in bytes, from the first byte of what was read: the PGM header of a
-    /// packet, the header of a control message's frame, the block header of a payload, the magic
-    /// of a manifest, the block of a pcapng file.
+    /// Offset of the fault in bytes, from the first byte of what was read: for example the PGM
+    /// header of a packet, the header of a control message's frame, the magic of a manifest, or a
+    /// block of a pcapng file.
     pub offset: usize,
     /// Bytes needed from `offset` on, 0 when the fault lies in a value; for a wrong length, the
     /// value that the length must have or may have at most.

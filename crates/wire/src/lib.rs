@@ -1,9 +1,10 @@
 //! Bytes to typed headers and back: PGM packets and options, object blocks, control messages, the
-//! frames of a delivered stream.
+//! frames of a delivered stream, link-layer frames and capture files.
 //!
-//! This crate has no state, clock or socket, and allocates nothing on the receive path. No bytes
-//! from outside make it panic: reading gives a value or a [`ParseError`]. In: a datagram. Out:
-//! borrowed views and small `Copy` values. Writing goes the other way round.
+//! This crate has no clock or socket, and only its decoders keep state. Reading a PGM packet
+//! allocates nothing. No bytes from outside make it panic: reading gives a value or a
+//! [`ParseError`]. In: a datagram. Out: borrowed views and small `Copy` values. Writing goes the
+//! other way round.
 //!
 //! ```text
 //! datagram --pgm::Packet::parse--> header, body, options, TSDU --pgm::emit--> the same datagram

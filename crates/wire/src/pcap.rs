@@ -5,7 +5,7 @@
 //! | seconds | fraction | captured | on the wire | data ... |  and so on
 //! ```
 //! This code reads both byte orders, stamps in micro- or nanoseconds, and the longer records of
-//! Kuznetzov's variant. It writes little-endian order and nanoseconds.
+//! Kuznetzov's variant. It writes records in little-endian order with stamps in nanoseconds.
 //!
 //! **Spec**: draft-ietf-opsawg-pcap.
 
@@ -42,8 +42,9 @@ impl Decoder {
         Self { header: None }
     }
 
-    /// Reads the next part, as [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step). The
-    /// header comes as the block [`Block::Pcap`].
+    /// Reads the next part of the file: see
+    /// [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step). The header comes as the block
+    /// [`Block::Pcap`].
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         let Some(header) = &self.header else {

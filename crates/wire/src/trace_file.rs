@@ -5,10 +5,11 @@
 //! bytes that it took. It keeps no data, only a few words of memory for each interface of the file.
 //!
 //! ```text
-//! read more --> | ... unread bytes ... |  --step--> (taken, Packet | Block | More | Damaged)
+//! read more --> | ... unread bytes ... |  --step--> (taken, Packet|Block|More|Damaged|Lost)
 //! ```
-//! Invariants: a step takes at least one byte or asks for more bytes; it never takes more than it
-//! was shown; from a file that was cut it gives the records before the cut, then asks for more.
+//! Invariants: a step takes at least one byte, asks for more bytes, or says that the rest is lost;
+//! it never takes more than it was shown; from a file that was cut it gives the records before the
+//! cut, then asks for more.
 
 use std::{fmt, ops::ControlFlow};
 
@@ -43,7 +44,7 @@ pub enum Step<'a> {
     /// Another block of a pcapng file, or the header of a classic file.
     Block(Block<'a>),
     /// The next step needs at least this many bytes, counted from the first byte shown. At the end
-    /// of the file this means that a record was cut: the bytes left are its beginning.
+    /// of the file, bytes that are left over are the beginning of a record that was cut.
     More(usize),
     /// These bytes are damaged; reading continues after them.
     Damaged(Damage),
@@ -183,7 +184,7 @@ impl TraceDecoder {
     }
 }
 
-/// Passes every packet that `next` finds to `visit`, one after the other.
+/// Passes the packets that `next` finds to `visit`, one after the other, until `visit` breaks off.
 #[inline]
 fn each<'a>(
     bytes: &'a [u8],

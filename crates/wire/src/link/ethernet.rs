@@ -151,15 +151,15 @@ impl fmt::Display for EthernetHeader {
 /// A VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanTag {
-    /// The type that makes it a tag: 0x8100 of a customer, 0x88A8 of a provider, 0x9100 before that
-    /// was standardised.
+    /// The type that makes it a tag: 0x8100 of a customer, 0x88A8 of a provider, or 0x9100, which
+    /// providers used before 0x88A8 was standardised.
     pub kind: u16,
     /// Priority (3 bits), drop eligible (1) and number of the VLAN (12).
     pub control: u16,
 }
 
 impl VlanTag {
-    /// Returns the number of the VLAN, 0 to 4095; 0 for a frame that has a priority alone.
+    /// Returns the number of the VLAN, 0 to 4095; 0 for a tag that carries only a priority.
     #[must_use]
     pub const fn id(self) -> u16 {
         self.control & 0x0FFF

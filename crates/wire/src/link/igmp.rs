@@ -50,8 +50,8 @@ impl<T: AsRef<[u8]>> Igmp<T> {
         self.bytes.as_ref()[KIND]
     }
 
-    /// Returns how long an answer may take, in tenths of a second below 128 and in a code from
-    /// there on; 0 in messages of version 1.
+    /// Returns how long an answer may take; 0 in messages of version 1. A value below 128 is in
+    /// tenths of a second, a higher one is a code.
     #[inline]
     pub fn time_code(&self) -> u8 {
         self.bytes.as_ref()[TIME_CODE]
@@ -72,7 +72,8 @@ impl<T: AsRef<[u8]>> Igmp<T> {
         }
     }
 
-    /// Returns the version of a query of `len` bytes, as the IP header says it: 1, 2 or 3.
+    /// Returns the version of a query, 1 to 3; `None` for other messages. `len` is the message's
+    /// length in bytes by the IP header, because a frame may be padded.
     pub fn query_version(&self, len: usize) -> Option<u8> {
         let version = match (len, self.time_code()) {
             (QUERY_V3_LEN_MIN.., _) => 3,
@@ -112,7 +113,7 @@ impl<T: AsRef<[u8]>> fmt::Display for Igmp<T> {
 pub struct IgmpMessage {
     /// What kind of message it is, such as [`IGMP_QUERY`].
     pub kind: u8,
-    /// How long an answer may take, in tenths of a second below 128 and in a code from there on.
+    /// How long an answer may take: in tenths of a second when below 128, otherwise a code.
     pub time_code: u8,
     /// The group; 0.0.0.0 in a query for all.
     pub group: Ipv4Addr,
@@ -129,7 +130,8 @@ impl IgmpMessage {
     }
 }
 
-/// Returns the groups of the records of a newest report, of IGMP or MLD, as far as they are whole.
+/// Returns the group of each record of a report of IGMPv3 or MLDv2. It ends before a group that is
+/// cut short, and behind a record whose sources are.
 pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8; N]> {
     let mut rest = &report[RECORDS..];
     let count = usize::from(u16_at(report, RECORD_COUNT));

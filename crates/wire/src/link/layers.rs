@@ -18,7 +18,8 @@ pub struct Layers {
     pub ether_type: u16,
     /// Where the network header begins.
     pub network: usize,
-    /// The IP header, when the frame has at least its fixed part.
+    /// The IP header; `None` when the frame ends within its fixed part, when the header is
+    /// malformed, or when the search did not reach it.
     pub ip: Option<Ip>,
     /// Why the search for headers ended there.
     pub stop: Stop,
@@ -27,7 +28,7 @@ pub struct Layers {
 /// The reason why no header was looked for behind the last one found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stop {
-    /// The transport header is next: all headers in front of it are whole.
+    /// The search reached the place of the transport header: all headers in front of it are whole.
     #[default]
     Transport,
     /// The frame ends within a header, or in front of the next.
@@ -213,8 +214,8 @@ impl Ip {
     }
 }
 
-/// Returns why there is no view of the header at the beginning of `packet`, which has `len` bytes
-/// at least.
+/// Returns why `packet` does not begin with a header that can be viewed; the header has at least
+/// `len` bytes.
 const fn without_view(packet: &[u8], len: usize) -> Stop {
     if packet.len() < len {
         Stop::Cut

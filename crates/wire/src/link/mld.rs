@@ -22,8 +22,8 @@ use crate::{
     cursor::{array_at, put_u16, u16_at},
 };
 
-/// A view of an MLD message, which is one of ICMPv6: its first 24 bytes are whole, of the newest
-/// reports its first 8; the rest may be cut short.
+/// A view of an MLD message, which is a message of ICMPv6. Its first 24 bytes are whole, in a
+/// report of version 2 its first 8; the rest may be cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mld<T> {
     bytes: T,
@@ -55,8 +55,8 @@ impl<T: AsRef<[u8]>> Mld<T> {
         has_group.then(|| array_at::<16>(self.bytes.as_ref(), GROUP).into())
     }
 
-    /// Returns how long an answer may take, in ms below 32,768 and in a code from there on; `None`
-    /// in the newest reports.
+    /// Returns how long an answer may take; `None` in the newest reports. A value below 32,768 is
+    /// in milliseconds, a higher one is a code.
     #[inline]
     pub fn time_code(&self) -> Option<u16> {
         let has_group = self.kind() != MLD_REPORT_V2;
@@ -105,7 +105,7 @@ impl<T: AsRef<[u8]>> fmt::Display for Mld<T> {
 pub struct MldMessage {
     /// What kind of message it is, such as [`MLD_QUERY`].
     pub kind: u8,
-    /// How long an answer may take, in ms below 32,768 and in a code from there on.
+    /// How long an answer may take: in milliseconds when below 32,768, otherwise a code.
     pub time_code: u16,
     /// The group; :: in a query for all.
     pub group: Ipv6Addr,
@@ -113,7 +113,7 @@ pub struct MldMessage {
 
 impl MldMessage {
     /// Appends the message with its checksum: 24 bytes. `pseudo` is the partial sum of the pseudo
-    /// header of as many bytes.
+    /// header for 24 bytes.
     pub fn emit(&self, out: &mut Vec<u8>, pseudo: u64) {
         let at = out.len();
         out.extend([self.kind, 0, 0, 0]);
@@ -125,7 +125,7 @@ impl MldMessage {
     }
 }
 
-/// The types of MLD messages, which are ICMPv6 types.
+/// An MLD query. The constants below are types of MLD messages, which are types of ICMPv6.
 pub const MLD_QUERY: u8 = 130;
 /// A report of version 1.
 pub const MLD_REPORT: u8 = 131;

@@ -29,7 +29,7 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
             let at = layers.network + ipv6::SOURCE;
             replace(frame, &ip, at, &from.octets(), &to.octets(), None)
         }
-        // The frame ends within the IP header, but may still have an address of it, which names a
+        // The IP header is cut short or malformed, but may still hold an address, which names a
         // host.
         (IpAddr::V4(from), IpAddr::V4(to), None) if layers.ether_type == IPV4 => {
             let mut is_changed = false;
@@ -61,8 +61,8 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
     }
 }
 
-/// Removes all VLAN tags; returns the frame's new length. The bytes of `frame` behind it are left
-/// over.
+/// Removes the VLAN tags, at most four; returns the frame's new length. The bytes of `frame` behind
+/// that length are left over.
 pub fn remove_tags(frame: &mut [u8]) -> usize {
     let tags = usize::from(Layers::parse(frame).tags) * TAG_LEN;
     let len = frame.len() - tags;

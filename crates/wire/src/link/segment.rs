@@ -23,8 +23,8 @@ pub enum SegmentKind {
 }
 
 /// Cuts `frame` into packets of up to `payload_bytes` of payload and passes each to `emit`;
-/// `buffer` is scratch space. Returns false, and passes no packet, when the frame is not what
-/// `kind` says or ends within its headers.
+/// `buffer` is scratch space. Returns false, and passes no packet, when `payload_bytes` is 0, or
+/// when the frame is not what `kind` says, is a fragment, or ends within its headers.
 ///
 /// **Cost**: one copy and one sum of the frame.
 pub fn segment(

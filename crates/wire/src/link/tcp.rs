@@ -60,8 +60,8 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         u32::from_be_bytes(array_at(self.bytes.as_ref(), SEQUENCE))
     }
 
-    /// Returns the number of the byte that the sender of this segment expects next; it counts when
-    /// the flag ACK (0x10) is set.
+    /// Returns the number of the byte that the sender of this segment expects next. The field is
+    /// valid only when the flag ACK (0x10) is set.
     #[inline]
     pub fn acknowledged(&self) -> u32 {
         u32::from_be_bytes(array_at(self.bytes.as_ref(), ACKNOWLEDGED))
@@ -79,8 +79,8 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         self.bytes.as_ref()[FLAGS]
     }
 
-    /// Returns how much data the sender of this segment takes, in units of 2 to the power of the
-    /// connection's window scale (RFC 7323), which only the first segments say.
+    /// Returns how much more data the sender of this segment takes, in units of 2^scale bytes. Only
+    /// the first segments of a connection say the scale (RFC 7323).
     #[inline]
     pub fn window(&self) -> u16 {
         u16_at(self.bytes.as_ref(), WINDOW)
@@ -143,17 +143,17 @@ pub struct TcpHeader {
     pub destination_port: u16,
     /// The sequence number of the first byte of data.
     pub sequence: u32,
-    /// The number of the byte that is expected next; it counts when the flag ACK (0x10) is set.
+    /// The number of the byte that is expected next; valid only when the flag ACK (0x10) is set.
     pub acknowledged: u32,
     /// The flags, from CWR (0x80) to FIN (0x01).
     pub flags: u8,
-    /// How much data is taken, in units of 2 to the power of the connection's window scale.
+    /// How much more data is taken, in units of 2 to the power of the connection's window scale.
     pub window: u16,
 }
 
 impl TcpHeader {
-    /// Appends the header, of 20 bytes, and `data`, with the checksum; `pseudo` is the partial sum
-    /// of the pseudo header of as many bytes.
+    /// Appends the header (20 bytes) with its checksum, and `data`. `pseudo` is the partial sum of
+    /// the pseudo header for the length of both.
     pub fn emit(&self, out: &mut Vec<u8>, data: &[u8], pseudo: u64) {
         let at = out.len();
         out.extend(self.source_port.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The extended attributes of a manifest's entries: a section behind them, in version 2.
+//! The extended attributes of a manifest's entries: a section behind the entries, in version 2.
 //!
 //! ```text
 //! section:  kind u8 = 2 | length u32 | body
@@ -7,9 +7,8 @@
 //! attribute:  name length u8 | name | value length u32 | value
 //! ```
 //!
-//! Entries with equal attributes share a set, as labels of a whole tree do. Sets are numbered from
-//! 1, in the order in which entries first use them, and the names of a set ascend, so that each
-//! body has one way to be written.
+//! Entries with equal attributes share a set. Sets are numbered from 1 in the order in which
+//! entries first use them, and the names in a set ascend, so that equal entries give equal bytes.
 
 use super::reader::Reader;
 use crate::{Fault, ParseError};
@@ -40,7 +39,7 @@ pub struct AttributeSets<'a>(&'a [u8]);
 pub struct AttributeSet<'a>(&'a [u8]);
 
 impl<'a> AttributesRef<'a> {
-    /// Checks the body of the section of a manifest of `entries` entries.
+    /// Checks the section's body; the manifest has `entries` entries.
     ///
     /// # Errors
     /// When a length, a name, a value or an index is not what the layout allows.
@@ -84,7 +83,7 @@ impl<'a> AttributesRef<'a> {
     /// Appends a body. `of` gives the set of each entry, counted from 1; 0 for no attributes.
     ///
     /// **Panics** (bug): when a set has more than 65,535 attributes, a name more than 255 bytes, or
-    /// there are 2^32 sets.
+    /// when the number of sets or the length of a value does not fit 32 bits.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         sets: &[impl AsRef<[AttributeRef<'e>]>],
@@ -204,7 +203,7 @@ fn read_attribute<'a>(reader: &mut Reader<'a>) -> Result<AttributeRef<'a>, Parse
 
 /// The longest section of attributes, in bytes: a quarter of the longest manifest.
 pub const ATTRIBUTES_LEN_MAX: usize = 16 << 20;
-/// The longest value of an attribute, in bytes: Linux takes no longer one (XATTR_SIZE_MAX).
+/// The longest value of an attribute, in bytes: the limit of Linux (XATTR_SIZE_MAX).
 pub const ATTRIBUTE_VALUE_LEN_MAX: usize = 65_536;
 const SET_END: &str = "the set's end";
 

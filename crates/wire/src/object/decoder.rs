@@ -1,8 +1,9 @@
 //! The search for messages in the byte stream of a control connection.
 //!
-//! In: pieces of the stream, of any size. Out: whole messages. The buffer holds at most one
-//! unfinished frame and the last piece. When a frame claims to be longer than the limit, the
-//! decoder refuses it as soon as it reads the length.
+//! In: pieces of the stream, of any size. Out: whole messages. When the caller takes out all
+//! messages before the next piece, the buffer holds at most one unfinished frame and the last
+//! piece. When a frame claims to be longer than the limit, the decoder refuses it as soon as it
+//! reads the length.
 
 use std::{fmt, ops::Range};
 
@@ -183,7 +184,7 @@ pub enum StreamError {
     Protected,
     /// A message whose maker did not have the key, or made it for another place in the stream.
     Forged,
-    /// A message with a field value that the format does not allow.
+    /// A message whose fields are not what the format allows.
     Message(ParseError),
 }
 

@@ -15,8 +15,8 @@
 //! ([`AttributesRef`]). A manifest with none of these is always of version 1, which older receivers
 //! read too.
 //!
-//! Invariant: `parse` walks every entry once and checks that the entries end exactly at the last
-//! byte, so iterating over them afterwards cannot fail.
+//! Invariant: `parse` reads every entry and section once and checks that they end exactly at the
+//! last byte. So iterating over the entries afterwards cannot fail.
 
 use std::iter::FusedIterator;
 
@@ -111,11 +111,12 @@ impl<'a> ManifestRef<'a> {
             .map_err(|error| error.within(at))
     }
 
-    /// Appends a whole manifest; the header's entry count is the number of `entries`, and the
-    /// version is the oldest that has everything in this manifest.
+    /// Appends a whole manifest. The entry count written is the number of `entries`, whatever the
+    /// header says; the version written is the oldest that can hold everything in this manifest.
     ///
-    /// **Panics** (bug): when a path or target is longer than 65,535 bytes, nanoseconds are not
-    /// below 1,000,000,000, or there are more than 2^32 - 1 entries. Callers check manifests first.
+    /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a mode is above 0o7777,
+    /// nanoseconds are not below 1,000,000,000, or there are more than 2^32 - 1 entries. Callers
+    /// check manifests first.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         header: &ManifestHeader,
@@ -185,8 +186,9 @@ impl<'a> Sections<'a> {
 pub struct ManifestHeader {
     /// Shift of the slab size, 20 to 30: a slab, the unit of hashing, has 2^`slab_shift` bytes.
     pub slab_shift: u8,
-    /// Bits for receivers: which of their other files are surplus ([`ManifestHeader::INCOMPLETE`],
-    /// `SELECTED`, `CONTENTS`), and [`ManifestHeader::SPARSE`]. Receivers ignore unknown bits.
+    /// Bits for receivers. [`ManifestHeader::INCOMPLETE`], `SELECTED` and `CONTENTS` help them to
+    /// tell which of their other files are surplus; [`ManifestHeader::SPARSE`] is about zeros in
+    /// files. Receivers ignore unknown bits.
     pub flags: u16,
     /// Number of entries that follow.
     pub entry_count: u32,
@@ -384,7 +386,7 @@ impl<'a> Iterator for ManifestEntries<'a> {
 
 impl FusedIterator for ManifestEntries<'_> {}
 
-/// The limit of a manifest's fields, in an error's words.
+/// What limits a manifest's fields, in the words of an error.
 const LIMIT: &str = "the manifest's end";
 const MAGIC: [u8; 4] = *b"TWLM";
 /// The newest version of the manifest that this code reads; it writes the oldest that will do.

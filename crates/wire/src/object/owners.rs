@@ -1,4 +1,4 @@
-//! Who owns the entries of a manifest: a section behind them, in version 2.
+//! Who owns the entries of a manifest: a section behind the entries, in version 2.
 //!
 //! ```text
 //! section:  kind u8 = 1 | length u32 | body
@@ -35,7 +35,7 @@ pub struct Account<'a> {
 pub struct Accounts<'a>(&'a [u8]);
 
 impl<'a> OwnersRef<'a> {
-    /// Checks the body of the section of a manifest of `entries` entries.
+    /// Checks the section's body; the manifest has `entries` entries.
     ///
     /// # Errors
     /// When a length, a number, a name or an index is not what the layout allows.

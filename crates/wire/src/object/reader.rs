@@ -1,4 +1,4 @@
-//! A cursor over bytes that cannot read past their end.
+//! A cursor that cannot read past the end of its bytes.
 
 use base::text::is_plain;
 
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text of at most `max` bytes with its length in front. The text must be UTF-8 without
-    /// control and format characters, because names and explanations end up on terminals.
+    /// control characters, because names and explanations end up on terminals.
     pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, ParseError> {
         let start = self.at;
         let len = usize::from(self.u16(what)?);

@@ -49,7 +49,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the next part, as [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step).
+    /// Reads the next part of the file: see
+    /// [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step).
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         let Some(head) = bytes.first_chunk::<8>() else {
@@ -240,8 +241,8 @@ impl Decoder {
             limit => limit,
         };
         let captured = wire_len.min(limit) as usize;
-        // When a writer cut the packet without naming a snap length, both lengths say more bytes
-        // than there are.
+        // When a writer cut the packet without naming a snap length, `wire_len` and `captured` are
+        // more than the bytes that are there.
         let data = &rest[..captured.min(rest.len())];
         Ok(Step::Packet(Record {
             interface: self.earlier,

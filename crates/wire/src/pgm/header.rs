@@ -66,7 +66,7 @@ impl Header {
         })
     }
 
-    /// Writes the header; its checksum field stays as it is.
+    /// Writes the header with the checksum that it holds; computes none.
     #[inline]
     pub fn emit(&self, out: &mut [u8; Self::LEN]) {
         self.write(&mut Writer::new(out));
@@ -228,8 +228,8 @@ impl PacketType {
         matches!(self, Self::Spm | Self::Poll | Self::Rdata | Self::Ncf)
     }
 
-    /// Returns the type of a packet, of which nothing else is looked at; `None` for no packet of
-    /// PGM.
+    /// Returns the type of a packet and checks nothing else. `None` when the packet ends before its
+    /// type, or the type is unknown.
     #[inline]
     #[must_use]
     pub fn of_packet(packet: &[u8]) -> Option<Self> {
@@ -317,7 +317,8 @@ impl BitOrAssign for Flags {
 }
 
 impl fmt::Display for Flags {
-    /// Writes the flags that the options do not show: parity, and bits without a meaning.
+    /// Writes all flags except PRESENT, which the options show: network, parity, and bits without a
+    /// meaning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [
             (Self::NETWORK, " network"),

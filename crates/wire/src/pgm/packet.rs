@@ -25,7 +25,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks and reads a whole packet. `tpdu` is the whole UDP payload.
+    /// Checks and reads a whole packet. `tpdu` is the whole payload of UDP or IP.
     ///
     /// **Errors**: unknown version or type; too few bytes for the body; a malformed option or
     /// option chain; a TSDU length that differs from the number of bytes left; data in a packet

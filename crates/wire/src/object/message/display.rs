@@ -1,5 +1,5 @@
-//! Each message as one line, for logs and for tests that fail. Texts of another host command no
-//! terminal, and bytes of content are told by their number.
+//! Each message as one line, for logs and for tests that fail. Texts of another host are shown
+//! without what could command a terminal; of content, only the number of bytes is shown.
 
 use std::fmt;
 
@@ -94,7 +94,7 @@ fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     printable(text, TEXT_LEN_MAX)
 }
 
-/// A list may have thousands.
+/// The most ranges of a list that are shown; a list may have thousands.
 const RANGES_SHOWN_MAX: usize = 8;
 
 #[cfg(test)]

@@ -83,8 +83,8 @@ pub enum Message<'a> {
     Done(Done),
     /// The sender has noted the receiver's [`Message::Done`].
     Acknowledged,
-    /// The receiver asks how far the sender's packet stream is, because packets say something that
-    /// only the sender should.
+    /// The receiver asks how far the sender's packet stream is. It asks when packets claim
+    /// something that only the sender may say.
     Ask,
     /// How far the sender's packet stream is.
     Window(Window),
@@ -112,7 +112,8 @@ pub enum Message<'a> {
     },
 }
 
-/// What a mark says of a session, told on a connection that the sender dialled.
+/// What the mark in the sender's SPMs says of a session, told on a connection that the sender
+/// dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invite {
     /// The session's number.
@@ -132,7 +133,8 @@ pub struct Hello<'a> {
     pub version_max: u8,
     /// A number that tells two runs of the same receiver apart.
     pub instance: u64,
-    /// The session that the receiver heard of, from the mark in the sender's SPMs.
+    /// The session that the receiver heard of, from the mark in the sender's SPMs or from
+    /// [`Invite`].
     pub session_id: u64,
     /// The receiver's name in reports; unique among the receivers of a session.
     pub name: &'a str,
@@ -175,8 +177,7 @@ pub struct Welcome {
     pub nonce: [u8; NONCE_LEN],
 }
 
-/// How far the sender's packet stream is, in positions of which the low 32 bits are sequence
-/// numbers.
+/// How far the sender's packet stream is, as positions; their low 32 bits are sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The position before which the sender can repair nothing any more.
@@ -629,8 +630,8 @@ impl<'a> Block<'a> {
         out.extend_from_slice(self.data);
     }
 
-    /// Appends a BLOCK as one frame; `fill` appends its `len` bytes of data where they stand, so
-    /// that they are written once. When `fill` fails, nothing is appended.
+    /// Appends a BLOCK as one frame. `fill` appends the `len` bytes of data right behind the
+    /// frame's other fields, so that they are written once. When `fill` fails, nothing is appended.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -669,7 +670,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The limit of a message's fields, in an error's words.
+/// What limits a message's fields, in the words of an error.
 const LIMIT: &str = "the frame's length field";
 const GREETING: [u8; 4] = *b"TWLC";
 const CRITICAL: u16 = 0x0001;

@@ -28,7 +28,8 @@ use crate::{
 pub struct NakBackOffInterval {
     /// The interval, in microseconds.
     pub interval_us: u32,
-    /// The poll that found the interval; 0 when no poll did, and receivers may then use it at once.
+    /// The poll that found the interval; 0 when no poll did. Receivers may then use the interval at
+    /// once.
     pub poll_sqn: Sqn,
 }
 

@@ -20,8 +20,8 @@
 //!
 //! Versions: the high half of the byte is the major version. Every version keeps the first eight
 //! bytes as they are, and minor versions only append fields. So a receiver can read a longer option
-//! of its own major version. Of an option of another major version it reads just enough to
-//! name the version when it refuses the session.
+//! of its own major version. From an option of another major version, a receiver reads just enough
+//! to name that version when it refuses the session.
 //!
 //! An end that knows no meaning for a reserved field writes 0 there and ignores what it reads: so
 //! the upstream port needs no version of its own.
@@ -64,15 +64,16 @@ pub struct Mark {
     /// The sender's UDP port for NAKs and SPMRs. 0 means the session's port; senders that do not
     /// know this field write 0.
     pub upstream_port: u16,
-    /// The tag that shows that the SPM is genuine. Present exactly when [`Mark::PROTECTED`] is
-    /// required.
+    /// The tag that shows that the SPM is genuine. In a mark of a known major version, it is
+    /// present exactly when [`Mark::PROTECTED`] is required.
     pub tag: Option<MarkTag>,
 }
 
 /// The last bytes of the mark, and so of the SPM, in a session that is protected with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkTag {
-    /// The number of this packet among SPMs, NCFs and parity packets, which the source numbers.
+    /// The number of this packet. The source numbers all packets except data and repairs in one
+    /// series.
     pub number: u64,
     /// The 64-bit position of the newest data packet that has left. Its low half is a sequence
     /// number; its high half says how often the sequence numbers have wrapped.

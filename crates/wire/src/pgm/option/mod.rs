@@ -52,7 +52,7 @@ pub use reset::Rst;
 
 /// The interface of every option with contents; this file handles the chain itself.
 trait Contents<'a>: Sized {
-    /// The option's name as the RFC writes it.
+    /// The option's name in errors; the RFC's name where it has one.
     const NAME: &'static str;
     /// The type code.
     const KIND: u8;
@@ -331,7 +331,7 @@ impl<'a> Options<'a> {
         Ok(total)
     }
 
-    /// Makes the list of the options in a checked `chain`, skipping its OPT_LENGTH.
+    /// Makes the list of the options in a checked `chain`, which begins behind OPT_LENGTH.
     #[inline]
     pub(super) const fn of(chain: &'a [u8], header: &Header) -> Self {
         Self {

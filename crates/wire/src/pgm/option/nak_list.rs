@@ -17,7 +17,8 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// Further sequence numbers of a NAK, in ascending order.
+/// Further sequence numbers of a NAK. Senders list them in ascending order; `parse` does not check
+/// the order.
 #[derive(Clone, Copy)]
 pub struct NakList<'a>(Entries<'a>);
 

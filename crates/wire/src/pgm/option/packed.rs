@@ -34,7 +34,7 @@ impl Packed {
     /// begins with this byte.
     pub const PADDING: u8 = 0xFF;
 
-    /// Returns the length of the length field of a message of `len` bytes in a row, in bytes.
+    /// Returns how many bytes the length field takes in front of a message of `len` bytes: 1 or 4.
     #[inline]
     #[must_use]
     pub const fn length_len(len: usize) -> usize {
@@ -53,8 +53,8 @@ impl Packed {
 
     /// Writes the length of a message; `out` must have [`Packed::length_len`] bytes.
     ///
-    /// **Panics**: when `out` has another length, or `len` is 2^30 or more; no message is that
-    /// long.
+    /// **Panics**: when `out` has no room for the length or is neither 1 nor 4 bytes long, or when
+    /// `len` is 2^30 or more; no message is that long.
     #[inline]
     pub fn write_length(out: &mut [u8], len: usize) {
         if let ([out], 0..SHORT_END) = (&mut *out, len) {
@@ -67,7 +67,7 @@ impl Packed {
     }
 
     /// Splits a row into its first message and the rest. Returns `None` at the row's end and for a
-    /// row that is cut off; [`Packed::is_end`] tells these two apart.
+    /// row that is cut off or malformed; [`Packed::is_end`] tells the end from the others.
     #[inline]
     #[must_use]
     pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {

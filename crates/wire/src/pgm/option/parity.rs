@@ -28,7 +28,7 @@ use crate::{
 pub struct ParityPrm {
     /// The flags as on the wire (seven bits).
     pub flags: u8,
-    /// Number of data packets in a full transmission group; a power of two.
+    /// Number of data packets in a full transmission group; by the RFC a power of two.
     pub group_size: u32,
 }
 
@@ -70,8 +70,8 @@ pub enum ParityReading {
     Rfc,
     /// OpenPGM's meaning: pro-active is 0x01, on-demand is 0x02.
     OpenPgm,
-    /// For peers of an unknown implementation: either bit means both when read, and a sender of
-    /// either sets both.
+    /// For peers of an unknown implementation. A reader takes either bit as an offer of both kinds;
+    /// a sender that offers either kind sets both bits.
     #[default]
     Lax,
 }
@@ -118,11 +118,12 @@ impl fmt::Display for ParityPrm {
     }
 }
 
-/// The set of k parity packets, among all of one group, that this packet belongs to. Only parity
-/// packets carry it.
+/// Which k of a group's parity packets this packet belongs to; k is the number of data packets in a
+/// full group. Only parity packets carry the option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityGrp {
-    /// The parity packet's index divided by k; never 0 (then the option is left out).
+    /// The parity packet's index divided by k, rounded down. A source leaves the option out when
+    /// this is 0.
     pub group: u32,
 }
 
