@@ -16,12 +16,12 @@
 //! - The encrypted payload and the tag depend on the position of the data, not on the packet's
 //!   type, so that those of a repair equal those of the original. The tag covers header and
 //!   options, except type, checksum and trail, which a repair changes. The trail that a receiver
-//!   sees is the trail of the last SPM.
+//!   sees is the trail of the last SPM, or the packet's own number when that is older.
 //! - A receiver numbers its own packets; `instance` tells receivers apart.
 //!
-//! Invariants: a holder of the key made, for this session, whatever [`PacketProtection::unprotect`]
-//! hands on. Each packet is handed on once, except data: the same data may be handed on again, and
-//! its position shows that. No nonce is used twice for different payloads.
+//! Invariants: whatever [`PacketProtection::unprotect`] hands on, a holder of the key made it for
+//! this session. Each packet is handed on once, except data: the same data may be handed on again,
+//! and its position shows that. No nonce is used twice for different payloads.
 //!
 //! **Spec**: `docs/src/protocol.md` section 9, "Packets".
 
@@ -82,7 +82,7 @@ pub struct PacketProtection {
 /// The end of a session that this stage protects.
 #[derive(Clone, Copy, Debug)]
 enum Role {
-    /// A source; `number` counts its SPMs, NCFs and parity packets.
+    /// A source; `number` counts all its packets except data and repairs of data.
     Source {
         tsi: Tsi,
         number: u64,
@@ -93,7 +93,7 @@ enum Role {
     },
 }
 
-/// A notice for a person. The owner gets one for each host and kind, for the first few hosts.
+/// A notice for a person. The owner gets one for each host and kind, up to `NOTICES_MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The host whose SPMs are dropped.
@@ -184,8 +184,8 @@ impl PacketProtection {
     }
 
     /// Takes `limit` as the largest run that may leave, and returns how much of it plain packets
-    /// may take. Each packet needs some more bytes of the run once it is protected: how many
-    /// packets there will be is reckoned from the length of the data packets before.
+    /// may take. Protection makes each packet longer. The stage estimates the number of packets
+    /// from the length of the last data packets.
     ///
     /// Packets of another length may need more than one run; `protect` leaves the rest for the
     /// next.
@@ -203,10 +203,11 @@ impl PacketProtection {
         }
     }
 
-    /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer: it ends
-    /// before the first datagram that grows by another length, or that has no room in a run as
-    /// [`PacketProtection::room`] was told; that datagram waits for the next run. Returns `None`
-    /// when the first datagram cannot be protected; that datagram must not leave.
+    /// Protects the datagrams of a run, from the front. The run that leaves may hold fewer
+    /// datagrams. It ends before the first that grows by another length, that exceeds the limit
+    /// told to [`PacketProtection::room`], or that cannot be protected; that datagram waits for the
+    /// next run. Returns `None` when the first datagram cannot be protected; that datagram must not
+    /// leave.
     ///
     /// **Cost**: one pass over the payloads, which copies and encrypts them; no allocation once the
     /// longest run was seen.
@@ -544,7 +545,8 @@ fn next_number(role: &mut Role) -> u64 {
     *number
 }
 
-/// Sets to 0 the fields of a data packet's header that a repair, a relay or this stage may change.
+/// Sets the fields of a data packet's header that a repair, a relay or this stage may change: the
+/// type to ODATA, checksum and trail to 0.
 fn neutralise(head: &mut [u8]) {
     head[Header::TYPE_AT] = PacketType::Odata.code();
     clear_checksum(head);
@@ -567,8 +569,8 @@ fn split_instance(tail: &[u8; 16]) -> (u64, u64) {
     (u64::from_be_bytes(*instance), u64::from_be_bytes(*number))
 }
 
-/// The bytes by which protection makes a data packet longer: its position, or its number, and the
-/// tag.
+/// The bytes by which protection makes a data packet longer: its position (for parity, its number)
+/// and the tag.
 const DATA_OVERHEAD: usize = 8 + TAG_LEN;
 
 /// Place of the checksum in every packet.

@@ -25,7 +25,8 @@ impl ReplayWindow {
         }
     }
 
-    /// Takes a number. Returns false when it was taken before, or is too old to tell.
+    /// Takes a number. Returns false when it was taken before, is too old to tell, or is
+    /// `u64::MAX`.
     pub(super) fn take(&mut self, number: u64) -> bool {
         if number == u64::MAX || self.next.saturating_sub(number) > SPAN {
             return false;

@@ -23,7 +23,7 @@ pub(super) struct Session {
     pub(super) edge: u64,
     /// The trail that the last SPM announced; a data packet's own word on it is not believed.
     pub(super) trail: Sqn,
-    /// The numbers of the source's SPMs, NCFs and parity packets.
+    /// The numbers of the source's packets other than data and repairs of data.
     pub(super) numbers: ReplayWindow,
     /// The numbers of each receiver's packets, by instance, and when the receiver was last heard.
     receivers: BTreeMap<u64, (u64, ReplayWindow)>,
