@@ -36,8 +36,8 @@ impl Element {
             return Err(DropReason::WrongSource);
         }
         let mark = mark_of(packet);
-        // The element must change an SPM to pass it on. It cannot change one that carries a tag or
-        // that has a mark it does not know.
+        // The element must change an SPM to pass it on. It cannot change one whose mark it does not
+        // know, or whose mark requires a feature, such as a tag.
         if mark.is_some_and(|mark| !mark.is_known() || mark.required != 0) {
             return Err(DropReason::Incompatible);
         }
@@ -102,8 +102,8 @@ impl Element {
         Ok(())
     }
 
-    /// Takes a message of the element at `path_nla` that it cannot reach this element. The message
-    /// counts only when this element's NAKs go to that element.
+    /// Takes a message by which the element at `path_nla` says that it cannot reach this element.
+    /// The message counts only when this element's NAKs go to that element.
     fn cut_off(
         &mut self,
         way: usize,
@@ -220,8 +220,7 @@ impl Element {
             self.send_repair(ways, tpdu);
             return Ok(());
         }
-        // A receiver on the source's network asked for this repair, or this element missed the
-        // packet.
+        // When this element missed the packet itself, it keeps the repair instead.
         let key = key(tsi, data.sqn);
         if self.kept.find(key).is_none() {
             self.kept.keep(key, tpdu);
@@ -231,7 +230,7 @@ impl Element {
         Ok(())
     }
 
-    /// Sends a repair of the source on by the ways in `ways` that asked for it.
+    /// Sends a repair from the source on by all of `ways`: the ways that asked for it.
     fn send_repair(&mut self, ways: WaySet, tpdu: &[u8]) {
         let wanted = (0..self.setup.ways.len()).filter(|&other| ways.contains(other));
         let mut sent = 0;

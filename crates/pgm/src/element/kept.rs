@@ -4,7 +4,7 @@
 //! as it was kept, while the ring still holds it.
 //!
 //! ```text
-//!   index   places for packets, one for each 256 bytes: session, number, length, position
+//!   index   places for packets, one or more for 256 bytes: session, number, length, position
 //!   ring    [packet n][packet n+1] ...  back to back; the newest overwrites the oldest
 //! ```
 //!
@@ -95,7 +95,8 @@ impl Kept {
         self.ring.get(start..start + place.len as usize)
     }
 
-    /// Notes that a way was sent `bytes` of data: it may get the same number of bytes of repairs.
+    /// Notes that a way was sent `bytes` of data: it may get as many more bytes of repairs, up to
+    /// [`SHARE_BYTES_MAX`] at once.
     pub(super) fn add_share(&mut self, way: usize, bytes: usize) {
         let share = &mut self.shares[way];
         *share = (*share + bytes as u64).min(SHARE_BYTES_MAX);
@@ -124,8 +125,8 @@ impl Kept {
 /// The most bytes of repairs that a way may get at once: about three times what 10 Gbit/s bring in
 /// 1 ms.
 const SHARE_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of the ring for each place of the index. If packets are shorter than this, some of them
-/// find their place taken.
+/// The most bytes of the ring for each place of the index. If packets are shorter than this, some
+/// of them find their place taken.
 const PLACE_BYTES: usize = 256;
 
 #[cfg(test)]

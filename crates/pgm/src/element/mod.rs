@@ -20,10 +20,10 @@
 //! come by another way, so that two elements between the same networks make no loop. An element
 //! sends in its own name: receivers take it for the source, the source takes it for a receiver.
 //!
-//! The element repairs a packet that only receivers behind it have missed from what it keeps, so
+//! When receivers behind the element miss a packet, the element repairs it from what it keeps, so
 //! that their losses cost the source's network nothing. It acts as a designated local repairer that
-//! needs no redirection. To each way it sends at most as many bytes of repairs as it sent of data;
-//! beyond that, NAKs go upstream.
+//! needs no redirection. To each way it sends at most as many bytes of repairs as it sent of data,
+//! and 4 MiB more; beyond that, NAKs go upstream.
 //!
 //! Bounds: sessions, repair state, bytes that wait for each way, and kept bytes, all from
 //! [`ElementSetup`]. A packet that would exceed a bound is dropped and counted.
@@ -123,7 +123,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Returns the destination address that downstream packets on this way have.
+    /// Returns the destination address that downstream packets have when they arrive by this way.
     fn group_here(&self) -> IpAddr {
         let group = self.group.ip();
         if group.is_multicast() {
@@ -189,8 +189,8 @@ struct Session {
     /// takes none.
     control: Option<(u64, SocketAddr)>,
     heard: Instant,
-    /// True when the neighbour upstream cannot reach this element by multicast: NAKs wait for a
-    /// regular SPM.
+    /// True when the neighbour upstream cannot reach this element by multicast: until a regular SPM
+    /// comes, no NAK goes upstream.
     is_cut_off: bool,
     /// The time when a request for an SPM last went upstream.
     requested: Option<Instant>,

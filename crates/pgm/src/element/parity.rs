@@ -31,7 +31,7 @@ pub(super) struct ParityRepairs {
 struct Group {
     /// How many packets each way lacks.
     lacking: Vec<u32>,
-    /// How many packets the source was asked for, by this element or, as its NCFs say, by others.
+    /// How many packets the source was asked for: by this element, or by others as NCFs tell.
     asked: u32,
     /// The time until which an unconfirmed NAK is repeated; `None` when no NAK waits for a
     /// confirmation.
@@ -231,7 +231,7 @@ impl Element {
         Ok(())
     }
 
-    /// Returns the ways to which a parity packet goes that was sent on demand.
+    /// Returns the ways by which a parity packet goes on when it was sent on demand.
     pub(super) fn ways_of_parity(
         &mut self,
         tsi: Tsi,
@@ -254,7 +254,8 @@ impl Element {
     }
 }
 
-/// Returns the numbering of groups in an SPM; `None` when the source offers no parity.
+/// Returns the numbering of groups in an SPM; `None` when the source offers no parity, or a group
+/// size that cannot be.
 pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
     packet.options().find_map(|option| match option {
         PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),

@@ -146,8 +146,8 @@ impl Repairs {
         self.packets.set(key, due, confirmed);
     }
 
-    /// Takes a repair from upstream. Returns the ways that it goes, and forgets the packet. The
-    /// ways that were given a repair already are not among them.
+    /// Takes a repair from upstream: forgets the packet and returns the ways that asked for it.
+    /// Returns no way, and forgets nothing, when the element has just repaired the packet itself.
     pub(super) fn rdata(&mut self, key: Key) -> WaySet {
         let is_answered = |entry: &Repair| matches!(entry.state, State::Answered);
         if self.packets.get(key).is_some_and(is_answered) {
@@ -191,8 +191,9 @@ pub(super) const fn key(tsi: Tsi, sqn: Sqn) -> Key {
 }
 
 impl ElementTimers {
-    /// Returns the timers with the elimination interval cut to a quarter of the wait for RDATA:
-    /// each NAK that is passed on renews that wait.
+    /// Returns the timers within their limits. The elimination interval is at most a quarter of the
+    /// wait for RDATA, because each NAK that is passed on renews that wait. Repeated NAKs are at
+    /// least 1 ms apart.
     pub(super) fn settled(mut self) -> Self {
         self.elimination = self.elimination.min(self.rdata_wait / 4);
         self.repeat_every = self.repeat_every.max(Duration::from_millis(1));

@@ -50,7 +50,7 @@ impl Element {
             self.repair(way, key(tsi, sqn), session.trail);
         }
         if sorted.is_news {
-            // The whole list goes on when one of its numbers is new (section 9.3.3).
+            // The whole list goes on when one of its numbers must (section 9.3.3).
             let is_sent = self.ask(tsi, Flags::NONE, sorted.lacking.as_slice());
             self.counters.naks_forwarded += u64::from(is_sent);
         } else if sorted.kept.as_slice().is_empty() {
@@ -162,7 +162,8 @@ impl Element {
         let nak = Nak {
             sqn: sqns[0],
             source_nla: session.upstream.ip(),
-            // On a way to a single host, that host's address takes the place of the group.
+            // On a way to a single host, this element's own address takes the place of the group:
+            // the neighbour sends data there.
             group_nla: self.setup.ways[session.way].group_here(),
         };
         self.send_up(&session, tsi, flags, &Body::Nak(nak), &sqns[1..])
@@ -245,7 +246,7 @@ struct SortedNak {
     kept: SqnList,
     /// The numbers that this element asks for upstream.
     lacking: SqnList,
-    /// True when this element had not asked for one of `lacking` before.
+    /// True when a NAK for at least one of `lacking` must go upstream now.
     is_news: bool,
     has_room: bool,
 }
