@@ -12,7 +12,7 @@ use super::{
 /// at another point t is
 ///
 /// ```text
-/// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (q: the points there)
+/// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (z, q: the k points)
 /// ```
 ///
 /// The products over all k members are computed once. A loss changes one factor in these products

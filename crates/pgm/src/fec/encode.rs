@@ -4,7 +4,7 @@ use super::{Code, Combine, LENGTH_BYTES, Rows, stride};
 
 /// An encoder that computes the parity payloads of one group at a time, in a workspace of its own.
 ///
-/// **Cost**: `parities_max` payloads of memory; no allocation after construction.
+/// **Cost**: `parities_max` payloads of memory; no allocation once the largest group was encoded.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     combine: Combine,

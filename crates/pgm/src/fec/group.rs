@@ -33,7 +33,7 @@ use super::{
 pub struct Group {
     rows: Vec<Row>,
     bytes: Vec<u8>,
-    /// Number of members, when a packet said that the group is short.
+    /// Number of members; `None` until a parity packet has told it.
     packet_count: Option<usize>,
     /// Whether the parity packets say OPT_VAR_PKTLEN, and whether they have an encoded
     /// OPT_FRAGMENT.
@@ -92,8 +92,9 @@ impl Workspace {
 }
 
 impl Group {
-    /// Keeps member `at`. Returns false when the group has that member already or the member cannot
-    /// belong to it. A member longer than any that the decoder can recover bars the group.
+    /// Keeps member `at`. Returns false when the group is barred, has that member or enough packets
+    /// already, or when the member cannot belong to it. A member longer than any that the decoder
+    /// can recover bars the group.
     pub fn add_member(
         &mut self,
         code: &Code,
@@ -114,8 +115,9 @@ impl Group {
         true
     }
 
-    /// Keeps a parity packet. Returns false when the group has it already or needs no more packets,
-    /// and when the packet contradicts others, which bars the group.
+    /// Takes a parity packet, and keeps it if the group still needs it. Returns false when the
+    /// group is barred, has the packet or enough packets already, or when the code has no such
+    /// packet. Returns false, too, when the packet contradicts others, which bars the group.
     pub fn add_parity(&mut self, code: &Code, work: &Workspace, parity: &Parity<'_>) -> bool {
         let row = code.group_size() + parity.index.min(code.parities_max());
         let is_known = parity.index >= code.parities_max() || self.holds(row);
@@ -182,7 +184,8 @@ impl Group {
         self.rows.len() >= self.packet_count(code)
     }
 
-    /// Returns true when packets of this group contradicted each other: no parity is used for it.
+    /// Returns true when the group is barred, for example because its packets contradict each
+    /// other: no parity is used for it.
     #[must_use]
     pub const fn is_barred(&self) -> bool {
         self.is_barred
@@ -190,8 +193,8 @@ impl Group {
 
     /// Calls `visit` with each member that did not arrive: place, payload, OPT_FRAGMENT.
     ///
-    /// # Errors
-    /// On [`Irreparable::TooFewParities`], wait for more packets; any other error bars the group.
+    /// # Errors [`Irreparable::TooFewParities`] while packets are missing, and for a barred group.
+    /// Any other error bars the group.
     pub fn recover(
         &mut self,
         code: &Code,

@@ -24,7 +24,8 @@
 //! A [`Combine`] function does the arithmetic on payloads. [`combine`] here is portable; the `simd`
 //! crate has faster functions of the same type, which the session's owner passes in.
 //!
-//! Invariants: no allocation after construction; every [`Combine`] function gives the same bytes.
+//! Invariants: encoders and decoders stop allocating once they have seen the largest group; every
+//! [`Combine`] function gives the same bytes.
 //!
 //! **Spec**: RFC 3208 section 11 (Appendix A) and its reference 12.
 
