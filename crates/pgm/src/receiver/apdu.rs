@@ -10,8 +10,9 @@
 //!          |---------|---------|--|        first = 41 in all three
 //! ```
 //!
-//! Invariants: memory is allocated only for bytes that came, never for a claimed length. The buffer
-//! is at most `apdu_bytes_max` long and counts against the memory bound for held data.
+//! Invariants: memory follows the bytes that came, never a claimed length; it is at most twice as
+//! large. The buffer is at most `apdu_bytes_max` long and counts against the memory bound for held
+//! data.
 //!
 //! **Spec**: RFC 3208 section 9.2.3.
 
@@ -180,7 +181,8 @@ impl Assembly {
         }
     }
 
-    /// Abandons the current message, and returns the position of its first packet.
+    /// Abandons the current message. Returns the position of its first packet, or `None` when no
+    /// message was unfinished.
     pub(super) fn abandon(&mut self) -> Option<u64> {
         let was_growing = self.state == State::Growing;
         self.state = State::Idle;

@@ -12,9 +12,9 @@
 //!   nothing was ever confirmed: turns of asking come half as often each time
 //! ```
 //!
-//! A single missing packet costs a short NAK, and so needs one packet that arrives. A list costs
-//! four bytes for each packet, and each of the packets that answer it is worth far more. So credit
-//! does not limit a receiver whose sender answers.
+//! The request for a single missing packet costs a short NAK, and each packet that arrives pays for
+//! one. A list costs four bytes for each packet, and each of the packets that answer it is worth
+//! far more. So credit does not limit a receiver whose sender answers.
 //!
 //! Invariant: the bytes sent to one sender are at most the credit that its packets brought, plus
 //! one NAK. A data packet with one byte of payload brings 1.2 times its length over IPv4 (64 for 53
@@ -131,7 +131,8 @@ const SQN_BYTES: u64 = 4;
 /// Judgement, in bytes: enough to ask at once for 50,000 packets that went missing while this host
 /// stood still.
 const CREDIT_MAX: i64 = 256 << 10;
-/// Judgement: a sender that answered no request is asked at most once a second.
+/// Judgement: the longest time between two turns of asking a sender that answered no request,
+/// unless one turn is longer.
 const TURN_MAX: Duration = Duration::from_secs(1);
 const DOUBLINGS_MAX: u32 = 16;
 

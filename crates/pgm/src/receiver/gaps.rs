@@ -20,10 +20,9 @@
 //!              fill() leaves the machine from any state, Lost included
 //! ```
 //!
-//! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of them
-//! (and one more while a request is cut at its budget); unless a scan has to rest until then, no
-//! deadline lies before `wake`, except the deadline of a `Lost` range. The cost of one range does
-//! not depend on its length.
+//! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of
+//! them, apart from the few that splits add. A scan comes at the earliest deadline, or soon after.
+//! The cost of one range does not depend on its length.
 //!
 //! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: a heard NAK starts the longer
 //! of the two waits, because the RFC's text asks for NAK_RDATA_IVL where its diagram has
@@ -58,11 +57,12 @@ pub(super) struct Gap {
     pub(super) end: u64,
     pub(super) due: Instant,
     pub(super) state: NakState,
-    /// When the newest part of the range was found missing.
+    /// When the newest part of the range was found missing, or a packet of the range last arrived
+    /// that could not be kept.
     pub(super) found: Instant,
-    /// Number of requests of this receiver that no NCF followed.
+    /// Number of waits for an NCF that ended without one.
     pub(super) ncf_tries: u16,
-    /// Number of confirmations of the source that no data followed.
+    /// Number of waits for confirmed data that ended without it.
     pub(super) data_tries: u16,
     /// Number of times in a row that another receiver's NAK silenced this receiver's.
     pub(super) silenced: u8,
@@ -96,8 +96,9 @@ pub(super) struct Request<'a> {
     pub(super) end: u64,
     /// The first position that nothing is known of: a gap that ends here is the last.
     pub(super) next: u64,
-    /// The first position that no receiver asked for before. Only the answer for this position can
-    /// be timed: for any other position, the answer to an earlier NAK may be on its way.
+    /// The first position that this scan asks for and that no receiver is known to have asked for
+    /// before. Only the answer for this position can be timed: for any other position, the answer
+    /// to an earlier NAK may be on its way.
     pub(super) fresh: Option<u64>,
     /// True when the session has no credit: too little has come from the sender.
     pub(super) is_starved: bool,
@@ -375,7 +376,7 @@ impl Gaps {
         });
     }
 
-    /// Sets the deadline of every range in back-off, when asking becomes possible.
+    /// Sets the deadline of every range in back-off to `due`, because asking has become possible.
     pub(super) fn restart_back_off(&mut self, due: Instant) {
         let back_off = |gap: &&mut Gap| gap.state == NakState::BackOff;
         self.list
@@ -443,9 +444,9 @@ impl Gaps {
         }
     }
 
-    /// Applies `change` to the missing parts of `first..end`, except to lost ones. A range that
-    /// would have to be split, when there is no room for that, stays unchanged: this costs one
-    /// needless NAK and loses nothing.
+    /// Applies `change` to the missing parts of `first..end`, except to lost ones. When there is no
+    /// room to split a range, the range stays unchanged: this costs one needless NAK and loses
+    /// nothing.
     fn restate(&mut self, first: u64, end: u64, mut change: impl FnMut(&mut Gap)) {
         let mut index = self.list.partition_point(|gap| gap.end <= first);
         while index < self.list.len() && self.list[index].first < end {
@@ -509,7 +510,7 @@ impl Gap {
         }
     }
 
-    /// Returns true when no request for the range has remained without an answer.
+    /// Returns true while both counts of tries are 0.
     const fn is_untried(&self) -> bool {
         self.ncf_tries == 0 && self.data_tries == 0
     }

@@ -91,8 +91,8 @@ impl HeldStore {
     }
 
     /// Gives the reserve to a session that has borrowed `bytes`, which the reserve takes over.
-    /// Returns false when another session has the reserve; [`HeldStore::take_news`] is true once
-    /// that session gives it back.
+    /// Returns false when another session has the reserve; [`HeldStore::take_news`] tells when to
+    /// try again.
     pub(super) fn take_reserve(&mut self, bytes: usize) -> bool {
         if self.reserve.is_some() {
             self.is_awaited = true;
@@ -114,7 +114,8 @@ impl HeldStore {
         self.tell();
     }
 
-    /// Returns true once, when there is room for a session that was refused the reserve before.
+    /// Returns true once after memory was given back, if a session was refused the reserve before:
+    /// there may be room now.
     pub(super) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.has_news, false)
     }

@@ -20,11 +20,12 @@
 //! Bounds hold whatever the network sends: on senders (`peers_max`), missing ranges of each
 //! (`rx_gaps_max`), held bytes of each and of all (`rx_window_bytes`, `rx_total_bytes`), packets to
 //! send, and work per timeout. A session is known by its TSI and the address that its packets come
-//! from: whoever repeats a TSI that he has heard begins a session of his own. Only NAKs and SPM
-//! requests are taken from any address.
+//! from: whoever repeats a TSI that he has heard begins a session of his own. Only what other
+//! receivers send (NAKs, SPM requests, replies to polls) is taken from any address.
 //!
 //! Invariants: `seen = payload + held + control + drops`; each position of a session is given out
-//! once or reported as lost once.
+//! once or reported as lost once, except pieces of a message that had begun before the receiver
+//! joined.
 //!
 //! **Spec**: RFC 3208 sections 3.4, 6, 9.1 to 9.4, 9.5.4, 9.7, 9.8, 12.5, 13.5, 14.5, 15.2.2,
 //! 15.3.2.
@@ -320,8 +321,8 @@ impl Receiver {
     }
 
     /// Returns how far a session has come. A session that is over keeps its last position until its
-    /// number names another session. `None` for a session that is unknown, forgotten or expired.
-    /// **Cost**: one step for each missing range.
+    /// number names another session. `None` for a number that names no session, such as one that
+    /// has expired. **Cost**: one step for each missing range.
     #[must_use]
     pub fn position(&self, session: u32) -> Option<Position> {
         let peer = self.peers.get(session)?;
@@ -399,7 +400,7 @@ impl Receiver {
         })
     }
 
-    /// Finds the session of `tsi`; a new one is added.
+    /// Finds the session of `tsi` at the packet's source, or adds it.
     fn session(&mut self, now: Instant, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         let source = arrival.source.ip();
         if let Some(known) = self.peers.find(tsi, source) {
@@ -422,8 +423,8 @@ impl Receiver {
         Ok(session)
     }
 
-    /// Removes a session to make room for a new one. Returns its number, and whether it was
-    /// announced.
+    /// Removes a session to make room for a new one. Returns its number, and whether the owner
+    /// knows of it.
     fn evict(&mut self) -> Option<(u32, bool)> {
         let session = self.peers.evictable()?;
         let mut peer = self.peers.remove(session)?;

@@ -4,8 +4,8 @@
 //! The module does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets
 //! from a [`PacketQueue`]. When its memory is full, requests wait for their next turn.
 //!
-//! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. A NAK names the path NLA
-//! as the source's address, because OpenPGM's sources accept no other address.
+//! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. A NAK names the address that it goes
+//! to as the source's address, because OpenPGM's sources accept no other address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -124,7 +124,7 @@ impl Outbox {
         true
     }
 
-    /// Returns the next packets to send, of equal length and to one address, within `budget`.
+    /// Returns the next packets to send; see [`PacketQueue::poll_run`].
     pub(super) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
         self.queue.poll_run(budget)
     }

@@ -9,9 +9,10 @@ use crate::ip_udp_header_bytes;
 
 /// A message, loss or event that became ready since the owner last looked.
 ///
-/// For one session they come in this order: first `Found`, then messages and losses by their
-/// positions, and last `Ended`, `Reset` or `Expired`. After that last event the number may name
-/// another session, which begins with `Found` again.
+/// For one session they come in this order: first `Found`; then messages and losses, in
+/// `Mode::Sequence` by their positions; last `Ended`, `Reset` or `Expired`. `Mark` may come at any
+/// time before that last event; from a sender that is not trusted yet, it comes even before
+/// `Found`. After the last event the number may name another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready<'a> {
     /// A message that had to wait: for earlier messages, for its other pieces, or for `Found`.
@@ -37,7 +38,7 @@ pub enum Ready<'a> {
     },
     /// A sender heard for the first time.
     Found {
-        /// The sender's number from now on: below `peers_max`, the lowest free number first.
+        /// The sender's number from now on; it is below `peers_max`.
         session: u32,
         /// The sender's transport session identifier.
         tsi: Tsi,
@@ -58,8 +59,8 @@ pub enum Ready<'a> {
         /// The session.
         session: u32,
     },
-    /// The receiver heard nothing of the sender for too long; what was missing has been reported as
-    /// lost.
+    /// The receiver heard nothing of the sender for too long, and what was missing has been
+    /// reported as lost. Or the receiver forgot the sender to make room for another.
     Expired {
         /// The session.
         session: u32,
@@ -79,7 +80,7 @@ pub struct Position {
     pub tsi: Tsi,
     /// The address that the session's packets come from.
     pub source: IpAddr,
-    /// The address that NAKs go to; none before the first SPM.
+    /// The address for NAKs that the last SPM named; none before the first SPM.
     pub path_nla: Option<IpAddr>,
     /// The last mark in the session's SPMs, if its source is Towline.
     pub mark: Option<Mark>,

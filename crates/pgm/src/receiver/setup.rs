@@ -16,7 +16,7 @@ use crate::{Config, LateJoin};
 pub enum Mode {
     /// In the source's order, each message once; the receiver holds what comes early.
     Sequence,
-    /// Each packet once, as it arrives; the receiver holds nothing.
+    /// Each packet once, as it arrives; no packet waits for earlier ones.
     Arrival,
 }
 

@@ -305,8 +305,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns true when a NAK or NCF asks for numbers of parity packets instead of for data
-    /// packets. Counts the NAK or NCF in that case.
+    /// Returns true for a NAK or NCF about parity: it names how many packets of a group, not which.
+    /// Counts it in that case.
     fn count_parity(&mut self, header: &Header) -> bool {
         let is_parity = header.flags.contains(Flags::PARITY);
         self.shared.counters.parity_packets += u64::from(is_parity);

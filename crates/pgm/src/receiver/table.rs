@@ -3,8 +3,9 @@
 //!
 //! The table does not judge packets. When it is full, the sender that has proved least makes room:
 //! a sender whose session is over, or that sent only a few packets; among these, the sender that
-//! has been silent longest. A sender that proved itself, or that the owner vouches for, is never
-//! displaced. So a million forged TSIs fill a bounded table and cost no real session.
+//! has been silent longest. A sender that proved itself, or that the owner vouches for, is not
+//! displaced before its session is over. So a million forged TSIs fill a bounded table and cost no
+//! real session.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot.

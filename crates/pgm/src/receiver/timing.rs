@@ -10,7 +10,7 @@
 //!                       its lateness     lateness
 //!
 //!   back_off_min  a sixteenth of the round trip, 200 us to 2 ms: what reordering needs
-//!   back_off_max  and up to four round trips for many: who asks first silences the others
+//!   back_off_max  that, and up to four round trips for many: the first to ask silences the rest
 //!   wait_ncf      1.25 round trips and four times the lateness of confirmations
 //!   wait_data     1/8 round trip, and the time that repairs take with four times its lateness
 //!
@@ -54,16 +54,17 @@ pub(super) struct Timing {
     told: BackOffTold,
     /// Number of receivers that the sender counts, or the number assumed.
     group_size: u32,
-    /// The shortest time from a NAK to its confirmation; zero before the first confirmation.
+    /// The round trip: the shortest recent time from a NAK to its confirmation; zero before one is
+    /// known.
     round_trip: Duration,
     /// The time by which confirmations come later than the shortest one.
     confirmation_late: Duration,
-    /// The shortest sample since the round trip was last renewed, and the number of samples since
-    /// then.
+    /// The shortest of the samples counted so far, and their number; both begin anew after
+    /// [`SAMPLES`] samples.
     least: Duration,
     samples: u8,
-    /// Mean time from a confirmation to its repair, and the mean deviation from it; `None` before
-    /// the first repair.
+    /// Mean time from a confirmation to its repair, and how much later than that repairs come on
+    /// average; `None` before the first repair that counts.
     data: Option<(Duration, Duration)>,
     /// The number of repairs in a row that came after the wait for them had ended, and the shortest
     /// time among them.
@@ -89,7 +90,8 @@ struct BackOffTold {
 }
 
 impl BackOffTold {
-    /// Returns the longest back-off: the one that packets told, or `own` if they told none.
+    /// Returns the longest back-off: the one that packets told, or `own` if they told none, within
+    /// the range that they told.
     fn apply(&self, own: Duration) -> Duration {
         let told = self.interval.unwrap_or(own);
         match self.range {
@@ -141,13 +143,14 @@ impl Timing {
         self.follow();
     }
 
-    /// Takes the longest back-off that the sender tells.
+    /// Takes the value that a packet sets for the longest back-off (OPT_NAK_BO_IVL).
     pub(super) fn tell_interval(&mut self, interval: Duration) {
         self.told.interval = Some(interval.clamp(BACK_OFF_MIN, BACK_OFF_TOLD_MAX));
         self.follow();
     }
 
-    /// Takes the range that the sender tells for the longest back-off, and ignores an empty range.
+    /// Takes the range that a packet sets for the longest back-off (OPT_NAK_BO_RNG). Ignores an
+    /// empty range.
     pub(super) fn tell_range(&mut self, min: Duration, max: Duration) {
         if min <= max && !max.is_zero() {
             let range = [min, max].map(|it| it.min(BACK_OFF_TOLD_MAX));
@@ -160,8 +163,8 @@ impl Timing {
     ///
     /// A loss on the way makes a sample longer, never shorter, and longer timers make such samples
     /// longer still. So the shortest of several samples is the round trip. If the NAK was repeated
-    /// before the confirmation came, the sample is no round trip (Karn): it only makes the next
-    /// wait longer, by at most half.
+    /// before the confirmation came, the sample alone is no round trip (Karn), but it makes the
+    /// next wait longer.
     pub(super) fn confirmed_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_repeated = sample > self.wait_ncf;
@@ -265,8 +268,9 @@ impl Timing {
         self.wait_ncf.min(WAIT_AGAIN_MAX)
     }
 
-    /// Returns the time to add to the back-off after `tries` requests without an answer. The time
-    /// doubles from the second try on: NAKs must not flood a source that cannot answer yet.
+    /// Returns the time to add to the back-off after `tries` requests without an answer. It is 0
+    /// after the first try and about doubles with each further one: NAKs must not flood a source
+    /// that cannot answer yet.
     pub(super) fn patience(&self, tries: u16) -> Duration {
         let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
         // On a long path the wait for a confirmation is long already: no more time is added than on

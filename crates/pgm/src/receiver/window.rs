@@ -38,11 +38,11 @@ pub(super) struct Window {
     pub(super) next: u64,
     pub(super) trail: u64,
     confirmed: u64,
-    /// One past the highest lead that was announced twice.
+    /// One past the highest lead that is certain: mostly, because it was announced twice.
     noted: u64,
     /// One past the lead of the latest announcement.
     announced: u64,
-    /// A trail beyond `confirmed` that one packet announced; 0 for none.
+    /// The trail that the last packet announced, if that lay beyond what was certain; 0 otherwise.
     claimed_trail: u64,
     span_max: u64,
     pub(super) gaps: Gaps,
@@ -196,7 +196,7 @@ impl Window {
     }
 
     /// Extends the window to `end`, because an NCF or NAK names positions up to there. Returns
-    /// false when they lie beyond what the window can track.
+    /// false when they lie beyond what the window can track, or there is no room for a gap.
     pub(super) fn hint(&mut self, end: u64, now: Instant, due: Instant) -> bool {
         end <= self.limit() && (end <= self.next || self.extend(end, now, due))
     }
@@ -307,7 +307,7 @@ impl Window {
         (end - known_end) + self.gaps.missing_in(first, known_end)
     }
 
-    /// Returns true while one packet, and no second, has announced a trail beyond `confirmed`.
+    /// Returns true when the last packet announced a trail beyond what was certain.
     pub(super) const fn has_claim(&self) -> bool {
         self.claimed_trail != 0
     }

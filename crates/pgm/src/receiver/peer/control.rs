@@ -213,16 +213,17 @@ impl Peer {
         self.spms.spmr.heard(now, &shared.limits);
     }
 
-    /// Returns the address for NAKs: the path NLA of the last SPM, or the source when there was
-    /// none. The port is the session's, or the port that the mark names.
+    /// Returns the address for NAKs: the source, or the path NLA of the last SPM when the
+    /// configuration reckons with network elements. The port is the session's, or the port that the
+    /// mark names.
     ///
     /// A forged mark must not choose an address. So the receiver believes a port only of the SPM's
     /// own source, never of a network element on the way to it, and never a port that needs a
     /// privilege.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
-        // Any sender of an SPM could name a third host there, to which all receivers would then
-        // send their NAKs: 1.3 kB of SPMs became 244 MB.
+        // Any sender of an SPM could name a third host as its path. All receivers would then send
+        // their NAKs to that host: 1.3 kB of SPMs became 244 MB.
         let path = self.spms.path_nla.filter(|_| shared.limits.asks_path);
         let nla = path.unwrap_or(self.source);
         let told = self.spms.mark.filter(Mark::is_known);
@@ -270,7 +271,8 @@ impl Peer {
         self.spms.spmr = SpmRequest::QUIET;
     }
 
-    /// Returns true when the SPM is newer than the last SPM.
+    /// Returns true when the SPM is newer than the last SPM, or when several SPMs show that the
+    /// last was wrong.
     ///
     /// Deviation: a sender that really began to count anew shows that by several SPMs in sequence.
     /// One forged SPM with a far number would otherwise be the last that the receiver takes.

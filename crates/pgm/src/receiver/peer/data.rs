@@ -223,11 +223,12 @@ impl Peer {
         }
     }
 
-    /// Uses the packet at once, in arrival mode, unless the session began with it.
+    /// Uses the packet at once, in arrival mode, unless the owner has not been told of the session
+    /// yet.
     ///
-    /// Deviation from RFC 3208 section 6.1: in this mode the receiver does not put messages in
-    /// pieces together. It refuses them and reports them as lost, so that it never gives out half a
-    /// message.
+    /// Deviation from RFC 3208 section 6.1: in this mode the receiver does not put fragmented
+    /// messages together. It refuses them and reports them as lost, so that it never gives out half
+    /// a message.
     fn keep_on_arrival(
         &mut self,
         position: u64,

@@ -16,8 +16,9 @@
 //! ```
 //!
 //! Invariants: in sequence mode nothing is handed out in place while anything earlier waits to be
-//! popped; every position from the window's start on is handed out once or reported lost once;
-//! `way` says how to treat the next expected packet in the present state.
+//! popped; every position from the window's start on is handed out once or reported lost once,
+//! except pieces of a message that had begun before the receiver joined; `way` says how to treat
+//! the next expected packet in the present state.
 
 use std::net::IpAddr;
 
@@ -157,8 +158,8 @@ struct Asking {
     credit: Credit,
     /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
-    /// True when there was no room to hold data: the session then asks only for the oldest gap, as
-    /// far as `starved` says.
+    /// True when there was no room to hold data: the session then asks only for as many positions
+    /// from the window's base on as `starved` says.
     is_starved: bool,
     starved: StarvedWindow,
 }
@@ -358,8 +359,8 @@ impl Peer {
         (self.is_vouched_for || self.arrived.packets >= enough) && !self.is_over()
     }
 
-    /// Returns true when data of the session may be taken and asked for. Protected packets may have
-    /// been sent long ago, until the owner knows that the sender is real.
+    /// Returns true when data of the session may be taken and asked for. Packets of a protected
+    /// session may be old recordings, so the owner must first know that the sender is real.
     pub(super) const fn is_trusted(&self) -> bool {
         self.is_vouched_for || !self.is_protected
     }
@@ -447,7 +448,8 @@ impl Peer {
         }
     }
 
-    /// Returns true when the session ends and has received everything that it waits for.
+    /// Returns true when the session waits for no more packets: it is over once what it holds is
+    /// handed out.
     fn is_leaving(&self) -> bool {
         match self.phase {
             Phase::Open | Phase::Over => false,

@@ -19,7 +19,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Fate {
     Stays,
-    /// The session was over, and silent for the whole expiry time: the receiver can forget it.
+    /// The session was silent for the whole expiry time, and it was over or the owner never heard
+    /// of it: the receiver can forget it.
     Forgotten,
 }
 
