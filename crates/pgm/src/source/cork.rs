@@ -2,12 +2,12 @@
 //! does not cost a system call for each.
 //!
 //! The first message after a pause leaves at once. Messages offered within the span after it leave
-//! together: when the span is over, or as soon as half of a run waits. The span begins when the
-//! message has been handed over: were it counted from before, a call that takes longer than the
-//! span would let the next message leave alone, and so would each message after it. Unless the
-//! configuration sets the span, it is eight times as long as a call took lately. So an application
-//! that sends a message now and then never waits, and an application that sends many spends an
-//! eighth of the time on calls instead of all of it.
+//! together: when the span is over, or as soon as half of a run or 32 packets wait. The span begins
+//! when the message has been handed over. If it began earlier, and handing over took longer than
+//! the span, every message would leave alone. Unless the configuration sets the span, it is eight
+//! times as long as a call took lately, but at most `SPAN_MAX`. So an application that sends a
+//! message now and then never waits, and an application that sends many spends about an eighth of
+//! the time on calls instead of all of it.
 //!
 //! ```text
 //!   offered   A   B C D             E
@@ -91,8 +91,8 @@ const SPAN_COSTS: u32 = 8;
 const SPAN_MAX: Duration = Duration::from_micros(50);
 /// The running mean of the cost covers about this many runs.
 const COST_PART: u32 = 8;
-/// Bytes that leave without waiting for more, half of the longest run: waiting for more would gain
-/// little.
+/// Bytes (half of the longest run) and packets that leave without waiting for more: waiting would
+/// gain little.
 const BYTES_ENOUGH: usize = RunLimit::BYTES_MAX / 2;
 const PACKETS_ENOUGH: u64 = 32;
 

@@ -206,7 +206,8 @@ impl TransmitLog {
 
     /// Makes the stored packet a repair, in place.
     ///
-    /// **Panics** (bug): when the packet was not sent yet; it would never be ODATA then.
+    /// **Panics** (bug): when the packet was not sent yet (it would then never be ODATA), or has
+    /// left the window.
     pub(super) fn turn_into_rdata(&mut self, position: u64) {
         assert!(
             (self.trail..self.unsent).contains(&position),

@@ -22,10 +22,11 @@
 //! UDP headers; it is never exceeded by more than one burst and the configured catch-up.
 //!
 //! Invariants:
-//! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
-//! - a packet is not evicted while it is unsent, waits for repair, or is held by `set_hold`; when
-//!   that leaves no room, the application gets [`Full::Window`]: this is the back-pressure;
-//! - memory is what the configuration says, allocated by [`Source::new`];
+//! - every position is sent as ODATA at most once, in order, and from then on only as RDATA;
+//! - a packet is not evicted while it is unsent, waits for repair, is needed for parity, or is held
+//!   by `set_hold`; when that leaves no room, the application gets [`Full::Window`]: this is the
+//!   back-pressure;
+//! - the window's memory is what the configuration says, and is allocated by [`Source::new`];
 //! - each upstream packet is counted as handled, or as dropped for one reason.
 //!
 //! Comments mark deviations in place: here, in `upstream` (confirmations for data never sent) and
@@ -162,7 +163,7 @@ pub struct SourceSetup {
     pub path: PathId,
     /// The sequence number of the first packet.
     pub first_sqn: u32,
-    /// The seed that determines every random choice (the number of the first SPM).
+    /// The seed that determines every random choice, such as the number of the first SPM.
     pub seed: u64,
     /// The mark, Towline's own SPM option; left out when the configuration says `strict_pgm`.
     pub mark: Option<Mark>,
@@ -366,8 +367,8 @@ impl Source {
         self.advance_closing(now);
     }
 
-    /// Shortens what is left of `linger` after [`Source::close`]: the owner knows that no receiver
-    /// is left to ask for repairs.
+    /// Shortens what is left of `linger` once everything was sent after [`Source::close`]: the
+    /// owner knows that no receiver is left to ask for repairs.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
         if let Closing::Finished { until } = &mut self.closing {
             *until = (*until).min(now + linger);
@@ -419,7 +420,7 @@ impl Source {
         earliest(end, (!waits_for_room).then_some(due))
     }
 
-    /// Returns true while something waits for the rate limit and for nothing else.
+    /// Returns true while something waits to be sent and the rate limit lets nothing leave.
     #[must_use]
     pub fn is_rate_limited(&self, now: Instant) -> bool {
         let waits = self.has_sendable() || self.has_repairs() || !self.ncfs.is_empty();
@@ -446,7 +447,7 @@ impl Source {
         self.has_sendable() && self.cork_due() <= now && self.pacers.all.is_ready(now)
     }
 
-    /// Returns true when no data is unsent and no repair is queued.
+    /// Returns true when no data is unsent, no repair is queued and no parity is due.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let is_sent = self.log.unsent() == self.log.lead();
@@ -470,7 +471,7 @@ impl Source {
         }
     }
 
-    /// Returns true once [`Source::close`] was called.
+    /// Returns true once [`Source::close`] or [`Source::abort`] was called.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         !matches!(self.closing, Closing::Open)
@@ -617,7 +618,8 @@ enum Closing {
         /// The source answers NAKs at least until this time, however short `linger` is.
         at_least: Instant,
     },
-    /// Everything was sent; SPMs carry OPT_FIN, and the source answers NAKs.
+    /// Everything was sent; SPMs carry OPT_FIN (OPT_RST after an abort), and the source answers
+    /// NAKs.
     Finished {
         /// When the source falls silent.
         until: Instant,

@@ -24,8 +24,8 @@ pub(super) struct Pacer {
     pace: Pace,
     due: Instant,
     catch_up: Duration,
-    /// What rounding up to nanoseconds has cost, in bytes times nanoseconds; always below the
-    /// limit.
+    /// What rounding up to nanoseconds has cost, in billionths of a byte; always below the pace in
+    /// bytes a second.
     rounded: u64,
 }
 

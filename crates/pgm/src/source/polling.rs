@@ -244,9 +244,9 @@ impl Polling {
         self.step = Step::Due(kind);
     }
 
-    /// Notes how many receivers the replies of this round stand for. The second round, which
-    /// measures round trips, counts only when it asks every receiver and more of them reply:
-    /// replies of the first round may be lost, and a smaller sample tells less.
+    /// Notes how many receivers the replies of this round stand for. A round that measures round
+    /// trips counts only when it asks every receiver and more of them reply than were counted
+    /// before: replies may be lost, and a smaller sample tells less.
     fn count(&mut self, kind: Kind) {
         let is_complete = self.bits == 0 && self.heard.len() < REPLIES_MAX;
         let found = (self.heard.len() as u64) << self.bits;

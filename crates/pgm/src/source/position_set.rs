@@ -14,8 +14,8 @@
 
 /// A set of positions in a window of fixed capacity.
 ///
-/// **Cost**: two bits for each position, allocated once. Insertion is O(1); a search looks at one
-/// word for each 4096 empty positions.
+/// **Cost**: about one bit for each position, allocated once. Insertion is O(1); a search looks at
+/// one word for each 4096 empty positions.
 #[derive(Debug)]
 pub(super) struct PositionSet {
     words: Vec<u64>,

@@ -30,8 +30,9 @@ use super::position_set::PositionSet;
 
 /// The positions to repair, in a fair order.
 ///
-/// **Cost**: two bits for each position in each line, allocated once; the operating system supplies
-/// the memory of a line as it is first used. Insertion and removal look at one bit in each line.
+/// **Cost**: about one bit for each position in each line, allocated once; the operating system
+/// supplies the memory of a line as it is first used. Insertion and removal look at one bit in each
+/// line.
 #[derive(Debug)]
 pub(super) struct RepairQueue {
     waiting: PositionSet,

@@ -8,7 +8,7 @@
 //!   data   d S d d d S d d S    at once after a pause, then every spm_active
 //!   idle   d h S 2h S 4h S ...  IHB_MIN doubling to IHB_MAX; each data packet starts over
 //!   always                      never more than spm_ambient apart
-//!   SPMR                        at once, but IHB_MIN and 5 ms after the last SPM
+//!   SPMR                        at once, but at least IHB_MIN and at least 5 ms after the last SPM
 //!   end    F h F h F 2h F ...   as at the start, doubling to an eighth of the time left at most
 //! ```
 //!

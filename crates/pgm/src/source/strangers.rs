@@ -167,7 +167,8 @@ const fn step_of(now: Instant) -> u64 {
 }
 
 /// Returns how long the source waits before it repairs a packet for strangers again: the
-/// elimination interval, doubled with each repair of the packet after the first.
+/// elimination interval, doubled with each repair of the packet after the first, up to
+/// [`ELIMINATION_MAX`].
 pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
     let doubled = elimination * (1 << repairs.saturating_sub(1).min(DOUBLINGS_MAX));
     doubled.min(ELIMINATION_MAX).max(elimination)

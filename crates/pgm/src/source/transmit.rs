@@ -1,7 +1,7 @@
 //! The next run to leave, and what becomes of it.
 //!
-//! Giving out a run changes nothing until [`Source::run_done`] says how much of it left. There is
-//! one exception: a packet to be repaired becomes RDATA in place, and stays so.
+//! A run that is given out counts as sent only when [`Source::run_done`] says how much of it left.
+//! But a packet to be repaired becomes RDATA in place at once, and stays so.
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
@@ -19,9 +19,9 @@ use super::{
 };
 
 impl Source {
-    /// Returns the next run, and changes nothing yet: [`Source::run_done`] must follow before
-    /// anything else is sent. Returns `None` when nothing is due; [`Source::next_timeout`] says
-    /// when to ask again.
+    /// Returns the next run. Nothing of it counts as sent yet: [`Source::run_done`] must follow
+    /// before anything else is sent. Returns `None` when nothing is due; [`Source::next_timeout`]
+    /// says when to ask again.
     ///
     /// **Panics**: in debug builds, when [`Source::run_done`] was not called for the last run, or
     /// when time goes back.

@@ -39,8 +39,8 @@ impl Source {
         self.take(now, arrival.source, is_stranger, tpdu)
     }
 
-    /// Takes one packet as [`Source::handle`] does, from a host that has shown its address by a
-    /// control connection. Repairs for it have full service.
+    /// Takes one packet from a host that has shown its address by a control connection. The limits
+    /// for strangers ([`Source::handle`]) do not apply to it.
     pub fn handle_reporter(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.take(now, arrival.source, false, tpdu)
     }

@@ -1,8 +1,8 @@
 //! The ways of data into the transmit log: copied, written in place, or in bursts.
 //!
-//! The module does not send. A committed record is complete, header and checksum included. By the
-//! time the record leaves, the trail in its header may be too low, which is harmless; it is never
-//! too high.
+//! The module does not send. A committed record is complete, header and checksum included; a row is
+//! complete once it is closed. By the time the record leaves, the trail in its header may be too
+//! low, which is harmless; it is never too high.
 //!
 //! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
 
@@ -25,7 +25,8 @@ impl Source {
     /// message goes into the same packet as the messages before it, if it still fits there and the
     /// packet has not left.
     ///
-    /// **Cost**: one pass over the message, which copies and sums it; no allocation.
+    /// **Cost**: one pass over the message, which copies and sums it; no allocation, except with
+    /// `pack` for a message of several packets.
     ///
     /// # Errors
     /// See [`Full`]: the source took nothing.

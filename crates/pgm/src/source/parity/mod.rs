@@ -1,8 +1,8 @@
 //! Parity at the source: what the source offers, what receivers ask for, and what leaves when.
 //!
 //! The module does not know the code (that is [`crate::fec`]). It keeps no parity packets: it
-//! computes them from the log when they are due, which costs nothing while nothing is lost. The
-//! number of a group is its first position divided by the group size.
+//! computes them from the log when they are due. So parity on demand costs nothing while nothing is
+//! lost. The number of a group is its first position divided by the group size.
 //!
 //! ```text
 //!   parity NAK --> group full, in the log? --> wanted: at least that many --> RDATA, new indexes
@@ -370,7 +370,7 @@ impl Parity {
     }
 
     /// Notes that `sent` parity packets of a group have left. Returns true when no parity of the
-    /// group waits any more.
+    /// group waits that receivers asked for; never for pro-active parity.
     fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
         let indexes = self.code.parities_max() as u32;
         let asked = self.asked(batch.group);
