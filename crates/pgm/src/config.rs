@@ -398,7 +398,7 @@ pub enum ConfigError {
         name: &'static str,
         /// That parameter's value as text.
         value: String,
-        /// The rule that the value breaks; `other` completes it.
+        /// What the parameter must do: the end of a sentence that begins with its name.
         rule: &'static str,
         /// The other parameter's name.
         other: &'static str,
@@ -468,8 +468,8 @@ fn check_rules(c: &Config) -> Result<(), ConfigError> {
     })
 }
 
-/// Returns the rules for messages that share packets: the session must have its mark, and a packet
-/// must have room for a message's length.
+/// Returns the rules for messages that share packets: messages of 64 bytes must be allowed, and so
+/// must the option that marks such packets.
 fn row_rules(c: &Config) -> [Rule; 2] {
     [
         (
@@ -487,8 +487,8 @@ fn row_rules(c: &Config) -> [Rule; 2] {
     ]
 }
 
-/// Returns the rules for windows and timers: a window holds at least one packet, and some times
-/// bound each other.
+/// Returns the rules for windows and timers: a transmit window holds at least four packets, and
+/// some sizes and times bound each other.
 fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     [
         (

@@ -1,8 +1,8 @@
 //! Complete packets that wait to be sent, in the order they were made.
 //!
 //! The queue does not know what the packets say. In: packets, each with its destination. Out: runs
-//! of packets of equal length to one destination. The memory is bounded: a packet that finds no
-//! room is refused.
+//! of packets to one destination, all of equal length, except that the last may be shorter. The
+//! memory is bounded: callers look for room before they add a packet.
 
 use std::{collections::VecDeque, net::SocketAddr, ops::Range};
 
@@ -13,7 +13,7 @@ use base::{Budget, Contract, Outcome, PathId, Run};
 pub(crate) struct PacketQueue {
     memory: Vec<u8>,
     items: VecDeque<Item>,
-    /// The most bytes that wait.
+    /// The most bytes of memory for packets.
     bytes_max: usize,
     /// Number of packets in the run that was given out last.
     in_run: usize,
@@ -52,7 +52,8 @@ impl PacketQueue {
         self.bytes_max.saturating_sub(self.memory.len())
     }
 
-    /// Returns the number of bytes in memory, those of the last run included.
+    /// Returns the number of bytes in memory. Bytes of packets that have left count until they are
+    /// freed.
     pub(crate) const fn queued_bytes(&self) -> u64 {
         self.memory.len() as u64
     }
@@ -72,7 +73,8 @@ impl PacketQueue {
         self.items.is_empty()
     }
 
-    /// Returns the next packets to send, of equal length and to one destination, within `budget`.
+    /// Returns the next packets to send, to one destination and of equal length; the last may be
+    /// shorter. They are within `budget`, except that one packet is always given.
     pub(crate) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
         Contract::poll_run(self.in_run == 0);
         let first = self.items.front()?;
@@ -117,7 +119,8 @@ impl PacketQueue {
         self.compact();
     }
 
-    /// Frees the memory of sent packets when all are sent, or when they take most of it.
+    /// Frees the memory of sent packets when all are sent, or when they take at least half of
+    /// `bytes_max`.
     fn compact(&mut self) {
         let Some(first) = self.items.front() else {
             self.memory.clear();

@@ -86,7 +86,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Returns the limit that was set.
+    /// Returns the limit that was set; unlimited for [`Rate::Auto`].
     #[must_use]
     pub const fn pace(self) -> Pace {
         match self {
