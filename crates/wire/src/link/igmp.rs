@@ -130,8 +130,8 @@ impl IgmpMessage {
     }
 }
 
-/// Returns the group of each record of a report of IGMPv3 or MLDv2. It ends before a group that is
-/// cut short, and behind a record whose sources are.
+/// Returns the group of each record of a report of IGMPv3 or MLDv2. The list ends at the first
+/// record that is cut short; that record's group still counts when it is whole.
 pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8; N]> {
     let mut rest = &report[RECORDS..];
     let count = usize::from(u16_at(report, RECORD_COUNT));
@@ -155,7 +155,7 @@ pub const IGMP_REPORT_V2: u8 = 0x16;
 /// A report of version 3.
 pub const IGMP_REPORT_V3: u8 = 0x22;
 
-/// Lengths in bytes: of a message without records, and the least of a query of version 3.
+/// Lengths in bytes of a message without records, and of the shortest query of version 3.
 const LEN: usize = 8;
 const QUERY_V3_LEN_MIN: usize = 12;
 

@@ -51,8 +51,9 @@ pub struct Ip {
     /// extension header of IPv6, the number of that header.
     pub protocol: u8,
     /// Where the transport header begins; in a fragment other than the first, where it would begin.
-    /// When the search stopped earlier: where the header that it stopped at begins (IPv6), or ends
-    /// by its own length (IPv4), which may lie beyond the frame.
+    /// When the search stopped earlier, this is a place in the header where it stopped. For IPv6 it
+    /// is the header's beginning. For IPv4 it is the header's end by its own length, which may lie
+    /// beyond the frame.
     pub transport: usize,
     /// True for a part of a fragmented packet.
     pub is_fragment: bool,

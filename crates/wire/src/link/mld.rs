@@ -9,8 +9,8 @@
 //! | group, 16 bytes; 0 asks for all                                               |
 //! +-------------------------------------------------------------------------------+
 //! ```
-//! The newest report, of MLDv2, has the shape of IGMPv3's: see [`Igmp`](super::Igmp). Both are
-//! messages of ICMPv6.
+//! The newest report, of MLDv2, has the shape of IGMPv3's: see [`Igmp`](super::Igmp). All MLD
+//! messages are messages of ICMPv6.
 //!
 //! **Spec**: RFC 2710, RFC 3810 section 5.
 

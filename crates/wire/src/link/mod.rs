@@ -8,7 +8,7 @@
 //! Each header is a file: [`Ethernet`], [`Ipv4`], [`Ipv6`], [`Igmp`], [`Mld`], [`Tcp`] and [`Udp`]
 //! view the bytes of a frame, and most change them in place. Each view gives its fields as a value,
 //! such as [`Ipv4Header`], and the value's `emit` writes them anew. A method of a view does not
-//! panic: `of` gives none when the bytes end within the fields, so each of them is there.
+//! panic: `of` gives `None` when the bytes end within the fields, so a view has every field.
 //!
 //! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 3376, RFC 3810, RFC 9293, RFC 768.
 

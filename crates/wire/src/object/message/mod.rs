@@ -155,7 +155,7 @@ pub struct Challenge {
 pub struct Welcome {
     /// The protocol version that both ends will speak.
     pub version: u8,
-    /// The receiver's number in this session, as in the mark's limiting receiver.
+    /// The receiver's number in this session; the mark names the limiting receiver by it.
     pub slot: u32,
     /// The identity of the manifest that is delivered; all zero in a session of messages.
     pub manifest: [u8; 16],

@@ -76,7 +76,7 @@ pub struct MarkTag {
     /// series.
     pub number: u64,
     /// The 64-bit position of the newest data packet that has left. Its low half is a sequence
-    /// number; its high half says how often the sequence numbers have wrapped.
+    /// number; its high half counts the laps of the sequence numbers, from 1.
     pub edge: u64,
     /// The keyed hash of the packet; in it, the packet's checksum and tag count as zeros.
     pub tag: [u8; Self::TAG_LEN],

@@ -1,4 +1,4 @@
-//! Towline's own option in data packets: they carry a row of messages, not one message.
+//! Towline's own option in data packets that carry a row of messages, not one message.
 //!
 //! A private option, OPX "discard": a receiver that does not know it must not take the row for one
 //! message. Others may use option type 0x6D, too: only the magic tells whose it is. A single

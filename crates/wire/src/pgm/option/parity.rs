@@ -118,8 +118,8 @@ impl fmt::Display for ParityPrm {
     }
 }
 
-/// Which k of a group's parity packets this packet belongs to; k is the number of data packets in a
-/// full group. Only parity packets carry the option.
+/// A group's parity packets come in sets of k, which is the number of data packets in a full group.
+/// This option names the set of its packet. Only parity packets carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityGrp {
     /// The parity packet's index divided by k, rounded down. A source leaves the option out when
