@@ -14,9 +14,9 @@
 //!   malformed.
 //! - The checksums of data and parity are 0: a sum of the payload would reveal something about it.
 //! - The encrypted payload and the tag depend on the position of the data, not on the packet's
-//!   type, so that those of a repair equal those of the original. The tag covers header and
-//!   options, except type, checksum and trail, which a repair changes. The trail that a receiver
-//!   sees is the trail of the last SPM, or the packet's own number when that is older.
+//!   type. So a repair has the same encrypted payload and tag as the original. The tag covers
+//!   header and options, except type, checksum and trail, which a repair changes. The trail that a
+//!   receiver sees is the trail of the last SPM, or the packet's own number when that is older.
 //! - A receiver numbers its own packets; `instance` tells receivers apart.
 //!
 //! Invariants: whatever [`PacketProtection::unprotect`] hands on, a holder of the key made it for

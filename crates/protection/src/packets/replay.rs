@@ -4,7 +4,7 @@
 /// taken before. Packets overtake each other by less.
 pub(super) const SPAN: u64 = 1024;
 
-/// The numbers that one end has used, as far as another end has taken them.
+/// The numbers of one end's packets that another end has taken.
 ///
 /// **Spec**: the anti-replay window of RFC 4303 section 3.4.3, with [`SPAN`] places.
 #[derive(Clone, Debug)]
