@@ -56,8 +56,7 @@ impl Timer {
         }
     }
 
-    /// Returns true when both times are set and this one is not longer than `other`, or when one of
-    /// them is not set.
+    /// Returns false when both times are set and this one is longer than `other`; otherwise true.
     pub(super) fn is_at_most(self, other: Self) -> bool {
         match (self, other) {
             (Self::Fixed(low), Self::Fixed(high)) => low <= high,
@@ -101,7 +100,7 @@ impl Rate {
 pub enum LateJoin {
     /// At the first packet it receives.
     Now,
-    /// As far back as the sender offers with OPT_JOIN; without it, as `Now`.
+    /// As far back as the sender offers with OPT_JOIN; without OPT_JOIN, the same as `Now`.
     Offered,
     /// At the trailing edge of the sender's window, offered or not.
     Window,

@@ -70,8 +70,9 @@ impl Element {
     }
 
     /// Checks that an SPM may begin a session or continue one. A known session continues only by
-    /// the way of its first SPM, and from its neighbour unless that neighbour has been silent for
-    /// `neighbour_expiry`. No other session may have its number (the number in its mark).
+    /// the way of its first SPM. It continues only from the same neighbour, unless that neighbour
+    /// has been silent for `neighbour_expiry`. No other session may have its number (the number in
+    /// its mark).
     fn check_session(
         &self,
         now: Instant,

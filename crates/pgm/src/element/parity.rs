@@ -254,8 +254,8 @@ impl Element {
     }
 }
 
-/// Returns the numbering of groups in an SPM; `None` when the source offers no parity, or a group
-/// size that cannot be.
+/// Returns the numbering of groups in an SPM; `None` when the source offers no parity, or names a
+/// group size that no code has.
 pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
     packet.options().find_map(|option| match option {
         PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),

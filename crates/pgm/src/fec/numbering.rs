@@ -1,5 +1,5 @@
-//! The numbers of groups, of their parity packets and of requests for these, all taken from the
-//! sequence numbers of data packets.
+//! How the sequence numbers of data packets also number groups, parity packets and requests for
+//! parity.
 //!
 //! The module does not know which groups are complete, sent or asked for. In: sequence numbers.
 //! Out: what they mean with the parity flag set, and the other way round.

@@ -60,8 +60,8 @@ impl Credit {
         self.doublings = 0;
     }
 
-    /// Adds what arrived since the last call: `packets` and `bytes` of data have come in all from
-    /// `source`, and `share_percent` of the bytes count.
+    /// Adds what arrived since the last call. `packets` and `bytes` are all data that has come from
+    /// `source` so far; `share_percent` of the bytes count.
     pub(super) fn earn(&mut self, source: IpAddr, packets: u64, bytes: u64, share_percent: u32) {
         let packets = packets + self.other_packets;
         let each = (packets - self.packets_seen).saturating_mul(NakBytes::of(source).short);

@@ -54,7 +54,7 @@ struct Page {
 
 impl HeldStore {
     /// Makes a store of at most `bytes_max` bytes in pages of `page_bytes`, at least one page;
-    /// `reserve_bytes` of them are the reserve.
+    /// `reserve_bytes` of the bytes are the reserve.
     pub(super) fn new(bytes_max: usize, page_bytes: usize, reserve_bytes: usize) -> Self {
         Self {
             pages: Vec::new(),

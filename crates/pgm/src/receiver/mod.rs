@@ -313,7 +313,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the lowest number of a session that is not over, from `first` on.
+    /// Returns the lowest session number, from `first` on, whose session is not over.
     #[must_use]
     pub fn session_from(&self, first: u32) -> Option<u32> {
         let is_alive = |&session: &u32| self.peers.get(session).is_some_and(|it| !it.is_over());
@@ -382,8 +382,8 @@ impl Receiver {
         &self.drops
     }
 
-    /// Returns the number of bytes that held data and messages in pieces take, of all sessions
-    /// together.
+    /// Returns how many bytes the held data, unfinished messages and parity groups of all sessions
+    /// take.
     #[must_use]
     pub const fn held_memory_bytes(&self) -> usize {
         self.shared.store.used_bytes()

@@ -11,8 +11,8 @@ use crate::ip_udp_header_bytes;
 ///
 /// For one session they come in this order: first `Found`; then messages and losses, in
 /// `Mode::Sequence` by their positions; last `Ended`, `Reset` or `Expired`. `Mark` may come at any
-/// time before that last event; from a sender that is not trusted yet, it comes even before
-/// `Found`. After the last event the number may name another session.
+/// time before that last event; in a protected session it may come even before `Found`. After the
+/// last event the number may name another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready<'a> {
     /// A message that had to wait: for earlier messages, for its other pieces, or for `Found`.

@@ -59,7 +59,7 @@ pub(super) struct Limits {
     pub(super) peers_max: usize,
     pub(super) peer_expiry: Duration,
     pub(super) late_join: LateJoin,
-    /// True when NAKs go where the SPMs say, and not to the SPMs' sender alone.
+    /// True when NAKs go where the SPMs say; otherwise they go to the SPMs' sender.
     pub(super) asks_path: bool,
     /// Only senders that the owner vouches for are asked for anything.
     pub(super) asks_known_only: bool,

@@ -288,7 +288,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes a reply to another's poll or NCF: a local repairer offers itself to the group.
+    /// Takes another host's POLR, by which a local repairer may offer itself to the group.
     ///
     /// The offer is not followed (RFC 3208 section 9.5.4 allows that): anybody can make one and
     /// name a victim.

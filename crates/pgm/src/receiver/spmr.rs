@@ -10,8 +10,9 @@
 //!    '---------------------'      '--> BackOff   Quiet
 //! ```
 //!
-//! From the configured number of retries on, the wait doubles. A receiver never stops asking, since
-//! without an SPM it would lose data. But a receiver that gets no answer asks less often.
+//! From the configured number of retries on, the wait doubles with each try, up to 32 times its
+//! start. A receiver never stops asking, since without an SPM it would lose data. But a receiver
+//! that gets no answer asks less often.
 //!
 //! **Spec**: RFC 3208 section 13.5. Deviation: the RFC neither ends the repetition nor slows it.
 

@@ -180,7 +180,7 @@ impl Window {
         self.extend(end, now, due)
     }
 
-    /// Extends the window, as far as it has moved, to positions that were noted beyond it.
+    /// Extends the window to positions that were noted beyond it, as far as its new limit allows.
     pub(super) fn extend_to_noted(&mut self, now: Instant, due: Instant) -> bool {
         self.noted > self.next && self.extend(self.noted, now, due)
     }
@@ -289,8 +289,8 @@ impl Window {
         withdrawn
     }
 
-    /// Withdraws everything that was announced only once, when any of it was just given up: it may
-    /// never have been sent. Returns the number of positions withdrawn.
+    /// Withdraws all positions that were announced only once, when one of them was given up: they
+    /// may never have been sent. Returns the number of positions withdrawn.
     pub(super) fn withdraw(&mut self) -> u64 {
         if self.next == self.confirmed || !self.gaps.is_any_lost_after(self.confirmed) {
             return 0;

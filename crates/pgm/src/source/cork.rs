@@ -49,8 +49,8 @@ impl Cork {
         }
     }
 
-    /// Notes that handing over a run ended at `end` and took `took`; of a longer time only
-    /// `SPAN_MAX` counts.
+    /// Notes that handing over a run ended at `end` and took `took`, of which at most `SPAN_MAX`
+    /// counts.
     pub(super) fn run_took(&mut self, end: Instant, took: Duration) {
         self.cost = (self.cost * (COST_PART - 1) + took.min(SPAN_MAX)) / COST_PART;
         self.handed_over = end;

@@ -230,7 +230,7 @@ impl TransmitLog {
     }
 
     /// Returns the time of the packet's last repair, to within 16 ns, and the number of its
-    /// repairs: 15 stands for more, too.
+    /// repairs; 15 stands for 15 or more.
     pub(super) fn repaired(&self, position: u64) -> Option<(Instant, u32)> {
         let repaired = self.record(position).repaired;
         let at = Instant::from_nanos(repaired & !REPAIRS_MASK);

@@ -16,9 +16,8 @@
 //! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too. They get what they need while they lose
 //! less than the share; beyond it they ask again, and are served at the share's rate.
 //!
-//! Invariant: over any interval the bytes granted are at most the sum of three: the share of the
-//! new data in the interval and in about the second before it, the floor for the same time, and one
-//! packet.
+//! Invariant: over any interval, the bytes granted are at most this sum: the share of the new data
+//! in the interval and in about the second before it; the floor for the same time; one packet.
 
 use std::net::IpAddr;
 

@@ -373,7 +373,7 @@ impl Source {
         limit.datagrams.min(burst)
     }
 
-    /// Counts what left against the rate: TPDUs with their IP and UDP headers.
+    /// Counts against the rate limit what has left: TPDUs with their IP and UDP headers.
     #[inline]
     pub(super) fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
         let on_wire = bytes + datagrams * self.limits.datagram_overhead;

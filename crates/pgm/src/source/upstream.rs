@@ -13,8 +13,8 @@
 //! would make receivers wait for data that does not exist, or extend their windows to it. The
 //! source serves the rest of the NAK: a receiver that heard of a false lead asks in one list for
 //! packets that it misses and for packets that do not exist. A NAK for packets that left the window
-//! is confirmed, and an SPM with the trail follows at once. Nor does the NCF name packets that are
-//! not repaired because strangers have had their share: who needs them asks again.
+//! is confirmed, and an SPM with the trail follows soon. Nor does the NCF name packets that are not
+//! repaired because strangers have had their share: who needs them asks again.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4, 14.4.
 

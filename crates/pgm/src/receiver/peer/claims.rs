@@ -1,9 +1,9 @@
-//! Claims of packets that cost data if they are forged: that a packet can no longer be repaired, or
-//! that the session is over.
+//! Two claims that packets make: that packets can no longer be repaired, and that the session is
+//! over. When such a claim is forged, believing it costs data.
 //!
-//! Where the owner can ask the sender by other means than packets, such a claim waits for the
-//! sender's word ([`Told`]), or until the owner gives up asking. Without an owner who asks, packets
-//! are believed.
+//! When the owner can ask the sender by other means than packets, a claim waits for the sender's
+//! word ([`Told`]), or until the owner gives up asking. Without an owner who asks, packets are
+//! believed.
 //!
 //! ```text
 //!   trail, FIN, RST of a packet --> claim --told--> what the sender says

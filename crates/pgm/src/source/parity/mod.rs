@@ -15,7 +15,7 @@
 //! once until all are used; at most [`STAGED_MAX`] packets are computed at a time.
 //!
 //! Deviations: section 11.4 has the source answer selective NAKs for full groups with parity. A
-//! receiver that knows no parity would then go without, so this source answers such NAKs
+//! receiver that knows no parity would then get no repair, so this source answers such NAKs
 //! selectively. The source cuts a group short only at the end of the session; before, receivers may
 //! ask selectively in a group that does not grow, as in section 11.5. When a group's indexes are
 //! used up, they start over.
