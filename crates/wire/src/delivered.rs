@@ -73,7 +73,8 @@ impl Frame {
     /// Reads the frame at the front of `bytes` and returns it with its length; of a data frame, it
     /// reads only the header. Returns `None` when the bytes end too early.
     ///
-    /// # Errors When the first byte is no kind of frame, or a piece of data is empty or longer than
+    /// # Errors
+    /// When the first byte is no kind of frame, or a piece of data is empty or longer than
     /// [`DATA_BYTES_MAX`]: the caller must close the connection.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, ParseError> {
         let Some((&kind, rest)) = bytes.split_first() else {

@@ -6,8 +6,8 @@ use super::{Code, Combine, LENGTH_BYTES, Rows, code::Support, encode::encode_len
 
 /// A decoder that recovers the lost members of one group at a time, in a workspace of its own.
 ///
-/// **Cost**: `lost_max` payloads of memory; no allocation once the group with most losses was
-/// decoded.
+/// **Cost**: `lost_max` payloads of memory; no allocation once the group with the most losses
+/// was decoded.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     combine: Combine,

@@ -322,7 +322,8 @@ impl Receiver {
 
     /// Returns how far a session has come. A session that is over keeps its last position until its
     /// number names another session. `None` for a number that names no session, such as one that
-    /// has expired. **Cost**: one step for each missing range.
+    /// has expired.
+    /// **Cost**: one step for each missing range.
     #[must_use]
     pub fn position(&self, session: u32) -> Option<Position> {
         let peer = self.peers.get(session)?;

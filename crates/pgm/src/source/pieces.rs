@@ -11,7 +11,8 @@ impl Source {
     ///
     /// **Cost**: one pass over each payload, for the checksum; no allocation, no copy.
     ///
-    /// # Errors [`Full::Closed`] when the source was closed. [`Full::Window`] while the backlog
+    /// # Errors
+    /// [`Full::Closed`] when the source was closed. [`Full::Window`] while the backlog
     /// (`tx_backlog_bytes`) or the window has no room for all of them.
     ///
     /// [`Full::TooLong`] when a payload does not fit a packet (`max` is then the longest payload),

@@ -15,10 +15,10 @@
 //!  +-------------------------------+--------------------------------+
 //! ```
 //!
-//! A frame is cut into pieces of `stride` bytes; the last may be shorter. The frame's last `format
-//! len` bytes say how to read its other bytes. So each packet says where all of its frame lies:
-//! piece `index` in the packet at position `p` belongs to a frame that begins in the packet at `p -
-//! index`.
+//! A frame is cut into pieces of `stride` bytes; the last may be shorter. The frame's last
+//! `format len` bytes say how to read its other bytes. So each packet says where all of its frame
+//! lies: piece `index` in the packet at position `p` belongs to a frame that begins in the packet
+//! at `p - index`.
 
 use super::reader::Reader;
 use crate::{Fault, ParseError};
@@ -106,8 +106,9 @@ impl FrameHeader {
 
     /// Splits a payload into its header and the piece.
     ///
-    /// # Errors When the payload is shorter than a header, when the header holds a forbidden value
-    /// or contradicts itself, or when the piece has another length than the header says.
+    /// # Errors
+    /// When the payload is shorter than a header, when the header holds a forbidden value or
+    /// contradicts itself, or when the piece has another length than the header says.
     #[inline]
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new(payload, "the TSDU length");
