@@ -111,7 +111,7 @@ impl PacketQueue {
         let done = match outcome {
             Outcome::Sent { datagrams } => datagrams.min(self.in_run),
             Outcome::Blocked => 0,
-            // The packet is lost. If it was a request, its timer makes it again.
+            // The run's packets are lost. The timer of a request makes it again.
             Outcome::TooBig | Outcome::Failed => self.in_run,
         };
         self.items.drain(..done);

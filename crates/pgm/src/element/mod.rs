@@ -304,8 +304,8 @@ impl Element {
         self.queues[self.turn].run_done(outcome);
     }
 
-    /// Returns true when half of a way's queue is full: the owner then leaves arriving packets in
-    /// the sockets, because the element would have to drop them.
+    /// Returns true when more than half of a way's queue is full: the owner then leaves arriving
+    /// packets in the sockets, because the element would have to drop them.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let half = self.setup.queue_bytes_max / 2;

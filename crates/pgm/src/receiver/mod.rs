@@ -139,7 +139,8 @@ impl Receiver {
         verdict
     }
 
-    /// Returns true when [`Receiver::pop_ready`] has something to give.
+    /// Returns true when [`Receiver::pop_ready`] may have something to give; when false, it has
+    /// nothing.
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {

@@ -131,7 +131,7 @@ impl Position {
 pub enum Status {
     /// No sender is known.
     NoSender,
-    /// Senders are known and nothing is missing.
+    /// Senders are known, and no repair is under way.
     Waiting,
     /// Repairs are under way; the next step is due at this time.
     TimerPending(Instant),

@@ -15,7 +15,7 @@
 /// A set of positions in a window of fixed capacity.
 ///
 /// **Cost**: about one bit for each position, allocated once. Insertion is O(1); a search looks at
-/// one word for each 4096 empty positions.
+/// no more than one word for each 64 positions.
 #[derive(Debug)]
 pub(super) struct PositionSet {
     words: Vec<u64>,

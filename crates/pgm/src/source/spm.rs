@@ -9,7 +9,7 @@
 //!   idle   d h S 2h S 4h S ...  IHB_MIN doubling to IHB_MAX; each data packet starts over
 //!   always                      never more than spm_ambient apart
 //!   SPMR                        at once, but at least IHB_MIN and at least 5 ms after the last SPM
-//!   end    F h F h F 2h F ...   as at the start, doubling to an eighth of the time left at most
+//!   end    F h F h F h F 2h ...  as at the start, then doubling to at most an eighth of `linger`
 //! ```
 //!
 //! Deviation: in section 5.1.6, the ambient timer alone sends SPMs while data flows. The active

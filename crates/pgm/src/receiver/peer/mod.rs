@@ -314,7 +314,7 @@ impl Peer {
         self.asking.credit.heard();
     }
 
-    /// Returns true when [`Peer::step`] would give a step.
+    /// Returns true when [`Peer::step`] may give a step.
     pub(super) fn has_ready(&self) -> bool {
         let Notices {
             replaced,

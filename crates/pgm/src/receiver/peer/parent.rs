@@ -58,7 +58,7 @@ impl Peer {
         if self.is_over() {
             return Err(DropReason::Ended);
         }
-        // Deviation: a reply goes only where NAKs would go. Any sender of a POLL could name a third
+        // Deviation: a reply goes only where NAKs may go. Any sender of a POLL could name a third
         // host as its path, and all receivers would then reply to that host.
         let is_way = if shared.limits.asks_path {
             is_fit_for_naks(poll.path_nla, shared.setup.group.ip(), self.source)
