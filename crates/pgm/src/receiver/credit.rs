@@ -93,8 +93,8 @@ impl Credit {
         self.bytes = self.bytes.saturating_sub(all);
     }
 
-    /// Returns the time from one turn of asking to the next: `turn` when the sender answers. The
-    /// time grows from turn to turn while the sender has never answered.
+    /// Returns the time from one turn of asking to the next: `turn` when the sender answers. While
+    /// the sender has never answered, the time grows from turn to turn, up to [`TURN_MAX`].
     pub(super) fn turn(&self, turn: Duration) -> Duration {
         (turn * (1 << self.doublings)).min(TURN_MAX).max(turn)
     }

@@ -26,7 +26,8 @@ use crate::rdata::turn_into_rdata;
 
 /// The ring of packets, sent and unsent, and their index.
 ///
-/// **Cost**: allocates ring and index once; every operation is a few loads and stores.
+/// **Cost**: allocates ring and index once; an operation costs a few loads and stores for each
+/// packet that it touches.
 #[derive(Debug)]
 pub(super) struct TransmitLog {
     ring: Vec<u8>,

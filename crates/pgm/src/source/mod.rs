@@ -29,8 +29,8 @@
 //! - the window's memory is what the configuration says, and is allocated by [`Source::new`];
 //! - each upstream packet is counted as handled, or as dropped for one reason.
 //!
-//! Comments mark deviations in place: here, in `upstream` (confirmations for data never sent) and
-//! in `spm` (the active interval).
+//! Comments mark deviations in place: here, in `upstream` (confirmations for data never sent), in
+//! `spm` (the active interval) and in `parity` (selective NAKs).
 //!
 //! **Spec**: RFC 3208 sections 3.3, 5, 8.1, 8.2, 9.2, 9.3.4, 9.4, 9.6.2, 9.7.2, 13.4, 14.4, 16.2.
 
