@@ -1,5 +1,5 @@
-//! Bounds-checked reading and writing of the big-endian fields of packets. The readers of control
-//! messages, manifests and capture files have cursors of their own.
+//! Bounds-checked reading and writing of the big-endian fields of packets. Control messages,
+//! manifests and capture files are read by code of their own.
 
 use std::net::IpAddr;
 

@@ -30,8 +30,8 @@
 //!
 //! Deviation: section 7.2 sends NCFs with the source's own address, and section 7.1 takes the path
 //! that SPMs name. A UDP socket cannot send with another host's address. So an element sends
-//! everything from its own address, and takes an SPM only when the path in it is the address that
-//! the SPM came from. A forged SPM cannot direct the NAKs of a network at a third host.
+//! everything from its own address, and takes a regular SPM only when the path in it is the address
+//! that the SPM came from. A forged SPM cannot direct the NAKs of a network at a third host.
 //!
 //! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. The element does not do
 //! redirection (9.5.3) or polls (14): it drops NNAKs, POLLs and POLRs.

@@ -33,7 +33,7 @@ use super::{
 pub struct Group {
     rows: Vec<Row>,
     bytes: Vec<u8>,
-    /// Number of members; `None` until a parity packet has told it.
+    /// Number of members; `None` until a parity packet has shown it.
     packet_count: Option<usize>,
     /// Whether the parity packets say OPT_VAR_PKTLEN, and whether they have an encoded
     /// OPT_FRAGMENT.

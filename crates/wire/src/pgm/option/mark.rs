@@ -72,8 +72,8 @@ pub struct Mark {
 /// The last bytes of the mark, and so of the SPM, in a session that is protected with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkTag {
-    /// The number of this packet. The source numbers all packets except data and repairs in one
-    /// series.
+    /// The number of this packet. The source numbers its SPMs, NCFs, POLLs and parity packets in
+    /// one series.
     pub number: u64,
     /// The 64-bit position of the newest data packet that has left. Its low half is a sequence
     /// number; its high half counts the laps of the sequence numbers, from 1.
