@@ -9,7 +9,7 @@ use wire::object::{
     is_attribute_name,
 };
 
-use super::{Entry, ManifestError};
+use super::{Entry, ManifestError, PathFault};
 
 /// An extended attribute of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,8 +20,8 @@ pub struct Attribute {
     pub value: Vec<u8>,
 }
 
-/// Makes the body of the section with the attributes of `entries`; `None` when they say nothing of
-/// attributes.
+/// Makes the body of the section with the attributes of `entries`; `None` when no entry says
+/// anything of attributes, not even that it has none.
 pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
     if entries.iter().all(|entry| entry.attributes.is_none()) {
         return Ok(None);
@@ -58,16 +58,15 @@ pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestErro
 /// Returns the attributes of an entry as the section holds them.
 fn set_of(entry: &Entry) -> Result<Vec<AttributeRef<'_>>, ManifestError> {
     let attributes = entry.attributes.as_deref().unwrap_or_default();
+    let fail = |fault| Err(ManifestError::path(&entry.path, fault));
     let is_link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);
     if is_link && !attributes.is_empty() {
-        return Err(ManifestError::Attributes("a link has some of its own"));
+        return fail(PathFault::ExtendedAttributes);
     }
     let is_fine =
         |it: &Attribute| is_attribute_name(&it.name) && it.value.len() <= ATTRIBUTE_VALUE_LEN_MAX;
     if !attributes.iter().all(is_fine) {
-        return Err(ManifestError::Attributes(
-            "a name has no byte, more than 255 or a NUL, or a value more than 64 KiB",
-        ));
+        return fail(PathFault::AttributeForm);
     }
     let mut set: Vec<AttributeRef<'_>> = attributes
         .iter()
@@ -76,9 +75,7 @@ fn set_of(entry: &Entry) -> Result<Vec<AttributeRef<'_>>, ManifestError> {
     set.sort_unstable();
     let is_doubled = set.windows(2).any(|pair| pair[0].name == pair[1].name);
     if is_doubled || set.len() > usize::from(u16::MAX) {
-        return Err(ManifestError::Attributes(
-            "one file has more than 65,535, or two of one name",
-        ));
+        return fail(PathFault::AttributeCount);
     }
     Ok(set)
 }

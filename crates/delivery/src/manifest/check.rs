@@ -1,8 +1,8 @@
 //! Decides whether bytes may become a manifest. The bytes may be hostile.
 //!
-//! A link's target must be relative, and begin with at most as many `..` as there are directories
-//! above the link. The manifest's directories are never links, so such a target lies inside the
-//! tree, even when it leads through further links.
+//! The target of a symbolic link must be relative. It may have `..` only at its beginning, and at
+//! most as often as there are directories above the link. The manifest's directories are never
+//! links, so such a target lies inside the tree, even when it leads through further links.
 //!
 //! **Spec**: `docs/src/protocol.md` section 4.
 
@@ -40,7 +40,7 @@ impl Default for ManifestLimits {
     }
 }
 
-/// Why these bytes or entries do not become a manifest.
+/// Why bytes or entries do not become a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The bytes are not a manifest.
@@ -101,7 +101,7 @@ pub enum ManifestError {
     /// An entry must not be created.
     #[error("entry \"{path}\": {fault}")]
     Path {
-        /// The entry's path, with unprintable bytes escaped and cut to 200 characters.
+        /// The entry's path with all but printable ASCII escaped, cut to 200 characters.
         path: String,
         /// What is wrong with it.
         fault: PathFault,
@@ -120,14 +120,14 @@ pub enum PathFault {
     /// A component is `.` or `..`.
     #[error("a name is \".\" or \"..\"")]
     Dots,
-    /// The path holds a NUL byte.
+    /// The path or the link's target holds a NUL byte.
     #[error("a name holds a NUL byte")]
     Nul,
-    /// A component is longer than 255 bytes, the path is longer than 4095 bytes, or it has 256
-    /// levels.
+    /// A component is longer than 255 bytes, the path or the link's target is longer than 4095
+    /// bytes, or the path has more than 255 levels.
     #[error("a name is longer than 255 bytes, or the path than 4095 bytes or 255 levels")]
     TooLong,
-    /// The path is the name under which receivers keep unfinished files.
+    /// The path or the link leads to the directory in which receivers keep unfinished files.
     #[error("the name .towline is reserved for what receivers keep of unfinished transfers")]
     Reserved,
     /// An earlier entry has the same path.
@@ -151,12 +151,24 @@ pub enum PathFault {
     /// A hard link names no file, or one that comes after it.
     #[error("the hard link is not to a file that comes before it")]
     HardLink,
-    /// A hard link says what its file says already.
+    /// A hard link has a mode, time or owner of its own.
     #[error("a hard link must not have a mode, time or owner of its own")]
     Attributes,
     /// A link has extended attributes.
     #[error("a link must not have extended attributes of its own")]
     ExtendedAttributes,
+    /// The name of an extended attribute is empty, longer than 255 bytes or holds a NUL byte, or
+    /// its value is longer than 65,536 bytes.
+    #[error(
+        "an extended attribute's name must have 1 to 255 bytes and no NUL, its value at most \
+         65,536 bytes; send without extended attributes"
+    )]
+    AttributeForm,
+    /// Two extended attributes have the same name, or there are more than 65,535.
+    #[error(
+        "it has more than 65,535 extended attributes, or two of the same name; send without them"
+    )]
+    AttributeCount,
 }
 
 impl ManifestError {
@@ -274,7 +286,7 @@ fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
     Ok(parts)
 }
 
-/// Checks that links of both kinds have no extended attributes of their own.
+/// Checks that the entry has no extended attributes if it is a link of either kind.
 fn check_attributes(
     sections: &Sections<'_>,
     entry: &EntryRef<'_>,
@@ -384,8 +396,8 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
     Ok(())
 }
 
-/// Checks that the target of a link with `depth` directories above it stays in the tree, and out
-/// of the receiver's own directory there.
+/// Checks the target of a symbolic link: it must stay in the tree, and out of the receiver's own
+/// directory there. `depth` directories are above the link.
 ///
 /// # Errors
 /// What is wrong with the target: usually [`PathFault::LinkOut`].
@@ -413,7 +425,7 @@ pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
 }
 
 /// Compares two paths in the order of a manifest, depth first: byte order, except that `/` sorts
-/// before every other byte.
+/// before every other byte of a path.
 #[must_use]
 pub fn path_order(a: &[u8], b: &[u8]) -> Ordering {
     let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };

@@ -29,14 +29,14 @@ pub struct Entry {
 /// The numbers of a user and a group at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user's.
+    /// The user's number.
     pub user: u32,
-    /// The group's.
+    /// The group's number.
     pub group: u32,
 }
 
 impl Entry {
-    /// Makes a file of `size` bytes with mode 0o644.
+    /// Makes a file of `size_bytes` bytes with mode 0o644.
     #[must_use]
     pub fn file(path: &str, size_bytes: u64) -> Self {
         Self {

@@ -1,9 +1,9 @@
 //! Hashes a slab while its bytes come in any order.
 //!
 //! A slab is divided into groups of chunks, as a file is divided into slabs; each group is a
-//! subtree of the hash. A group whose bytes came in order is hashed when it is complete. At the
-//! end, the owner of the bytes reads back only the groups around gaps, and those that were
-//! incomplete when a repair for another group came.
+//! subtree of the hash. A group is hashed when its bytes have come in order, and the beginning of
+//! no other group came in between. At the end, the owner of the bytes reads back what was not
+//! hashed: mostly the groups around gaps.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -11,25 +11,25 @@ use super::{Hash, Slab, SlabHash, SlabHasher, hash};
 
 /// The hashes of one slab, as far as they are known.
 ///
-/// **Cost**: 33 bytes for each group, and the bytes of one group: 16 KiB, or a thousandth of a slab
-/// above 16 MiB.
+/// **Cost**: 33 bytes for each group, and the bytes of one group: 16 KiB, or for a slab above 16
+/// MiB less than 1/512 of it.
 #[derive(Debug)]
 pub struct SlabGroups {
     slab: Slab,
     shift: u8,
-    /// The witness of each group.
+    /// The witness of each group that is hashed.
     groups: Vec<Option<Hash>>,
-    /// The hash of a file of one group.
+    /// The file's root, when the slab is a whole file of one group and is hashed.
     root: Option<Hash>,
     open: Open,
 }
 
-/// The group that is incomplete. It is hashed once it is complete: piece by piece would take
-/// several times as long.
+/// The group whose bytes are being gathered. It is hashed once it is complete: piece by piece would
+/// take several times as long.
 #[derive(Debug, Default)]
 struct Open {
     group: usize,
-    /// The bytes from the beginning of the group.
+    /// The bytes that have come, from the beginning of the group on.
     bytes: Vec<u8>,
 }
 
@@ -57,10 +57,10 @@ impl SlabGroups {
         &self.slab
     }
 
-    /// Takes bytes of the slab that begin at a position of the content. Bytes given later count in
-    /// place of earlier ones at the same position.
+    /// Takes bytes of the slab; `at` is the position of the first one in the content. Bytes given
+    /// later replace earlier ones at the same position.
     ///
-    /// **Panics**: when the bytes are not the slab's.
+    /// **Panics**: when the bytes reach beyond the slab.
     pub fn update(&mut self, mut at: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (group, range) = self.group_at(at);
@@ -72,7 +72,8 @@ impl SlabGroups {
         }
     }
 
-    /// Returns the first missing range. To count, its bytes must then be given in order.
+    /// Returns the first range whose bytes the hashes lack. These bytes count only when they are
+    /// then given in order.
     #[must_use]
     pub fn missing(&self) -> Option<Range<u64>> {
         let first = self.groups.iter().position(Option::is_none)?;
@@ -152,10 +153,10 @@ impl SlabGroups {
     }
 }
 
-/// Log2 of a group's bytes: long enough for a processor's vector units, and short enough that a gap
-/// costs little.
+/// Log2 of the bytes of a group, more in a slab above 16 MiB: long enough for a processor's vector
+/// units, and short enough that a gap costs little.
 const GROUP_SHIFT: u8 = 14;
-/// The most groups of a slab; each search for missing ranges looks at all of them.
+/// The most groups of a slab. A search for missing ranges may look at all of them.
 const GROUPS_MAX: u32 = 1024;
 
 #[cfg(test)]

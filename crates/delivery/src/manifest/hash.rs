@@ -1,21 +1,21 @@
-//! BLAKE3 in pieces: witnesses of slabs, which merge into the root of their file.
+//! BLAKE3 in pieces: the witnesses of a file's slabs, which merge into the file's root.
 //!
 //! A slab begins at a multiple of its size, a power of two, so its subtree of the file's hash tree
-//! can be computed alone. Merging the witnesses of a file gives the same root as hashing the file
-//! from end to end.
+//! can be computed alone. Merging the witnesses of a file, if there are two or more, gives the same
+//! root as hashing the file from end to end.
 //!
 //! **Spec**: `docs/src/protocol.md` section 1 (witness, seal, root).
 
 use blake3::hazmat::{self, ContextKey, HasherExt, Mode};
 
-/// A BLAKE3 value: a root, or the chaining value of a subtree.
+/// A BLAKE3 value, such as a root or the chaining value of a subtree.
 pub type Hash = [u8; HASH_LEN];
 
 /// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
-/// The value in place of seals and witnesses of a file that the sender withdrew, because it could
-/// not read it to its end. No known bytes have this hash.
+/// The value that stands for the seals and witnesses of a withdrawn file, and for a hash that is
+/// not known yet. No known bytes have this hash.
 pub const WITHDRAWN: Hash = [0; HASH_LEN];
 
 /// The hashes of one slab.
@@ -29,7 +29,7 @@ pub struct SlabHash {
     pub root: Option<Hash>,
 }
 
-/// A hasher of one slab, or of a group of its chunks, in order.
+/// A hasher of one slab, or of one group of its chunks, which takes the bytes in order.
 #[derive(Clone, Debug)]
 pub struct SlabHasher {
     hasher: blake3::Hasher,
@@ -54,7 +54,7 @@ impl SlabHasher {
         self.hasher.update(bytes);
     }
 
-    /// Returns the hashes of the bytes taken, at least one.
+    /// Returns the hashes of the bytes taken so far; at least one byte must have been taken.
     #[must_use]
     pub fn finish(&self) -> SlabHash {
         let root = || *self.hasher.finalize().as_bytes();
@@ -81,7 +81,8 @@ impl Sealer {
         Self(hazmat::hash_derive_key_context(SEAL_CONTEXT))
     }
 
-    /// Computes the seal of a slab, which shows that a witness is right and does not tell it.
+    /// Computes the seal of a slab from its witness. The seal shows whether a witness is right, but
+    /// does not tell it. The seal of [`WITHDRAWN`] is [`WITHDRAWN`].
     pub(super) fn seal(&self, witness: &Hash) -> Hash {
         if *witness == WITHDRAWN {
             return WITHDRAWN;
@@ -92,8 +93,8 @@ impl Sealer {
     }
 }
 
-/// Computes the root of a file of `size_bytes` from the witnesses of its parts of `2^shift` bytes,
-/// at least two.
+/// Computes the root of a file of `size_bytes` from the witnesses of its parts of `2^shift` bytes.
+/// There are at least two parts.
 pub(super) fn merged_root(witnesses: &[u8], size_bytes: u64, shift: u8) -> Hash {
     let (left, right) = halves(witnesses, size_bytes, shift);
     *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
@@ -108,8 +109,8 @@ pub(super) fn subtree(witnesses: &[u8], size_bytes: u64, shift: u8) -> Hash {
     hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
-/// Computes the chaining values of a tree's two halves. **Cost**: recursion as deep as the tree is
-/// high: at most 44.
+/// Computes the chaining values of a tree's two halves. **Cost**: recursion as deep as the tree of
+/// parts is high: at most 32, because parts are counted in 32 bits.
 fn halves(witnesses: &[u8], size_bytes: u64, shift: u8) -> (Hash, Hash) {
     let left_bytes = hazmat::left_subtree_len(size_bytes);
     let left_parts = usize::try_from(left_bytes >> shift).expect("fewer parts than witnesses");
@@ -120,5 +121,5 @@ fn halves(witnesses: &[u8], size_bytes: u64, shift: u8) -> (Hash, Hash) {
     )
 }
 
-/// The context that separates seals from all else that is derived from a witness.
+/// The context of seals. Nothing else is derived from a witness with it.
 const SEAL_CONTEXT: &str = "towline 2026-11-24 seal of a slab";

@@ -19,19 +19,20 @@ use super::{
     hash_bytes,
 };
 
-/// The hashes of a manifest's slabs: [`WITHDRAWN`] for each that is not known, or not sent.
+/// The hashes of a manifest's slabs. The witness of a slab is [`WITHDRAWN`] when it is not known,
+/// or the slab is not sent.
 ///
 /// **Cost**: 32 bytes for each slab and each file.
 #[derive(Clone, Debug)]
 pub struct SlabHashes {
     /// The witness of each slab in order.
     witnesses: Vec<u8>,
-    /// The root of each file that has one slab.
+    /// The root of each file that has one slab. The place of any other file is not used.
     roots: Vec<Hash>,
 }
 
 impl SlabHashes {
-    /// Makes the hashes of slabs of which none is known.
+    /// Makes the state in which no hash is known.
     #[must_use]
     pub fn unknown(manifest: &Manifest) -> Self {
         Self {
@@ -48,7 +49,7 @@ impl SlabHashes {
         }
     }
 
-    /// Forgets the hashes of a file, because the sender does not send it.
+    /// Forgets the witnesses of a file, because the sender does not send it.
     pub(crate) fn withdraw(&mut self, manifest: &Manifest, file: usize) {
         let place = manifest.seals_of(&manifest.files()[file]);
         self.witnesses[place].fill(0);
@@ -59,7 +60,7 @@ impl SlabHashes {
         Sealer::new().seal(witness(&self.witnesses[place(slab)]))
     }
 
-    /// Computes bytes of object 2, the seals.
+    /// Writes the bytes of object 2, the seals, from `offset` on into `out`.
     pub(crate) fn copy_seals(&self, offset: usize, out: &mut [u8]) {
         let slabs = offset / HASH_LEN..(offset + out.len()).div_ceil(HASH_LEN);
         let skip = offset - slabs.start * HASH_LEN;
@@ -76,7 +77,7 @@ impl SlabHashes {
         *hasher.finalize().as_bytes()
     }
 
-    /// Computes the joint witness of all slabs, under which proofs are made.
+    /// Computes the joint witness of all slabs: the key with which proofs are made.
     pub(crate) fn joint_witness(&self) -> Hash {
         blake3::derive_key(JOINT_CONTEXT, &self.witnesses)
     }
@@ -118,5 +119,5 @@ fn witness(bytes: &[u8]) -> &Hash {
     bytes.try_into().expect("a witness is 32 bytes")
 }
 
-/// The context that separates joint witnesses from all else that is derived from witnesses.
+/// The context of joint witnesses. Nothing else is derived from witnesses with it.
 const JOINT_CONTEXT: &str = "towline 2026-11-24 joint witness";

@@ -1,19 +1,19 @@
 //! A manifest: what one transfer delivers, and how its bytes are numbered.
 //!
 //! A manifest holds names, sizes and positions; it opens no file. The sender makes a manifest from
-//! a list of entries, the receiver from the manifest's bytes. Both go through the same checks, so a
-//! sender cannot make a manifest that a receiver refuses.
+//! a list of entries; a receiver reads it from bytes. Both go through the same checks, so a
+//! receiver that has the sender's limits can read whatever the sender makes.
 //!
 //! ```text
-//!   object 0   manifest          header, entries in depth-first order
+//!   object 0   manifest          header, entries in depth-first order, owners, attributes
 //!   object 1   content           | file a | file b | ...    one 64-bit byte space, no gaps
 //!   object 2   seals             | slab 0 | slab 1 | ...    32 bytes each
 //!   slabs                        a file is cut every 2^shift bytes; no slab spans two files
 //! ```
 //!
-//! Invariants: every path is relative, has no `..`, and its parent is a directory of the manifest;
-//! no name comes twice; every symbolic link leads to a place inside the tree, every hard link to a
-//! file before it; `files` ascend in `start`.
+//! Invariants: every path is relative and has no `..`; its parent is a directory of the manifest,
+//! unless it is at the top; no path comes twice; every symbolic link leads to a place inside the
+//! tree, every hard link to a file before it; `files` ascend in `start`.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 4.
 
@@ -56,7 +56,8 @@ pub struct Manifest {
     slab_count: u32,
 }
 
-/// A manifest's name, 128 bits: a hash of its bytes, which hold the sender's identity.
+/// A manifest's name: the first 128 bits of the hash of its bytes. The sender's identity is among
+/// these bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManifestId(pub [u8; 16]);
 
@@ -69,8 +70,8 @@ pub struct File {
     pub start: u64,
     /// The file's length in bytes; may be 0.
     pub size_bytes: u64,
-    /// The number of the file's first slab. An empty file has no slab: here it has the number of
-    /// the next file's first slab.
+    /// How many slabs the files before it have. This is the number of the file's first slab; only
+    /// an empty file has none.
     pub first_slab: u32,
 }
 
@@ -83,7 +84,7 @@ pub struct HardLink {
     pub entry: u32,
 }
 
-/// A piece of a file that has its own hash.
+/// A piece of a file, with a hash of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
     /// The slab's number.
@@ -96,15 +97,15 @@ pub struct Slab {
     pub file_offset: u64,
     /// The slab's length in bytes; at least 1.
     pub len: u32,
-    /// The slab is the whole file, so its seal is the file's root.
+    /// The slab is the whole file, so its hasher also gives the file's root.
     pub is_whole_file: bool,
 }
 
 impl Manifest {
-    /// Makes a manifest of `entries` in any order.
+    /// Makes a manifest of `entries`, which may come in any order.
     ///
     /// # Errors
-    /// See [`ManifestError`]; each names the entry.
+    /// See [`ManifestError`]. [`ManifestError::Path`] names the entry.
     pub fn build(
         identity: [u8; 16],
         entries: Vec<Entry>,
@@ -113,11 +114,11 @@ impl Manifest {
         Self::build_with(0, &OwnerNames::default(), identity, entries, limits)
     }
 
-    /// Makes a manifest as [`Manifest::build`] does, with the header's flags and the names of those
-    /// who own entries.
+    /// Makes a manifest as [`Manifest::build`] does. `flags` go into its header; `names` are the
+    /// names of the users and groups that own entries.
     ///
     /// # Errors
-    /// See [`ManifestError`]; each names the entry.
+    /// See [`ManifestError`]. [`ManifestError::Path`] names the entry.
     pub fn build_with(
         flags: u16,
         names: &OwnerNames,
@@ -172,7 +173,7 @@ impl Manifest {
     /// Takes a manifest from its bytes, which may be hostile.
     ///
     /// # Errors
-    /// See [`ManifestError`]; the bytes are given up.
+    /// See [`ManifestError`]. The bytes are then dropped.
     pub fn from_bytes(bytes: Vec<u8>, limits: &ManifestLimits) -> Result<Self, ManifestError> {
         check::check(bytes, limits).map_err(|(error, _)| error)
     }
@@ -273,7 +274,7 @@ impl Manifest {
         std::iter::once(self.path_of(&self.files[file])).chain(further)
     }
 
-    /// Returns the index of the file whose first path this is.
+    /// Returns the index of the file whose first path is `path`.
     #[must_use]
     pub fn file_called(&self, path: &[u8]) -> Option<usize> {
         file_called(&self.bytes, &self.entries, &self.files, path)
@@ -303,7 +304,7 @@ impl Manifest {
     #[must_use]
     pub fn slab(&self, index: u32) -> Slab {
         assert!(index < self.slab_count, "a slab beyond the manifest's last");
-        // Empty files share the number with the next file that has slabs, and come before it.
+        // An empty file has the same `first_slab` as the next file, and comes before it.
         let behind = self.files.partition_point(|file| file.first_slab <= index);
         self.slab_in(behind - 1, index)
     }
@@ -332,8 +333,9 @@ impl Manifest {
         self.files.partition_point(|file| file.start <= position) - 1
     }
 
-    /// Returns the parts of files that a range of the content covers: the file's index, the offset
-    /// in the file, and the range of the content. Empty files never appear.
+    /// Returns the parts of files that a range of the content covers. For each part, these are the
+    /// file's index, the part's offset in the file, and its range in the content. Empty files never
+    /// appear.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> + '_ {
         let first = if range.is_empty() {
             self.files.len()
@@ -368,7 +370,7 @@ impl Manifest {
     }
 
     /// Returns the indices of the files that the sender has withdrawn. `seals` are the bytes of
-    /// object 2, or in their place the witnesses.
+    /// object 2; the witnesses of all slabs serve as well.
     pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
         let files = self.files.iter().enumerate();
         files
@@ -384,7 +386,7 @@ impl Manifest {
         seals.any(|seal| seal == WITHDRAWN)
     }
 
-    /// Returns the bytes of the content without withdrawn files.
+    /// Returns how many bytes of content there are without withdrawn files.
     #[must_use]
     pub fn delivered_bytes(&self, hashes: &SlabHashes) -> u64 {
         let withdrawn = self.withdrawn(hashes.witnesses());
@@ -394,8 +396,8 @@ impl Manifest {
                 .sum::<u64>()
     }
 
-    /// The root of each file under each of its paths, file by file in the manifest's order, without
-    /// withdrawn files.
+    /// Returns each path of each file with the file's root, file by file in the manifest's order.
+    /// Withdrawn files are left out.
     pub fn file_roots<'a>(
         &'a self,
         hashes: &'a SlabHashes,
@@ -492,7 +494,7 @@ pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
     out.push(b'\n');
 }
 
-/// Log2 of a slab's bytes, 1 MiB, unless there would be too many slabs.
+/// Log2 of a slab's bytes: 1 MiB, or more where there would be too many slabs.
 const SLAB_SHIFT: u8 = 20;
 const SLAB_SHIFT_MAX: u8 = 30;
 const SLAB_SHIFT_AT: usize = 5;
@@ -505,7 +507,8 @@ fn file_called(bytes: &[u8], entries: &[u32], files: &[File], path: &[u8]) -> Op
         ManifestRef::entry_at(bytes, at).expect("it was read").path
     };
     let found = files.binary_search_by(|file| path_order(path_of(file), path));
-    // The order takes a slash for a NUL byte. No path of a manifest has a NUL byte, but `path` may.
+    // `path_order` cannot tell a slash from a NUL byte. No path of a manifest has a NUL byte, but
+    // `path` may.
     found.ok().filter(|&file| path_of(&files[file]) == path)
 }
 

@@ -18,8 +18,8 @@ pub struct OwnerNames {
 }
 
 impl OwnerNames {
-    /// Makes the body of the section that says who owns `entries`; `None` when no entry has an
-    /// owner.
+    /// Makes the body of the section that says who owns `entries`; `None` when nobody does. Hard
+    /// links do not count: their owner is that of their file.
     pub(super) fn section(&self, entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
         let owned = || entries.iter().filter(|it| it.kind != EntryKind::HardLink);
         let count = owned().filter(|entry| entry.owner.is_some()).count();

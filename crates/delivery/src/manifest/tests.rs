@@ -384,10 +384,12 @@ fn attributes_are_those_of_the_entries_and_links_have_none() {
             &[attribute("user.a", "1"), attribute("user.a", "2")],
         ),
     ] {
-        assert!(matches!(
-            build(vec![wrong]),
-            Err(ManifestError::Attributes(_))
-        ));
+        let error = build(vec![wrong]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("\"d\"") && text.contains("extended attribute"),
+            "{text}"
+        );
     }
 }
 
