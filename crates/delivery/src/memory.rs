@@ -26,7 +26,7 @@ pub struct MemoryContent {
 }
 
 impl MemoryContent {
-    /// Makes a manifest of `entries`, and content from `seed` that does not repeat soon.
+    /// Makes a manifest of `entries`, and random content for it, drawn from `seed`.
     ///
     /// # Errors
     /// When no manifest can be made of the entries.
@@ -61,7 +61,7 @@ impl MemoryContent {
         &self.bytes
     }
 
-    /// Computes the hashes of all slabs of the manifest whose content this is.
+    /// Computes the hashes of all slabs of `manifest`, whose content this is.
     #[must_use]
     pub fn hashes(&self, manifest: &Manifest) -> SlabHashes {
         let mut hashes = SlabHashes::unknown(manifest);
@@ -109,7 +109,8 @@ impl Content for MemoryContent {
         Ok(())
     }
 
-    /// All of it is in memory; a small file counts as one that must be opened first, as on a disk.
+    /// All content is in memory. But a range that takes in a whole file is not read here, as if a
+    /// disk had to open that file first.
     fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, ..)), None) = (pieces.next(), pieces.next()) else {
@@ -124,7 +125,7 @@ impl Content for MemoryContent {
     }
 }
 
-/// Hashes a slab of this content.
+/// Hashes a slab of `content`.
 fn hash_of(slab: &Slab, content: &[u8]) -> SlabHash {
     let start = usize::try_from(slab.start).expect("it fits in memory");
     let mut hasher = slab.hasher();
@@ -141,15 +142,15 @@ pub struct MemoryStore {
     is_committed: bool,
     /// The faults that the store shows, for tests.
     pub faults: StoreFaults,
-    /// Slabs with their bytes that [`StoreEvent::Prepared`] says are held, as in a resumed
-    /// transfer.
+    /// Bytes that are held from the beginning, by their position in the content, as in a resumed
+    /// transfer. [`StoreEvent::Prepared`] tells their ranges.
     pub resumed: BTreeMap<u64, Vec<u8>>,
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
     /// While a commit hangs: the files that it leaves out.
     hanging: Option<Vec<usize>>,
-    /// The store is behind for this many more polls.
+    /// The store is behind until this many more polls have found no event.
     behind_polls: u32,
 }
 
@@ -162,8 +163,8 @@ pub struct StoreFaults {
     pub prepare_polls: u32,
     /// `commit` fails with this code.
     pub commit: Option<ErrorCode>,
-    /// After every N writes the queue is full, and the store is behind until it was polled twice; 0
-    /// for never.
+    /// Every Nth write finds the queue full; the store is then behind until two polls have found no
+    /// event. 0 for never.
     pub full_every: u64,
     /// The store is behind: the sender should pause.
     pub is_behind: bool,

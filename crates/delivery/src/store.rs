@@ -8,34 +8,36 @@ use crate::{Manifest, RangeSet, SlabHash};
 
 /// A store for the content of one manifest: it stages content, hashes it, and puts it in place.
 ///
-/// Every call returns at once. An implementation may do the work in the call, or queue it for a
-/// thread and answer later; it serves requests in the order they were made, so a hash covers all
-/// writes before it. [`Store::poll_event`] gives the outcomes.
+/// An implementation may do the work within the call, or queue it for a thread. Requests are served
+/// in the order in which they were made, so a hash covers all writes before it.
+/// [`Store::poll_event`] gives the outcomes; in place of any of them, [`StoreEvent::Failed`] may
+/// come.
 pub trait Store {
-    /// Takes charge of a manifest: makes room for all of it before any byte arrives.
-    /// [`StoreEvent::Prepared`] follows.
+    /// Takes charge of a manifest: before any byte arrives, the store checks that there is room for
+    /// all of it. [`StoreEvent::Prepared`] follows.
     fn prepare(&mut self, manifest: &Arc<Manifest>);
 
     /// Writes bytes at a position of the content; the range lies within the content and may span
-    /// files. Returns false when the queue is full: it took nothing, and the block counts as not
-    /// received.
+    /// files. Returns false when the queue is full: the store then took nothing, and the bytes
+    /// count as not received.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// Returns true when so much waits to be written that the sender should pause. There is still
-    /// room for data under way. The call is cheap, and made once in each turn.
+    /// Returns true when so much waits to be written that the sender should pause. Data that is
+    /// already under way still has room. The call must be cheap: it is made several times a turn.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Hashes a slab that was written whole; [`StoreEvent::Hashed`] follows. Returns false when the
-    /// queue is full: ask again later.
+    /// Hashes a slab whose bytes are all here; [`StoreEvent::Hashed`] follows. Returns false when
+    /// the queue is full: ask again later.
     fn hash_slab(&mut self, slab: u32) -> bool;
 
-    /// Puts all content, which is written and verified, in place: syncs it, creates directories and
-    /// links, and gives the final names. [`StoreEvent::Committed`] follows.
+    /// Puts the content, which is now verified, in place: syncs it, creates directories and links,
+    /// and gives the final names. [`StoreEvent::Committed`] follows.
     ///
-    /// `withdrawn` are indices of [`Manifest::files`], ascending: files that the sender could not
-    /// read. What was written of them is not delivered; what has their names already stays.
+    /// `withdrawn` are indices of [`Manifest::files`], ascending: files that the sender has
+    /// withdrawn. What was written of them is not delivered. An existing file that has the name of
+    /// one of them stays.
     fn commit(&mut self, withdrawn: &[usize]);
 
     /// Gives the transfer up; what is staged may be kept for a later attempt.
@@ -59,8 +61,8 @@ pub enum Surplus {
         /// The path beneath the receive directory.
         path: Vec<u8>,
     },
-    /// The file or link, or something in the directory, could not be deleted. With an empty path,
-    /// nothing was looked at.
+    /// The file or link, or something in the directory, could not be deleted. An empty path stands
+    /// for the whole receive directory.
     Kept {
         /// The path beneath the receive directory.
         path: Vec<u8>,
@@ -73,7 +75,8 @@ pub enum Surplus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unset {
-    /// For a person: what, with its name and number at the sender, and why.
+    /// For a person: what could not be set, such as an owner or an attribute with its name, and
+    /// why.
     pub what: String,
     /// How many files, directories and links it could not be set for.
     pub entries: u64,
@@ -103,11 +106,11 @@ pub enum StoreEvent {
         /// The hashes of the slab's bytes.
         hash: SlabHash,
     },
-    /// What exists and the sender has not. This comes after everything was put in place and before
-    /// [`StoreEvent::Committed`], at most once.
+    /// What the receiver has and the sender has not. This comes after everything was put in place
+    /// and before [`StoreEvent::Committed`], at most once.
     Surplus(Vec<Surplus>),
-    /// What the sender says of files and could not be set. This comes after everything was put in
-    /// place and before [`StoreEvent::Committed`], at most once.
+    /// What the sender says of files and the store could not set. This comes after everything was
+    /// put in place and before [`StoreEvent::Committed`], at most once.
     Unset(Vec<Unset>),
     /// Everything is in place and synced.
     Committed,

@@ -20,8 +20,8 @@ pub struct Attribute {
     pub value: Vec<u8>,
 }
 
-/// Makes the body of the section with the attributes of `entries`; `None` when no entry says
-/// anything of attributes, not even that it has none.
+/// Makes the body of the section with the attributes of `entries`; `None` when
+/// [`Entry::attributes`] is `None` in all of them.
 pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestError> {
     if entries.iter().all(|entry| entry.attributes.is_none()) {
         return Ok(None);

@@ -23,7 +23,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Forgets what was said to the sender; it awaits no answer any more.
+    /// Forgets the pass that is not answered yet, and that the last answer was COMPLETE: the sender
+    /// has no use for either on another connection.
     pub(super) const fn forget(&mut self) {
         self.pass = None;
         self.is_complete_told = false;
@@ -36,7 +37,7 @@ struct PendingPass {
     number: u32,
     /// The low 32 bits of the position that the packet stream must pass before the answer.
     position: Option<u32>,
-    /// The time by which the answer leaves, even if packets of the pass may still come.
+    /// From this time on, the answer does not wait for packets of the pass any more.
     settle_at: Instant,
     /// The earliest time for the answer: random, so that many receivers do not answer at once.
     answer_at: Instant,
@@ -78,7 +79,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Says when to look again at a pass without an answer; `None` while the answer waits for the
+    /// Says when the pass that waits for its answer is to be looked at again. `None` when no pass
+    /// waits, or while it cannot be answered: without a connection, an accepted offer or a prepared
     /// store.
     pub(super) fn answer_due(&self) -> Option<Instant> {
         let pass = self.answers.pass?;
@@ -133,8 +135,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Reports which content is held, and COMPLETE if all is in place. A sender that is new to this
-    /// receiver needs to know no more.
+    /// Reports which content is held, and gives the proof if everything is in place. A sender that
+    /// is new to this receiver needs to know no more.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
         self.tell_done(now);

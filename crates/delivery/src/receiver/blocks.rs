@@ -27,7 +27,7 @@ pub(super) enum Way {
 }
 
 impl<S: Store> TransferReceiver<S> {
-    /// Keeps a piece of an object, which came this way.
+    /// Keeps a piece of an object that came by `way`.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -132,7 +132,8 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Counts a block of the packet stream for a place where something wrong has come before.
-    /// Whoever forges packets can do so again, so the right bytes come over the connection.
+    /// Whoever forges packets can do so again, so bytes for this place are taken only from the
+    /// connection.
     const fn doubtful(&mut self) -> BlockVerdict {
         self.counters.blocks_doubtful += 1;
         BlockVerdict::Refused
@@ -253,7 +254,8 @@ impl<S: Store> TransferReceiver<S> {
         self.event(TransferReceiverEvent::SlabBad { slab, path });
     }
 
-    /// Begins the commit when every slab is verified; requests wrong slabs again.
+    /// Begins the commit when every slab is verified. When the sender was told that all is
+    /// complete, and slabs then turned out wrong, requests these again.
     pub(super) fn check_verified(&mut self, now: Instant) {
         let (Some(contents), Step::Receiving) = (&mut self.contents, self.step) else {
             return;
@@ -309,8 +311,8 @@ impl<S: Store> TransferReceiver<S> {
             return self.over(now);
         }
         self.look_on(now);
-        // A manifest without content is in place before pass 0 is answered: that answer carries the
-        // proof.
+        // Without content, everything may be in place before pass 0 is answered: the proof then
+        // goes with that answer.
         if self.answers.is_have_told {
             self.tell_done(now);
         }

@@ -61,17 +61,20 @@ pub struct TransferReceiverConfig {
     /// When this end cannot store a transfer, it tells the sender only the kind of the reason. The
     /// whole reason holds paths of this host, and says what exists there. Default false.
     pub is_discreet: bool,
-    /// How long the answer to a pass waits for packets of the pass.
+    /// How long, at most, the answer to a pass waits for packets of the pass. For the manifest's
+    /// pass this is 0.2 s or less.
     pub settle_timeout: Duration,
     /// How long the transfer may be without a connection before it fails, even when the sender has
-    /// given this receiver up. It never fails while the store puts files in place.
+    /// given this receiver up. It does not fail for this reason while the store puts files in
+    /// place.
     pub give_up_after: Duration,
     /// How long the receiver waits for a sender that it dials to admit it. Then it waits for
-    /// another sender.
+    /// another sender. While the sender says that the name is taken, it waits some seconds longer.
     pub answer_patience: Duration,
-    /// The most ranges of content that are noted; each takes 16 bytes.
+    /// The most ranges of each object that are noted as held; each takes 16 bytes.
     pub ranges_max: usize,
-    /// The most ranges that are requested after a pass.
+    /// The most ranges of one object that this receiver tells the sender at a time, as held or as
+    /// missing.
     pub need_ranges_max: usize,
     /// How often the hash of one slab may be wrong, with bytes that came over the connection,
     /// before the transfer fails. Blocks of the packet stream do not fail a transfer: a slab that
@@ -134,11 +137,12 @@ pub struct Offer {
 /// What became of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockVerdict {
-    /// The block was new and is kept.
+    /// The block has brought new bytes, which are kept.
     Taken,
-    /// The receiver held the block already.
+    /// The receiver held the block already. Also said of a block of the manifest or seals that
+    /// comes when too many gaps are open.
     Duplicate,
-    /// The block is not kept; a counter says why.
+    /// The block, or a part of it, is not kept; a counter says why.
     Refused,
 }
 
@@ -146,32 +150,33 @@ pub enum BlockVerdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferReceiverEvent {
-    /// A sender refused this receiver, or has not shown the key. The receiver waits for another
-    /// sender.
+    /// A sender refused this receiver, did not answer, or has not shown the key. The receiver waits
+    /// for another sender.
     PassedOver {
         /// The sender's address.
         peer: SocketAddr,
         /// The reason, for a person.
         text: String,
-        /// Nobody has answered at the sender's port. It may answer later.
+        /// The sender has not answered. It may answer later.
         is_silent: bool,
     },
     /// The sender already has a receiver of this name. That one may be dead while the sender still
-    /// takes it for alive, so this receiver keeps trying for some seconds. Given once.
+    /// takes it for alive, so this receiver keeps trying for some seconds. Given once for a sender
+    /// until it admits this receiver.
     NameTaken {
         /// The sender's address.
         peer: SocketAddr,
     },
-    /// The sender admitted this receiver.
+    /// The sender admitted this receiver, and its manifest was accepted. Given once.
     Joined {
-        /// This receiver's number.
+        /// This receiver's number at the sender.
         slot: u32,
         /// The manifest that the sender offers.
         manifest: ManifestId,
     },
     /// The sender has given this receiver up. The receiver keeps what it holds, and waits until the
-    /// sender sends again, or the time without a connection is over. If its store is putting files
-    /// in place, the store finishes this, and that decides how the receiver ends.
+    /// sender sends again, or the time without a connection is over. If the store is putting files
+    /// in place, it goes on; its outcome is then that of the transfer.
     GivenUp {
         /// The sender's reason.
         text: String,
@@ -201,15 +206,15 @@ pub enum TransferReceiverEvent {
     /// All that this receiver has and the sender does not have. Given before
     /// [`TransferReceiverEvent::Delivered`], at most once.
     Surplus(Vec<Surplus>),
-    /// What the sender says of files and this receiver could not set. Given before
+    /// What the sender says of files and the store could not set. Given before
     /// [`TransferReceiverEvent::Delivered`], at most once.
     Unset(Vec<Unset>),
-    /// Everything is verified, synced and in place, and the sender was told. If the sender gave
-    /// this receiver up while the store worked, this event ends the transfer.
+    /// Everything is verified, synced and in place. The sender is told once it is connected. If the
+    /// sender gave this receiver up while the store worked, this event ends the transfer.
     Delivered {
         /// One hash over all files.
         root: Hash,
-        /// The numbers that the sender was told.
+        /// The numbers that the sender is told.
         numbers: DoneNumbers,
         /// The sender whose hashes the content was compared with. It need not be the sender that
         /// began the transfer: another may have continued it.

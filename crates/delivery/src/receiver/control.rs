@@ -19,13 +19,14 @@ use crate::{
     control::{Answer, Call, Caller, Link, Links, NameTaken, Talks},
 };
 
-/// The sender that this receiver was told to dial.
+/// The sender that this receiver was told to dial, or that has dialled this receiver.
 #[derive(Debug)]
 pub(super) struct Sender {
     call: Call,
-    /// Since when no connection has been open on which the sender admitted this receiver.
+    /// Since when there has been no connection on which the sender admitted this receiver; without
+    /// meaning while there is one.
     lost_at: Instant,
-    /// When the sender was dialled first.
+    /// When the sender was dialled first, or when it first dialled this receiver.
     asked_at: Option<Instant>,
     /// The sender's reason for giving this receiver up. The sender is not dialled again in that
     /// session, and may come back in another.
@@ -35,7 +36,7 @@ pub(super) struct Sender {
 /// Whether the connection is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Reading {
-    /// The connection is read, and something has arrived since the last pause.
+    /// The connection is read. If there was a pause, something has arrived since.
     #[default]
     On,
     /// Reading has resumed, and nothing has arrived since. It pauses again only after something has
@@ -57,7 +58,8 @@ impl Reading {
 impl<S: Store> TransferReceiver<S> {
     /// Tells which sender to dial. `session_id` and `receiver_count` are those of its mark; `peer`
     /// is the address from which the mark came, with the mark's control port. The caller has
-    /// checked that the address is unicast and the SPM's own. Ignored while there is a sender:
+    /// checked that this address is unicast, and that the SPM names it as its sender's. The call is
+    /// ignored when the transfer is over, and while there is a sender:
     /// [`TransferReceiver::session`] says which.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session_id: u64, receiver_count: u32) {
         if self.sender.is_none() && !self.is_over() {
@@ -87,8 +89,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Notes that another connection of the sender has taken the place of the open one: what the
-    /// sender was told on that one may not have arrived.
+    /// Notes that another connection of the sender has taken the place of the open one. What the
+    /// sender was told on the old one may not have arrived.
     fn replaced(&mut self, now: Instant) {
         if let Some(sender) = &mut self.sender {
             sender.lost_at = now;
@@ -109,8 +111,8 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Continues the same manifest in a new session: the sender was restarted, or is reached
-    /// another way. What is held stays; messages of which nobody knows whether they arrived are
-    /// sent again. Ignored when the transfer is over.
+    /// another way. What is held stays; messages that may not have arrived are sent again. Ignored
+    /// when the transfer is over.
     pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session_id: u64) {
         if self.is_over() {
             return;
@@ -162,8 +164,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Leaves the sender silently, as if the connection were lost, because another receiver of this
-    /// process continues the manifest. This ends the transfer.
+    /// Leaves the sender silently, as if the connection were lost: another receiver of this process
+    /// continues the manifest, or asks another sender in place of this one. This ends the transfer.
     pub fn withdraw(&mut self, now: Instant) {
         if let Some(link) = self.any_link() {
             self.caller.links.abort(link);
@@ -192,8 +194,8 @@ impl<S: Store> TransferReceiver<S> {
             .map(|welcome| ManifestId(welcome.manifest))
     }
 
-    /// Returns the size in bytes of the manifest that the sender named; it is within the limits
-    /// once the manifest is accepted.
+    /// Returns the size of the manifest in bytes, as the sender has told it; 0 before the sender
+    /// has admitted this receiver.
     #[must_use]
     pub fn manifest_bytes(&self) -> u64 {
         self.welcome
@@ -201,13 +203,14 @@ impl<S: Store> TransferReceiver<S> {
             .map_or(0, |welcome| welcome.manifest_bytes)
     }
 
-    /// Returns when the sender was dialled first; `None` when it was not yet.
+    /// Returns when the sender was dialled first, or when it first dialled this receiver; `None`
+    /// before.
     pub(crate) fn asked_at(&self) -> Option<Instant> {
         self.sender.as_ref()?.asked_at
     }
 
-    /// Returns the sender's address and session, once there is a sender. `None` again when it
-    /// refused this receiver: then another sender may be dialled.
+    /// Returns the sender's address and session, once there is a sender. `None` again when the
+    /// sender refused this receiver or did not answer: then another sender may be dialled.
     #[must_use]
     pub fn session(&self) -> Option<(SocketAddr, u64)> {
         let sender = self.sender.as_ref();
@@ -262,8 +265,8 @@ impl<S: Store> TransferReceiver<S> {
         self.sender.as_ref()?.call.link()
     }
 
-    /// Returns true for a connection that is not open yet, to a sender that has not answered on
-    /// another.
+    /// Returns true for a connection that is not open yet, unless the sender has said on an earlier
+    /// one that the name is taken.
     fn is_connecting(&self, link: LinkId) -> bool {
         let call = self.sender.as_ref().map(|sender| &sender.call);
         call.is_some_and(|call| call.connecting_link() == Some(link) && !call.is_name_taken())
@@ -349,9 +352,9 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Waits for another sender, because this one refuses the receiver. A mark is easily forged,
-    /// and an earlier transfer may just be closing, so a refusal does not end the wait for a
-    /// sender.
+    /// Waits for another sender, because this one refuses the receiver or has not shown the key. A
+    /// mark is easily forged, and an earlier transfer may just be closing, so a refusal does not
+    /// end the wait for a sender.
     fn look_elsewhere(&mut self, now: Instant, text: &str) {
         self.pass_over(now, text, false);
     }
@@ -373,7 +376,7 @@ impl<S: Store> TransferReceiver<S> {
         self.forget_stream(now);
     }
 
-    /// Handles another end that has not shown the key: it counts as not the sender.
+    /// Handles a peer that has not shown the key: it does not count as the sender.
     fn not_believed(&mut self, now: Instant, link: LinkId, text: &str) {
         self.counters.not_believed += 1;
         if self.welcome.is_none() {
@@ -383,7 +386,8 @@ impl<S: Store> TransferReceiver<S> {
         self.caller.links.close(link);
     }
 
-    /// Handles a connection that ended without a good-bye: dials again after a while.
+    /// Handles a connection that ended without a good-bye: dials again after a while, or expects
+    /// the sender to.
     fn lost(&mut self, now: Instant, link: LinkId) {
         if let Some(sender) = &mut self.sender
             && self.caller.rival_lost(&mut sender.call, link)
@@ -404,7 +408,7 @@ impl<S: Store> TransferReceiver<S> {
 
     /// Leaves the connection unread while the disk is behind, because blocks without room would
     /// have to be sent again. While a disk hangs, the connection is still read now and then, or the
-    /// sender would take it for dead.
+    /// sender would take this receiver for dead.
     pub(super) fn check_reading(&mut self, now: Instant) {
         let Some(link) = self.link() else {
             if let Reading::Rests { .. } = self.reading {
@@ -523,16 +527,16 @@ impl<S: Store> TransferReceiver<S> {
             }
             is_passing = taken != NameTaken::ForGood || self.welcome.is_some();
         }
-        // A sender that was restarted at the same port announces itself by the mark of its new
-        // session.
+        // A refusal that may pass counts as a lost connection. For example, a sender that was
+        // restarted at the same port refuses the old session; the mark of its new session follows.
         if is_passing {
             self.caller.links.abort(link);
             return self.lost(now, link);
         }
-        // If the name was taken until the session ended, its receiver was alive, and this one
-        // fails.
+        // If the sender has said that the name is taken, and has not admitted this receiver since,
+        // another receiver of this name is alive: this one fails.
         let is_duplicate = sender.call.is_name_taken();
-        // Without a key, anybody who is heard may say anything.
+        // Without a key, anybody can have said this.
         let is_passing = self.config.key.is_none()
             || matches!(
                 reason,
@@ -560,8 +564,9 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Keeps what is held for a sender that has given this receiver up. Nothing is wrong at this
-    /// end, and a sender that comes back sends the same manifest.
+    /// Handles a sender that has given this receiver up. While this receiver takes the manifest or
+    /// content, or commits, it keeps what it holds: nothing is wrong at this end, and a sender that
+    /// comes back may send the same manifest. In any other step the transfer ends.
     fn given_up(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if !matches!(
             self.step,
@@ -589,8 +594,8 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     fn seals_known(&mut self, now: Instant, link: LinkId, seals: &Seals) {
-        // From here on, all slabs are verified by the seals known so far; seals that come later are
-        // ignored.
+        // Once the commit has begun, other seals are ignored: all slabs were verified by the seals
+        // known before.
         let (Some(contents), Step::Preparing | Step::Receiving) = (&mut self.contents, self.step)
         else {
             return;

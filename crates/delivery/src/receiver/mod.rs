@@ -1,7 +1,7 @@
 //! The receiver of a manifest: it takes blocks, says what it lacks, and proves what it has.
 //!
 //! It does not know packets or disks. Its owner hands in payloads and the packet stream's position;
-//! a [`Store`] keeps the bytes. It dials only the one address that its owner gives.
+//! a [`Store`] keeps the bytes. It dials only addresses that its owner gives.
 //!
 //! ```text
 //!   dial --> Joining --WELCOME--> Offered --accept--> Manifest --whole, right, acceptable--,
@@ -13,10 +13,11 @@
 //!
 //! A receiver made without a store stops at `Offered`, until its owner has looked at the offer.
 //!
-//! Invariants: before the owner accepts an offer, no sender's claim allocates memory, and none ever
-//! does beyond the manifest limits; a byte counts as held only after the store took it, and a byte
-//! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
-//! after every slab's hash was compared and the store has committed.
+//! Invariants: while there is no store, no sender's claim allocates memory, and later none does
+//! beyond the manifest limits; a byte counts as held only when the store has it or the sender has
+//! withdrawn its file; a byte that is held is written again only after its slab came out wrong;
+//! `Delivered` is told only after every slab was compared with its seal and the store has
+//! committed.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 7, 8 and 10.
 
@@ -65,10 +66,10 @@ use stream::Stream;
 #[derive(Debug)]
 pub struct TransferReceiver<S> {
     config: TransferReceiverConfig,
-    /// `None` until the sender's offer was accepted.
+    /// From [`TransferReceiver::new`] or, later, from [`TransferReceiver::accept`].
     store: Option<S>,
     caller: Caller,
-    /// `None` while the receiver was not told whom to dial.
+    /// `None` while this receiver has no sender: it has met none yet, or has passed over the last.
     sender: Option<Sender>,
     step: Step,
     welcome: Option<Welcome>,
@@ -80,10 +81,11 @@ pub struct TransferReceiver<S> {
     feedback: Feedback,
     told: Told,
     started_at: Instant,
-    /// The time when the first content came.
+    /// When the first content came in this transfer; content of an earlier attempt does not count.
     content_at: Option<Instant>,
     delivery: Option<Delivery>,
-    /// The sender that the seals came from; before that, the first that named the manifest.
+    /// The address of the sender that told the seals; before that, of the first that named the
+    /// manifest.
     sealer: Option<SocketAddr>,
     events: Events<TransferReceiverEvent>,
     counters: TransferReceiverCounters,
@@ -113,9 +115,9 @@ enum Step {
     Receiving,
     /// The store syncs and renames.
     Committing,
-    /// The receiver sends the proof until the sender acknowledges it.
+    /// Everything is in place; the sender has yet to acknowledge the proof.
     Delivered,
-    /// Nothing is left to do.
+    /// The transfer has ended. Last messages may still have to leave.
     Over { since: Instant, is_delivered: bool },
 }
 
@@ -184,8 +186,8 @@ impl<S: Store> TransferReceiver<S> {
     pub fn observe(&mut self, now: Instant, stream: &StreamState) {
         self.contract.tell_time(now);
         self.stream.observe(stream);
-        // A receiver whose disk is behind keeps its position, so that the sender waits: otherwise
-        // it would have to send again what the disk cannot take.
+        // A receiver whose disk is behind goes on reporting its old position, so that the sender
+        // waits. Otherwise the sender would have to send again what the disk cannot take.
         let is_behind = self.store.as_ref().is_some_and(Store::is_behind);
         self.counters.holds += u64::from(is_behind);
         self.feedback.observe(now, stream, is_behind);
@@ -194,8 +196,8 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Takes a mark of the sender. Later reports repeat the time at which the mark left, and tell
-    /// how long it was under way: from this the sender learns the round trip, and the effect of
-    /// its rate.
+    /// how long ago it came and how long it waited in queues. From this the sender learns the round
+    /// trip, and the effect of its rate.
     pub fn mark(&mut self, now: Instant, mark: &Mark) {
         self.feedback.mark(now, mark);
     }
@@ -296,7 +298,7 @@ impl<S: Store> TransferReceiver<S> {
         earliest(self.call_due(), earliest(own, reports))
     }
 
-    /// Returns true when the transfer has succeeded or failed for good.
+    /// Returns true when the transfer has succeeded, failed for good or was withdrawn.
     /// [`TransferReceiver::is_idle`] says when the last messages have left.
     #[must_use]
     pub const fn is_over(&self) -> bool {
@@ -315,8 +317,8 @@ impl<S: Store> TransferReceiver<S> {
         self.contents.as_ref().map(|contents| &contents.manifest)
     }
 
-    /// Returns the root of each file in the manifest's order, without withdrawn files, once all
-    /// content is verified.
+    /// Returns each path of each file with the file's root, in the manifest's order and without
+    /// withdrawn files; `None` until all content is verified.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
         let contents = self.contents.as_ref().filter(|it| it.is_verified())?;
         Some(contents.manifest.file_roots(&contents.hashes))
@@ -340,19 +342,21 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Returns the store, once a manifest was accepted.
+    /// Returns the store. A receiver that was made without one has `None` until it accepts a
+    /// manifest.
     #[must_use]
     pub const fn store(&self) -> Option<&S> {
         self.store.as_ref()
     }
 
-    /// Returns the store, once a manifest was accepted.
+    /// Returns the store. A receiver that was made without one has `None` until it accepts a
+    /// manifest.
     pub const fn store_mut(&mut self) -> Option<&mut S> {
         self.store.as_mut()
     }
 
-    /// Returns the whole slabs that are held, as ranges of content: a journal may promise these to
-    /// a later attempt.
+    /// Returns the slabs of which every byte is held, as ranges of content. Slabs of withdrawn
+    /// files count as held.
     pub fn held_slabs(&self) -> impl Iterator<Item = Range<u64>> {
         let contents = self.contents.iter();
         contents.flat_map(|contents| {
@@ -364,7 +368,7 @@ impl<S: Store> TransferReceiver<S> {
 
     /// Returns the bytes of memory for the manifest, the state of each slab, and ranges; at most
     /// [`TransferReceiverConfig::memory_bytes_max`]. The store has memory of its own for content,
-    /// and the connection has a queue of at most 1 MiB.
+    /// and the connection has a queue of about 1 MiB at most.
     #[must_use]
     pub fn held_memory_bytes(&self) -> usize {
         let manifest = self.manifest.as_ref().map_or(0, Bytes::memory_bytes);
@@ -395,7 +399,8 @@ impl<S: Store> TransferReceiver<S> {
         (!self.caller.links.is_idle()).then(|| since + TRANSFER_LINGER)
     }
 
-    /// Ends the transfer because this end has failed, and tells the sender.
+    /// Ends the transfer because this end has failed or gives up, and tells the sender. Does
+    /// nothing once everything is delivered.
     fn fail(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
             return;
@@ -405,7 +410,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Ends the transfer for a reason that says something about this host: paths, and what exists
-    /// there. A sender that nobody named learns only the kind of reason, and not even that
+    /// there. From a discreet receiver the sender learns only the kind of reason, and not even that
     /// something exists.
     pub(super) fn fail_here(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
@@ -424,7 +429,7 @@ impl<S: Store> TransferReceiver<S> {
         self.failed(now, code, text);
     }
 
-    /// Notes that the transfer has failed.
+    /// Notes that the transfer has failed or, once everything is delivered, that it is over.
     fn failed(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
             return self.over(now);

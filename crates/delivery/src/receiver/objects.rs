@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants: `slabs[i].lacking` is the number of bytes of slab `i` that `held` does not have; a
-//! slab is `Good` only when the sender's seal is that of the hash of what the store holds.
+//! slab is `Good` only when the sender's seal is the seal of what the store holds, or says that the
+//! slab is withdrawn.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1 and 7.
 
@@ -34,7 +35,7 @@ impl Bytes {
         }
     }
 
-    /// Keeps a piece. `None` when it lies beyond the object; `Some(false)` when it was held
+    /// Keeps a piece. `None` when it reaches beyond the object; `Some(false)` when it was held
     /// already, or the set of ranges has no room for it.
     pub(super) fn put(&mut self, offset: u64, piece: &[u8]) -> Option<bool> {
         let start = usize::try_from(offset).ok()?;
@@ -98,14 +99,14 @@ pub(super) struct Contents {
     pub(super) manifest: Arc<Manifest>,
     pub(super) held: RangeSet,
     slabs: Vec<SlabState>,
-    /// What the store computed.
+    /// The hashes that the store computed.
     pub(super) hashes: SlabHashes,
     pub(super) seals: Bytes,
     seals_hash: Option<Hash>,
     are_seals_good: bool,
     pub(super) verified_bytes: u64,
     good: u32,
-    /// Complete slabs that the store was too busy to hash.
+    /// Complete slabs that the store has not yet been asked to hash.
     unasked: Vec<u32>,
     /// How many slabs the store is hashing.
     asked: u32,
@@ -132,7 +133,8 @@ enum Step {
 /// The result of comparing a slab with its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compared {
-    /// The slab's hash or its seal is not known yet.
+    /// There is nothing to compare: the slab's hash or its seal is not known yet, or was compared
+    /// before.
     Open,
     Good,
     /// The hash was wrong this many times, so the slab must be fetched again.
@@ -165,15 +167,15 @@ impl Contents {
         }
     }
 
-    /// Returns the bytes of memory for slabs and ranges, without the store's.
+    /// Returns the bytes of memory for the manifest, slabs, seals and ranges, without the store's.
     pub(super) fn memory_bytes(&self) -> usize {
         let slabs = self.slabs.len() * size_of::<SlabState>() + self.hashes.memory_bytes();
         let manifest = self.manifest.bytes().len();
         manifest + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
 
-    /// Notes that a range was written. Returns false when the set has no room for it: the range
-    /// then counts as lacking.
+    /// Notes that the store has the bytes of a range. Returns false when the set has no room for
+    /// it: the range then counts as lacking.
     pub(super) fn note(&mut self, range: Range<u64>) -> bool {
         let Self {
             held,
@@ -222,7 +224,7 @@ impl Contents {
         }
     }
 
-    /// Takes the hashes of a slab that the store computed.
+    /// Takes the hashes that the store computed of a slab.
     pub(super) fn computed(&mut self, slab: u32, hash: &SlabHash) -> Compared {
         let Some(state) = self.slabs.get_mut(slab as usize) else {
             return Compared::Open;
@@ -278,7 +280,8 @@ impl Contents {
                 }
                 state.lacking = 0;
             }
-            // The store has the slab, or will be asked for its hash: its answer comes first.
+            // A complete slab counts once the store has computed its hash; a good one counts
+            // already.
             Step::Lacking | Step::Asked | Step::Good => return Compared::Open,
         }
         state.step = Step::Good;
@@ -294,8 +297,8 @@ impl Contents {
         }
     }
 
-    /// Sets the length and hash that the seals must have. Returns false when they contradict the
-    /// manifest.
+    /// Sets the length and hash that the seals must have. Returns false when the length contradicts
+    /// the manifest.
     pub(super) fn expect_seals(&mut self, bytes: u64, hash: &Hash) -> bool {
         if bytes != self.manifest.seals_bytes() {
             return false;
@@ -307,8 +310,8 @@ impl Contents {
         true
     }
 
-    /// Forgets the seals, because a restarted sender has found other content: every slab is
-    /// compared again.
+    /// Forgets the seals, because the sender has others now: it has withdrawn a file, or was
+    /// restarted and found other content. Every slab is compared again.
     fn forget_seals(&mut self) {
         self.seals.discard();
         self.are_seals_good = self.seals.len() == 0;
@@ -323,7 +326,7 @@ impl Contents {
     }
 
     /// Checks the seals once they are complete. Returns `Some(false)` when they were wrong and were
-    /// discarded.
+    /// discarded, and `None` when there is nothing to check.
     pub(super) fn check_seals(&mut self) -> Option<bool> {
         let hash = self.seals_hash?;
         if self.are_seals_good || !self.seals.is_whole() {

@@ -6,8 +6,8 @@ use crate::{StreamCounts, StreamState};
 /// continues in a new stream.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// The next position of the stream, as the stream numbers positions; only the low 32 bits are
-    /// compared. `None` before the first.
+    /// The low 32 bits of a position: every packet before it has arrived or is lost. `None` until
+    /// the stream's state is known.
     settled: Option<u32>,
     is_over: bool,
     counts: StreamCounts,
