@@ -35,7 +35,7 @@ base::counters! {
 /// How content goes to the receivers of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Carriage {
-    /// In a packet stream to all; what only single receivers lack goes over their connections.
+    /// In a packet stream to all; what only few receivers lack goes over their connections.
     /// Receivers hear of the sender in the stream, and dial it.
     #[default]
     Packets,
@@ -59,16 +59,16 @@ pub struct TransferSenderConfig {
     /// How many receivers are expected. 0: all that have joined by the join deadline; see also
     /// [`TransferSenderConfig::settle`].
     pub expected: u32,
-    /// With 0 receivers expected: content starts when no new receiver has joined for this time
+    /// With 0 receivers expected: the transfer starts when no new receiver has joined for this time
     /// after the first, or at the join deadline. Receivers that join later, before the outcome is
     /// final, are expected as well. `None`: only the join deadline counts. Default: none.
     pub settle: Option<Duration>,
     /// Names of expected receivers. When there are any, only these are expected, and their number
     /// counts; others are guests. Default: none, so the first receivers that join are expected.
     ///
-    /// A guest's failure does not fail the transfer. When all expected receivers are done, guests
-    /// that make progress are served for as long again as the transfer has taken so far, but at
-    /// least for 1 s and at most for the progress timeout.
+    /// A guest's failure does not fail the transfer. When all expected receivers are done or have
+    /// failed, guests that make progress are served for as long again as the transfer has taken so
+    /// far, but at least for 1 s and at most for the progress timeout.
     pub expected_names: Vec<String>,
     /// Whether a file that cannot be read or has changed is withdrawn: the rest is sent and proven
     /// without it. When false, such a file ends the transfer. Default: false.
@@ -78,7 +78,7 @@ pub struct TransferSenderConfig {
     /// How long a receiver may hold the others back before [`TransferSenderConfig::slow`] applies.
     pub slow_after: Duration,
     /// The settings of the rate control, which adapts the rate to the receivers' reports about the
-    /// packet stream; `None` sets no limit. Default: none.
+    /// packet stream; `None`: the reports do not set the rate. Default: none.
     pub rate: Option<RateConfig>,
     /// How long to wait for expected receivers before content starts.
     pub join_timeout: Duration,
@@ -88,7 +88,7 @@ pub struct TransferSenderConfig {
     /// How long a receiver may take to come back after its connection broke; never longer than the
     /// progress timeout.
     pub reconnect_timeout: Duration,
-    /// How long a pass waits for the receivers' last answers.
+    /// How long a pass waits, after its end, for the receivers' answers.
     pub answer_timeout: Duration,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
@@ -96,12 +96,13 @@ pub struct TransferSenderConfig {
     pub linger: Duration,
     /// The shortest PROGRESS interval that the sender asks receivers for.
     pub report_interval: Duration,
-    /// The number of positions after which a receiver reports at the latest, a share of the
-    /// transmit window. Default 0: only with the progress interval.
+    /// How many positions a receiver may move before it reports at the latest. Default 0: only the
+    /// report interval counts.
     pub report_sqns: u32,
     /// The most receivers that are admitted.
     pub receivers_max: u32,
-    /// The most ranges that are kept of what one receiver lacks; each takes 16 bytes.
+    /// The most ranges of one object that are kept in a list, such as that of what one receiver
+    /// lacks. Each range takes 16 bytes.
     pub ranges_max: usize,
 }
 
@@ -210,7 +211,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The next block to send, and how many blocks of the same length follow it.
+/// The next blocks to send, all of the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPlan {
     /// The object that the blocks belong to.
@@ -360,10 +361,10 @@ pub struct ReceiverReport {
     pub demoted: Option<Demotion>,
     /// What limits the receiver.
     pub limited_by: Limit,
-    /// Bytes of content that the receiver held when it joined, or came back after a restart.
+    /// Bytes of content that the receiver held when it joined, or last came back.
     pub held_at_join: u64,
-    /// Bytes of content sent since then, to all receivers and to this one alone. At most what it
-    /// lacked, plus repairs.
+    /// Bytes of content sent since then, to all receivers and to this one alone. What all are sent
+    /// may include what this receiver held already.
     pub sent_since_join: u64,
     /// The time to the receiver's proof, from the start of the transfer or, if that was later, from
     /// its joining; `None` without a proof.

@@ -54,7 +54,7 @@ impl<C: Content> TransferSender<C> {
         match member.link {
             Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
             Some(old) => {
-                // There is a new connection to the receiver, so its old one is dead.
+                // The receiver has opened a new connection, so its old one is dead.
                 self.by_link.remove(&old);
                 self.listener.close(old);
                 member.disconnect(now);
@@ -409,7 +409,8 @@ impl<C: Content> Hosts for TransferSender<C> {
             Message::Need(list) => self.need(now, slot, list),
             Message::Complete { pass } => self.complete(now, slot, *pass),
             Message::Progress(report) => {
-                // After the last report that counts as progress, one progress timeout remains.
+                // The last report that counts as progress may come this long after the work began.
+                // One progress timeout later the commit timeout is over.
                 let work_max = self.config.commit_timeout() - self.config.progress_timeout;
                 self.members[slot].note(now, report, work_max);
             }

@@ -59,9 +59,10 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Returns the number of bytes below which a connection's queue gets blocks, and up to which:
-    /// few connections have long queues, so that the system is called seldom, and many have short
-    /// ones, which bounds the memory of all.
+    /// Returns two numbers of bytes: a connection's queue gets blocks when it is shorter than the
+    /// first, until it has the second. When there are few connections their queues are long, so
+    /// that the system is called seldom. When there are many the queues are short, which bounds the
+    /// memory of all.
     fn queue_marks(&self) -> (usize, usize) {
         let share = QUEUED_ALL / self.filling.len().max(1);
         let high = share.clamp(QUEUED_MIN, QUEUED_MAX);
@@ -118,9 +119,10 @@ impl<C: Content> TransferSender<C> {
     }
 }
 
-/// The most bytes of blocks that are queued on one connection.
+/// The bytes in a connection's queue from which on it gets no further block.
 const QUEUED_MAX: usize = 8 * BLOCK_DATA_MAX;
 /// The bytes of blocks that each connection may queue, however many connections there are.
 const QUEUED_MIN: usize = 2 * BLOCK_DATA_MAX;
-/// Bytes of blocks that all connections together may queue, unless each has [`QUEUED_MIN`] only.
+/// The bytes of blocks that all connections together may queue, if that gives each more than
+/// [`QUEUED_MIN`].
 const QUEUED_ALL: usize = 16 << 20;

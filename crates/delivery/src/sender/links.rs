@@ -32,7 +32,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Notes that a connection of a host that is dialled is lost, or could not be opened.
+    /// Notes that a connection to a host that is dialled is lost, or could not be opened.
     pub(super) fn not_reached(&mut self, now: Instant, link: LinkId) {
         if let Some((peer, text)) = self.invitations.lost(now, link) {
             let text = text.to_owned();
@@ -58,7 +58,7 @@ impl<C: Content> TransferSender<C> {
         self.fill_alone(slot, ObjectId::MANIFEST, whole, 0);
     }
 
-    /// Sends all content that a receiver lacks, as it said when it had the manifest.
+    /// Sends a receiver all content that it did not hold when it last said what it holds.
     pub(super) fn push_content(&mut self, now: Instant, slot: usize) {
         let (len, max) = (self.manifest.content_bytes(), self.config.ranges_max);
         let member = &mut self.members[slot];

@@ -19,7 +19,8 @@ use crate::{
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) instance: u64,
-    /// What the receiver's proof must answer: drawn for its present connection, or its last.
+    /// The number that the receiver's proof must answer. It was drawn for the receiver's present
+    /// connection or, without one, for its last.
     pub(super) nonce: [u8; NONCE_LEN],
     pub(super) peer: SocketAddr,
     pub(super) is_expected: bool,
@@ -36,7 +37,8 @@ pub(super) struct Member {
     pub(super) heard_at: Instant,
     pub(super) joined_at: Instant,
     pub(super) done_at: Instant,
-    /// Bytes of content that the packet stream had carried when the receiver joined.
+    /// Bytes of content that the packet stream had carried when the receiver last said what it
+    /// holds.
     pub(super) stream_at_join: u64,
     pub(super) told: Told,
     pub(super) stream: Standing,
@@ -56,14 +58,15 @@ pub(super) enum Way {
 /// What the receiver said that it holds and lacks.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// Content that the receiver held when it got the manifest.
+    /// Content that the receiver held when it last said so: once it has the manifest, and on each
+    /// new connection.
     pub(super) have: RangeSet,
     pub(super) is_have_whole: bool,
     /// The receiver's last answer, while it arrives and until it is served.
     pub(super) need: Needs,
     pub(super) is_need_whole: bool,
-    /// Bytes that the receiver requested in the answer before. If the pass then brought too little
-    /// of them, the receiver must be demoted.
+    /// Bytes that the receiver lacked before the current pass. If the pass brings too few of them,
+    /// the receiver is demoted.
     pub(super) need_before: u64,
 }
 
@@ -77,7 +80,7 @@ pub(super) struct Fills {
     /// The receiver was sent all that it requested, but the end of the pass must wait until all
     /// content is hashed.
     pub(super) waits_for_seals: bool,
-    /// Bytes of content sent to this receiver alone since it joined.
+    /// Bytes of content sent to this receiver alone since it last said what it holds.
     pub(super) bytes: u64,
 }
 
@@ -100,7 +103,8 @@ pub(super) struct Told {
     /// Bytes of the manifest that it holds, while it lacks others.
     manifest_held: u64,
     pub(super) progress_at: Instant,
-    /// Since when the receiver's store has been working without counting bytes.
+    /// Since when reports have said that the store prepares or commits. While it does neither, the
+    /// time of the last report.
     working_since: Option<Instant>,
 }
 
@@ -206,7 +210,7 @@ impl Member {
         is_done.then(|| self.done_at.since(began_at.max(self.joined_at)))
     }
 
-    /// Returns true when nothing about the receiver will change any more.
+    /// Returns true when the receiver's part is over: it is done, or has failed.
     pub(super) const fn is_final(&self) -> bool {
         matches!(self.state, State::Done(_) | State::Failed { .. })
     }
@@ -265,7 +269,8 @@ impl Member {
         }
     }
 
-    /// Returns what limits the receiver: the cause with the highest count in its reports.
+    /// Returns what limits the receiver: its disk while that prepares or commits, else the cause
+    /// with the highest count in its reports, else what makes it set the rate.
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
         // Packets that the kernel dropped are among the missed ones, too.

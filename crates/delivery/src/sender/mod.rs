@@ -17,10 +17,10 @@
 //! Beside all this, blocks that only a few receivers lack go to these alone, over their
 //! connections.
 //!
-//! Invariants: content is sent only to receivers that hold the manifest; a pass waits only for
-//! connected receivers that were told it ended, and not longer than the answer timeout; a receiver
-//! that owes something and makes no progress for the progress timeout has failed; the outcome never
-//! changes once it is final.
+//! Invariants: no content is sent before at least one receiver holds the manifest; when a pass has
+//! ended, it waits only for expected receivers that are connected, and at most for the answer
+//! timeout; a receiver that owes something and makes no progress for the progress timeout has
+//! failed; the outcome never changes once it is final.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 6, 8 and 10.
 
@@ -82,7 +82,8 @@ pub struct TransferSender<C> {
     manifest: Arc<Manifest>,
     window: Window<C>,
     listener: Listener,
-    /// The hosts that are dialled; none where a packet stream lets receivers dial.
+    /// The hosts that this sender dials; none when there is a packet stream, because receivers then
+    /// dial.
     invitations: Invitations,
     /// The receivers by slot.
     members: Vec<Member>,
@@ -96,14 +97,15 @@ pub struct TransferSender<C> {
     stage: Stage,
     pass: Pass,
     /// What receivers may prove to hold, oldest first: empty until all content is hashed; from then
-    /// on, each withdrawal adds one.
+    /// on, one is added whenever files are withdrawn.
     holdings: Vec<Holding>,
     unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
-    /// No expected receiver is connected, so nothing is sent.
+    /// The pass sends nothing, because none of the receivers that it is for is connected.
     is_paused: bool,
     clock: Clock,
-    /// The longest of the receivers' round trips; every tick renews it.
+    /// The longest of the receivers' round trips. A report may raise it at once; every tick
+    /// computes it anew.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
     events: Events<TransferSenderEvent>,
@@ -114,7 +116,7 @@ pub struct TransferSender<C> {
 #[derive(Debug)]
 struct Clock {
     contract: Contract,
-    /// The time that the owner gave last.
+    /// The time of the last timeout or event of a control connection.
     now: Instant,
     /// When to check deadlines next.
     tick_at: Instant,
@@ -123,7 +125,7 @@ struct Clock {
     joined_at: Instant,
     /// When the manifest's pass began; before that, when this sender was made.
     began_at: Instant,
-    /// Until when guests are served; `None` until every expected receiver is done.
+    /// Until when guests are served; `None` until every expected receiver is done or has failed.
     guests_until: Option<Instant>,
     /// When blocks were last committed to the packet stream.
     committed_at: Instant,
@@ -137,14 +139,14 @@ enum Stage {
     Joining,
     /// Blocks of the pass go into the packet stream.
     Sending,
-    /// All content of the pass was given to the packet stream; the sender hashes content that no
-    /// pass sent.
+    /// All content of the pass was given to the packet stream. The pass goes on when all content is
+    /// hashed: the sender also hashes what no pass sent.
     Hashing,
     /// The packet stream sends the blocks that it was given.
     Draining,
     /// The receivers say what they lack.
     Answering { deadline: Instant },
-    /// No receiver is known to lack anything.
+    /// No pass is under way. What receivers still lack goes over their connections.
     Idle,
     /// The outcome is final, and the receivers are being told.
     Closing { deadline: Instant },
@@ -231,7 +233,8 @@ impl<C: Content> TransferSender<C> {
     /// Returns the next block for the packet stream, whose payloads take at most `payload_max`
     /// bytes. The call changes nothing.
     ///
-    /// `None` when there is nothing to send until a control message or a timeout changes that.
+    /// `None` while the packet stream is to get nothing: the pass has nothing more for it, or is
+    /// paused.
     #[must_use]
     pub fn next_block(&self, payload_max: usize) -> Option<BlockPlan> {
         if self.stage != Stage::Sending || self.is_paused {
@@ -268,7 +271,7 @@ impl<C: Content> TransferSender<C> {
         header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
         match self.window.copy(block.object, offset, bytes) {
             Ok(()) => {
-                // The current block is still sent; the pass goes on after it.
+                // This block is still sent; the pass goes on behind the withdrawn files.
                 let _is_news = self.note_withdrawn();
                 true
             }
@@ -319,7 +322,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Returns true while the pass sends content in the packet stream.
+    /// Returns true while the pass may put content into the packet stream.
     #[must_use]
     pub fn may_send_content(&self) -> bool {
         self.stage == Stage::Sending && self.pass.number > 0
@@ -343,8 +346,8 @@ impl<C: Content> TransferSender<C> {
     /// receiver; `lead` is the stream's highest position.
     ///
     /// The stream does not wait for a receiver whose position has not moved for 1 s, which gets
-    /// what it misses in the next pass. But for a receiver that keeps reporting while it waits for
-    /// its disk, the stream waits as long as the policy for slow receivers allows.
+    /// what it misses in the next pass. But for a receiver that keeps reporting, and has ever had
+    /// to wait for its disk, the stream waits as long as the policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -507,7 +510,8 @@ impl<C: Content> TransferSender<C> {
         matches!(self.stage, Stage::Closing { .. } | Stage::Closed)
     }
 
-    /// Returns true once the connections are closed, too, and nothing is left to do.
+    /// Returns true once nothing is left to do: the outcome is final, and the connections are
+    /// closed or their time to close is over.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closed)
@@ -556,8 +560,8 @@ impl<C: Content> TransferSender<C> {
         &self.manifest
     }
 
-    /// Returns the root of each file in the manifest's order, without withdrawn files, once all
-    /// content was read.
+    /// Returns each path of each file with the file's root, in the manifest's order and without
+    /// withdrawn files; `None` until all content is hashed.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
         let hashes = self.window.hashes()?;
         Some(self.manifest.file_roots(hashes))
@@ -576,7 +580,7 @@ impl<C: Content> TransferSender<C> {
         self.hosts.contains(host)
     }
 
-    /// Returns how many receivers are connected.
+    /// Returns how many receivers are connected and neither done nor failed.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
         let active = self
@@ -587,15 +591,15 @@ impl<C: Content> TransferSender<C> {
         u32::try_from(active).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of receivers for the session's mark: those connected, or those expected
-    /// if these are more.
+    /// Returns the number of receivers for the session's mark: [`TransferSender::receiver_count`],
+    /// or the number of expected receivers if that is higher.
     #[must_use]
     pub fn announced_count(&self) -> u32 {
         self.receiver_count().max(self.config.expected_count())
     }
 
-    /// Returns the longest of the connected receivers' shortest recent round trips; `None` before
-    /// the first report. It rises with any report, and falls within a tenth of a second.
+    /// Returns the longest of the connected receivers' shortest recent round trips; `None` while
+    /// none is known. A report may raise it at once; it falls within a tenth of a second.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

@@ -69,7 +69,7 @@ impl Needs {
         self.0.iter().map(RangeSet::bytes).sum()
     }
 
-    /// Returns the first range behind a place; objects come in order.
+    /// Returns the first range from `place` on; objects come in order.
     pub(super) fn next_after(&self, place: Place) -> Option<(ObjectId, Range<u64>)> {
         let objects = (0..).zip(&self.0).skip(place.object.0 as usize);
         objects
@@ -101,7 +101,8 @@ impl Place {
     };
 }
 
-/// Divides what receivers want into what all are sent, and what each is sent alone.
+/// Divides what receivers want. What more than `few` of them want is sent to all; the rest is sent
+/// to each alone.
 ///
 /// **Shape**: `wanted` has one set for each receiver; `Division::lone` has one in the same order.
 /// **Cost**: sorts all ends of all ranges.
@@ -140,12 +141,12 @@ pub(super) fn split(wanted: &[&RangeSet], few: usize, ranges_max: usize) -> Divi
     }
 }
 
-/// What receivers want, divided by the way that it takes.
+/// What receivers want, divided by whether all get it or each alone.
 #[derive(Debug)]
 pub(super) struct Division {
     pub(super) common: RangeSet,
     pub(super) lone: Vec<RangeSet>,
-    /// Ranges of `lone` that found no room. Their receivers ask for them after their next pass.
+    /// How many ranges `lone` had no room for. Their receivers ask for them after their next pass.
     pub(super) ranges_omitted: u64,
 }
 

@@ -17,7 +17,8 @@ use crate::Content;
 use crate::{parameters::SENDER_TICK, steering::holds_back};
 
 impl<C: Content> TransferSender<C> {
-    /// Notes whether the packet stream, whose highest position is `lead`, waits for receivers.
+    /// Notes whether the packet stream, whose highest position is `lead`, waits for receivers. Acts
+    /// on a receiver that has held the others back for too long.
     pub(super) fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
         if self.config.slow == SlowPolicy::Wait || now < self.clock.slow_at {
             return;
@@ -72,7 +73,8 @@ impl<C: Content> TransferSender<C> {
         self.send_pass_end(now, slot, end);
     }
 
-    /// Stops sending while no expected receiver is connected.
+    /// Stops sending while no expected receiver that is still to be served is connected. At the end
+    /// of the transfer guests count as well.
     pub(super) fn check_paused(&mut self) {
         let is_for_guests = self.clock.guests_until.is_some();
         let is_there =
@@ -84,7 +86,8 @@ impl<C: Content> TransferSender<C> {
         self.is_paused = is_paused;
     }
 
-    /// Returns the expected receiver that is furthest behind, or was done last.
+    /// Returns the expected receiver that is furthest behind or, when all are done, was done last.
+    /// `None` with fewer than two that have not failed.
     pub(super) fn slowest(&self) -> Option<u32> {
         let expected = self.members.iter().enumerate();
         let expected = expected.filter(|(_, member)| member.is_expected);

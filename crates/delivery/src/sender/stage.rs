@@ -15,7 +15,9 @@ use super::{
 use crate::{Content, RangeSet};
 
 impl<C: Content> TransferSender<C> {
-    /// Starts the manifest's pass when all expected receivers have joined, or at the deadline.
+    /// Starts the manifest's pass when all expected receivers have joined, or at the deadline. Over
+    /// connections alone, the first receiver that joins starts it. If nobody has joined and nobody
+    /// is awaited any more, ends the transfer.
     pub(super) fn all_joined(&mut self, now: Instant) {
         if self.stage != Stage::Joining {
             return;
@@ -69,8 +71,8 @@ impl<C: Content> TransferSender<C> {
         settled.min(self.clock.join_deadline)
     }
 
-    /// Returns how long no new receiver must have joined before the transfer starts; `None` when
-    /// certain receivers are expected.
+    /// Returns the time after which the transfer starts if no new receiver joins in it. `None` when
+    /// receivers are expected by number or name, or when the settings have no such time.
     pub(super) fn settle_time(&self) -> Option<Duration> {
         self.config
             .settle
@@ -128,7 +130,8 @@ impl<C: Content> TransferSender<C> {
         }
         self.note_first_holding();
         let whole = RangeSet::whole(self.manifest.seals_bytes(), self.config.ranges_max);
-        // Seals that are alone in the pass go to a single receiver over its connection.
+        // If the pass put no content into the packet stream, it puts no seals there either:
+        // receivers request them.
         if self.pass.last_position.is_some() {
             self.pass.needs.set(ObjectId::SEALS, whole);
         }
@@ -145,7 +148,8 @@ impl<C: Content> TransferSender<C> {
         self.advance(now);
     }
 
-    /// Tells the pass's receivers that it is over.
+    /// Tells the pass's receivers that it is over. A receiver that still gets blocks over its
+    /// connection is told behind the last of them.
     pub(super) fn end_pass(&mut self, now: Instant) {
         let end = PassEnd {
             pass: self.pass.number,
@@ -220,7 +224,7 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Starts the first pass over the content: it sends everybody what anybody lacks.
+    /// Starts the first pass over the content: it sends everybody what any expected receiver lacks.
     pub(super) fn start_content(&mut self, now: Instant) {
         if let Carriage::Links(_) = self.config.carriage {
             self.pass.number = 1;
@@ -253,7 +257,8 @@ impl<C: Content> TransferSender<C> {
         self.start_pass(now, 0);
     }
 
-    /// Starts the next pass, with what receivers have requested since the last one.
+    /// Starts the next pass, with what receivers have requested since the last one. Without
+    /// requests it starts none.
     pub(super) fn transfer_pass(&mut self, now: Instant) {
         let max = self.config.ranges_max;
         let wanting: Vec<usize> = (0..self.members.len())
@@ -329,8 +334,8 @@ impl<C: Content> TransferSender<C> {
         self.event(TransferSenderEvent::Demoted { slot, reason });
     }
 
-    /// Adds a receiver's needs to the pass: decides which ranges go over its connection, and
-    /// whether the pass waits for it. Returns the bytes that go over its connection.
+    /// Serves a receiver's request: decides whether the pass waits for the receiver, and begins to
+    /// send over its connection what the pass does not bring. Returns how many bytes that is.
     pub(super) fn serve(&mut self, slot: usize) -> u64 {
         let pass = self.pass.number;
         let member = &mut self.members[slot];

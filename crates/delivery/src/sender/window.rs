@@ -114,7 +114,7 @@ impl<C: Content> Window<C> {
     }
 
     /// Copies bytes as [`Window::copy_apart`] does, but moves the window when these bytes are the
-    /// next to hash. So without a packet stream, content is read once for sending and hashing.
+    /// next to hash. So without a packet stream, what is read for sending is hashed as well.
     pub(super) fn copy_hashing(
         &mut self,
         object: ObjectId,
@@ -128,9 +128,9 @@ impl<C: Content> Window<C> {
         self.copy_apart(object, offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_hashing`] does, for a transfer with a single receiver. Bytes
-    /// of a long file that are in the system's memory are read straight into `out` and hashed
-    /// there: a copy in the window would serve nobody else.
+    /// Copies bytes as [`Window::copy_hashing`] does, while only one receiver is being sent
+    /// anything. Bytes of a long file that are in the system's memory are read straight into `out`
+    /// and hashed there: a copy in the window would serve nobody else.
     pub(super) fn copy_alone(
         &mut self,
         object: ObjectId,
@@ -145,7 +145,8 @@ impl<C: Content> Window<C> {
         self.copy_hashing(object, offset, out)
     }
 
-    /// Appends `len` bytes of an object to `out`; `copy` reads those that the window does not hold.
+    /// Appends `len` bytes of an object to `out`. When the window does not hold all of them, `copy`
+    /// gets them.
     pub(super) fn append(
         &mut self,
         copy: Copying<C>,
@@ -302,7 +303,7 @@ impl<C: Content> Window<C> {
     }
 }
 
-/// A way of reading bytes of an object out of the window.
+/// A method of [`Window`] that copies bytes of an object.
 pub(super) type Copying<C> =
     fn(&mut Window<C>, ObjectId, u64, &mut [u8]) -> Result<(), ContentError>;
 

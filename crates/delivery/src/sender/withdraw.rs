@@ -53,14 +53,14 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// Notes what receivers hold from now on, because all content is hashed or its seals have
-    /// changed.
+    /// Notes what receivers may prove to hold from now on, because all content is hashed or its
+    /// seals have changed.
     pub(super) fn note_holding(&mut self) {
         let hashes = self.window.hashes().expect("everything is hashed");
         self.holdings.push(Holding::of(&self.manifest, hashes));
     }
 
-    /// Notes what receivers hold, unless that was noted already.
+    /// Notes what receivers may prove to hold, unless that was noted already.
     pub(super) fn note_first_holding(&mut self) {
         if self.holdings.is_empty() {
             self.note_holding();
@@ -108,7 +108,7 @@ impl<C: Content> TransferSender<C> {
         )
     }
 
-    /// Returns the bytes of the content without withdrawn files.
+    /// Returns how many bytes of content there are without withdrawn files.
     pub(super) fn delivered_bytes(&self) -> u64 {
         let files = self.unsent_files();
         self.manifest.content_bytes() - files.map(|file| file.size_bytes).sum::<u64>()
