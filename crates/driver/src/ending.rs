@@ -3,16 +3,17 @@
 //! ```text
 //!   close --> Confirming --all who report have everything--> Announcing --linger over--> Confirmed
 //!                 |                                               '-----deadline-------> Hurried
-//!                 |--deadline, and only those who are expected and gone lack it--> Unconfirmed
+//!                 |--deadline, and only expected ones that are not here lack it--> Unconfirmed
 //!                 '--deadline--> BreakingOff --told often enough--> BrokenOff
 //!   break off --> Confirming --all who report have everything, or deadline--> BreakingOff
 //! ```
-//! A session is broken off when its owner had more to send and cannot. The source delivers what it
-//! has taken, then tells receivers that the rest does not come.
+//! A session is broken off at its deadline, or because its owner had more to send and cannot. In
+//! the second case the source first delivers what it has taken. Receivers are told that the rest
+//! does not come.
 //!
 //! While a reporting receiver lacks something, or an expected one is still to come, the source
-//! answers NAKs until the deadline, however short its linger is. It lingers only briefly when it
-//! takes reports and either every receiver that it heard reports, or it heard none. One NAK of a
+//! answers NAKs until the deadline, however short its linger is. Once all is confirmed, it lingers
+//! only briefly if it takes reports and has heard of no receiver that does not report. One NAK of a
 //! host without a reporting receiver is enough for the full linger: libpgm does not report, and it
 //! asks for what it still lacks only every two seconds.
 
@@ -33,8 +34,8 @@ pub enum Ended {
     /// Everything was sent and the end announced, but an expected receiver did not join, or did not
     /// come back for what it lacked, before the deadline.
     Unconfirmed,
-    /// The deadline came before all was confirmed: the source broke the session off and told
-    /// receivers.
+    /// The source broke the session off and told receivers: the owner wanted that, or the deadline
+    /// came before all was confirmed.
     BrokenOff,
 }
 
@@ -50,8 +51,8 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Begins the end; when it has begun already, brings its deadline nearer. With `is_cut`, the
-    /// source delivers what it has taken, then breaks the session off.
+    /// Begins the end; when it has begun already, can only bring its deadline nearer. With
+    /// `is_cut`, the source delivers what it has taken, then breaks the session off.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -233,7 +234,8 @@ impl BreakingOff {
     }
 }
 
-/// Returns true when everything was sent and no reporting receiver lacks any of it.
+/// Returns true when everything was sent, no reporting receiver lacks any of it, and no expected
+/// receiver is awaited.
 fn is_confirmed(end: u64, source: &Source, audience: &Audience) -> bool {
     #[cfg(feature = "planted-bugs")]
     if base::planted::is_planted(base::planted::Bug::ConfirmedTooEarly) {

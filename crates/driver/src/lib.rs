@@ -2,10 +2,12 @@
 //!
 //! [`Driver`] is generic over [`base::Io`], so real sockets and the simulator execute the same
 //! loop, and over [`Endpoint`], which is one end of a session: a [`Publisher`] or [`Subscriber`] of
-//! messages, an [`ObjectSender`] or [`ObjectReceiver`] of files. The loop itself decides nothing.
-//! This crate decides how a session begins (`opening`) and ends (`ending`), and what passes between
-//! a source and its receivers (`steering`), because these join `pgm` and `delivery`, which do not
-//! know each other. Everything else of the protocol is in those two crates.
+//! messages, a [`FramePublisher`] or [`FrameSubscriber`] of frames, an [`ObjectSender`] or
+//! [`ObjectReceiver`] of files; or a [`Relay`] between networks. The loop itself decides nothing.
+//! The crates `pgm` and `delivery` do not know each other, so this crate decides what concerns
+//! both: how a session begins (`opening`) and ends (`ending`), whom a subscriber believes
+//! (`trust`), and what passes between a source and its receivers (`steering`). Everything else of
+//! the protocol is in those two crates.
 //!
 //! ```text
 //!   Io::recv --> batch --> Endpoint::handle --> sink (messages, events)

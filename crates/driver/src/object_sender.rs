@@ -16,8 +16,8 @@ use crate::{Endpoint, Handle, Sending, opening, steering};
 /// A sender of one manifest: it fills the source's window with the blocks of a transfer, and tells
 /// the transfer when a pass has left.
 ///
-/// **Flow control**: new blocks wait for the slowest receiver that reports its position, within the
-/// source's flow window; the source does repairs and keeps the window.
+/// **Flow control**: new blocks wait while the slowest receiver that reports its position is a
+/// whole flow window behind. The source does repairs and keeps the window.
 #[derive(Debug)]
 pub struct ObjectSender<C> {
     /// `None` where everything goes over connections.
@@ -27,8 +27,8 @@ pub struct ObjectSender<C> {
 }
 
 impl<C: Content> ObjectSender<C> {
-    /// Opens a session that sends `manifest`. `config` holds the owner's choices. Its rates and
-    /// report intervals are overwritten with those that follow from the protocol parameters.
+    /// Opens a session that sends `manifest`. `config` holds the owner's choices. Its `rate` and
+    /// `report_sqns` are overwritten with those that follow from the protocol parameters.
     #[must_use]
     pub fn open(
         sending: &Sending,
@@ -85,7 +85,8 @@ impl<C: Content> ObjectSender<C> {
         self.source.as_ref().map(Source::drops)
     }
 
-    /// Returns true when the outcome is final and every receiver has been told.
+    /// Returns true when the outcome is final, and the receivers have been told or the time for
+    /// that is over.
     pub const fn is_over(&self) -> bool {
         self.transfer.is_closed() && self.is_closing
     }
@@ -160,7 +161,7 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
         // The order does not matter here: only the transfer ends this source (`follow_receivers`).
-        // A `Publisher`'s source may end by itself, so there it comes last.
+        // A `Publisher`'s source may end by itself, so there the source comes last.
         if let Some(source) = &mut self.source {
             source.handle_timeout(now);
         }

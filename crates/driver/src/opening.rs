@@ -1,9 +1,9 @@
-//! How a session begins: this file alone decides what follows from its configuration.
+//! How a session begins: what follows from its configuration is decided here.
 //!
 //! The owner says where the session is and who takes part. Programs draw identifiers from the
 //! operating system, a simulation draws them from its seed. This file decides the rest, the same
-//! for both: whether the rate follows the receivers, how often receivers report, what the mark
-//! says, and how large a file sender's windows are.
+//! for both: whether the rate follows the receivers, how often receivers report, and what the mark
+//! says.
 //!
 //! **Spec**: `docs/src/protocol.md` section 2 (the mark).
 
@@ -18,8 +18,8 @@ use wire::{
     pgm::{Gsi, Mark, Profile, Tsi},
 };
 
-/// What distinguishes a session from all others. No host off the packets' path may be able to guess
-/// it.
+/// What distinguishes a session from all others. A host that does not see the packets must not be
+/// able to guess it.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The session's number in marks and control conversations.

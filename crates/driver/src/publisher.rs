@@ -22,12 +22,12 @@ pub struct Publisher {
     fresh_bytes: usize,
     /// The most bytes of a run, as the last call of `poll_run` gave it.
     run_bytes_max: usize,
-    /// True until the expected receivers have joined: nothing leaves before.
+    /// No message leaves until the expected receivers have reported.
     keeps_for_expected: bool,
 }
 
 impl Publisher {
-    /// Opens a session. `audience` holds the owner's choices. Its rates and report intervals are
+    /// Opens a session. `audience` holds the owner's choices. Its `rate` and `report_sqns` are
     /// overwritten with those that follow from the protocol parameters.
     #[must_use]
     pub fn open(sending: &Sending, audience: AudienceConfig, now: Instant) -> Self {
@@ -60,7 +60,7 @@ impl Publisher {
         }
     }
 
-    /// Keeps everything back until the expected receivers have joined. So each of them gets all
+    /// Keeps all messages back until the expected receivers have reported. So each of them gets all
     /// messages, although a receiver begins with the first packet that it hears.
     pub fn keep_for_expected(&mut self) {
         self.keeps_for_expected = true;
@@ -68,13 +68,14 @@ impl Publisher {
     }
 
     fn follow_audience(&mut self) {
-        // A receiver that has reported was admitted, so it will say good-bye.
+        // A receiver counts once it has reported. One that has joined and never reports does not
+        // count.
         self.keeps_for_expected &= !self.audience.has_heard_expected();
         self.source.set_waiting(self.keeps_for_expected);
     }
 
-    /// Takes one message into the transmit log; it leaves with the next turn. Returns the position
-    /// of its first packet.
+    /// Takes one message into the transmit log; it leaves with the next turn or later. Returns the
+    /// position of its first packet.
     ///
     /// # Errors
     /// [`Full`] says why nothing was taken.
@@ -132,8 +133,9 @@ impl Publisher {
     /// Begins the end of the session in good order; when it has begun already, brings its deadline
     /// nearer. Further turns send everything, wait until the expected receivers have joined and
     /// every reporting receiver has everything or is gone, and announce the end. If the deadline
-    /// comes first, the source breaks the session off and tells receivers so. [`Publisher::ended`]
-    /// says how the session ended, once it has.
+    /// comes before everything was sent, and given to the receivers that are here, the source
+    /// breaks the session off and tells receivers so. [`Publisher::ended`] says how the session
+    /// ended, once it has.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, false, &mut self.source, &self.audience);
@@ -157,7 +159,8 @@ impl Publisher {
         self.ending.ended()
     }
 
-    /// Returns true once everything was sent and every reporting receiver has it or is gone.
+    /// Returns true once the end has begun, everything was sent, every reporting receiver has it or
+    /// is gone, and no expected receiver is awaited.
     #[must_use]
     pub const fn is_confirmed(&self) -> bool {
         self.ending.is_confirmed()

@@ -21,7 +21,7 @@ impl Stage {
         self.0.as_mut()
     }
 
-    /// Returns how many packets were thrown away because no holder of the key had made them.
+    /// Returns how many packets this stage has thrown away. Without a key it throws none away.
     pub(crate) fn refused(&self) -> u64 {
         self.0.as_ref().map_or(0, |p| p.drops().total())
     }

@@ -19,7 +19,8 @@ use crate::{
     trust::{Judgement, Trust},
 };
 
-/// A sink for what a [`Subscriber`] receives. Messages of one session come in order.
+/// A sink for what a [`Subscriber`] receives. Messages of one session come in the order of the
+/// subscriber's [`Mode`].
 pub trait MessageSink {
     /// Takes one whole message; `data` is valid during the call only. Messages that shared a packet
     /// have one position.
@@ -69,7 +70,8 @@ pub enum SessionEvent {
         /// The session of that sender.
         session: u32,
     },
-    /// The sender refuses this receiver and holds nothing back for it. Messages are still received.
+    /// The sender refuses this receiver and holds nothing back for it. Messages are still received,
+    /// unless the sender protects them and this end has no key.
     Refused {
         /// The session of that sender.
         session: u32,
@@ -91,9 +93,9 @@ pub enum SessionEvent {
         /// The session that was aborted.
         session: u32,
     },
-    /// The sender gave this receiver up, and the receiver takes nothing more of its session. It has
-    /// reported as lost what was missing by then; it does not count what the sender sent later. A
-    /// new subscriber may join again.
+    /// The sender gave this receiver up, and the receiver takes nothing more of its session. What
+    /// was missing by then was reported as lost. What the sender sent later is not counted. A new
+    /// subscriber may join again.
     Dropped {
         /// The session that dropped this receiver.
         session: u32,
@@ -110,8 +112,9 @@ pub struct Subscriber {
     /// Sessions whose senders gave this receiver up, and why.
     dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
-    /// Packets handled and packets that the kernel dropped, as counted when the last turn ended.
+    /// Packets handled when the last turn ended.
     seen_packets: u64,
+    /// Packets that the kernel has dropped, as the owner said last.
     host_drops: u64,
     leaving: Leaving,
     trust: Trust,
@@ -122,7 +125,7 @@ pub struct Subscriber {
 pub enum Left {
     /// The back end has taken this end's last messages to every sender, as far as this end knows.
     Told,
-    /// A sender did not take this end's last messages in time.
+    /// The deadline came before the back end had taken this end's last messages to every sender.
     TimedOut,
 }
 
@@ -135,7 +138,8 @@ enum Leaving {
 }
 
 impl Subscriber {
-    /// The longest time that a leaving subscriber takes to tell the senders.
+    /// The time that a leaving subscriber is mostly given to tell its senders: see
+    /// [`Subscriber::close`].
     pub const LEAVE_TIME_MAX: Duration = LEAVE_TIME_MAX;
 
     /// Opens a session. With `reporter`, it reports to senders that ask for reports, unless the
@@ -196,8 +200,8 @@ impl Subscriber {
         self.messages
     }
 
-    /// Follows only senders that `admission` takes, and ignores all packets of others. A sender
-    /// that has been told of already stays.
+    /// Follows only senders that `admission` takes, and ignores all packets of others. Call it
+    /// before the first turn: a sender that was found before it may stay.
     pub fn admit_only(&mut self, admission: Admission) {
         self.trust.admit_only(admission);
     }

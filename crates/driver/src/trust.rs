@@ -38,7 +38,7 @@ pub(crate) struct Trust {
     is_protected: bool,
 }
 
-/// What to do about a sender that says how it can be reached.
+/// What to do about a sender whose mark has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// Take nothing of it.
@@ -93,8 +93,8 @@ impl Trust {
         }
     }
 
-    /// Makes the receiver check with senders to which a report connection is open whether the
-    /// claims of packets are true. With a key no check is needed, because only the sender can have
+    /// Makes the receiver ask each sender to which a report connection is open whether what its
+    /// packets claim is true. With a key it need not ask, because only holders of the key can have
     /// made the packets.
     pub(crate) fn ask_senders(
         &self,

@@ -30,13 +30,13 @@ base::counters! {
     }
 }
 
-/// An endpoint on its input and output.
+/// The loop, with the endpoint that it drives and the back end for input and output.
 ///
 /// A debug build panics when the back end breaks its contract: when its clock goes back, or when it
 /// takes more of a run or a connection's bytes than it was given.
 ///
-/// **Cost**: a turn makes no allocation; it makes one receive call, at most a few send calls
-/// and what the control connections need. It never blocks.
+/// **Cost**: a turn makes no allocation; it makes at most one receive call, at most a few send
+/// calls and what the control connections need. It never blocks.
 #[derive(Debug)]
 pub struct Driver<I, E> {
     /// The back end.
@@ -69,7 +69,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         }
     }
 
-    /// Protects the packets that leave, and accepts protected packets only.
+    /// Protects the packets that leave, and accepts protected packets only. With `None`, packets
+    /// stay unprotected.
     #[must_use]
     pub fn with_protection(mut self, protection: impl Into<Option<PacketProtection>>) -> Self {
         self.stage = Stage::new(protection.into());
@@ -82,7 +83,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     /// Returns the number of packets that the endpoint was given: all that arrived, except those
-    /// that were not made with the key.
+    /// that [`PacketProtection`] refused.
     pub fn handed_on(&self) -> u64 {
         self.counters.datagrams - self.stage.refused()
     }
@@ -119,7 +120,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         })
     }
 
-    /// Reads the time at the beginning of a turn.
+    /// Reads the time, which must not go back.
     fn tick(&mut self) -> Instant {
         let (before, now) = (self.now, self.io.now());
         debug_assert!(
@@ -252,7 +253,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         self.endpoint.next_timeout()
     }
 
-    /// Returns the time of the last turn.
+    /// Returns the time of the last turn, or of [`Driver::send_ready`] if that was later.
     pub const fn now(&self) -> Instant {
         self.now
     }
@@ -279,7 +280,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Returns true when the turn found nothing to do, so that waiting is right.
+    /// Returns true when another turn would find nothing to do now, so that waiting is right.
     pub const fn is_idle(&self) -> bool {
         self.buffers == 0
             && self.link_events == 0
