@@ -28,8 +28,8 @@ pub trait Store {
         false
     }
 
-    /// Hashes a slab whose bytes are all here; [`StoreEvent::Hashed`] follows. Returns false when
-    /// the queue is full: ask again later.
+    /// Hashes a slab of which the store has every byte; [`StoreEvent::Hashed`] follows. Returns
+    /// false when the queue is full: ask again later.
     fn hash_slab(&mut self, slab: u32) -> bool;
 
     /// Puts the content, which is now verified, in place: syncs it, creates directories and links,

@@ -85,8 +85,8 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Makes what protects this end's packets with `key`; `None` without a key. Give the endpoint
-    /// the same key, so that its mark says that packets are protected.
+    /// Makes the protection of this end's packets with `key`; `None` without a key. Give the
+    /// endpoint the same key, so that its mark says that packets are protected.
     #[must_use]
     pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
         let Identity {
@@ -143,8 +143,8 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Makes what protects this end's packets with `key`; `None` without a key. Give the endpoint
-    /// the same key.
+    /// Makes the protection of this end's packets with `key`; `None` without a key. Give the
+    /// endpoint the same key.
     #[must_use]
     pub fn protection(&self, key: Option<Key>) -> Option<PacketProtection> {
         key.map(|key| PacketProtection::receiver(key, self.instance))

@@ -11,7 +11,7 @@ use wire::pgm::{Data, Profile};
 
 use crate::{Ended, Endpoint, Handle, Sending, ending::Ending, opening, steering};
 
-/// A source of messages whose window can be held back by reporting receivers.
+/// A source of messages. Reporting receivers can hold its window back.
 #[derive(Debug)]
 pub struct Publisher {
     source: Source,
@@ -20,7 +20,7 @@ pub struct Publisher {
     /// Bytes of messages and their PGM headers that the source took since the loop last asked for
     /// runs.
     fresh_bytes: usize,
-    /// The most bytes of a run, as the last call of `poll_run` gave it.
+    /// The most bytes of a run, as the last call of `poll_run` said.
     run_bytes_max: usize,
     /// No message leaves until the expected receivers have reported.
     keeps_for_expected: bool,
@@ -130,12 +130,12 @@ impl Publisher {
         self.source.uncork();
     }
 
-    /// Begins the end of the session in good order; when it has begun already, brings its deadline
-    /// nearer. Further turns send everything, wait until the expected receivers have joined and
-    /// every reporting receiver has everything or is gone, and announce the end. If the deadline
-    /// comes before everything was sent, and given to the receivers that are here, the source
-    /// breaks the session off and tells receivers so. [`Publisher::ended`] says how the session
-    /// ended, once it has.
+    /// Begins the end of the session in good order; when it has begun already, can only bring its
+    /// deadline nearer. Further turns send everything, wait until the expected receivers have
+    /// joined and every reporting receiver has everything or is gone, and announce the end. If the
+    /// deadline comes before everything was sent, and given to the receivers that are here, the
+    /// source breaks the session off and tells receivers so. [`Publisher::ended`] says how the
+    /// session ended, once it has.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, false, &mut self.source, &self.audience);

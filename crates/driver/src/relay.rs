@@ -19,8 +19,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Makes a relay between the ways of `setup`. The path of a way in the back end is the way's
-    /// index.
+    /// Makes a relay between the ways of `setup`. A way's index in `setup` is its path in the back
+    /// end.
     #[must_use]
     pub fn open(setup: ElementSetup) -> Self {
         Self {

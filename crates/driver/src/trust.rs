@@ -11,7 +11,7 @@ use delivery::Reporter;
 use pgm::{Position, Receiver};
 use wire::pgm::Mark;
 
-/// Decides by their addresses which senders a subscriber takes.
+/// Decides which senders a subscriber takes, by the senders' addresses.
 #[derive(Clone)]
 pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 

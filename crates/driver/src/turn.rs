@@ -35,8 +35,8 @@ base::counters! {
 /// A debug build panics when the back end breaks its contract: when its clock goes back, or when it
 /// takes more of a run or a connection's bytes than it was given.
 ///
-/// **Cost**: a turn makes no allocation; it makes at most one receive call, at most a few send
-/// calls and what the control connections need. It never blocks.
+/// **Cost**: the loop itself allocates nothing once its buffers have grown. A turn makes at most
+/// one receive call, a few send calls, and what the control connections need; it never blocks.
 #[derive(Debug)]
 pub struct Driver<I, E> {
     /// The back end.
@@ -235,7 +235,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     /// Sends what waits, so that a message can leave at once. Packets that have arrived wait for
-    /// the next turn. Returns how many runs left.
+    /// the next turn. Returns what [`Turn::runs`] says.
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)
@@ -273,7 +273,7 @@ pub struct Turn {
     pub link_events: u32,
     /// Commands to control connections carried out.
     pub link_commands: u32,
-    /// Runs sent.
+    /// Runs that were sent, at least in part, or refused for good.
     pub runs: u32,
     /// The socket was full: wait for room before the next turn.
     pub blocked: bool,

@@ -63,7 +63,7 @@ pub enum ManifestError {
     /// The extended attributes cannot be written.
     #[error("the extended attributes of the entries cannot be sent: {0}; send them without")]
     Attributes(&'static str),
-    /// Longer than allowed: raise the limit or send less.
+    /// The manifest is longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed; send fewer files at a time")]
     ManifestTooLong {
         /// The manifest's length in bytes.

@@ -92,7 +92,7 @@ pub struct TransferSenderConfig {
     pub answer_timeout: Duration,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
-    /// How long connections stay open at the end, to say good-bye.
+    /// How long connections stay open at the end, at most, so that both ends can say good-bye.
     pub linger: Duration,
     /// The shortest PROGRESS interval that the sender asks receivers for.
     pub report_interval: Duration,

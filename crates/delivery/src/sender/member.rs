@@ -95,7 +95,7 @@ pub(super) struct Part {
     pub(super) is_in_pass: bool,
 }
 
-/// The progress that the receiver reported, and when a report last showed a change.
+/// The progress that the receiver reported, and since when a lack of progress counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) phase: Phase,

@@ -128,8 +128,8 @@ impl<C: Content> Window<C> {
         self.copy_apart(object, offset, out)
     }
 
-    /// Copies bytes as [`Window::copy_hashing`] does, while only one receiver is being sent
-    /// anything. Bytes of a long file that are in the system's memory are read straight into `out`
+    /// Copies bytes as [`Window::copy_hashing`] does, but for the only receiver that is being sent
+    /// blocks. Bytes of a long file that are in the system's memory are read straight into `out`
     /// and hashed there: a copy in the window would serve nobody else.
     pub(super) fn copy_alone(
         &mut self,

@@ -14,14 +14,14 @@ use pgm::{Mode, Ready, Receiver};
 
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// A receiver of the manifests that its owner wants, from all senders of a group, or of one
-/// manifest only.
+/// A receiver of the manifests that its owner wants, from all senders of a group, or from all that
+/// dial this end. It may also be a receiver of one manifest only.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
     /// `None` where senders dial, and everything comes over their connections.
     receiver: Option<Receiver>,
     transfers: Transfers<I>,
-    /// Packets that the kernel has dropped since the process began.
+    /// Packets that the kernel has dropped, as the owner said last.
     host_drops: u64,
     /// Packets handled when the last turn ended.
     seen_packets: u64,
