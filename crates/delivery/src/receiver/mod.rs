@@ -66,7 +66,8 @@ use stream::Stream;
 #[derive(Debug)]
 pub struct TransferReceiver<S> {
     config: TransferReceiverConfig,
-    /// From [`TransferReceiver::new`] or, later, from [`TransferReceiver::accept`].
+    /// The store, given by [`TransferReceiver::new`] or later by [`TransferReceiver::accept`];
+    /// `None` before.
     store: Option<S>,
     caller: Caller,
     /// `None` while this receiver has no sender: it has met none yet, or has passed over the last.
