@@ -126,14 +126,15 @@ pub(crate) struct OutputArgs {
         conflicts_with = "verbose"
     )]
     pub(crate) quiet: bool,
-    /// Print more on standard error: events of sessions; -vv adds those of their connections
+    /// Print more on standard error: events of sessions; with -vv also those of their connections
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Check flags and configuration, print the resulting plan as JSON, and stop
     ///
-    /// `towline send` prints the list of its files in place of a plan: as text, or as JSON with
-    /// --json. `towline recv DIR --leftovers --clean` lists and removes nothing. Commands without
-    /// a plan run as ever: ifaces, top, stat, completions, man and frames advise.
+    /// `towline send`, unless --plain is given, prints the list of its files in place of a plan: as
+    /// text, or as JSON with --json. `towline recv DIR --leftovers --clean` lists and removes
+    /// nothing. Commands without a plan ignore the flag and do their work: ifaces, top, stat,
+    /// completions, man and frames advise.
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }
@@ -159,7 +160,7 @@ pub(crate) enum Command {
     Frames(FramesCommand),
     /// Capture packets, with an account of every packet lost
     Capture(CaptureArgs),
-    /// Send packets of a file, or generated ones, at a pace that is kept and reported
+    /// Send packets of a file, or generated ones, at a given pace, and report how well it was kept
     Replay(ReplayArgs),
     /// Count packets by protocol, size, pair of addresses, filter and time
     Stats(StatsArgs),
@@ -171,7 +172,7 @@ pub(crate) enum Command {
     /// Measure what a path carries, by size of datagram
     #[command(subcommand)]
     Udp(UdpCommand),
-    /// Show what holds TCP connections back, and what ways of writing cost
+    /// Show what holds TCP connections back; measure how long calls take by way of writing
     #[command(subcommand)]
     Tcp(TcpCommand),
     /// Find out why a multicast group does not arrive

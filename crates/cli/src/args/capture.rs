@@ -31,8 +31,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) time: Option<Duration>,
     #[command(flatten)]
     pub(crate) intervals: EveryArgs,
-    /// Share the packets of one ring:IF among N threads, by flow; the threads share the ring's
-    /// memory, and each writes its own file, numbered from 0
+    /// Share the packets of one ring:IF among this many threads, by flow; the threads share the
+    /// ring's memory, and each writes its own file, numbered from 0
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
@@ -54,11 +54,11 @@ pub(crate) struct CaptureArgs {
     /// Keep only the newest files, this many
     #[arg(long, value_name = "COUNT", help_heading = "Files")]
     pub(crate) rotate_files: Option<usize>,
-    /// Keep all capabilities; otherwise the capture drops them once everything is open, except
-    /// CAP_DAC_OVERRIDE when it is to open more files
+    /// Keep all capabilities; without this flag the capture drops them when everything is open, but
+    /// keeps CAP_DAC_OVERRIDE when it has to open further files (--rotate-*)
     #[arg(long, help_heading = "Files")]
     pub(crate) keep_privileges: bool,
-    /// Become this user once the interfaces are open; this user creates the files
+    /// Become this user when the interfaces are open; the files then belong to this user
     #[arg(long, value_name = "NAME", help_heading = "Files")]
     pub(crate) user: Option<String>,
     /// Exit with code 1 when packets were lost ('loss'), or also when generated frames
@@ -69,7 +69,7 @@ pub(crate) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// Says when one file ends and the next begins, if there are several.
+    /// Says when one file ends and the next begins; `None` when everything goes into one file.
     pub(crate) fn rotation(&self) -> Option<Rotation> {
         let rotation = Rotation {
             bytes: self.rotate_size,
@@ -80,7 +80,7 @@ impl CaptureArgs {
     }
 }
 
-/// How interfaces are captured from.
+/// How packets are captured from interfaces.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
     /// Memory shared with the kernel, for each interface; 'max' is a quarter of the free memory
@@ -91,11 +91,11 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "TIME", value_parser = retire, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
-    /// Keep only this many bytes of each packet; 0 keeps all
+    /// Keep only this many bytes of each packet; 0 keeps all [default: all]
     #[arg(long, short, value_name = "BYTES", value_parser = bytes)]
     #[arg(help_heading = "Interfaces")]
     pub(crate) snaplen: Option<u64>,
-    /// Leave out packets addressed to other hosts
+    /// Leave out packets that are addressed to other hosts
     #[arg(long, short = 'p', help_heading = "Interfaces")]
     pub(crate) no_promiscuous: bool,
     /// Leave out packets that this machine sends

@@ -1,10 +1,10 @@
-//! `--config FILE`: whatever a command takes as a long flag may be in a file instead.
+//! `--config FILE`: the settings of a command may be in a file, under the names of its long flags.
 //!
 //! ```text
 //!   words --parse--> which command, which file --read--> words that the file adds --parse--> Args
 //! ```
-//! The command line goes before the file: a setting that it gives or contradicts does not count.
-//! The file is read once, because it may be a pipe.
+//! The command line goes before the file: a setting of the file does not count when the command
+//! line gives or excludes it. The file is read once, because it may be a pipe.
 
 use std::{
     ffi::OsString,
@@ -22,7 +22,7 @@ use toml::{Table, Value};
 use super::{Args, session_options};
 use crate::failure::unreadable;
 
-/// Reads the command line, with the settings of the configuration file that it names.
+/// Reads the command line, and the settings of the configuration file that `--config` names.
 pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
     let mut root = Args::command();
     root.build();
@@ -36,7 +36,7 @@ pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
     let added = table(path)
         .and_then(|table| added(command, given, &table, path))
         .map_err(refuse)?;
-    // Words after two hyphens are no flags any more, so the file's words go before them.
+    // Words after `--` are no flags, so the file's words go before it.
     let at = words.iter().position(|word| word == "--");
     let at = at.unwrap_or(words.len());
     words.splice(at..at, added.into_iter().map(OsString::from));
@@ -47,7 +47,7 @@ pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
     })
 }
 
-/// Reads the tables of a configuration file.
+/// Reads a configuration file as a table.
 fn table(path: &Path) -> Result<Table, String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| {
@@ -66,7 +66,7 @@ fn table(path: &Path) -> Result<Table, String> {
     table.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Writes a value as it would be on the command line; `None` when it cannot be.
+/// Writes a value as it would be on the command line; `None` for a date or a table.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -181,10 +181,10 @@ fn words_of(arg: &Arg, value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The most bytes of a configuration file: no real one is nearly as long, and a device that never
-/// ends would fill the memory.
+/// The most bytes of a configuration file, far more than a real one has. Without a limit, a device
+/// that never ends would fill the memory.
 const CONFIG_BYTES_MAX: usize = 1 << 20;
-/// Flags that no file can have: those of the file itself and of the help.
+/// Flags that no file can set: the one that names the file, and those that only print.
 const OWN: [&str; 3] = ["config", "help", "version"];
 
 #[cfg(test)]

@@ -43,14 +43,14 @@ pub(crate) struct FramesSendArgs {
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) seconds: Option<Duration>,
     /// How long a frame is of use: a receiver that has not got all of it by then drops it [default:
-    /// twice the time of a frame, 100ms at least]
+    /// twice the time from frame to frame, 100ms at least, 10s at most]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
-    /// Send at most this many packets at once, with pauses, instead of evenly
+    /// Send bursts of at most this many packets, with pauses between them, instead of evenly
     #[arg(long, value_name = "PACKETS", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) burst_limit: Option<u32>,
-    /// With --burst-limit, the pause after so many packets
+    /// With --burst-limit, the pause after each burst
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "burst_limit",
           default_value = "0", hide_short_help = true)]
     pub(crate) micro_delay: Duration,
@@ -58,7 +58,7 @@ pub(crate) struct FramesSendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "burst_limit",
           default_value = "0", hide_short_help = true)]
     pub(crate) cycle_delay: Duration,
-    /// Bytes of the socket's send buffer
+    /// Size of the socket's send buffer
     #[arg(long, value_name = "BYTES", value_parser = bytes, hide_short_help = true)]
     pub(crate) send_buffer: Option<u64>,
     /// Send even while no receiver reports; otherwise frames leave only while one does
@@ -67,8 +67,8 @@ pub(crate) struct FramesSendArgs {
     /// Begin when this many receivers have reported [default: 1; with --always 0]
     #[arg(long, value_name = "N")]
     pub(crate) receivers: Option<u32>,
-    /// Give up when the receivers have not come after this time, or what is left at the end has not
-    /// arrived [default for the end: 15s]
+    /// Longest wait for --receivers to report, and at the end for what has not arrived [default: no
+    /// limit for the first, 15s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Seed of the generated content; the receiver needs the same
@@ -92,7 +92,7 @@ pub(crate) struct FramesRecvArgs {
     pub(crate) seconds: Option<Duration>,
     #[command(flatten)]
     pub(crate) sinks: FramesTo,
-    /// Longest frame that is taken
+    /// Longest frame that is accepted; longer ones count as lost
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64MiB")]
     pub(crate) max_frame: u64,
     /// Seed of the generated content, the same as the sender's
@@ -101,10 +101,12 @@ pub(crate) struct FramesRecvArgs {
     /// Take frames only from senders at these addresses or prefixes; 'any' takes all
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Give up after this time without a whole frame
+    /// Give up after this time without a whole frame [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What makes the exit code 1: any lost or damaged frame, lost frames, or nothing
+    /// Which faults make the exit code 1: none, lost frames (loss), or lost and damaged frames
+    /// (any). These always do: no frame at all, fewer than --count, or without --count a sender
+    /// that vanished or broke off its session
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
@@ -204,8 +206,8 @@ const BYTES_MAX: u64 = 400 << 20;
 const SEND_NOTES: &str = "\
 Sends a numbered pattern that `frames recv` checks, or with --y4m or --raw the frames of a file or
 of any program, and ends with them (ffmpeg: `-f yuv4mpegpipe -`). A receiver gets each frame whole
-and by its deadline, or not at all; a slow receiver does not slow the others. Packets of a frame
-leave evenly over most of the time of a frame, unless --burst-limit is given or a --rate is set.";
+and by its deadline, or not at all; a slow receiver does not slow the others. The packets of a frame
+leave evenly over most of the time until the next frame, unless --burst-limit or --rate is given.";
 
 const SEND_EXAMPLES: &str = "\
 Examples:
@@ -219,9 +221,10 @@ const RECV_NOTES: &str = "\
 Receives video and patterns; only patterns are compared with what they should be. Writing and
 showing frames never slows reception: frames that a slow disk or pipe has no time for are counted.
 Counts frames that came whole and in time, and those that were lost, by cause: the network, the
-socket buffer of this host, lateness, a sender without room, or too long for --max-frame. The
-latency is from the sender's timestamp to the delivery, by the wall clocks of both hosts; `towline
-clock` says how far they agree. It stops when every sender found has ended its session.";
+socket buffer of this host, lateness, a sender without room for them, or refusal (a frame longer
+than --max-frame, or no memory for it). The latency is from the sender's timestamp to the delivery,
+by the wall clocks of both hosts; `towline clock` says how far they agree. It stops when every
+sender found has ended its session.";
 
 const RECV_EXAMPLES: &str = "\
 Examples:

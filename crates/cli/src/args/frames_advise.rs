@@ -26,7 +26,8 @@ pub(crate) struct FramesAdviseArgs {
     /// How many frames are sent each second
     #[arg(long, visible_alias = "fps", value_name = "N", default_value = "20")]
     pub(crate) per_second: PerSecond,
-    /// How long a frame is of use [default: twice the time of a frame, 100ms at least]
+    /// How long a frame is of use [default: twice the time from frame to frame, 100ms at least, 10s
+    /// at most]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
     /// Interface that the frames leave or arrive by, by its name [default: that of the default
@@ -36,17 +37,17 @@ pub(crate) struct FramesAdviseArgs {
     /// Largest IP packet of the path [default: the interface's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..))]
     pub(crate) mtu: Option<u32>,
-    /// What the line carries, such as 10G [default: what the driver says]
+    /// Bits a second that the line carries, such as 10G [default: what the driver says]
     #[arg(long, value_name = "RATE", value_parser = positive_bit_rate)]
     pub(crate) link: Option<u64>,
-    /// Longest pause of a receiver that its socket buffer must outlast
+    /// Longest pause of a receiver during which its socket buffer must not overflow
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "50ms")]
     pub(crate) pause: Duration,
     /// Share of packets that the network loses
     #[arg(long, value_name = "CHANCE", default_value = "0.1%")]
     pub(crate) packet_loss: Chance,
-    /// Packets of --mtu bytes that a processor was seen to carry each second, as `towline udp run`
-    /// tells [default: not known, so no limit]
+    /// How many packets of --mtu bytes a processor can carry each second: `towline udp run`
+    /// measures it [default: not known, so no limit]
     #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) packets_per_second: Option<f64>,
 }

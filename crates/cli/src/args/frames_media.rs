@@ -10,17 +10,18 @@ use super::{metrics_address, mirror::mirror};
 /// Where `frames send` takes frames from.
 #[derive(Debug, Args)]
 pub(crate) struct FramesFrom {
-    /// Send the frames of a Y4M file, or of standard input, instead of a pattern
+    /// Send the frames of a Y4M file, or of Y4M on standard input (-), instead of a pattern
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["size", "seed", "raw"])]
     pub(crate) y4m: Option<PathBuf>,
-    /// Send the frames of a file without headers, or of standard input, instead of a pattern
+    /// Send the frames of a file without headers, or of standard input (-), instead of a pattern;
+    /// needs --width, --height and --pixel-format
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["size", "seed"],
           requires_all = ["width", "height", "pixel_format"])]
     pub(crate) raw: Option<PathBuf>,
-    /// Pixels of a line of --raw
+    /// Width of the frames of --raw, in pixels
     #[arg(long, value_name = "PIXELS", requires = "raw")]
     pub(crate) width: Option<u32>,
-    /// Lines of a frame of --raw
+    /// Height of the frames of --raw, in lines
     #[arg(long, value_name = "LINES", requires = "raw")]
     pub(crate) height: Option<u32>,
     /// What the bytes of --raw mean: Mono8, Mono10, Mono12, Mono16, Mono12Packed, Mono12p, RGB8,
@@ -32,11 +33,11 @@ pub(crate) struct FramesFrom {
 /// Where `frames recv` puts frames.
 #[derive(Debug, Args)]
 pub(crate) struct FramesTo {
-    /// Write whole frames to this file, or to standard output; with --last, to files in this
+    /// Write whole frames to this file, or to standard output (-); with --last, to files in this
     /// directory
     #[arg(long, short, value_name = "FILE|DIR|-")]
     pub(crate) output: Option<PathBuf>,
-    /// What --output is written as [default: y4m; raw where FILE ends with .raw]
+    /// Format of --output [default: y4m; raw where FILE ends with .raw]
     #[arg(
         long = "as",
         value_enum,
@@ -45,7 +46,7 @@ pub(crate) struct FramesTo {
         conflicts_with = "last"
     )]
     pub(crate) container: Option<ContainerArg>,
-    /// Keep the last N frames as files, and no others
+    /// Keep only the last N frames, each as a file in the directory of --output
     #[arg(long, value_name = "N", requires = "output")]
     pub(crate) last: Option<NonZeroUsize>,
     /// Show the frames to browsers at http://ADDRESS:PORT/; with a port alone, to those of this
@@ -58,9 +59,9 @@ pub(crate) struct FramesTo {
 }
 
 mirror! {
-    /// What lies around the frames of a file.
+    /// What a file holds besides its frames.
     ContainerArg of Container {
-        /// A header line, and a line before each frame
+        /// Y4M: a header line, and a line before each frame
         Y4m,
         /// Nothing: the frames' bytes alone
         Raw,

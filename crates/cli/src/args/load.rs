@@ -37,7 +37,7 @@ pub(crate) struct LoadSendArgs {
     /// Send N messages a second, each at its own time, instead of as fast as possible
     #[arg(long, value_name = "N", value_parser = nonzero_count)]
     pub(crate) per_second: Option<NonZeroU64>,
-    /// Write into each message when it was due, for receivers that measure delays
+    /// Write into each message the time at which it was due, for receivers that measure delays
     ///
     /// Needs messages of at least 32 bytes, and `--stamp` at the receivers.
     #[arg(long)]
@@ -54,7 +54,9 @@ pub(crate) struct LoadSendArgs {
     /// messages are lost without an error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Give up after this time without progress: receivers are missing, or one holds back the rest
+    /// Longest wait for --receivers to report; for progress of a receiver that is behind, which is
+    /// then given up; and at the end for what has not arrived [default: no limit, but 2s for
+    /// progress with --policy drop, and 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -88,10 +90,11 @@ pub(crate) struct LoadRecvArgs {
     /// Take messages only from senders at these addresses or prefixes; 'any' takes all
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Give up after this time without an intact message
+    /// Give up after this time without an intact message [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Which faults of the messages make the exit code 1; too few messages always do
+    /// Which faults of the messages make the exit code 1. These always do: no message at all, fewer
+    /// than --count, or without --count a sender that vanished or broke off its session
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]

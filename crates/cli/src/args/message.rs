@@ -37,7 +37,9 @@ pub(crate) struct PublishArgs {
     /// exit code 0 means that N receivers were given every message.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Give up after this time without progress: receivers are missing, or one holds back the rest
+    /// Longest wait for --receivers to report; for progress of a receiver that is behind, which is
+    /// then given up; and at the end for what has not arrived [default: no limit, but 2s for
+    /// progress with --policy drop, and 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -53,8 +55,8 @@ pub(crate) struct SubscribeArgs {
     /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When the reader of the output is slow: wait, and so hold back senders that wait for
-    /// receivers (yes), or drop messages and count them (no)
+    /// When the program that reads the output is slow: take no more messages, and so hold back
+    /// senders that wait for receivers (yes), or drop messages and count them (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
@@ -65,16 +67,18 @@ pub(crate) struct SubscribeArgs {
     /// Take messages only from senders at these addresses or prefixes; 'any' takes all
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Stop after this many messages
+    /// Stop after this many messages; exit with code 1 if fewer come
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
-    /// Stop when every sender found has ended its session; exit code 1 if one vanished instead
+    /// Stop when all senders found are gone; without --count, exit with code 1 if one of them
+    /// vanished or broke off instead of ending its session
     #[arg(long)]
     pub(crate) once: bool,
-    /// Give up (exit code 1) after this time without a message
+    /// Give up (exit code 1) after this time without a message [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Which faults of the messages make the exit code 1
+    /// Which faults make the exit code 1: none, or messages that were lost or dropped (loss and
+    /// any)
     #[arg(long, value_enum, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
@@ -105,8 +109,8 @@ pub(crate) enum FailOn {
     Any,
 }
 
-/// A truth value that is written as yes or no: for a plain `bool` the parser would make a bare
-/// flag.
+/// A truth value that is written as yes or no. The alias hides the `bool` from clap, which would
+/// make a flag without a value of it.
 pub(crate) type YesNo = bool;
 
 fn yes_or_no(text: &str) -> Result<YesNo, String> {

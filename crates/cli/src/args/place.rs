@@ -19,7 +19,7 @@ pub(crate) struct Place {
 /// The interface of a group, where it is not written behind the group.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct IfaceArgs {
-    /// Interface of a group, by name, address or prefix, as in GROUP@IFACE [default: by the
+    /// Interface of a group, by name, address or prefix; the same as GROUP@IFACE [default: by the
     /// kernel's route]
     #[arg(long, short, value_name = "IFACE")]
     pub(crate) iface: Option<Selector>,

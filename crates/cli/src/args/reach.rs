@@ -20,7 +20,7 @@ Examples:
   towline reach --group 239.192.0.1:7500 10.0.0.2          # on 10.0.0.1
   towline reach --group 239.192.0.1:7500 10.0.0.1          # on 10.0.0.2")]
 pub(crate) struct ReachArgs {
-    /// Other hosts that run this at the same time; port 7702 unless given
+    /// Other hosts that run this at the same time; the port is that of --port unless given
     #[arg(value_name = "HOST[:PORT]", value_parser = place)]
     pub(crate) peers: Vec<Place>,
     /// The group, which may name its interface; port 7500 unless given

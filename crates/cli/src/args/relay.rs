@@ -16,7 +16,8 @@ pub(crate) struct RelayArgs {
     #[arg(value_name = "GROUP@IFACE[:PORT]|HOST[:PORT]", num_args = 2.., required = true,
           value_parser = place)]
     pub(crate) networks: Vec<Place>,
-    /// PGM data-destination port of the sessions, when it is not the UDP port of all networks
+    /// PGM data-destination port of the sessions; needed when the networks have different UDP ports
+    /// [default: their UDP port]
     #[arg(long, value_name = "PORT")]
     pub(crate) pgm_port: Option<u16>,
     /// Time to live of the packets that leave

@@ -24,10 +24,11 @@ pub(crate) struct ReplayArgs {
     /// Send frames at this bit rate
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
-    /// Keep the file's timing, but this many times as fast: 2 sends in half the time
+    /// Keep the timing of the packets' stamps, but this many times as fast: 2 sends in half the
+    /// time [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
     pub(crate) speed: Option<f64>,
-    /// Send as fast as the interface takes packets; the default for generated packets that have no
+    /// Send as fast as the interface takes packets; the default with generated packets that have no
     /// rate
     #[arg(long, help_heading = "Pace")]
     pub(crate) top_speed: bool,
@@ -37,8 +38,8 @@ pub(crate) struct ReplayArgs {
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Send bursts of this many packets, each burst with one deadline; above 1 the thread sleeps
-    /// between bursts instead of spinning
+    /// Send bursts of this many packets, each burst at one time; above 1 the thread sleeps between
+    /// bursts instead of spinning
     #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Pace")]
     pub(crate) burst: u64,
     /// Send everything this many times; 0 repeats without end

@@ -28,20 +28,20 @@ pub(crate) enum RttCommand {
 /// Settings of the thread that moves packets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ThreadArgs {
-    /// How the thread waits: block, block then spin (busy), or spin, which uses a whole processor
-    /// [default: spin for run, block for reflect]
+    /// How the thread waits: asleep (block), asleep or spinning by turns (busy), or always
+    /// spinning, which uses a whole processor (spin) [default: spin for run, block for reflect]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) wait: Option<WaitArg>,
     /// Which system calls move the packets
     #[arg(long, value_enum, value_name = "CALLS", default_value = "recv")]
     pub(crate) engine: EngineArg,
-    /// Scheduling class: other, fifo (priority 50), or fifo:PRIORITY (1 to 99)
+    /// Scheduling class: other (ordinary), fifo (priority 50), or fifo:PRIORITY (1 to 99)
     #[arg(long, value_name = "CLASS", value_parser = scheduling, default_value = "other")]
     pub(crate) sched: Scheduling,
     /// Bind the thread to this processor
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
-    /// Do not lock memory
+    /// Do not lock the memory of the process; unlocked memory may be slow to reach
     #[arg(long)]
     pub(crate) no_mlock: bool,
 }
@@ -57,7 +57,7 @@ Examples:
   towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1
   towline rtt reflect --listen 239.192.0.1@eth0")]
 pub(crate) struct RttReflectArgs {
-    /// Address and port, or only one of them; a group, GROUP[@IFACE][:PORT], is joined
+    /// Address and port, or only one of them; or a group to join, GROUP[@IFACE][:PORT]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7700")]
     pub(crate) listen: Listen,
@@ -80,8 +80,8 @@ pub(crate) struct RttRunArgs {
     pub(crate) target: Place,
     #[command(flatten)]
     pub(crate) interface: IfaceArgs,
-    /// What carries the messages; PGM needs a group, and takes the next
-    /// group address for answers (239.1.1.2 after 239.1.1.1)
+    /// What carries the messages; PGM needs a group, and uses the next group address for answers
+    /// (239.1.1.2 after 239.1.1.1)
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
     pub(crate) over: OverArg,
     /// Messages each second; several make a sweep: 10k,20k,40k
@@ -103,8 +103,8 @@ pub(crate) struct RttRunArgs {
     /// Longest wait for an answer, also after Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
-    /// Most messages that wait for an answer; further messages then leave late, and count as late
-    /// [default: no limit]
+    /// Most messages that wait for an answer at a time; a further message then leaves late, and
+    /// counts as late [default: no limit]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<NonZeroU32>,
     /// Have the kernel stamp every N-th message, to show where its time went; 0 stamps none
@@ -126,7 +126,7 @@ pub(crate) struct RttRunArgs {
     /// Result file [default: a new file in the current directory]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Seed of the random numbers
+    /// Seed of the random tokens in the messages
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -199,7 +199,8 @@ mirror! {
     WaitArg of Wait {
         /// Sleep until a packet arrives or a message is due
         Block,
-        /// Sleep until shortly before a message is due, then spin
+        /// run: sleep until shortly before a message is due, then spin; reflect: spin for 200 us,
+        /// then sleep
         Busy,
         /// Never sleep: uses a whole processor
         Spin,
@@ -207,7 +208,7 @@ mirror! {
 }
 
 mirror! {
-    /// Which calls move packets.
+    /// Which system calls move packets.
     EngineArg of Engine {
         /// One datagram a call
         Recv,
@@ -222,7 +223,7 @@ mirror! {
     }
 }
 
-/// From when a round trip is counted.
+/// The time from which a round trip is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ViewArg {
@@ -259,7 +260,8 @@ pub(crate) struct Listen {
 
 /// Reads `ADDRESS:PORT`, `ADDRESS` or `PORT`, or a group with its interface.
 fn listen(text: &str) -> Result<Listen, String> {
-    // When the text looks like a group and is none, the error is about a group, not an address.
+    // Text with an @ is meant as a group: when it is none, the error is about a group, not an
+    // address.
     let group = match place(text) {
         Ok(found) if found.is_group() => Some(found),
         Err(error) if text.contains('@') => return Err(error),
@@ -275,7 +277,8 @@ fn listen(text: &str) -> Result<Listen, String> {
     Ok(Listen { address, group })
 }
 
-/// Reads an address as [`listen`] does, with another port where none is written.
+/// Reads `ADDRESS:PORT`, `ADDRESS` or `PORT`; takes `port` where none is written. A port alone
+/// means all IPv4 addresses.
 pub(super) fn listen_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     let any = IpAddr::from([0, 0, 0, 0]);
     let as_port = || text.parse().map(|port| SocketAddr::new(any, port));
@@ -294,9 +297,10 @@ pub(crate) const STAMP_EVERY: u64 = 100;
 pub(crate) const FIFO_PRIORITY: u8 = 50;
 
 const RUN_HELP: &str = "\
-Each message has its time in a schedule. A round trip is counted from when the message should have
-left (intended) and from when it left (actual); the second hides what held the sender up. All times
-are whole round trips between two applications. Half a round trip is not a one-way delay.
+Each message has its time in a schedule, except with --ping-pong. A round trip is counted from when
+the message should have left (intended) and from when it left (actual). The actual figures hide what
+held the sender up. All times are whole round trips between two applications. Half a round trip is
+not a one-way delay.
 
 Examples:
   towline rtt run 10.0.0.1

@@ -1,5 +1,6 @@
-//! The flags of commands with a session: one for each option of the library's table, and for each
-//! parameter of the protocol. A configuration file (`--config`) takes the same names as keys.
+//! The flags of commands with a session: one for each option of the library's table, one for each
+//! parameter of the protocol, and `--group`, `--metrics` and `--config`. A configuration file
+//! (`--config`) takes the same names as keys.
 
 use std::{collections::BTreeMap, marker::PhantomData, net::SocketAddr, path::PathBuf};
 
@@ -11,14 +12,15 @@ use towline::{
     Config, Faults, Group, PARAMETERS, Parameter, Profile, Role, SESSION_OPTIONS, SessionOption,
 };
 
-/// The flags that were given, unparsed, for the end `E`.
+/// The flags that were given, as text, for the end `E` of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionArgs<E> {
     given: Given,
     end: PhantomData<E>,
 }
 
-/// Given flags by name, also those that a configuration file gave.
+/// Given flags by name, with those from a configuration file and the settings that `--profile`
+/// brings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     /// Texts by the name of their option or parameter.
@@ -31,7 +33,7 @@ impl<E> SessionArgs<E> {
     }
 }
 
-/// The end of a session that a command is.
+/// The end of a session at which a command stands.
 pub(crate) trait End {
     /// The role whose flags the end has.
     const ROLE: Role;
@@ -58,8 +60,8 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help(
-                "Read settings from a TOML file; its keys are names of long flags, and a flag \
-                 overrides it",
+                "Read settings from a TOML file; its keys are the names of long flags, and a flag \
+                 on the command line goes before the file",
             )
             .help_heading(NETWORK);
         let options = session_options().filter(|option| is_for(option.role, E::ROLE));
@@ -67,7 +69,7 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .args(options.map(option_arg))
             .arg(config)
             .args(PARAMETERS.iter().map(|parameter| {
-                // Both ends take every parameter, and show only their own.
+                // Each end takes every parameter, and its help shows only its own.
                 parameter_arg(parameter).hide(!is_for(parameter.role, E::ROLE))
             }))
     }
@@ -79,8 +81,8 @@ impl<E: End> clap::Args for SessionArgs<E> {
 
 impl<E: End> FromArgMatches for SessionArgs<E> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        // Parameters of the other end are taken, too, because rules may join parameters of both
-        // ends.
+        // This end takes the parameters of the other end, too, because some rules concern
+        // parameters of both ends.
         let options = session_options().filter(|option| is_for(option.role, E::ROLE));
         let names = options.map(|option| option.name);
         let names = names.chain(PARAMETERS.iter().map(|parameter| parameter.name));
@@ -207,8 +209,8 @@ pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Returns every option, in the order of the help: the group, those of the library, and the one
-/// that only a command has.
+/// Returns every option, in the order of the help: `group`, those of the library, and `metrics`,
+/// which only commands have.
 pub(crate) fn session_options() -> impl Iterator<Item = &'static SessionOption> + Clone {
     const GROUP: &SessionOption = &SessionOption {
         name: "group",

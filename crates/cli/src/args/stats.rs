@@ -17,7 +17,7 @@ pub(crate) struct StatsArgs {
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Count packets that match this filter, in tcpdump's language; may be repeated
+    /// Count by this filter, too, in tcpdump's language; may be repeated, for a count of each
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Vec<String>,
     /// Do not look into packets: only counts, bytes, sizes and times
@@ -29,7 +29,8 @@ pub(crate) struct StatsArgs {
     /// Stop after this many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
-    /// Stop after this time; a plain number is seconds
+    /// Stop after this time; a plain number is seconds. In a sweep, the time for each size [default
+    /// in a sweep: 2s]
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     /// Count the packets that a wire would carry, not super-packets (GSO); for interfaces, not
@@ -39,8 +40,8 @@ pub(crate) struct StatsArgs {
     /// Draw the rate over time, or the sweep, into this .png, .svg or .html
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Compare int:, ring: and ring2: on a virtual cable: which share of the packets each of them
-    /// loses, and how much processor time it takes
+    /// Compare int:, ring: and ring2: on a virtual cable, at several sizes of the ring or of
+    /// packets: which share of the packets each of them loses, and how much processor time it takes
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sources", "filter", "count"])]
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,
@@ -50,7 +51,7 @@ pub(crate) struct StatsArgs {
     pub(crate) pps: u64,
 }
 
-/// What a sweep changes.
+/// The size that a sweep varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SweptSize {
     /// Memory shared with the kernel: 16 KiB to 16 MiB

@@ -7,12 +7,12 @@ use gauge::tcp::{Coalescing, PORT};
 
 use super::{Place, bytes, duration, mirror, place, rtt};
 
-/// Show what holds TCP connections back, and what ways of writing cost.
+/// Show what holds TCP connections back; measure how long calls take by way of writing.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TcpCommand {
     /// Show what holds each TCP connection of this host back
     Watch(TcpWatchArgs),
-    /// Measure what an application's way of writing costs: time of a call, by size of write
+    /// Measure how long calls take, by size and way of writing
     Writes(TcpWritesArgs),
     /// Answer the calls of `tcp writes` of other hosts
     Serve(TcpServeArgs),
@@ -25,7 +25,7 @@ The shares say how long the sending side of a connection was held back: by its a
 gave it nothing to send; by the receiver, whose window was full; by its own send buffer; or by the
 network. They are the kernel's own counts, in steps of some ms, and sum to 100 %. On a terminal it
 shows a row for each connection until q or Ctrl-C; elsewhere it prints all of them at the end. With
---json, each connection is a line at each look.
+--json it prints a line for each connection at each reading, and one with all of them at the end.
 
 Examples:
   towline tcp watch
@@ -38,10 +38,10 @@ pub(crate) struct TcpWatchArgs {
     /// Only connections of this process
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Also show connections on which nothing has moved
+    /// Also show connections on which no data has moved
     #[arg(long)]
     pub(crate) all: bool,
-    /// Time between two looks
+    /// Time between two readings of the connections
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) every: Duration,
     /// End after this time [default: at Ctrl-C]
@@ -49,13 +49,13 @@ pub(crate) struct TcpWatchArgs {
     pub(crate) time: Option<Duration>,
 }
 
-/// Measure what ways of writing cost.
+/// Measure how long calls take, by size and way of writing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A call is some writes and the read of a short answer. With Nagle's rule (the default of a socket) a
-small write waits until what was written before is acknowledged, and the other end delays that by 40
-ms: calls of two writes show it. Each row of the output is one combination of --size, --mode and
---send-buffer.
+small write waits until what was written before is acknowledged. The other end delays the
+acknowledgement by about 40 ms: calls of two writes show it. Each row of the output is one
+combination of --size, --mode and --send-buffer.
 
 Examples:
   towline tcp writes 10.0.0.1
@@ -66,24 +66,24 @@ pub(crate) struct TcpWritesArgs {
     /// Host where `towline tcp serve` runs; port 7702 unless given
     #[arg(value_name = "HOST[:PORT]", value_parser = place)]
     pub(crate) target: Place,
-    /// Bytes of a write
+    /// Bytes of each write; several are measured one after the other
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "64,512,1448,4096,16384,65536")]
     pub(crate) size: Vec<u64>,
-    /// Writes of a call
+    /// How many writes make a call; a call ends with the read of a short answer
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) writes: u16,
     /// What the kernel does with segments that are not full
     #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
     #[arg(default_value = "nagle,no-delay,cork")]
     pub(crate) mode: Vec<CoalescingArg>,
-    /// Send buffers (SO_SNDBUF) [default: the kernel's]
+    /// Size of the send buffer (SO_SNDBUF) [default: the kernel chooses]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
     pub(crate) send_buffer: Vec<u64>,
-    /// Calls of each row
+    /// How many calls to measure for each combination of --size, --mode and --send-buffer
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) calls: u32,
-    /// Draw the time of a call by size of write into this .png, .svg or .html
+    /// Draw the time of a call, by size of its writes, into this .png, .svg or .html
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub(crate) to: Vec<PathBuf>,
 }
@@ -107,11 +107,12 @@ pub(crate) struct TcpServeArgs {
 mirror! {
     /// What the kernel does with segments that are not full.
     CoalescingArg of Coalescing {
-        /// A segment waits while an earlier one is not acknowledged: the default of a socket
+        /// A segment that is not full waits while an earlier one is not acknowledged: the default
+        /// of a socket
         Nagle,
         /// Each segment leaves at once (`TCP_NODELAY`)
         NoDelay,
-        /// Segments wait until the whole call is written (`TCP_CORK`)
+        /// A segment that is not full waits until the whole call is written (`TCP_CORK`)
         Cork,
     }
 }

@@ -21,7 +21,7 @@ use super::{
 #[command(after_help = SEND_HELP, after_long_help = long(SEND_HELP, SEND_NOTES))]
 pub(crate) struct SendArgs {
     /// Files and directories to send, DIR/ for what is in a directory; - for standard input, which
-    /// is first kept in a temporary file
+    /// is first kept in a temporary file (not with --plain)
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Send over TCP to the receivers at these hosts (recv --listen), separated by commas, instead
@@ -30,7 +30,7 @@ pub(crate) struct SendArgs {
           conflicts_with_all = ["group", "receivers", "expect", "join_for", "slow"])]
     pub(crate) to: Vec<String>,
     /// Send one file, or standard input, to any program that listens at --to, such as nc or socat.
-    /// It confirms nothing, so the exit code is 1 unless --accept-unconfirmed is given
+    /// Such a program confirms nothing, so the exit code is 1 unless --accept-unconfirmed is given
     #[arg(long, requires = "to",
           conflicts_with_all = ["spool", "stdin_name", INCLUDE, EXCLUDE, "skip_changed",
                                 "hard_links", "sparse", "owner", "xattrs", "hash",
@@ -72,12 +72,11 @@ pub(crate) struct SendArgs {
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
-    /// Wait for this many receivers, the first to join; others are guests [default: all that join;
-    /// sending begins once no new one has joined for 300 ms]
+    /// Expect this many receivers, the first to join; others are guests [default: expect all that
+    /// join, and begin when no new one has joined for 300 ms]
     #[arg(long, value_name = "N", value_parser = receiver_count)]
     pub(crate) receivers: Option<u32>,
-    /// Wait for the receivers with these names (recv --name), separated by commas; others are
-    /// guests
+    /// Expect the receivers with these names (recv --name), separated by commas; others are guests
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = receiver_name,
           conflicts_with = "receivers")]
     pub(crate) expect: Vec<String>,
@@ -112,7 +111,7 @@ mirror! {
     }
 }
 
-/// `--include` and `--exclude` in the order they were given in, which matters.
+/// `--include` and `--exclude` in the order in which they were given: the order matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleArgs {
     /// Whether a rule includes, and its pattern.
@@ -131,8 +130,9 @@ impl Args for RuleArgs {
         command
             .arg(rule(
                 INCLUDE,
-                "Send what matches, even if a later --exclude matches it too, as the first pattern \
-                 that matches decides: --include '*.mxf' --exclude '*' sends only *.mxf",
+                "Send what matches, even if a later --exclude matches it too: the first pattern \
+                 that matches decides. --include '*.mxf' --exclude '*' sends only the *.mxf that \
+                 are directly in PATH",
             ))
             .arg(rule(
                 EXCLUDE,
@@ -184,7 +184,7 @@ pub(crate) struct RecvArgs {
     /// port alone, on all addresses
     #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "group", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Print the received file instead of storing it, once all of it is verified; a tree is refused
+    /// Print the received file instead of storing it, when all of it is verified; refuse a tree
     #[arg(long, conflicts_with_all = ["serve", "existing", "overwrite"])]
     pub(crate) to_stdout: bool,
     /// Directory in which the file is kept until it is verified [default: $TMPDIR, or /tmp]
@@ -206,9 +206,9 @@ pub(crate) struct RecvArgs {
     /// for it
     #[arg(short = 'S', long, conflicts_with = "to_stdout")]
     pub(crate) sparse: bool,
-    /// Set user and group of what arrives, as told by `send --owner`: those of the same names where
-    /// both ends know them, else those of the same numbers; with --owner=numbers, always those of
-    /// the same numbers. What this process may not set is named (exit code 1)
+    /// Set the user and group that `send --owner` tells: by their names where both ends know them,
+    /// otherwise by their numbers; with --owner=numbers, always by their numbers. What this process
+    /// may not set is named (exit code 1)
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true,
           default_missing_value = "names", conflicts_with = "to_stdout")]
     pub(crate) owner: Option<OwnerArg>,
@@ -239,7 +239,7 @@ pub(crate) struct RecvArgs {
     /// that does not fit is refused, or fails once the limit is reached [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with = "to_stdout")]
     pub(crate) quota: Option<u64>,
-    /// How much of the filesystem stays free, as 2GiB or 10% [default: 5%, at most 1GiB]
+    /// How much of the filesystem stays free, such as 2GiB or 10% [default: 5%, at most 1GiB]
     #[arg(long, value_name = "SIZE|PERCENT", conflicts_with = "to_stdout")]
     pub(crate) keep_free: Option<KeepFree>,
     /// Most files, directories and links of one transfer
@@ -262,9 +262,9 @@ pub(crate) struct RecvArgs {
     /// programs of further transfers can run
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1h")]
     pub(crate) exec_timeout: Duration,
-    /// Give up (exit code 1) after this time without a transfer, or without progress of one; with
-    /// --serve only that transfer ends, and the service goes on [default: no limit; 5m with
-    /// --serve]
+    /// Give up (exit code 1) after this time without a transfer, or without progress of the
+    /// transfer; with --serve, end only the transfer without progress, and go on [default: no
+    /// limit; 5m with --serve]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -274,12 +274,12 @@ pub(crate) struct RecvArgs {
 mirror! {
     /// What becomes of a file that is there already.
     ExistingArg of Existing {
-        /// The transfer is refused before any byte of it arrives
+        /// Refuse the transfer before any byte of it arrives
         Refuse,
-        /// The file is replaced when the transfer is complete
+        /// Replace the file when the transfer is complete
         Replace,
-        /// Like replace, but a file that already has the same size, time and content is not sent
-        /// again
+        /// Like replace, but do not transfer a file that already has the same size, time and
+        /// content
         SkipUnchanged,
     }
 }
@@ -298,23 +298,23 @@ mirror! {
 mirror! {
     /// Who owns what arrives.
     OwnerArg of Owners {
-        /// Users and groups of the same names; of the same numbers where an end knows no name
+        /// Users and groups with the same names; where an end knows no name, with the same numbers
         Names,
-        /// Users and groups of the same numbers
+        /// Users and groups with the same numbers
         Numbers,
     }
 }
 
 mirror! {
-    /// What becomes of what a transfer does not bring.
+    /// What becomes of files and directories that a transfer does not bring.
     DeleteArg of Delete {
-        /// Delete it; but nothing at all when the sender's patterns have left something out, or the
+        /// Delete them; but none at all when the sender's patterns have left something out, or the
         /// sender could not read all of its files
         Surplus,
-        /// Delete it, and also what the sender's patterns have left out; nothing at all when the
+        /// Delete them, and also what the sender's patterns have left out; none at all when the
         /// sender could not read all of its files
         Excluded,
-        /// Delete nothing, and name what surplus would delete
+        /// Delete nothing, and name what --delete=surplus would delete
         List,
     }
 }
@@ -323,8 +323,8 @@ mirror! {
 #[derive(Debug, Args)]
 #[command(after_help = DEMO_HELP)]
 pub(crate) struct DemoArgs {
-    /// Tree to send [default: directories of this machine, as in /usr/share, that together have
-    /// --min-bytes and --min-files]
+    /// Tree to send [default: directories of this machine, such as those in /usr/share, that
+    /// together have at least --min-bytes and --min-files]
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Number of receivers
@@ -376,7 +376,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The most entries of a manifest, whatever the user says.
+/// The most files, directories and links of a transfer; `--max-files` cannot raise it.
 const ENTRIES_MAX: u32 = 1_000_000;
 const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";
@@ -389,20 +389,22 @@ a file that changes while it is sent ends the transfer (1). With --skip-changed 
 and named, the receivers prove the rest, and the exit code is 1 at both ends. Receivers name the
 files too; of a directory that cannot be listed they say only that there was something.
 
-Expected are all receivers that join before the end, the first --receivers N, those named by
---expect, or all that join within --join-for. Others are guests: they get data, and when all that
-are expected are done, those that make progress are served for as long again as the transfer has
-taken (1 s at least, --timeout at most). A guest that fails does not change the exit code. With
---key-file at all ends, packets and connections are encrypted and authenticated.
+By default all receivers that join before the end are expected. Otherwise these are: the first
+--receivers N, those named by --expect, all that join within --join-for, or one at each host of
+--to. Other receivers are guests. They get data, too. When all that are expected are done, guests
+that make progress are served for as long again as the transfer has taken (1 s at least, --timeout
+at most). A guest that fails does not change the exit code. With --key-file at all ends, packets and
+connections are encrypted and authenticated.
 
 With --plain the receiver is any program that reads to the end of its connection. towline sends the
 file, ends its side, and waits until the peer's kernel has acknowledged every byte and the peer has
 closed. That is all that can be known: an application that confirms nothing may have read less. The
 report says how many bytes were acknowledged, also when the connection breaks. What the peer answers
-is thrown away. --timeout bounds the dial and every time without progress.
+is thrown away. --timeout limits the wait for the connection, and each time without progress.
 
-Standard input is kept whole in the directory of --spool before anything is sent, as receivers are
-told its length first. The space is free again when the command ends, however it ends.
+Without --plain, standard input is kept whole in the directory of --spool before anything is sent,
+because receivers are told its length first. The space is free again when the command ends, however
+it ends.
 
 --dry-run lists what would be sent, with --hash its checksums; with --json that is one document,
 towline.plan.send: plan (every setting), files, bytes, entries (kind, bytes and path of each) and
@@ -411,12 +413,12 @@ the end, towline.send: is_proven, a row for each receiver, and sums too. The lin
 those of b3sum 1.5.5 and later; older versions do not escape carriage returns in names.
 
 PATH is delivered under its last component. PATH/ delivers what is in the directory, each entry
-under its own name. What the command line names is sent, whatever the patterns say.
+under its own name. What the command line names is sent even when a pattern excludes it.
 
 A pattern without / matches a file name anywhere. A pattern with a leading / matches a whole path as
-it is delivered; any other pattern with / matches the end of a path. A trailing / matches
-directories only. * and ? do not match /, ** does. All below an excluded directory is left out:
-to send only *.mxf from all directories, write --include '*/' --include '*.mxf' --exclude '*'.
+it is delivered; any other pattern with / matches the end of a path. A pattern with a trailing /
+matches directories only. * and ? do not match /, ** does. All below an excluded directory is left
+out: to send only *.mxf from all directories, write --include '*/' --include '*.mxf' --exclude '*'.
 What no pattern matches is sent, so --include without --exclude changes nothing, as in rsync.";
 
 const SEND_HELP: &str = "\
@@ -430,18 +432,19 @@ Examples:
 
 const RECV_NOTES: &str = "\
 Files appear under their final names once the whole transfer is verified. An interrupted transfer
-keeps what it has in .towline beneath the directory, and the next attempt sends only the rest.
-Such leftovers are removed after 7 days; when the older ones hold more than 10 GB together, the
-oldest first; when another transfer needs their room; and when the same files have arrived in
-another transfer. Otherwise the newest is kept whatever it holds. Less than 1 MiB that is less than
-1 % of its transfer is not kept. --leftovers lists them, --leftovers --clean removes them.
+keeps what it has in .towline beneath the directory, and the next attempt sends only the rest. Such
+leftovers are removed after 7 days; when another transfer needs their room; when the same files have
+arrived in another transfer; and, the oldest first, when all but the newest hold more than 10 GB
+together. Otherwise the newest is kept, whatever its size. What is less than 1 MiB and less than 1 %
+of its transfer is not kept. --leftovers lists leftovers, --leftovers --clean removes them.
 
-A transfer takes room on the disk as its content arrives, at most about twice what has arrived, and
+A transfer takes room on the disk as its content arrives: at most about twice what has arrived, and
 never what --quota and --keep-free forbid. All directories and files in DIR count for --quota.
 
---delete deletes what is in the directories of a transfer and not in it, once all of it is verified,
-synced and in place; of what was sent as DIR/, that is what is in this DIR. It follows no link and
-no mount point. Whoever may send may then delete there. The report names what went.
+When a transfer is verified, synced and in place, --delete looks into the directories that it
+brought, and deletes there what it did not bring. When the sender named DIR/, it also looks into the
+receiver's DIR itself. It follows no link and no mount point. Whoever may send may then delete
+there. The report names what was deleted.
 
 --to-stdout keeps the whole file in the directory of --spool until it is verified; the space is
 free again when the command ends, however it ends.
@@ -450,12 +453,12 @@ free again when the command ends, however it ends.
 line (JSON Lines): a towline.recv for each finished transfer, and at the end one towline.recv-serve
 with the sums and counters of all.
 
-The file of --config takes the long flags as keys, those of this command too: directory, existing,
-serve, from, key-file, quota, exec and timeout. The program of --exec finds TOWLINE_PATH (the
-directory, or the one thing in it that the transfer brought), TOWLINE_MANIFEST, TOWLINE_SENDER,
-TOWLINE_BYTES and TOWLINE_ROOT in its environment, and reads from its standard input every path in
-the directory that the transfer brought, with a zero byte behind each (xargs -0). Such programs run
-one after the other, each for --exec-timeout at most; one that fails makes the exit code 1.
+The file of --config takes all long flags as keys, and DIR under the key `directory`. The program of
+--exec finds TOWLINE_PATH (the directory, or the one thing in it that the transfer brought),
+TOWLINE_MANIFEST, TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment, and reads from
+its standard input every path in the directory that the transfer brought, with a zero byte behind
+each (xargs -0). Such programs run one after the other, each for --exec-timeout at most; one that
+fails makes the exit code 1.
 
 One host takes at most 8 of the 16 transfers that --serve takes at a time.";
 
@@ -475,8 +478,8 @@ Examples:
   towline demo
   towline demo ~/src --receivers 5 --loss 20";
 
-/// Reads where to listen. A port alone means all addresses, IPv6 and IPv4: the name `localhost` may
-/// be either.
+/// Reads where to listen. A port alone means all addresses, of IPv6 and of IPv4, because the name
+/// `localhost` may stand for either.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     match text.parse() {
         Ok(port) => Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),

@@ -23,24 +23,25 @@ pub(crate) enum UdpCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 It sends to the host that asks, and to no group unless --allow-group names it. It stops sending when
-that host's connection ends. It serves one host at a time: an idle one makes room for another after
-2 s, and one that measured for 30 minutes stays away for as long.
+that host's connection ends. It serves one host at a time. A host that is idle for 2 s makes room
+for another. A host that has measured for 30 minutes is refused for the next 30 minutes.
 
 Examples:
   towline udp serve
   towline udp serve --listen 10.0.0.1:7701 --rate-max 1Gbit/s
   towline udp serve --allow-group 239.192.0.1")]
 pub(crate) struct UdpServeArgs {
-    /// Address and port, or only one of them; TCP and UDP
+    /// Address and port to listen at, or only one of them, for TCP and UDP
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7701")]
     pub(crate) listen: SocketAddr,
-    /// Groups that it joins and sends to when an asking host names them; port 7500 unless given.
-    /// Not 224.0.0.0/24 and ff02::/16, of which every host is a member
+    /// Groups that the server joins, and sends to, when an asking host names them; port 7500 unless
+    /// given. 224.0.0.0/24 and ff02::/16 are refused, because every host is a member [default:
+    /// none]
     #[arg(long, value_name = "GROUP[:PORT],...", value_delimiter = ',', value_parser = group)]
     pub(crate) allow_group: Vec<Group>,
-    /// Most bits a second that it sends, headers included [default: 100Mbit/s to a group, no limit
-    /// to the host that asks]
+    /// Most bits a second that the server sends, headers included [default: 100Mbit/s to a group,
+    /// no limit to the host that asks]
     #[arg(long, value_name = "RATE", value_parser = positive_bit_rate)]
     pub(crate) rate_max: Option<u64>,
     /// Highest time to live of its packets to a group
@@ -63,12 +64,12 @@ pub(crate) struct UdpRunArgs {
     /// Host where `towline udp serve` runs; port 7701 unless given; several only with --group
     #[arg(value_name = "HOST[:PORT]", value_parser = place, required = true)]
     pub(crate) targets: Vec<Place>,
-    /// Send to this group, which the servers join on the interfaces that they are reached by, when
-    /// their --allow-group names it
+    /// Send to this group, if the servers' --allow-group names it; each server joins it on the
+    /// interface by which it is reached
     #[arg(long, short, value_name = "GROUP[@IFACE]")]
     pub(crate) group: Option<Group>,
-    /// Interface here of the group, by name, address or prefix [default: that of the way to the
-    /// first server]
+    /// Interface of this host for the group, by name, address or prefix [default: the one that
+    /// leads to the first server]
     #[arg(long, short, value_name = "IFACE", requires = "group")]
     pub(crate) iface: Option<Selector>,
     /// Time to live of packets to the group
@@ -96,13 +97,14 @@ pub(crate) struct UdpRunArgs {
     /// Send as fast as possible and count what arrives, instead of searching for the highest rate
     #[arg(long, conflicts_with = "rate")]
     pub(crate) flood: bool,
-    /// Time that each trial sends; a row takes about eight trials
+    /// How long each trial sends; each combination of --size, --mode, --direction and --profile
+    /// takes about eight trials
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) time: Duration,
-    /// Highest acceptable loss, in percent
+    /// Highest acceptable share of lost datagrams, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.1")]
     pub(crate) loss_max: f64,
-    /// Seed of the random numbers
+    /// Seed of the random tokens in the datagrams
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -167,7 +169,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     rtt::listen_with(text, PORT)
 }
 
-/// Reads a group alone: the trial, not this text, says which interface and source it has.
+/// Reads a group without interface and source: the trial decides about these.
 fn group(text: &str) -> Result<Group, String> {
     let group = text.parse::<Group>().map_err(|error| error.to_string())?;
     let is_plain = group.is_multicast() && group.source().is_none() && group.interface().is_none();
