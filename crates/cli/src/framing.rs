@@ -1,4 +1,5 @@
-//! The forms of messages in a byte stream: lines, or each message after its length.
+//! The forms of messages in a byte stream: lines, messages that end with a zero byte, or each
+//! message after its length.
 //!
 //! ```text
 //!   lines    message \n  message \n           a message cannot hold a line feed
@@ -12,7 +13,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The forms.
+/// How messages are told apart in a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Framing {
@@ -47,7 +48,8 @@ impl Framing {
     /// Replaces `message` by the next one.
     ///
     /// # Errors
-    /// `InvalidData` when a message is longer than `limit`, or when the stream ends within one.
+    /// `InvalidData` when a message is longer than `limit`, or when the stream ends within one of
+    /// the form `Length`. Otherwise those of the input.
     pub(crate) fn read(
         self,
         input: &mut impl BufRead,
@@ -76,7 +78,7 @@ impl Framing {
     /// Writes one message.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Those of the output; with `Length`, `InvalidData` for a message of 4 GiB or more.
     pub(crate) fn write(self, output: &mut impl Write, message: &[u8]) -> io::Result<()> {
         match self {
             Self::Lines => {
@@ -105,7 +107,8 @@ fn read_until(
     limit: Limit,
     message: &mut Vec<u8>,
 ) -> io::Result<Found> {
-    // Room for the end, and for one byte more than allowed, which shows a message that is too long.
+    // There is room for the end byte, and for one byte more than allowed, by which a message that
+    // is too long is noticed.
     let bytes_max = (limit.bytes as u64).saturating_add(2);
     if input.take(bytes_max).read_until(end, message)? == 0 {
         return Ok(Found::End);

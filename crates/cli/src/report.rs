@@ -135,8 +135,8 @@ impl Output {
         }
     }
 
-    /// Returns the output of a command that runs until it is stopped, or of one that does not. What
-    /// a service says begins with the time where no terminal shows it.
+    /// Returns this output for a service, which runs until it is stopped, or for another command.
+    /// Lines of a service begin with the time where no terminal shows them and no journal adds it.
     pub(crate) fn serving(&self, is_service: bool) -> Self {
         Self {
             is_service,
@@ -152,7 +152,7 @@ impl Output {
         self.is_dry_run
     }
 
-    /// Prints the plan for `--dry-run`; returns true when that is all there is to do.
+    /// With `--dry-run`, prints the plan and returns true: the command then has nothing else to do.
     pub(crate) fn shows_only<P: Plan>(&self, plan: &P) -> Result<bool, Failure> {
         if self.is_dry_run {
             json::write(&mut io::stdout().lock(), P::SCHEMA, P::VERSION, plan)?;
@@ -230,9 +230,10 @@ impl Output {
             .suspend(|| output.write_all(text.as_bytes()))?)
     }
 
-    /// Returns the time, as the library's events show it, to begin a line with. Lines that are read
-    /// later have it: with `--verbose`, or of a service whose lines do not go to the journal, which
-    /// has times of its own. Other lines, and all lines on a terminal, have none.
+    /// Returns the time with which a line begins, in the form of the library's events. Lines that
+    /// are read later have it: those with `--verbose`, and those of a service whose lines do not go
+    /// to the journal, which adds times itself. Other lines, and all lines on a terminal, have
+    /// none.
     fn stamp(&self, is_terminal: bool) -> String {
         let is_in_journal = || env::var_os("JOURNAL_STREAM").is_some();
         let is_read_later = self.verbosity > 0 || self.is_service && !is_in_journal();

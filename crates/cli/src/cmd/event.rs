@@ -10,7 +10,8 @@ use towline::{AudienceEvent, LeaveReason, Refusal};
 
 use crate::report::count;
 
-/// Words an event about a receiver; `None` for a refusal that was told already.
+/// Words an event about a receiver; `None` for a refusal that was told already or is only counted,
+/// and for events that are not told.
 pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option<String> {
     let text = match event {
         AudienceEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
@@ -173,8 +174,7 @@ impl Refusals {
         last.map(|(host, reason, _)| refusal(*host, *reason))
     }
 
-    /// Returns lines for the end of the report, about receivers that were refused more often than
-    /// was told.
+    /// Returns lines for the end of the report, about refusals beyond those that were told.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let again = self.known.iter().filter(|(_, _, times)| *times > 1);
         let again = again.map(|(host, reason, times)| {
@@ -191,13 +191,13 @@ impl Refusals {
 /// The most pairs of host and reason that are told one by one.
 const REFUSALS_MAX: usize = 64;
 
-/// A count of the receivers that left without everything. Only the end tells which these are: a
-/// receiver that left with all messages lacks those that are sent later.
+/// A count of the receivers that left without everything. Only the end of the session shows which
+/// these are: a receiver that left with all messages so far lacks those that are sent later.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     short: u64,
-    /// The farthest position that any of these receivers had been given, and how many of them were
-    /// at this position.
+    /// The farthest position up to which a receiver that left had everything, and how many
+    /// receivers left at this position.
     farthest: (u64, u64),
 }
 

@@ -148,7 +148,7 @@ fn wants_to_leave() -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// The shortest time between two pictures: 25 a second are enough for eyes, and terminals are slow.
+/// The longest wait for a frame. After it, the line is drawn again and the keys are read.
 const DRAW_TIME: Duration = Duration::from_millis(40);
 
 #[cfg(test)]

@@ -263,7 +263,8 @@ impl Checker {
         }
     }
 
-    /// Returns how long frames were expected, when reception stopped `since_first` after the first.
+    /// Returns how long frames were expected, when reception stopped `since_first` after the first
+    /// frame.
     fn lasted(&self, since_first: Duration) -> Duration {
         Stability::lasted(self.counts.frames, self.stretch.time(), since_first)
     }

@@ -142,7 +142,8 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Sends each frame at its time, until the plan or a signal ends the sending.
+    /// Sends each frame at its time, until the plan, the end of the source, or a signal ends the
+    /// sending. Then waits until all packets have left, at most until the session must end.
     fn send(&mut self, started: Instant) -> Result<(), Failure> {
         let interval = self.source.rate().interval();
         let group = self.plan.session.place.to_string();
@@ -234,8 +235,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Makes one turn of the publisher. When the turn found nothing to do, waits until `until`;
-    /// with `None`, returns at once.
+    /// Makes one turn of the publisher. When the turn found nothing to do, waits for something, at
+    /// most until `until`; with `None`, it never waits.
     fn turn(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
         let is_idle = self.publisher.turn()?.is_idle();
         if is_idle && until.is_some() {
@@ -297,8 +298,8 @@ impl Job<'_> {
 struct Schedule {
     due: towline::Instant,
     interval: Duration,
-    /// The frames come from a file or a program. After a time without frames, the next ones are not
-    /// sent faster to catch up, because they would only overrun each other.
+    /// The frames come from a file or a program. After a time without frames, the next frames are
+    /// not sent faster to catch up, because they would only overrun each other.
     is_live: bool,
 }
 

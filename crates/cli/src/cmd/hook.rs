@@ -32,7 +32,7 @@ pub(super) fn check(words: &[String]) -> Result<(), Failure> {
     })
 }
 
-/// Gives the programs a turn and says which failed. Returns true when none is left.
+/// Gives the programs a turn, and prints which failed. Returns true when none runs or waits to run.
 pub(super) fn look(hook: &mut Hook, output: &Output) -> bool {
     let is_done = hook.turn();
     while let Some(failure) = hook.pop_failure() {

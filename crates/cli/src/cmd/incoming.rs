@@ -36,8 +36,8 @@ pub(super) struct Incoming<'a> {
     /// The service was told to stop: from then on, an unfinished transfer does not count as failed.
     pub(super) is_leaving: bool,
     bytes: u64,
-    /// How many senders were not dialled or had their manifest declined. `passed_over_why` is the
-    /// reason for the last of them.
+    /// How many senders were passed over: this end did not dial them, or declined their manifest.
+    /// `passed_over_why` is the reason for the last of them.
     passed_over: u64,
     passed_over_why: Option<String>,
 }
@@ -59,7 +59,7 @@ struct Transfer {
     /// What this receiver has and the sender has not.
     surplus: Vec<Surplus>,
     unset: Vec<Unset>,
-    /// Why the transfer's sender has given this receiver up; `None` once the sender is back.
+    /// Why the transfer's sender has given this receiver up; `None` when it has not, or is back.
     given_up: Option<String>,
     /// The time from the transfer's beginning to its end.
     time: Option<Duration>,
@@ -184,7 +184,7 @@ impl<'a> Incoming<'a> {
         report
     }
 
-    /// Reports transfers that were still under way at the end.
+    /// Reports the transfers of a service that were still under way at its end.
     pub(super) fn finish_all(&mut self, receiver: &FileReceiver) -> Result<(), Failure> {
         self.look(receiver);
         let left: Vec<u32> = self.transfers.keys().copied().collect();
@@ -300,7 +300,8 @@ impl<'a> Incoming<'a> {
         });
     }
 
-    /// Reports a transfer of a service that is over, and forgets it.
+    /// Reports a transfer of a service, finished or not, and forgets it. Without `--serve` it does
+    /// nothing.
     fn finish(&mut self, number: u32) -> Result<(), Failure> {
         if !self.plan.is_serving {
             return Ok(());
@@ -341,7 +342,7 @@ impl<'a> Incoming<'a> {
 
 impl Transfer {
     fn fail(&mut self, code: ErrorCode, mut text: String) {
-        // The sender prints this text, too, so it names no flag.
+        // The text names no flag, because the sender prints it, too; this end adds its flag.
         if code == ErrorCode::Exists && text.contains("replace what exists") {
             text += " (recv --overwrite)";
         }
@@ -389,7 +390,8 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Returns the only path that a transfer brings into the directory, or the directory.
+/// Returns the path that a transfer brings into the directory, when it brings only one; otherwise
+/// the directory. Without a directory, `-`.
 fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
     let Some(directory) = &plan.directory else {
         return PathBuf::from("-");
@@ -420,5 +422,5 @@ fn items_of(
     tops.map(|name| directory.join(name)).collect()
 }
 
-/// The most senders that were passed over for which a line is printed.
+/// The most lines that are printed about senders that were passed over.
 const REMARKS_MAX: u64 = 32;

@@ -80,8 +80,8 @@ impl Chunk {
     }
 }
 
-/// Reads until the end. Passes a chunk on when it is full, or when the next message is not there
-/// whole.
+/// Reads until the input ends or fails, or nobody takes chunks any more. Passes a chunk on when it
+/// is full, when the next message is not there whole, and at the end.
 fn read<R: io::Read>(
     mut input: BufReader<R>,
     framing: Framing,
@@ -99,7 +99,7 @@ fn read<R: io::Read>(
         }
         let is_due =
             !is_more || chunk.bytes.len() >= BUFFER_BYTES || !framing.is_whole_in(input.buffer());
-        // When nobody reads the queue any more, the command has ended.
+        // When sending fails, nobody reads the queue any more: the command has ended.
         if is_due && !chunk.ranges.is_empty() {
             if sender.send(Ok(std::mem::take(&mut chunk))).is_err() {
                 return;

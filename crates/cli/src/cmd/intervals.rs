@@ -14,7 +14,7 @@ pub(super) struct Intervals<'a> {
     every: Option<Duration>,
     of: String,
     what: Counted,
-    /// Lines are text on standard error even with JSON, because packets go to standard output.
+    /// Lines are text on standard error, even with `--json`, because packets go to standard output.
     gives_way: bool,
     /// When the count began; what was counted up to the last line; and when the last line was
     /// printed.

@@ -153,7 +153,8 @@ struct Checker {
     delays: Delays,
     /// How many messages came before they were due.
     negative: u64,
-    /// The greatest error of a sender's clock; `Some(None)` when a sender does not know it.
+    /// The greatest error of a sender's clock. `Some(None)` when a sender does not know its error;
+    /// `None` before any stamped message.
     clock_error: Option<Option<u64>>,
 }
 
@@ -187,7 +188,8 @@ impl Checker {
         })
     }
 
-    /// Explains once, when at least `least` messages have come and none is intact, what this means.
+    /// Explains once what it means that no message is intact, when at least `least` messages came
+    /// corrupt.
     fn doubt(&mut self, least: u64) -> Option<String> {
         if self.received > 0 || self.is_doubted {
             return None;

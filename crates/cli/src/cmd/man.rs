@@ -104,8 +104,8 @@ fn name(command: &Command) -> String {
     name.unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// Returns true when a page refers to another: the one above it, those below it, and those beside
-/// it.
+/// Returns true when the page `name` refers to the page `other`: a page refers to the one above it,
+/// those below it, and those beside it.
 fn is_related(name: &str, other: &str) -> bool {
     let above = |name: &str| name.rsplit_once('-').map(|(above, _)| above.to_owned());
     let parent = above(name);

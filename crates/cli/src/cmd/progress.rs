@@ -162,7 +162,8 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Says which receivers the sender waits for: after a moment, and whenever one more has joined.
+    /// Says which receivers the sender waits for: after a moment, and whenever another number of
+    /// them has joined.
     fn await_receivers(&mut self, outcome: &TransferOutcome) {
         let joined = outcome.receivers.len();
         let text = || waiting(self.plan, outcome, self.opened.elapsed());
@@ -190,8 +191,8 @@ impl<'a> SendProgress<'a> {
         self.refusals.last()
     }
 
-    /// Makes room for the report, whose lines take the place of the bars, and tells what was only
-    /// counted. The bars stay when the report does not go to the terminal.
+    /// Prints the refusals that were only counted, and makes room for the report, whose lines take
+    /// the place of the bars. The bars stay when the report does not go to the terminal.
     pub(super) fn clear(&mut self, sender: &FileSender) {
         self.refusals
             .lines()

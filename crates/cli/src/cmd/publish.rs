@@ -121,7 +121,8 @@ pub(super) enum SendingEnd {
     Unbegun,
     /// The input failed or a signal came, so perhaps more was to be sent.
     Cut,
-    /// The session took the whole input.
+    /// The session took the whole input; from `load send`, all messages that it made, even when a
+    /// signal ended that.
     Whole,
 }
 
@@ -257,7 +258,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Ends a session that has taken everything. Most of a short input may leave only now, so this
-    /// prints and shows as [`Watch::look`] does until the end.
+    /// calls [`Watch::look`] until the end.
     fn close(
         &mut self,
         publisher: &mut Publisher,
@@ -292,7 +293,7 @@ impl<'a> Watch<'a> {
         self.station.show(fill);
     }
 
-    /// Names the receiver that limits the rate, when another one did before.
+    /// Prints which receiver limits the rate, when it is the first or another than before.
     fn note_limit(&mut self, publisher: &Publisher) {
         let Some(setter) = publisher.rate_setter() else {
             return;
@@ -332,7 +333,8 @@ impl<'a> Watch<'a> {
         self.joined
     }
 
-    /// Returns how many receivers have left before everything up to now had been sent to them.
+    /// Returns how many receivers are gone that lack something of what the session has taken so
+    /// far.
     pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
         self.departed.short_of(publisher.lead())
     }
@@ -381,7 +383,8 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Sends a message; gives up when a signal comes while the window has no room.
+    /// Sends a message. When the window has no room, waits for it, or with `--block=no` drops the
+    /// message. Gives up ([`SendingEnd::Cut`]) when a signal has come.
     fn send(&mut self, message: &[u8]) -> Result<SendingEnd, Failure> {
         while !self.interrupt.is_requested() {
             let until = match self.publisher.try_send(message)? {
@@ -402,7 +405,7 @@ impl Job<'_> {
         Ok(SendingEnd::Cut)
     }
 
-    /// Does the session's work and waits for more, but only for a moment.
+    /// Does the session's work; when there is none, waits for some, at most for a [`TICK`].
     fn rest(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
         if self.publisher.turn()?.is_idle() {
             let tick = self.publisher.now() + TICK;
@@ -434,7 +437,7 @@ impl Job<'_> {
     }
 }
 
-/// What a person who types messages should know.
+/// What a person is told who types the messages.
 const FROM_A_TERMINAL: &str = "each line is a message; Ctrl-D at the beginning of a line ends";
 /// The longest time that ending a session may take without `--timeout`.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

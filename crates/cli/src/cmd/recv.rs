@@ -51,7 +51,8 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
     service.report(&receiver, started.elapsed())
 }
 
-/// Returns the plan with the port that the system gave, and says which it is when it could be any.
+/// Returns the plan with the port that the system gave, and prints the address when the user left
+/// the port to the system.
 fn at(plan: &RecvPlan, receiver: &FileReceiver, output: &Output) -> RecvPlan {
     let mut plan = plan.clone();
     let asked = std::mem::replace(&mut plan.session.place, receiver.place().clone());
@@ -125,7 +126,8 @@ impl Service<'_> {
             receiver.wait(Some(until));
         }
         self.incoming.look(receiver);
-        // The programs' work is part of the command's work, so it waits for them.
+        // The work of the programs of `--exec` is part of the command's work, so the command waits
+        // for them.
         while !self.incoming.look_after_hook() && self.interrupt.sleep(TICK) {}
         Ok(())
     }
@@ -162,8 +164,8 @@ impl Service<'_> {
         self.leaving = Some(Instant::now());
     }
 
-    /// Gives up when nothing has moved for the time allowed. A service gives up only that transfer,
-    /// and goes on.
+    /// Gives up when nothing has moved for the time allowed. A service gives up only the transfers
+    /// in which nothing has moved, and goes on.
     fn check_stall(&mut self, receiver: &mut FileReceiver, timeout: Duration) {
         if self.plan.is_serving {
             for number in self.incoming.stuck(timeout) {

@@ -61,7 +61,7 @@ pub(super) fn run(plan: &RelayPlan, output: &Output) -> Result<Verdict, Failure>
     Ok(Verdict::Done)
 }
 
-/// What a person sees of a relay while it works: a line that moves on a terminal, and what is odd.
+/// What a person sees of a relay while it works: a line that moves on a terminal, and warnings.
 struct Watch<'a> {
     plan: &'a RelayPlan,
     output: &'a Output,
@@ -87,7 +87,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Looks at the relay, once in [`SHOW_EVERY`].
+    /// Looks at the relay, at most once in [`SHOW_EVERY`].
     fn look(&mut self, relay: &mut Relay) {
         let since = self.shown.elapsed();
         if since < SHOW_EVERY {

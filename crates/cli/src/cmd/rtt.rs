@@ -230,7 +230,8 @@ pub(super) fn check_drawable<'a>(
         let mut options = OpenOptions::new();
         options.write(true);
         let opened = match path.symlink_metadata() {
-            // Opening a FIFO could wait for a reader, so only files are opened.
+            // Opening a FIFO could wait for a reader, so only files and directories are opened; a
+            // directory fails.
             Ok(found) if !found.is_file() && !found.is_dir() => continue,
             Ok(_) => options.open(path).map(drop),
             Err(_) => options
@@ -331,7 +332,7 @@ fn new_name() -> PathBuf {
     PathBuf::from(format!("rtt-{seconds}.rtt"))
 }
 
-/// Columns of the narrowest terminal for which a heat map is drawn, with its axis.
+/// The fewest columns of a heat map, with its axis, even on a narrower terminal.
 const MAP_COLUMNS_MIN: usize = 40;
 const MAP_COLUMNS_MAX: usize = 160;
 const MAP_LINES: usize = 12;

@@ -14,7 +14,7 @@ use ratatui::{
 use super::TICK;
 use crate::{failure::Failure, interrupt::Interrupt};
 
-/// The whole terminal. It is given back as it was at any end, even by a panic.
+/// The whole terminal. When this is dropped, even by a panic, the terminal is given back as it was.
 pub(super) struct Screen(DefaultTerminal);
 
 /// What is shown on the whole terminal. It reads nothing and knows no terminal, so that tests can
@@ -126,8 +126,8 @@ pub(super) fn is_leave(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char('q' | 'Q')) || (key.code == KeyCode::Char('c') && has_control)
 }
 
-/// Returns the row, of `len`, to which `steps` move the cursor from row `at`. A cursor that is on
-/// no row starts at the first.
+/// Returns the number of the row to which `steps` move the cursor from row `at`, in a table of
+/// `len` rows. A cursor that is on no row starts at the first.
 pub(super) fn moved(at: Option<usize>, steps: isize, len: usize) -> usize {
     let next = at.unwrap_or(0).saturating_add_signed(steps);
     next.min(len.saturating_sub(1))

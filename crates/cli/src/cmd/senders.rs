@@ -1,8 +1,8 @@
 //! The senders of a group: which are present, what was lost of each, and which remarks are due.
 //!
 //! Nothing here prints. There is at most one remark a second about each sender's losses, as a
-//! total, and at most 32 remarks a second in all: nobody reads a flood of lines, and forged senders
-//! could cause one. The report counts everything.
+//! total, and one more when that sender ends. There are at most 32 remarks a second in all: nobody
+//! reads a flood of lines, and forged senders could cause one. The report counts everything.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ pub(super) struct Senders {
     pub(super) ends: SenderEnds,
     pub(super) lost_packets: u64,
     known: BTreeMap<u32, Known>,
-    /// The owner was told that two hosts send as one sender; once is enough.
+    /// The user was told that two hosts send as one sender; once is enough.
     is_sharing_told: bool,
     /// Some sender has losses to report.
     has_loss: bool,
     untold: Vec<String>,
     /// How many remarks found no room.
     unsaid: u64,
-    /// When the present second of remarks began, and how many there were in it.
+    /// When the present second of remarks began, and how many remarks there were in it.
     second: Option<(Instant, usize)>,
 }
 
@@ -223,6 +223,7 @@ impl Senders {
     }
 
     /// Remarks on a sender's losses, unless the last such remark was less than 1 s before `now`.
+    /// Without `now`, remarks on them at once.
     fn tell_loss(&mut self, session: u32, now: Option<Instant>) {
         let Some(known) = self.known.get_mut(&session) else {
             return;
@@ -266,7 +267,7 @@ impl Senders {
 
 /// The shortest time between two remarks about losses of one sender.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most remarks in one second.
+/// The most remarks in one second, besides one about how many were left out.
 const REMARKS_MAX: usize = 32;
 /// The most bytes of what a sender calls itself.
 const NAME_BYTES_MAX: usize = 255;

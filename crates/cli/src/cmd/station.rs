@@ -31,7 +31,7 @@ impl Station {
         Self::at(role, &plan.place.to_string(), plan.metrics, output)
     }
 
-    /// Starts to serve counters of what is at `place`.
+    /// Starts to serve, as [`Station::open`] does, for a command that works at `place`.
     pub(super) fn at(
         role: &str,
         place: &str,
@@ -62,7 +62,7 @@ impl Station {
         })
     }
 
-    /// Publishes new values, a few times a second at most.
+    /// Publishes new values, at most once in a [`TICK`].
     pub(super) fn show(&mut self, fill: impl FnOnce(&mut Snapshot)) {
         let now = Instant::now();
         if now < self.due {
@@ -91,7 +91,8 @@ fn serve(
     Ok(metrics)
 }
 
-/// A line that says once, when nothing has come for a moment, that a command waits, and for what.
+/// A line that is printed once, when nothing has come for a moment: that the command waits, and for
+/// what.
 #[derive(Debug)]
 pub(crate) struct Patience {
     began: Instant,

@@ -102,13 +102,13 @@ pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber,
 enum End {
     /// The plan is fulfilled.
     Fulfilled,
-    /// Nothing came, so the command gave up.
+    /// No message came for `--timeout`, so the command gave up.
     Silence,
     /// A signal came.
     Interrupted,
 }
 
-/// Receives until the plan is fulfilled, nothing comes any more, or a signal comes.
+/// Receives until the plan is fulfilled, no message has come for `--timeout`, or a signal comes.
 fn receive(
     plan: &SubscribePlan,
     subscriber: &mut Subscriber,
@@ -179,7 +179,8 @@ impl Quiet {
         }
     }
 
-    /// Returns true when `count` has not grown for longer than the limit.
+    /// Returns true when `count` has stayed the same for as long as the limit, or longer; without a
+    /// limit, never.
     pub(super) fn is_over(&mut self, count: u64) -> bool {
         let Some(limit) = self.limit else {
             return false;
@@ -192,7 +193,7 @@ impl Quiet {
     }
 }
 
-/// The messages in the form of the output.
+/// Writes messages in the form of the output, and passes them on.
 struct Printer<'a> {
     plan: &'a SubscribePlan,
     writer: Writer,
@@ -227,7 +228,7 @@ impl<'a> Printer<'a> {
             .map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
-    /// Notes that messages may wait to be passed on.
+    /// Notes the time when messages have come since the count was `seen`.
     fn look(&mut self, seen: u64) {
         if self.messages > seen {
             let now = Instant::now();
@@ -288,6 +289,7 @@ impl MessageSink for Printer<'_> {
     }
 }
 
-/// The most bytes that wait for a slow reader, besides those in the writer's queue.
+/// When this many bytes wait for a slow reader, besides those in the writer's queue, no further
+/// message joins them.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 const FULL_PAUSE: Duration = Duration::from_millis(2);

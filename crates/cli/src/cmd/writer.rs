@@ -71,7 +71,7 @@ fn write(filled: &Receiver<Vec<u8>>, back: &SyncSender<Vec<u8>>) -> io::Result<(
         output.write_all(&buffer)?;
         output.flush()?;
         buffer.clear();
-        // There are as many places as buffers, so there is room; if not, the buffer is freed.
+        // The buffer is freed when enough others wait to be used again.
         drop(back.try_send(buffer));
     }
     Ok(())

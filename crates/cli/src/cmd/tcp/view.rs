@@ -26,8 +26,8 @@ pub(super) struct View {
     interval: Duration,
     /// The cookie of the connection under the cursor.
     chosen: Option<u64>,
-    /// The fields of the chosen connection are shown, beginning with the field of this number;
-    /// `None` while the list is shown.
+    /// While the fields of the chosen connection are shown: the number of the first field on the
+    /// screen. `None` while the list is shown.
     opened: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ impl View {
 
     fn go(&mut self, steps: isize) {
         if let Some(first) = &mut self.opened {
-            // Drawing stops `first` at the last field.
+            // Drawing lowers `first` when it is beyond the last fields.
             *first = first.saturating_add_signed(steps);
             return;
         }
@@ -116,7 +116,8 @@ impl View {
         draw_table(frame, area, table, self.at());
     }
 
-    /// Draws the fields of the connection under the cursor; returns false when there is none.
+    /// Draws the fields of the connection that the user has opened; returns false when none is
+    /// open.
     fn draw_fields(&mut self, frame: &mut Frame<'_>, area: Rect) -> bool {
         let (Some(first), Some(row)) = (&mut self.opened, {
             let chosen = self.chosen;

@@ -38,7 +38,7 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Sessions,
-    /// The counters of the chosen session, beginning with number `first`.
+    /// The counters of the chosen session; number `first` is the first on the screen.
     Counters {
         first: usize,
     },
@@ -77,7 +77,7 @@ impl View {
     /// Moves the cursor, or the counters under it.
     fn go(&mut self, steps: isize) {
         match &mut self.page {
-            // Drawing stops `first` at the last counter.
+            // Drawing lowers `first` when it is beyond the last counters.
             Page::Counters { first } => *first = first.saturating_add_signed(steps),
             Page::Sessions => {
                 let all: Vec<_> = self
