@@ -30,8 +30,8 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes the signals over. Call it once, before the command waits for anything: without it, a
-    /// signal ends the process without a word. It starts no thread.
+    /// Takes the signals over. Call this once, before the command waits for anything: without the
+    /// call, a signal ends the process without a word. The call starts no thread.
     pub(crate) fn install() -> Result<Self, Failure> {
         let is_requested = watch_end_requests(REPEAT, EXIT_INTERRUPTED)
             .map_err(|error| Failure::system("watching for signals", &error))?;
@@ -85,8 +85,8 @@ impl Interrupt {
 /// How long the other ends may take to hear that this one leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The time after the first signal in which another is no second request: nobody presses Ctrl-C
-/// again that fast.
+/// For this time after the first signal, a further signal is no second request: nobody presses
+/// Ctrl-C again that fast.
 const REPEAT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a command will do. A plan brings flags and configuration file together, fills in defaults,
-//! and checks everything that concerns more than one flag. It opens nothing.
+//! and checks everything that concerns more than one flag. It opens nothing, except the file of
+//! `--key-file`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -124,7 +124,7 @@ impl LiveArgs {
     }
 }
 
-/// Reads a size, or `max` for the most there is.
+/// Reads a size. `max` becomes the largest number, which the capture lowers to what it may take.
 fn ring(text: &str) -> Result<u64, String> {
     if text == "max" {
         Ok(u64::MAX)

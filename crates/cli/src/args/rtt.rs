@@ -212,7 +212,7 @@ mirror! {
     EngineArg of Engine {
         /// One datagram a call
         Recv,
-        /// One datagram a call, waits by epoll
+        /// One datagram a call; epoll for every wait
         Epoll,
         /// Many datagrams a call
         Mmsg,

@@ -17,7 +17,8 @@ pub(crate) struct StatsArgs {
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Count by this filter, too, in tcpdump's language; may be repeated, for a count of each
+    /// Also count the packets that match this filter, in tcpdump's language; may be repeated, and
+    /// each filter has its own count
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Vec<String>,
     /// Do not look into packets: only counts, bytes, sizes and times

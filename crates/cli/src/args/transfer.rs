@@ -85,8 +85,9 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration,
           conflicts_with_all = ["receivers", "expect", "join_timeout"])]
     pub(crate) join_for: Option<Duration>,
-    /// Longest wait for all expected receivers to join (without --receivers or --expect: for the
-    /// first one); after it, send to those that have joined, if any, and exit with code 1
+    /// Longest wait for all expected receivers to join (for the first one, unless --receivers,
+    /// --expect or --to says who is expected); after it, send to those that have joined, if any,
+    /// and exit with code 1
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
     /// Give up on a receiver after this time without progress (exit code 1)
@@ -434,9 +435,9 @@ const RECV_NOTES: &str = "\
 Files appear under their final names once the whole transfer is verified. An interrupted transfer
 keeps what it has in .towline beneath the directory, and the next attempt sends only the rest. Such
 leftovers are removed after 7 days; when another transfer needs their room; when the same files have
-arrived in another transfer; and, the oldest first, when all but the newest hold more than 10 GB
-together. Otherwise the newest is kept, whatever its size. What is less than 1 MiB and less than 1 %
-of its transfer is not kept. --leftovers lists leftovers, --leftovers --clean removes them.
+arrived in another transfer; and, the oldest first but never the newest, while all together hold
+more than 10 GB. What is less than 1 MiB and less than 1 % of its transfer is not kept. --leftovers
+lists leftovers, --leftovers --clean removes them.
 
 A transfer takes room on the disk as its content arrives: at most about twice what has arrived, and
 never what --quota and --keep-free forbid. All directories and files in DIR count for --quota.

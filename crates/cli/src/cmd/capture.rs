@@ -91,7 +91,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     }
 }
 
-/// Says why super-packets stayed in one piece when `-s` has cut them short; used by `stats` too.
+/// Says why super-packets stayed in one piece when `-s` has cut them short. `stats` uses this too.
 pub(super) fn too_short(account: &Account, snap_len: u32) -> Option<String> {
     let is_cut = snap_len < LiveOptions::default().snap_len;
     (account.uncut_super_frames > 0 && is_cut).then(|| {

@@ -20,8 +20,8 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Done)
 }
 
-/// Adds interfaces to the script where an interface is wanted: the generator can complete files,
-/// but does not use the list of interfaces that a shell has.
+/// Makes the script complete interfaces and processes where they are wanted: by itself the
+/// generator offers only files there.
 fn with_places(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}{BASH_PLACES}"),

@@ -66,7 +66,7 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
 /// or that have the key.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// The number of the first receiver that is a guest.
+    /// Receivers with this number or a higher one are guests.
     guests_from: u32,
     of_guests: Allowance,
     of_others: Allowance,

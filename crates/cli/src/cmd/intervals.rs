@@ -16,8 +16,8 @@ pub(super) struct Intervals<'a> {
     what: Counted,
     /// Lines are text on standard error, even with `--json`, because packets go to standard output.
     gives_way: bool,
-    /// When the count began; what was counted up to the last line; and when the last line was
-    /// printed.
+    /// When the count began; what was counted up to the last line; and the time from the beginning
+    /// to that line.
     begun: Option<(Instant, Done, Duration)>,
     due: Duration,
 }

@@ -143,7 +143,8 @@ fn report(
 struct Checker {
     pattern: LoadPattern,
     checks: BTreeMap<u32, LoadCheck>,
-    /// The sum of the tallies of forgotten senders, whose session index another sender has.
+    /// The tallies of forgotten senders, added up. The session number of such a sender has gone to
+    /// another one.
     past: LoadTally,
     senders: Senders,
     received: u64,

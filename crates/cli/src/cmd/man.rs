@@ -169,9 +169,10 @@ fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
     (notes, examples)
 }
 
-/// Returns the page with requests to the formatter for the space between paragraphs and for the
-/// lists in them. Empty lines are bad style in a manual, and the formatter would fill the lines of
-/// a list. A space breaks the line by itself.
+/// Puts requests to the formatter into a page: for space in place of each empty line, which is bad
+/// style in a manual, and for a line break before each item of a list, which the formatter would
+/// otherwise join to the line before. A request for space also breaks the line, so no break stands
+/// beside it.
 fn spaced(page: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in page.lines() {

@@ -86,13 +86,14 @@ pub(super) fn is_confirmed(closed: &Closed) -> bool {
     closed.confirmed > 0 && closed.missing == 0 && closed.unconfirmed.is_empty()
 }
 
-/// Says why nothing has left, when that is so; used by `load send` too.
+/// Says why nothing has left; `None` when packets could leave. `load send` uses this too.
 pub(super) fn refused(publisher: &Publisher) -> Option<String> {
     let error = publisher.send_error()?;
     Some(format!("nothing was sent: {}", Failure::from(error)))
 }
 
-/// Says which receivers lack something; used by `load send` too.
+/// Says which receivers lack something, or that some do. `None` when none does, or when none is
+/// expected and none has joined. `load send` uses this too.
 pub(super) fn failure(
     expected: u32,
     (joined, given_up): (u64, u64),

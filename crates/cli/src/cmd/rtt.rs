@@ -257,8 +257,8 @@ pub(super) fn write_drawing(
     Ok(())
 }
 
-/// A file that is made with its first byte: a picture that cannot be drawn leaves no empty file and
-/// overwrites none.
+/// A file that is made only when its first byte is written: a picture that cannot be drawn leaves
+/// no empty file, and destroys no old one.
 pub(super) struct Drawing<'a> {
     path: &'a Path,
     file: Option<BufWriter<File>>,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Reads standard input to its end into a file without a name, in `place` or the system's directory
-/// for temporary files, and shows how much came. `None` when a signal came first.
+/// for temporary files, and shows how much came. `None` when a signal comes before the end.
 pub(super) fn standard_input(
     place: Option<&Path>,
     interrupt: &Interrupt,

@@ -46,7 +46,7 @@ pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> 
     Ok(Verdict::Done)
 }
 
-/// Reads the counters of one process; used by `top` too.
+/// Reads the counters of one process; `top` uses this too.
 pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
     counters::read(pid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if !Path::new(&format!("/proc/{pid}")).exists() => {

@@ -85,8 +85,8 @@ pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, F
     let (sweep, picture) = (plan.sweep, &plan.picture);
     check_drawable(picture.as_ref().map(|(path, _)| path))?;
     let interrupt = Interrupt::install()?;
-    // This comes first, because it may start the program again, inside a user namespace. Where that
-    // is not permitted either, the lab says why.
+    // This comes before all work, because it may start the program again, inside a user namespace.
+    // Where that is not permitted, the sweep fails and says why.
     let _refusal = isolate();
     let lines = output.progress().lines();
     let rows = sweep.run(&|| interrupt.is_requested(), &mut |row| {

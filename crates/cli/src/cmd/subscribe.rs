@@ -63,7 +63,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     ))
 }
 
-/// Says why the plan is not fulfilled.
+/// Says why the plan is not fulfilled; `None` when it is.
 fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<String> {
     if end == End::Silence {
         return Some("no message came within --timeout".to_owned());
@@ -86,7 +86,7 @@ fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<S
     })
 }
 
-/// Opens a subscriber; used by `load recv` too.
+/// Opens a subscriber; `load recv` uses this too.
 pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber, Failure> {
     let mut subscriber = Subscriber::open(&session.session())?;
     let (warnings, doing) = (

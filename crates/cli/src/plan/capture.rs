@@ -38,7 +38,7 @@ pub(crate) struct CapturePlan {
     pub(crate) live: LiveOptions,
     #[serde(skip)]
     pub(crate) limits: Limits,
-    /// When a file ends and the next begins, if there are several.
+    /// When a file ends and the next begins; `None` when everything goes into one file.
     #[serde(skip)]
     pub(crate) rotation: Option<Rotation>,
     #[serde(skip)]
@@ -271,5 +271,5 @@ fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok
     serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
-/// How long each size is measured.
+/// How long each size is measured when `--for` is not given.
 const SWEEP_TIME: Duration = Duration::from_secs(2);

@@ -112,7 +112,7 @@ impl FramesSendPlan {
     }
 }
 
-/// `frames recv --dry-run`: frames from a group, each checked.
+/// `frames recv --dry-run`: frames from a group; those of a pattern are checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FramesRecvPlan {
     pub(crate) count: Option<u64>,

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum FrameSourcePlan {
-    /// Frames whose bytes the frame's number and the seed determine.
+    /// Generated frames: a frame's bytes follow from its number and the seed.
     Pattern { size: FrameSize, seed: u64 },
     /// A stream of frames with a Y4M header.
     Y4m { path: PathBuf },

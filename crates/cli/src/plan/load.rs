@@ -18,7 +18,7 @@ use crate::{
     failure::Failure,
 };
 
-/// `load send --dry-run`: load messages, whose content receivers can check, to a group.
+/// `load send --dry-run`: generated messages, whose content receivers can check, to a group.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadSendPlan {
     pub(crate) size_bytes: SizeRange,
@@ -86,7 +86,7 @@ fn rate_of<S: Serializer>(schedule: &Option<Schedule>, serializer: S) -> Result<
     schedule.map(|it| it.per_second()).serialize(serializer)
 }
 
-/// `load recv --dry-run`: load messages from a group, each checked.
+/// `load recv --dry-run`: generated messages from a group, each checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadRecvPlan {
     pub(crate) count: Option<u64>,

@@ -19,7 +19,7 @@ pub(crate) struct PublishPlan {
     /// The only message; without one, those of standard input.
     pub(crate) message: Option<String>,
     pub(crate) framing: Framing,
-    /// A full window holds up the input; otherwise messages are thrown away and counted.
+    /// When the window is full, the input waits; otherwise messages are thrown away and counted.
     pub(crate) is_blocking: bool,
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,
@@ -53,7 +53,8 @@ impl PublishPlan {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SubscribePlan {
     pub(crate) framing: Framing,
-    /// A slow reader of the output holds up the reception; otherwise messages are thrown away.
+    /// When the reader of the output is slow, reception waits; otherwise messages are thrown away
+    /// and counted.
     pub(crate) is_blocking: bool,
     pub(crate) is_tagged: bool,
     /// The senders whose messages are taken; all when it is empty.

@@ -120,7 +120,8 @@ impl ReachPlan {
     }
 }
 
-/// `clock --dry-run`: this host's clocks, compared with another host's when one is named.
+/// `clock --dry-run`: a look at this host's clocks, and a comparison with another host's when it is
+/// named.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ClockPlan {
     target: Option<Place>,

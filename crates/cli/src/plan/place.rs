@@ -6,7 +6,8 @@ use towline::{Group, Selector, resolve};
 
 use crate::{args::Place, failure::Failure};
 
-/// Returns the interface that the group or the flag names. Both may name one if they agree.
+/// Returns the interface that the group or the flag names; both may name it. An error when they
+/// name different ones.
 pub(super) fn interface(
     group: &Group,
     named: Option<&Selector>,
@@ -26,7 +27,8 @@ pub(super) fn interface(
     }
 }
 
-/// Returns the interface of a place, which must then be a group.
+/// Returns the interface of a group, as [`interface`] does; `None` for a host. An error when the
+/// flag names an interface for a host.
 pub(super) fn interface_of(
     place: &Place,
     named: Option<&Selector>,

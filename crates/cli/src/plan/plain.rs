@@ -44,7 +44,7 @@ impl PlainPlan {
             return Err(Failure::usage(text));
         }
         let given = args.session.given();
-        // A profile brings further values, so it is named first.
+        // A profile brings further flags, so the error names the profile, which the user gave.
         let mut names = given.values.keys();
         let profile = given.values.get_key_value("profile").map(|(name, _)| name);
         if let Some(name) = profile.or_else(|| names.next()) {

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
 };
 
-/// `relay --dry-run`: sessions from each network to all others.
+/// `relay --dry-run`: a relay that carries sessions from each network to all others.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RelayPlan {
     pub(crate) networks: Vec<Place>,

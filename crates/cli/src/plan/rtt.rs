@@ -97,7 +97,7 @@ impl RttReflectPlan {
     }
 }
 
-/// `rtt run --dry-run`: questions on a schedule.
+/// `rtt run --dry-run`: a measurement of round trips.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttRunPlan {
     pub(crate) target: Place,
@@ -228,10 +228,11 @@ impl RttRunPlan {
     }
 }
 
-/// Returns how often a message is stamped: one in this many. An error when the user asked for
-/// stamps that the kernel cannot make.
+/// Returns how often a message is stamped: one in this many, or none for 0. An error when the user
+/// asked for stamps that the kernel cannot make, or for `--hops` without stamps.
 fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
-    // Stamps cost time. When one engine cannot stamp, none does, so that the comparison is fair.
+    // Stamps cost time. By default, when one engine cannot stamp, none does, so that the comparison
+    // is fair.
     let can_stamp = args.over == OverArg::Udp && runs.iter().all(|run| run.engine.takes_stamps());
     let wanted = match args.stamp_every {
         Some(every) => every,

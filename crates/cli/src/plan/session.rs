@@ -24,8 +24,8 @@ pub(crate) struct SessionPlan {
     #[serde(rename = "group", serialize_with = "text")]
     #[schemars(with = "String")]
     pub(crate) place: Place,
-    /// The interface that the user asked for; `None` leaves the choice to the group's text and the
-    /// routes.
+    /// The interface that `--iface` names; `None` leaves the choice to the text of the group and to
+    /// the routes.
     #[serde(serialize_with = "optional_text")]
     #[schemars(with = "Option<String>")]
     pub(crate) interface: Option<Selector>,
@@ -80,7 +80,7 @@ impl SessionPlan {
         Ok(plan)
     }
 
-    /// Combines flags and defaults for a session over TCP alone. Flags for packets are refused.
+    /// Combines flags and defaults for a session over TCP. Flags about packets are refused.
     pub(crate) fn over_tcp(place: Place, flag: &str, given: &Given) -> Result<Self, Failure> {
         let is_for_packets =
             |name: &&str| !OVER_TCP.contains(name) && given.values.contains_key(*name);
@@ -149,7 +149,7 @@ impl SessionPlan {
     }
 }
 
-/// The options that have a meaning over TCP alone.
+/// The options that still have a meaning in a session over TCP.
 const OVER_TCP: [&str; 4] = ["wait", "name", "key_file", "metrics"];
 
 pub(super) fn text<T: fmt::Display, S: Serializer>(
@@ -174,7 +174,7 @@ pub(super) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S
     serializer.serialize_f64(time.as_secs_f64())
 }
 
-/// Writes a time as a number of seconds, or none.
+/// Writes a time as a number of seconds; `None` as null.
 pub(super) fn optional_seconds<S: Serializer>(
     time: &Option<Duration>,
     serializer: S,

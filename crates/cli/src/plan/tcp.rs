@@ -70,7 +70,7 @@ pub(crate) struct TcpWritesPlan {
     sizes: Vec<usize>,
     writes: u16,
     modes: Vec<CoalescingArg>,
-    /// Send buffers in bytes; an empty list leaves it to the kernel.
+    /// Sizes of the send buffer, in bytes; an empty list leaves the size to the kernel.
     send_buffers: Vec<usize>,
     calls: u32,
     pub(crate) to: Vec<PathBuf>,
@@ -151,6 +151,6 @@ impl TcpServePlan {
     }
 }
 
-/// The shortest interval: over a shorter one, the shares would come from a few of the kernel's
-/// steps.
+/// The shortest interval. In a shorter one the kernel's counters, which grow in steps of some ms,
+/// would take only a few steps.
 const EVERY_MIN: Duration = Duration::from_millis(100);

@@ -16,7 +16,7 @@ use crate::{
     failure::{Failure, unreadable},
 };
 
-/// `send --dry-run`: files and trees to a group.
+/// `send --dry-run`: files and trees to a group, or to hosts over TCP.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SendPlan {
     /// `-` is standard input.
@@ -28,9 +28,9 @@ pub(crate) struct SendPlan {
     pub(crate) rules: Vec<(bool, String)>,
     #[serde(skip)]
     pub(crate) selection: Selection,
-    /// Files that cannot be read are left out.
+    /// Files that cannot be read, change or vanish are left out.
     pub(crate) is_skipping: bool,
-    /// A file that has several names is sent once.
+    /// A file that has several names is sent once, and its further names as hard links.
     pub(crate) has_hard_links: bool,
     /// Receivers are asked to make holes of runs of zeros.
     pub(crate) is_sparse: bool,
@@ -46,8 +46,8 @@ pub(crate) struct SendPlan {
     #[serde(rename = "join_timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
     pub(crate) join_timeout: Duration,
-    /// Begin when no new receiver has joined for this long. `None` when the expected receivers are
-    /// known, or how long to wait.
+    /// Begin when no new receiver has joined for this long. `None` when it is known which receivers
+    /// are expected, or how long to wait for them.
     #[serde(rename = "settle_s", serialize_with = "optional_seconds")]
     #[schemars(with = "Option<f64>")]
     pub(crate) settle: Option<Duration>,
@@ -55,7 +55,7 @@ pub(crate) struct SendPlan {
     #[schemars(with = "f64")]
     pub(crate) timeout: Duration,
     pub(crate) slow: SlowArg,
-    /// `None` for a dry run that names no group.
+    /// `None` for a dry run that names neither a group nor hosts.
     session: Option<SessionPlan>,
 }
 
@@ -140,7 +140,7 @@ impl SendPlan {
 
     /// Returns the session to send in.
     ///
-    /// **Panics** (bug): for a dry run, which sends nothing.
+    /// **Panics** (bug): for a dry run that names neither a group nor hosts: it sends nothing.
     pub(crate) fn session(&self) -> &SessionPlan {
         let session = self.session.as_ref();
         session.expect("only a dry run goes without a group")
@@ -160,18 +160,18 @@ impl SendPlan {
 /// The name of standard input among the paths.
 const STDIN: &str = "-";
 
-/// `recv --dry-run`: files and trees from a group into a directory, or one file to standard
-/// output.
+/// `recv --dry-run`: files and trees from a group, or over TCP, into a directory; or one file to
+/// standard output.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecvPlan {
-    /// None for standard output.
+    /// `None` for standard output.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) existing: ExistingArg,
     /// `None` deletes nothing.
     pub(crate) delete: Option<DeleteArg>,
-    /// Runs of zeros become holes, also when the sender does not ask for it.
+    /// Runs of zeros become holes, even when the sender does not ask for it.
     pub(crate) is_sparse: bool,
-    /// `None` gives what arrives to nobody else.
+    /// `None` leaves what arrives to the user who receives it.
     pub(crate) owner: Option<OwnerArg>,
     /// Extended attributes become those of the sender.
     pub(crate) sets_xattrs: bool,
@@ -188,7 +188,7 @@ pub(crate) struct RecvPlan {
     pub(crate) keep_free: KeepFree,
     /// The most entries of one transfer.
     pub(crate) files_max: u32,
-    /// The service goes on after the first transfer.
+    /// The command goes on after the first transfer.
     pub(crate) is_serving: bool,
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
@@ -261,11 +261,11 @@ impl RecvPlan {
     }
 }
 
-/// How long a transfer of a service may be without progress.
+/// How long a transfer of a service may be without progress when `--timeout` is not given.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Splits a command into words at blanks, except between quotes. No other character is special,
-/// because no shell takes part.
+/// because no shell runs the command.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word = None;
@@ -296,7 +296,7 @@ pub(super) fn texts<T: fmt::Display, S: Serializer>(
     serializer.collect_seq(list.iter().map(ToString::to_string))
 }
 
-/// `demo --dry-run`: the main job on this machine.
+/// `demo --dry-run`: a file transfer on this machine, to show how it works.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DemoPlan {
     pub(crate) path: Option<PathBuf>,
@@ -306,7 +306,7 @@ pub(crate) struct DemoPlan {
     pub(crate) seed: u64,
     pub(crate) bytes_min: u64,
     pub(crate) files_min: u64,
-    /// The sender's rate as its parameter is written; `None` leaves the default.
+    /// The sender's rate, as the text of `--rate`; `None` leaves the default.
     pub(crate) rate: Option<String>,
     pub(crate) keep: Option<PathBuf>,
 }

@@ -24,7 +24,7 @@ pub(crate) struct UdpServePlan {
     listen: SocketAddr,
     /// Groups that asking hosts may name.
     allow_groups: Vec<SocketAddr>,
-    /// None: 100 Mbit/s to a group, no limit to the host that asks.
+    /// Null for 100 Mbit/s to a group, and no limit to the host that asks.
     bits_per_s_max: Option<u64>,
     hops_max: u8,
 }

@@ -55,7 +55,7 @@ pub(crate) struct CaptureReport {
     pub(crate) taken_from_host: Vec<String>,
     /// The interfaces, in the order of their numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
-    /// Every second of the last day.
+    /// The newest seconds, at most those of a day.
     pub(crate) per_second: Vec<SecondReport>,
     /// How many seconds came before those of `per_second`; only their sums are known.
     pub(crate) seconds_unlisted: u64,
@@ -200,12 +200,13 @@ pub(crate) struct ReplayReport {
     pub(crate) packets_per_s: f64,
     /// Bits of frames as captured, without check sequence, preamble and gap.
     pub(crate) bits_per_s: f64,
-    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size.
+    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size; null without them.
     pub(crate) asked_packets_per_s: Option<f64>,
-    /// The attained rate as a share of the rate that an option or the stamps asked for; none at top
+    /// The attained rate as a share of the rate that an option or the stamps asked for; null at top
     /// speed.
     pub(crate) attained_share: Option<f64>,
-    /// What the link carries at the mean size; none when its driver names no speed.
+    /// What the link carries at the mean size; null when its driver names no speed, or nothing was
+    /// sent.
     pub(crate) link: Option<LinkReport>,
     /// Sent packets of which only a part had been captured, and only that part was sent.
     pub(crate) cut: u64,
@@ -451,7 +452,8 @@ impl CaptureReport {
             unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
-                // Only block rings and XDP sockets count this.
+                // Only block rings and XDP sockets count this. Losses with a count of 0 mean that
+                // nobody counted.
                 ring_full_times: Some(losses.freezes)
                     .filter(|times| *times > 0 || losses.ring == 0),
                 interface: losses.interface,
@@ -475,8 +477,8 @@ impl CaptureReport {
         }
     }
 
-    /// Returns true when generated frames came damaged, or more are missing than the filter
-    /// rejected (nobody saw the numbers of those).
+    /// Returns true when generated frames came damaged, or when more are missing than the filter
+    /// rejected. Rejected frames also look missing, because nobody saw their numbers.
     pub(crate) fn has_gaps(&self) -> bool {
         let check = self.generated.as_ref();
         check.is_some_and(|check| check.corrupt > 0 || check.missing > self.filtered)

@@ -46,8 +46,8 @@ impl Counters {
         format!("{sent} and {} repairs", rdata + parity)
     }
 
-    /// Words drops for a person, or says that there are none. It leaves out the last packets of a
-    /// sender: the sender repeats them, and a receiver that has one of them drops the others.
+    /// Words drops for a person, or says that there are none. It leaves out [`ENDED`]: a sender
+    /// repeats its last packets, and a receiver that has one of them drops the others.
     pub(crate) fn drops_told(&self) -> String {
         let told = self.0.iter().filter(|(reason, _)| *reason != ENDED);
         let told: Vec<_> = told
@@ -70,8 +70,8 @@ pub(crate) struct UsageReport {
     pub(crate) wall_s: f64,
     /// Processor time of this process: all threads, user and kernel.
     pub(crate) process_cpu_s: Option<f64>,
-    /// Processor time of the whole machine, because the kernel bills softirq time to whichever
-    /// process happens to run.
+    /// Processor time of the whole machine. It counts, too, because the kernel bills the work of
+    /// its network interrupts to whichever process happens to run.
     pub(crate) machine_busy_s: Option<f64>,
     /// Time that a hypervisor gave to other machines; more than 1 % voids a measurement.
     pub(crate) machine_steal_s: Option<f64>,

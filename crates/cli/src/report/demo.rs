@@ -23,10 +23,11 @@ pub(crate) struct DemoDocument {
     pub(crate) bytes_per_s: f64,
     /// The program that checked the directories.
     pub(crate) tool: &'static str,
-    /// The tool's hash over all files sent, and what it says of each receiver's directory.
+    /// The tool's hash over all files sent.
     pub(crate) tool_root: String,
+    /// The tool's hash over the directory of each receiver.
     pub(crate) tool_roots: Vec<String>,
-    /// Towline's own root, equal to the tool's when the tool is b3sum.
+    /// Towline's own root; when the tool is b3sum, equal to `tool_root`.
     pub(crate) root: Option<String>,
     /// The sender's report.
     pub(crate) sent: Value,

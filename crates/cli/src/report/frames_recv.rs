@@ -22,12 +22,12 @@ pub(crate) struct FramesRecvReport {
     pub(crate) frames_sent: u64,
     /// Frames that came whole and in time.
     pub(crate) frames: u64,
-    /// Of these, frames of which a packet came behind later ones, mostly a repair.
+    /// Of these, frames in which a packet, mostly a repair, came after later packets.
     pub(crate) repaired: u64,
     pub(crate) lost: FrameLosses,
     /// The share of frames lost, and what the count proves of it.
     pub(crate) loss: FrameLossReport,
-    /// Pattern frames that were compared with the bytes that the frame's number determines.
+    /// Frames of a pattern, which were compared with the bytes that they should have.
     pub(crate) checked: u64,
     /// Of these, frames that differ: there should be none.
     pub(crate) damaged: u64,
@@ -78,7 +78,7 @@ pub(crate) struct FrameLossReport {
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub(crate) enum StabilityReport {
     VeryStable,
-    /// The run is too short, and has not proved that too many frames are lost.
+    /// The run is too short to show anything yet, and not too many frames were lost so far.
     TooShort {
         left_s: f64,
     },
@@ -117,7 +117,8 @@ pub(crate) struct FilmReport {
     bytes: u64,
     /// Frames for which the output was too slow.
     skipped: u64,
-    /// Frames whose format nobody named, of another length than it says, or unlike earlier frames.
+    /// Frames without a named format, of another length than their format says, or of another
+    /// format than the earlier frames.
     unreadable: u64,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct FramesSendReport {
     pub(crate) per_second: PerSecond,
     /// Frames sent.
     pub(crate) frames: u64,
-    /// Of these frames, without headers.
+    /// Bytes of these frames, without headers.
     pub(crate) bytes: u64,
     /// Frames not sent, because those before them had not left. Receivers count them as lost.
     pub(crate) overrun: u64,

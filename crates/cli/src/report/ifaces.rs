@@ -10,7 +10,7 @@ use super::Document;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfacesReport {
     pub(crate) interfaces: Vec<InterfaceRow>,
-    /// The library's own table.
+    /// The interfaces as a table, which the library makes.
     #[serde(skip)]
     pub(crate) table: String,
 }
@@ -35,9 +35,10 @@ pub(crate) struct InterfaceRow {
     has_default_route_v4: bool,
     has_default_route_v6: bool,
     gso_bytes_max: Option<u32>,
-    /// The kernel's driver of the device; none for virtual interfaces, whose kind says it.
+    /// The kernel's driver of the device; null for virtual interfaces, whose `kind` says what they
+    /// are.
     driver: Option<String>,
-    /// The speed that the driver names. Those of virtual interfaces do not keep to theirs.
+    /// The speed that the driver names. Virtual interfaces do not keep to the speed that they name.
     speed_bits_per_s: Option<u64>,
     addresses: Vec<AddressRow>,
 }

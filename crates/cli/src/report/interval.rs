@@ -55,7 +55,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Returns the counts since `before`. `lost` may have fallen, when a missing message came late.
+    /// Returns the counts since `before`. `lost` is 0 when it has fallen, because a missing message
+    /// came late.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost);
         Self {

@@ -43,8 +43,7 @@ pub(super) fn write_line(
     end_line(output, serde_json::to_string(&envelope)?)
 }
 
-/// Writes a document as one piece, however many parts it has, and ends it with a flush, so that a
-/// reader has it at once.
+/// Writes a document and its line end with one call, and flushes, so that a reader has it at once.
 fn end_line(output: &mut impl Write, document: String) -> io::Result<()> {
     let mut document = plain(document);
     document.push('\n');
@@ -53,7 +52,7 @@ fn end_line(output: &mut impl Write, document: String) -> io::Result<()> {
 }
 
 /// Escapes what a terminal would obey or hide. The document keeps its meaning, because such
-/// characters occur only in strings. Serde escapes only characters below the blank.
+/// characters occur only in strings. The serializer escapes only characters below the blank.
 fn plain(document: String) -> String {
     let is_fit = |c: char| c == '\n' || is_plain(c);
     if document.chars().all(is_fit) {
@@ -72,7 +71,7 @@ fn plain(document: String) -> String {
     escaped
 }
 
-/// A document with what it is and which version of it.
+/// A document behind the name and version of its schema.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Envelope<'a, T> {
     schema: &'a str,
@@ -81,7 +80,7 @@ pub(super) struct Envelope<'a, T> {
     body: &'a T,
 }
 
-/// `sub`: one message, as one line. Its data is text where it is text, otherwise base64.
+/// `sub`: one message, as one line. Its data is in `text` when it is UTF-8, otherwise in `base64`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct MessageLine<'a> {
     /// When it was taken from the session: seconds since 1970 by this host's clock.

@@ -62,7 +62,8 @@ pub(crate) struct DelayReport {
 }
 
 impl LoadRecvReport {
-    /// Returns true when any message was lost, damaged, duplicated or out of order.
+    /// Returns true when any message or packet was lost, or any message was damaged, duplicated or
+    /// out of order.
     pub(crate) const fn has_damage(&self) -> bool {
         self.has_loss() || self.corrupt + self.duplicates + self.out_of_order > 0
     }

@@ -119,8 +119,7 @@ fn left(time: Duration) -> String {
     }
 }
 
-/// Returns the terminal's width in columns; where there is no terminal, the least that terminals
-/// have.
+/// Returns the terminal's width in columns; 80 where there is no terminal.
 pub(crate) fn columns() -> u16 {
     let size = ratatui::crossterm::terminal::size();
     size.map_or(COLUMNS, |(columns, _)| columns)
@@ -130,7 +129,7 @@ const COLUMNS: u16 = 80;
 const RATE_AFTER: Duration = Duration::from_secs(1);
 const REDRAWS_PER_SECOND: u8 = 5;
 const BYTES: &str = "{prefix:16!} [{bar:BAR}] {percent:>3} % {bits:>11} {left:>11}  {wide_msg}";
-/// Columns of a line with a bar of bytes that are neither bar nor message.
+/// The columns that a line with a bar of bytes needs besides the bar and the message.
 const BYTES_COLUMNS: u16 = 51;
 const BAR_MIN: u16 = 10;
 const BAR_MAX: u16 = 40;

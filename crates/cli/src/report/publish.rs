@@ -21,13 +21,13 @@ pub(crate) struct PublishReport {
     pub(crate) seconds: f64,
     /// Why the command did not finish its work.
     pub(crate) failure: Option<String>,
-    /// At least one receiver has confirmed everything, and none that has joined or is expected
-    /// lacks anything. False when no receiver reports: nobody could confirm.
+    /// At least one receiver has confirmed everything, and no receiver that has joined or is
+    /// expected lacks anything. False when no receiver reports, because nobody can confirm.
     pub(crate) is_confirmed: bool,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
-    /// Receivers that were dropped or left before everything had been sent to them.
+    /// Receivers that were dropped, or left without having everything.
     pub(crate) given_up: u64,
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,

@@ -31,7 +31,7 @@ pub(super) fn rate(count: u64, seconds: f64) -> String {
     }
 }
 
-/// Writes a known rate as [`rate`] does.
+/// Writes a known rate as [`rate`] does, rounded to a whole count.
 pub(super) fn whole_rate(per_second: f64) -> String {
     scaled(per_second.round(), "/s")
 }
@@ -80,7 +80,8 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// Writes three digits, or all before the point when these are more. A whole number stays whole.
+/// Writes three digits, or all before the point when these are more; below 1, two after the point.
+/// A whole number stays whole.
 fn digits(value: f64) -> String {
     if value >= 100.0 || value.fract() == 0.0 {
         format!("{value:.0}")

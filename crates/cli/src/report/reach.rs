@@ -30,7 +30,7 @@ impl Document for ReachDocument {
     }
 }
 
-/// Words that nothing is wrong: the group arrives here and, as the other hosts say, there.
+/// Words that nothing is wrong: the group arrives here, and also at the other hosts that say so.
 fn arrives(facts: &Facts) -> String {
     let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
     let hearing: Vec<String> = words

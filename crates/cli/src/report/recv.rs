@@ -18,13 +18,14 @@ use super::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecvReport {
     pub(crate) group: String,
-    /// Everything is verified, synced and in place, and the sender knows.
+    /// Everything is verified, synced and in place. The sender knows, unless it gave this receiver
+    /// up before.
     pub(crate) is_complete: bool,
     /// A signal ended the command.
     pub(crate) is_interrupted: bool,
     pub(crate) sender: Option<String>,
     pub(crate) manifest: Option<String>,
-    /// The directory, or the path in it when the transfer brought only one.
+    /// The directory, or the path in it when the transfer brings only one.
     pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) bytes: u64,
@@ -39,20 +40,22 @@ pub(crate) struct RecvReport {
     pub(crate) absent: Vec<String>,
     /// The sender has left out more, which it could not even list: its own report says what.
     pub(crate) is_incomplete: bool,
-    /// With `--delete`, what the sender has not: what was deleted with all that was in it, what
-    /// `--delete=list` only names, and what could not be deleted, and why.
+    /// With `--delete`: paths that the sender does not have, and that were deleted with all that
+    /// was in them.
     pub(crate) deleted: Vec<String>,
+    /// With `--delete=list`: paths that the sender does not have, and that were not deleted.
     pub(crate) listed: Vec<String>,
+    /// With `--delete`: paths that the sender does not have, and that could not be deleted.
     pub(crate) kept: Vec<UnsentRow>,
     /// Owners and extended attributes that the sender has sent and that could not be set here.
     pub(crate) unset: Vec<UnsetRow>,
-    /// How many senders the receiver took nothing from; `passed_over_why` is the reason for the
-    /// last.
+    /// How many senders were passed over: the receiver took nothing from them.
     pub(crate) passed_over: u64,
+    /// Why the last of them was passed over.
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_failures: u64,
-    /// Counters of the session when it served this transfer alone. A service reports its session's
-    /// counters itself.
+    /// Counters of the session, without `--serve`. With `--serve` they are in the report at the
+    /// end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counters: Option<Counters>,
     /// Packets that the session dropped, by reason, without reasons that did not occur.
@@ -164,7 +167,7 @@ impl Document for RecvReport {
         let from = self.sender.as_ref().map(|sender| format!(" from {sender}"));
         let from = from.unwrap_or_default();
         let text = match (&self.error, &self.root) {
-            // This receiver does not know what the transfer would have brought.
+            // Without a path, this receiver does not know what the transfer would have brought.
             (Some(error), _) if self.path.is_none() => {
                 format!("nothing received: {error}{news}\n")
             }

@@ -182,8 +182,8 @@ impl RttRow {
     }
 
     /// Compares each row with the row of the same label in the first file. When a file and the
-    /// first have one row each, these are compared whatever their labels; otherwise a row without
-    /// its like gets a remark.
+    /// first file have one row each, these are compared, whatever their labels. Otherwise a row
+    /// whose label the first file does not have gets a remark.
     pub(crate) fn compare(rows: &mut [Self], series: &[Series<'_>]) {
         let Some(first) = series.first().map(|one| std::ptr::from_ref(one.manifest)) else {
             return;
@@ -399,8 +399,8 @@ fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }
 
-/// Says what most of the late answers of a group are: `None` for a host, and where most messages
-/// have one answer.
+/// Says what most of the late answers of a group are. `None` for a host, and when late answers are
+/// at most half as many as answered messages.
 fn second_answers(target: &str, counts: &Counts) -> Option<String> {
     let is_group = target
         .parse()

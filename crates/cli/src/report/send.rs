@@ -21,7 +21,7 @@ use crate::plan::SendPlan;
 /// `send --dry-run`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FileListing {
-    /// Every setting.
+    /// Every setting of the command.
     plan: SendPlan,
     files: u64,
     bytes: u64,
@@ -40,7 +40,8 @@ struct ListedEntry {
     path: String,
 }
 
-/// A path that `--skip-changed` left out.
+/// A path and what went wrong with it: it was left out by `--skip-changed`, or could not be
+/// deleted.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsentRow {
     pub(super) path: String,
@@ -137,8 +138,8 @@ pub(crate) struct SendReport {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// Content sent per second of the transfer. The number of receivers does not count, nor does
-    /// content that they held before.
+    /// Bytes of content delivered per second of the transfer. Each byte counts once, for any number
+    /// of receivers. Content that they held before does not count.
     pub(crate) bytes_per_s: f64,
     pub(crate) receivers: Vec<ReceiverRow>,
     /// Expected receivers that never came.
@@ -149,12 +150,12 @@ pub(crate) struct SendReport {
     pub(crate) unreached: Vec<UnreachedRow>,
     /// The name of the expected receiver that finished last, or is furthest behind.
     pub(crate) slowest: Option<String>,
-    /// Bytes of content sent to all receivers, and to single receivers in addition, without
-    /// repairs.
+    /// Bytes of content sent to all receivers, without repairs.
     pub(crate) multicast_bytes: u64,
+    /// Bytes of content sent to single receivers, without repairs.
     pub(crate) unicast_bytes: u64,
-    /// With `--skip-changed`: paths that could not be read or had changed. Delivery of everything
-    /// else is proven. A receiver that had proved delivery before may hold a file of these.
+    /// With `--skip-changed`: paths that could not be read or had changed. `is_proven` is about
+    /// everything else. A receiver that had proved delivery before may hold a file of these.
     pub(crate) unsent: Vec<UnsentRow>,
     /// With `--hash`: the checksums, once every byte was read.
     pub(crate) sums: Option<Vec<SumRow>>,
@@ -162,7 +163,7 @@ pub(crate) struct SendReport {
     pub(crate) is_interrupted: bool,
     /// Why the sender itself gave up.
     pub(crate) failure: Option<String>,
-    /// Why the sender refused a receiver, for the last one refused.
+    /// Why the sender refused the receiver that it refused last.
     #[serde(skip)]
     pub(crate) refusal: Option<String>,
     /// Packets that the session dropped, by reason, without reasons that did not occur.
@@ -199,8 +200,8 @@ pub(crate) struct ReceiverRow {
     peer: SocketAddr,
     /// Why the sender moved the receiver to unicast.
     demoted: Option<String>,
-    /// From the start of the transfer until the receiver's proof; from its joining if it joined
-    /// later.
+    /// From the start of the transfer, or from the receiver's joining if that was later, until its
+    /// proof.
     seconds: Option<f64>,
     /// Content that the receiver got, per second of `seconds`, or of the whole transfer while it
     /// has not proved delivery. Content that it held before does not count.
@@ -274,7 +275,8 @@ impl SendReport {
     }
 }
 
-/// Words the largest share; `told` is the limit by the receiver's reports.
+/// Words the largest share of what held the connection back. `told` is the limit according to the
+/// receiver's reports.
 const fn limit_by_links(most: TcpLimit, told: &str) -> &str {
     match most {
         TcpLimit::Application => "the sender: reading and hashing",
@@ -476,7 +478,8 @@ pub(crate) struct UnreachedRow {
     pub(crate) why: String,
 }
 
-/// Returns the bytes of content that had to be sent for the receiver that lacked the most.
+/// Of the receivers that have proved delivery, returns the most bytes of content that one lacked
+/// when it joined; 0 when none has proved delivery.
 fn moved_bytes(outcome: &TransferOutcome) -> u64 {
     let done = outcome.receivers.iter().filter_map(|receiver| {
         let held = receiver.held_at_join.min(outcome.content_bytes);

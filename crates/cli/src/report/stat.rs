@@ -16,7 +16,7 @@ pub(crate) struct StatReport {
     pub(crate) is_one_counter: bool,
 }
 
-/// The document of a process without its schema, which the report adds itself.
+/// The fields of a process. Its own schema is left out, because the report has another one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ProcessFields {
     pub(crate) pid: u32,

@@ -49,7 +49,7 @@ pub(crate) struct StatsReport {
     pub(crate) residual: Option<i128>,
     /// Packets that passed less those that were counted: 0 when the account closes.
     pub(crate) sink_residual: i128,
-    /// Packets at hand that were left unread when a limit was reached, or the end.
+    /// Packets that had arrived, and were left unread when the command ended.
     pub(crate) unread: u64,
     pub(crate) step_s: f64,
     /// The rate in each step of time, from the first stamp on.

@@ -1,4 +1,5 @@
-//! The reports of `tcp`: connections with what held each back, and what ways of writing cost.
+//! The reports of `tcp`: connections with what held each back, and how long calls take by way of
+//! writing.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use super::{Document, quantity, text::wrap};
 
-/// `tcp watch --json`: one connection since the look before, as one line.
+/// `tcp watch --json`: one connection since the reading before, as one line.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct TcpConnectionLine(pub(crate) Connection);
@@ -75,7 +76,7 @@ fn connection(one: &Connection) -> String {
     text
 }
 
-/// `tcp writes`: a row for each way of writing.
+/// `tcp writes`: a row for each size and way of writing.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct TcpWritesReport(pub(crate) WritesReport);

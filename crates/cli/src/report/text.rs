@@ -104,12 +104,12 @@ fn rates_of((count, what): (u64, &str), (bytes, of): (u64, &str), seconds: f64) 
     )
 }
 
-/// Returns the first words of a closing remark.
+/// Returns the words with which a closing remark begins when a signal ended the command.
 pub(super) const fn interrupted(is_interrupted: bool) -> &'static str {
     if is_interrupted { "interrupted: " } else { "" }
 }
 
-/// Writes a line for each text, up to a bound.
+/// Writes a line for each text, up to [`NAMED_MAX`], and one that counts the rest.
 pub(super) fn named(what: &str, texts: impl ExactSizeIterator<Item = String>) -> String {
     let count = texts.len();
     let lines = texts.take(NAMED_MAX);
@@ -165,7 +165,7 @@ impl Rows {
     }
 }
 
-/// The most files that the text form names; JSON has all of them.
+/// The most files of a kind that the text form names; JSON has all of them.
 const NAMED_MAX: usize = 20;
 
 #[cfg(test)]

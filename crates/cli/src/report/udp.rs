@@ -1,4 +1,5 @@
-//! The reports of `udp`: a line for each size and direction, rates by the receiver's count.
+//! The reports of `udp`: a line for each combination of size, mode, sockets and direction. Rates
+//! are those that the receiver counted.
 
 use std::fmt::Write as _;
 
