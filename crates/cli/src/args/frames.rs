@@ -58,7 +58,7 @@ pub(crate) struct FramesSendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "burst_limit",
           default_value = "0", hide_short_help = true)]
     pub(crate) cycle_delay: Duration,
-    /// Size of the socket's send buffer
+    /// Size of the socket's send buffer [default: 208KiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes, hide_short_help = true)]
     pub(crate) send_buffer: Option<u64>,
     /// Send even while no receiver reports; otherwise frames leave only while one does
@@ -98,7 +98,7 @@ pub(crate) struct FramesRecvArgs {
     /// Seed of the generated content, the same as the sender's
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Take frames only from senders at these addresses or prefixes; 'any' takes all
+    /// Take frames only from senders at these addresses or prefixes; 'any' takes all [default: any]
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
     /// Give up after this time without a whole frame [default: no limit]

@@ -31,7 +31,7 @@ pub(crate) struct FramesAdviseArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
     /// Interface that the frames leave or arrive by, by its name [default: that of the default
-    /// route]
+    /// route, or else the first that is up]
     #[arg(long, short, value_name = "IFACE")]
     pub(crate) iface: Option<String>,
     /// Largest IP packet of the path [default: the interface's]

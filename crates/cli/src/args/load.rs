@@ -87,7 +87,8 @@ pub(crate) struct LoadRecvArgs {
     /// With --stamp, count the messages that took longer than this
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500us")]
     pub(crate) late: Duration,
-    /// Take messages only from senders at these addresses or prefixes; 'any' takes all
+    /// Take messages only from senders at these addresses or prefixes; 'any' takes all [default:
+    /// any]
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
     /// Give up after this time without an intact message [default: no limit]

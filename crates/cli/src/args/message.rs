@@ -64,7 +64,8 @@ pub(crate) struct SubscribeArgs {
     /// Put the sender's identifier and a tab before each message
     #[arg(long)]
     pub(crate) tag: bool,
-    /// Take messages only from senders at these addresses or prefixes; 'any' takes all
+    /// Take messages only from senders at these addresses or prefixes; 'any' takes all [default:
+    /// any]
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
     /// Stop after this many messages; exit with code 1 if fewer come

@@ -57,7 +57,7 @@ pub(crate) struct StatsArgs {
 pub(crate) enum SweptSize {
     /// Memory shared with the kernel: 16 KiB to 16 MiB
     RingSize,
-    /// Packets: 64 to 1518 bytes
+    /// Packets: 60 to 1514 bytes without check sequence
     PacketSize,
 }
 

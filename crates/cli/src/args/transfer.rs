@@ -255,8 +255,8 @@ pub(crate) struct RecvArgs {
     /// interface that others can reach, unless there is a key or the group names its source
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Run this program after each transfer (without a shell), with TOWLINE_PATH, TOWLINE_MANIFEST,
-    /// TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
+    /// Run this program after each complete transfer (without a shell), with TOWLINE_PATH,
+    /// TOWLINE_MANIFEST, TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
     /// Longest time that the program of --exec may run; then it is ended (exit code 1), so that the

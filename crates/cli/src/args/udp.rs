@@ -24,7 +24,7 @@ pub(crate) enum UdpCommand {
 #[command(after_help = "\
 It sends to the host that asks, and to no group unless --allow-group names it. It stops sending when
 that host's connection ends. It serves one host at a time. A host that is idle for 2 s makes room
-for another. A host that has measured for 30 minutes is refused for the next 30 minutes.
+for another. A host that has measured for 30 minutes is refused for at least 30 minutes.
 
 Examples:
   towline udp serve

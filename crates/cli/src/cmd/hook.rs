@@ -1,4 +1,4 @@
-//! Reports on the program that runs after each transfer: `recv --exec`.
+//! Reports on the program that runs after each complete transfer: `recv --exec`.
 
 use std::path::Path;
 

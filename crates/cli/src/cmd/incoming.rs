@@ -157,7 +157,8 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Looks after the programs that run after transfers. Returns true when none is left.
+    /// Looks after the programs that run after complete transfers. Returns true when none runs or
+    /// waits to run.
     pub(super) fn look_after_hook(&mut self) -> bool {
         hook::look(&mut self.hook, self.output)
     }
@@ -403,7 +404,7 @@ fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
 }
 
 /// Returns the paths that a transfer has brought into the directory, for the program that runs
-/// after it.
+/// after it; none when no program is to run.
 fn items_of(
     plan: &RecvPlan,
     number: u32,

@@ -122,8 +122,8 @@ pub(super) enum SendingEnd {
     Unbegun,
     /// The input failed or a signal came, so perhaps more was to be sent.
     Cut,
-    /// The session took the whole input; from `load send`, all messages that it made, even when a
-    /// signal ended that.
+    /// The session took the whole input. `load send` always ends like this once it has begun, even
+    /// by a signal: it has no input that could be cut.
     Whole,
 }
 

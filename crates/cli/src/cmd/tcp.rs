@@ -1,4 +1,4 @@
-//! `towline tcp`: the watch, the ways of writing, and the responder to them.
+//! `towline tcp`: the watch, the measurement of calls, and the responder that answers them.
 
 use std::{
     io::{self, IsTerminal as _},

@@ -193,7 +193,7 @@ pub(crate) struct RecvPlan {
     #[serde(serialize_with = "texts")]
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed: Vec<Allowed>,
-    /// A program and its arguments, run after each transfer.
+    /// A program and its arguments, run after each complete transfer.
     pub(crate) exec: Vec<String>,
     #[serde(rename = "exec_timeout_s", serialize_with = "seconds")]
     #[schemars(with = "f64")]
