@@ -41,7 +41,7 @@ pub(crate) fn now() -> String {
     written.map_or_else(|_| String::new(), |()| text)
 }
 
-/// A line on standard error, which goes around the bars that may be there.
+/// A line on standard error. While it is printed, the bars, if there are any, are hidden.
 struct Line(Progress);
 
 impl Write for Line {

@@ -184,7 +184,8 @@ impl Output {
         self.progress.clone()
     }
 
-    /// Prints the document that ends a command: as JSON, or as text where the text belongs.
+    /// Prints the document that ends a command: as JSON, or as text. Text that is no data of the
+    /// command goes to standard error, as [`Output::note`] does.
     pub(crate) fn finish<D: Document>(&self, document: &D) -> Result<(), Failure> {
         self.tell(document, json::write)
     }

@@ -276,7 +276,8 @@ impl<'a> Incoming<'a> {
         let Some(transfer) = self.transfers.get_mut(&number) else {
             return;
         };
-        // After a takeover, the sender that sealed the content counts as the transfer's sender.
+        // When another sender has taken the transfer over, the sender that sealed the content
+        // counts as the transfer's sender.
         if let Some(offer) = &mut transfer.offer {
             offer.peer = sealer;
         }

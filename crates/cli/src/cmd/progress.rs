@@ -38,9 +38,11 @@ pub(super) struct SendProgress<'a> {
 /// What held each connection back in the last second, for transfers over TCP.
 #[derive(Default)]
 struct Lately {
-    /// When that second ended, and all that had held each connection back by then.
+    /// When that second ended.
     at: Option<Instant>,
+    /// What had held each connection back from its beginning until then.
     all: Vec<(SocketAddr, HeldBack)>,
+    /// What held each connection back in that second.
     last: Vec<(SocketAddr, HeldBack)>,
 }
 

@@ -125,8 +125,8 @@ pub(crate) fn a_sender(plan: &SessionPlan, (interface, address): (&str, IpAddr))
     }
 }
 
-/// Prints what the sockets of an opened session warn of and, with -v, where it is; `doing` goes
-/// before the interface.
+/// Prints the warnings of a session's sockets and, with `-v`, by which interface the session works.
+/// `doing` is the text before the interface.
 pub(super) fn opened(
     output: &Output,
     warnings: &[String],

@@ -389,5 +389,5 @@ impl PicturePlan {
 
 const ONE_BY_ONE: &str =
     "--over tcp and --over pgm work only with the default engine, recv: name no other";
-/// The shortest time to measure that says anything.
+/// The shortest time that is of use for `--time`, `--timeout` and `--slice`.
 const TIME_MIN: Duration = Duration::from_millis(10);

@@ -23,7 +23,8 @@ pub(crate) struct CaptureReport {
     /// `source`, `limit`, `stopped`, `sink` or `error`.
     pub(crate) ended_by: &'static str,
     pub(crate) elapsed_s: f64,
-    /// What `delivered`, `cut` and `unwritten` count; everything else counts frames as captured.
+    /// What `delivered`, `cut` and `unwritten` count; `received`, `filtered`, `unread` and losses
+    /// count frames as captured.
     pub(crate) unit: &'static str,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
@@ -90,7 +91,7 @@ pub(crate) struct LostReport {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SequenceReport {
     pub(crate) frames: u64,
-    /// Numbers below the highest that did not arrive.
+    /// Numbers that did not arrive, below the highest that did.
     pub(crate) missing: u64,
     pub(crate) duplicates: u64,
     pub(crate) late: u64,

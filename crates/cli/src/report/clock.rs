@@ -12,7 +12,7 @@ use super::{
     text::{clauses, wrap},
 };
 
-/// `clock`: this host's clocks, and the delays that they and another host's clocks justify.
+/// `clock`: this host's clocks, and what a comparison with another host's clocks showed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ClockDocument {
     #[serde(flatten)]

@@ -25,7 +25,7 @@ pub(crate) struct FramesRecvReport {
     /// Of these, frames in which a packet, mostly a repair, came after later packets.
     pub(crate) repaired: u64,
     pub(crate) lost: FrameLosses,
-    /// The share of frames lost, and what the count proves of it.
+    /// The share of frames lost, and what the count of them proves about the path.
     pub(crate) loss: FrameLossReport,
     /// Frames of a pattern, which were compared with the bytes that they should have.
     pub(crate) checked: u64,

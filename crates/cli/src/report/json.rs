@@ -1,5 +1,5 @@
-//! JSON: a command prints one document, or several with one a line. Each begins with its schema's
-//! name and version.
+//! JSON: a command prints one document, or several, each on a line of its own. Each begins with its
+//! schema's name and version.
 
 use std::{
     fmt::Write as _,

@@ -28,8 +28,8 @@ pub(super) fn wrap(text: &mut String, start: &str, value: &str) {
     text.push('\n');
 }
 
-/// Returns what no line end may divide at the beginning of a text: a word, or all between
-/// backquotes.
+/// Returns the first part of a text that no line end may divide: a word, with all that stands
+/// between backquotes in it.
 fn unit(text: &str) -> &str {
     let mut is_quoted = false;
     let end = text.find(|letter| {
@@ -39,8 +39,8 @@ fn unit(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Writes clauses with semicolons between them behind `start`. Lines end within 80 columns, between
-/// two clauses where that is possible.
+/// Writes `start`, and behind it the clauses with semicolons between them. Lines end within 80
+/// columns, between two clauses where that is possible.
 pub(super) fn clauses<T: AsRef<str>>(text: &mut String, start: &str, clauses: &[T]) {
     let indent = " ".repeat(width(start).min(INDENT_MAX));
     let (mut line_start, mut line) = (start, String::new());
