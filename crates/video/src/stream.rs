@@ -218,7 +218,10 @@ pub enum VideoError {
         line: String,
     },
     /// The stream ends within a frame.
-    #[error("the stream ends in frame {frame} after {read} of {bytes} bytes: is its size right?")]
+    #[error(
+        "the stream ends in frame {frame} after {read} of {bytes} bytes: it was cut, or \
+             its frames have another size"
+    )]
     Cut {
         /// The number of the frame, from 0.
         frame: u64,
@@ -335,7 +338,8 @@ mod tests {
         let cut = VideoReader::y4m(&SMALL[..SMALL.len() - 1]).and_then(frames);
         assert_eq!(
             cut.expect_err("cut").to_string(),
-            "the stream ends in frame 1 after 3 of 4 bytes: is its size right?"
+            "the stream ends in frame 1 after 3 of 4 bytes: it was cut, or its \
+             frames have another size"
         );
     }
 

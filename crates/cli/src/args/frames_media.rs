@@ -59,11 +59,11 @@ pub(crate) struct FramesTo {
 }
 
 mirror! {
-    /// What a file holds besides its frames.
+    /// The format of a file with frames.
     ContainerArg of Container {
         /// Y4M: a header line, and a line before each frame
         Y4m,
-        /// Nothing: the frames' bytes alone
+        /// The frames' bytes alone
         Raw,
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct EditArgs {
     /// Replace an IP address wherever it occurs, and correct checksums; may be repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = pair, help_heading = "Changes")]
     pub(crate) address: Vec<(IpAddr, IpAddr)>,
-    /// Replace all VLAN tags by this one, or remove them ('none')
+    /// Give every packet this VLAN tag alone, or remove all tags ('none')
     #[arg(long, value_name = "ID[:PRIORITY]", value_parser = tag, help_heading = "Changes")]
     pub(crate) vlan: Option<TagEdit>,
 }

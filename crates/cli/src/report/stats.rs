@@ -52,7 +52,7 @@ pub(crate) struct StatsReport {
     /// Packets that had arrived, and were left unread when the command ended.
     pub(crate) unread: u64,
     pub(crate) step_s: f64,
-    /// The rate in each step of time, from the first stamp on.
+    /// Packets and bytes in each step of `step_s` seconds, from the first stamp on.
     pub(crate) rate: Vec<StepRow>,
 }
 

@@ -440,8 +440,8 @@ impl RateControl {
             _ => part(bytes_per_s, 70),
         };
         let most = (bytes_per_s as f64 * (1.0 - loss)) as u64;
-        // A guest's report is not believed below the guest's floor, because the result still counts
-        // after the guest has left.
+        // A guest cannot set less than `least_of` its slot, because the result still counts after
+        // the guest has left.
         arrived.max(floor).min(most).max(self.least_of(slot))
     }
 

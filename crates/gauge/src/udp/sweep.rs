@@ -391,8 +391,8 @@ fn exchange_with(
     }
     let sent = if spec.is_there {
         let result = send(path.outbound(), &send_plan(spec, spec.token), stop, count);
-        let address = peers[0].address;
-        Some(result.map_err(|error| SystemError::system("send datagrams to", address, &error))?)
+        let of = peers[0].address;
+        Some(result.map_err(|error| SystemError::system("send datagrams for", of, &error))?)
     } else {
         None
     };

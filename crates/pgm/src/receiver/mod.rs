@@ -549,5 +549,5 @@ impl Receiver {
 
 /// Mixed into the seed, so that a receiver's random bits differ from its other draws.
 const NODE_SALT: u64 = 0x504F_4C4C;
-/// The pause between two scans of all sessions is this time for each session.
+/// The pause between two scans of all sessions, divided by their number.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

@@ -253,7 +253,7 @@ impl fmt::Display for NetlinkError {
                     .map_or(Ok(()), |reason| write!(f, ": {reason}"))
             }
             Cause::Malformed(malformed) => write!(f, "malformed netlink reply: {malformed}"),
-            Cause::Missing => f.write_str("the kernel knows none"),
+            Cause::Missing => f.write_str("it does not exist"),
             Cause::Unstable => {
                 f.write_str("the kernel's list changes faster than it can be read; try again later")
             }
