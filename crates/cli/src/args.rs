@@ -172,7 +172,7 @@ pub(crate) enum Command {
     /// Measure what a path carries, by size of datagram
     #[command(subcommand)]
     Udp(UdpCommand),
-    /// Show what holds TCP connections back; measure how long calls take by way of writing
+    /// Show what holds TCP connections back, and what each way of writing costs
     #[command(subcommand)]
     Tcp(TcpCommand),
     /// Find out why a multicast group does not arrive

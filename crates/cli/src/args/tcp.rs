@@ -7,7 +7,7 @@ use gauge::tcp::{Coalescing, PORT};
 
 use super::{Place, bytes, duration, mirror, place, rtt};
 
-/// Show what holds TCP connections back; measure how long calls take by way of writing.
+/// Show what holds TCP connections back, and what each way of writing costs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TcpCommand {
     /// Show what holds each TCP connection of this host back
