@@ -19,14 +19,14 @@ pub(crate) fn one(
     attempt(|| {
         let snapshot = snapshot()?;
         let name = text(name, "the counter's name")?;
-        let place = place.ok_or_else(|| Failure::null("the place of the counter"))?;
+        let place = place.ok_or_else(|| Failure::null("the pointer for the value"))?;
         let found = name
             .split_once('.')
             .and_then(|(set, name)| snapshot.value_of(set, name));
         let unknown = || {
             let text = format!(
-                "there is no counter {name:?}, or not yet; a name is SET.NAME, and the visit of \
-                 all counters tells those there are"
+                "there is no counter {name:?}, or not yet; a name is SET.NAME, and the function \
+                 that visits all counters tells the names"
             );
             Failure::new(Outcome::NotFound, text)
         };

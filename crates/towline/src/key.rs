@@ -167,8 +167,8 @@ const OTHERS: u32 = 0o077;
 const SECRET_BYTES_MIN: usize = 32;
 /// The fewest characters of a secret that is text: as many as 32 random bytes take in base64.
 const TEXT_BYTES_MIN: usize = 43;
-/// The fewest different bytes of a secret. Random secrets hardly ever have fewer: a secret of 64
-/// random hexadecimal digits does less than once in a billion times.
+/// The fewest different bytes of a secret. A random secret hardly ever has fewer: of a billion
+/// secrets of 64 random hexadecimal digits, less than one.
 const DISTINCT_BYTES_MIN: usize = 10;
 const SECRET_BYTES_MAX: usize = 4096;
 

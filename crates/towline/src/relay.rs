@@ -44,9 +44,12 @@ impl RelayBuilder {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (path, session) in (0_u8..).map(PathId).zip(&self.ways) {
             if port_of(session) != destination_port {
-                let cause = "all networks of a relay must have the same PGM port";
+                let cause = format!(
+                    "its PGM port {} is not the first network's, {destination_port}",
+                    port_of(session)
+                );
                 let error = SystemError::refused("relay to", &session.place, cause);
-                let advice = "write the same port for all, or name the PGM port of the senders";
+                let advice = "give all networks the same port, or set the PGM port of all";
                 return Err(error.advise(advice.to_owned()).into());
             }
             let Sockets { mut io, choice } =

@@ -31,8 +31,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) time: Option<Duration>,
     #[command(flatten)]
     pub(crate) intervals: EveryArgs,
-    /// Share the packets of one ring:IF among this many threads, by flow; the threads share the
-    /// ring's memory, and each writes its own file, numbered from 0
+    /// Divide the packets of one ring:IF among this many threads, by flow. Each thread has an equal
+    /// part of the ring's memory, and writes its own file, numbered from 0
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,

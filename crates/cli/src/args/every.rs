@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::duration;
 
-/// Lines while a measurement goes on.
+/// Whether a command also prints lines while it measures.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct EveryArgs {
     /// Also print what was measured in each interval of this length, 1 s for example: a line on

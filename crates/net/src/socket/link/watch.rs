@@ -25,7 +25,7 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Returns the time and counts that were added since `earlier`, to the same peer.
+    /// Returns the time and counts that were added since `earlier`, an earlier state for this peer.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
