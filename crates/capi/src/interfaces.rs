@@ -34,7 +34,7 @@ extern "C" fn towline_interfaces(
     count: Out<'_, usize>,
 ) -> Outcome {
     attempt(|| {
-        let count = count.ok_or_else(|| Failure::null("the place of the count"))?;
+        let count = count.ok_or_else(|| Failure::null("the pointer for the count"))?;
         // SAFETY: the header says that there is room for `capacity` elements.
         let room = unsafe { cabi::room(array, capacity) }.unwrap_or_default();
         let all = Interfaces::read().map_err(towline::Error::Interface)?;

@@ -40,7 +40,7 @@ extern "C" fn towline_publisher_open(
 ) -> Outcome {
     attempt(|| {
         let session = session.ok_or_else(|| Failure::null("the session"))?;
-        let place = place.ok_or_else(|| Failure::null("the place of the publisher"))?;
+        let place = place.ok_or_else(|| Failure::null("the pointer for the publisher"))?;
         let builder = towline::Publisher::builder(session.builder()).expect_receivers(receivers);
         let publisher = builder.open()?;
         let close = time(close_ms).unwrap_or(CLOSE_MAX);

@@ -47,7 +47,7 @@ impl Session {
 #[unsafe(no_mangle)]
 extern "C" fn towline_session_new(group: *const c_char, place: Out<'_, *mut Session>) -> Outcome {
     attempt(|| {
-        let place = place.ok_or_else(|| Failure::null("the place of the session"))?;
+        let place = place.ok_or_else(|| Failure::null("the pointer for the session"))?;
         let group: Group = text(group, "the group")?.parse()?;
         let session = Session {
             builder: SessionBuilder::new(group),

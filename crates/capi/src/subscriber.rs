@@ -96,7 +96,7 @@ extern "C" fn towline_subscriber_open(
 ) -> Outcome {
     attempt(|| {
         let session = session.ok_or_else(|| Failure::null("the session"))?;
-        let place = place.ok_or_else(|| Failure::null("the place of the subscriber"))?;
+        let place = place.ok_or_else(|| Failure::null("the pointer for the subscriber"))?;
         let mut subscriber = towline::Subscriber::open(&session.builder())?;
         subscriber.take_only(session.allowed().iter().copied());
         let subscriber = Subscriber(SubscriberThread::spawn(subscriber)?);
@@ -113,7 +113,7 @@ extern "C" fn towline_subscriber_recv(
 ) -> Outcome {
     attempt(|| {
         let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
-        let place = place.ok_or_else(|| Failure::null("the place of the message"))?;
+        let place = place.ok_or_else(|| Failure::null("the pointer for the message"))?;
         let received = subscriber.0.recv(time(timeout_ms))?;
         let Some(received) = received else {
             return Ok(Outcome::Again);

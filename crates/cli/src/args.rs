@@ -132,8 +132,8 @@ pub(crate) struct OutputArgs {
     /// Check flags and configuration, print the resulting plan as JSON, and stop
     ///
     /// `towline send`, unless --plain is given, prints the list of its files in place of a plan: as
-    /// text, or as JSON with --json. `towline recv DIR --leftovers --clean` lists and removes
-    /// nothing. Commands without a plan ignore the flag and do their work: ifaces, top, stat,
+    /// text, or as JSON with --json. `towline recv DIR --leftovers --clean` lists the leftovers and
+    /// keeps them. Commands without a plan ignore the flag and do their work: ifaces, top, stat,
     /// completions, man and frames advise.
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,

@@ -37,7 +37,7 @@ impl RelayBuilder {
             let named = self.ways.len();
             let cause = format!("it joins 2 to {WAYS_MAX} networks, and {named} are named");
             let error = SystemError::refused("open", "a relay", cause);
-            return Err(error.advise("name a group for each".to_owned()).into());
+            return Err(error.advise("name another, or fewer for each relay").into());
         };
         let destination_port = port_of(first);
         let (mut ways, mut ios, mut joined, mut warnings) =

@@ -46,7 +46,8 @@ pub(crate) struct FramesSendArgs {
     /// twice the time from frame to frame, 100ms at least, 10s at most]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
-    /// Send bursts of at most this many packets, with pauses between them, instead of evenly
+    /// Send bursts of at most this many packets instead of evenly; --micro-delay sets the pause
+    /// between them
     #[arg(long, value_name = "PACKETS", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) burst_limit: Option<u32>,

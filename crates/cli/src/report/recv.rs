@@ -253,7 +253,7 @@ impl Document for ServeReport {
     }
 }
 
-/// What could not be set of files, directories and links.
+/// An owner or attribute that could not be given to files, directories or links.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct UnsetRow {
     /// The user, group or extended attribute at the sender, and why.

@@ -161,8 +161,8 @@ pub enum TransferReceiverEvent {
         is_silent: bool,
     },
     /// The sender already has a receiver of this name. That one may be dead while the sender still
-    /// takes it for alive, so this receiver keeps trying for some seconds. Given once for a sender
-    /// until it admits this receiver.
+    /// takes it for alive, so this receiver keeps trying for some seconds. Told again only
+    /// after the sender has admitted this receiver meanwhile.
     NameTaken {
         /// The sender's address.
         peer: SocketAddr,

@@ -286,8 +286,7 @@ impl Staging {
         }
         self.sync_early(bytes.len() as u64);
         let entry = self.manifest.entry(place.entry as usize);
-        // With a mode that forbids opening it for writing, the file gets its attributes in the
-        // commit.
+        // A file whose mode would forbid opening it again gets its attributes in the commit.
         if is_whole && self.disk.mode_of(&entry) & 0o600 == 0o600 {
             self.finish(index)?;
             self.close(index);
