@@ -225,8 +225,8 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// Starts the first pass over the content. Over a group, it sends what any expected receiver
-    /// lacks, or any guest where no expected receiver is ready; over connections, each receiver gets
-    /// what it lacks itself.
+    /// lacks, or any guest where no expected receiver is ready; over connections, each receiver
+    /// gets what it lacks itself.
     pub(super) fn start_content(&mut self, now: Instant) {
         if let Carriage::Links(_) = self.config.carriage {
             self.pass.number = 1;

@@ -147,8 +147,8 @@ impl Peer {
     /// Uses the packet at once, in sequence mode, if it is the next to give out; else holds it.
     ///
     /// A whole message whose turn it is takes no room in the store, unless a skip must be told
-    /// first: otherwise a full store would wait for the packet that empties it. A piece of a message
-    /// does take room there.
+    /// first: otherwise a full store would wait for the packet that empties it. A piece of a
+    /// message does take room there.
     fn keep_in_sequence(
         &mut self,
         position: u64,
