@@ -72,8 +72,8 @@ impl Failure {
     /// Makes the failure to start a thread `for_what`.
     pub(crate) fn thread(for_what: &str, error: &io::Error) -> Self {
         Self::Environment(format!(
-            "starting a thread {for_what}: {error}; end some processes, or raise the limit of them \
-             (`ulimit -u`)"
+            "starting a thread {for_what}: {error}; {}",
+            sys::THREAD_REMEDY
         ))
     }
 

@@ -53,8 +53,7 @@ impl Error {
 /// Makes the error of a thread that the system does not start; `work` says what it would do, as in
 /// "that writes".
 pub(crate) fn no_thread(work: &str, error: &io::Error) -> SystemError {
-    SystemError::system("start", format!("the thread {work}"), error)
-        .advise("end some processes, or raise the limit of them (`ulimit -u`)")
+    SystemError::system("start", format!("the thread {work}"), error).advise(net::THREAD_REMEDY)
 }
 
 /// Makes the error of a server that cannot listen at `address`. When the port is in use, it also

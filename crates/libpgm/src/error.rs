@@ -232,7 +232,6 @@ pub(crate) fn set_formatted(slot: Slot<'_>, domain: c_int, code: c_int, text: &C
 /// Returns a fault of the operating system.
 pub(crate) fn system(domain: Domain, what: &str, error: &io::Error) -> Fault {
     let code = error.raw_os_error().map_or(Code::Failed, Code::of_errno);
-    let remedy = towline::usual_remedy(error);
-    let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
-    Fault::new(domain, code, format!("{what}: {error}{remedy}"))
+    let cause = net::with_usual_remedy(error);
+    Fault::new(domain, code, format!("{what}: {cause}"))
 }

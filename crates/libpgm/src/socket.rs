@@ -504,7 +504,7 @@ pub(crate) fn spawn(
     }
     thread.map_err(|error| {
         net::SystemError::system("start", format!("the thread `{name}`"), &error)
-            .advise("end some processes, or raise the limit of them (`ulimit -u`)")
+            .advise(net::THREAD_REMEDY)
             .into()
     })
 }

@@ -22,7 +22,7 @@ pub use disk::{
 
 mod error;
 pub use error::SystemError;
-pub use sys::usual_remedy;
+pub use sys::{THREAD_REMEDY, usual_remedy, with_usual_remedy};
 
 pub mod http;
 

@@ -77,7 +77,7 @@ pub mod reception;
 pub mod privilege;
 
 mod remedy;
-pub use remedy::{panicked, usual_remedy, with_usual_remedy};
+pub use remedy::{THREAD_REMEDY, panicked, usual_remedy, with_usual_remedy};
 
 pub mod scheduler;
 

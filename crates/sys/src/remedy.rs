@@ -29,6 +29,9 @@ pub fn with_usual_remedy(error: &io::Error) -> String {
     usual_remedy(error).map_or_else(|| error.to_string(), |remedy| format!("{error}; {remedy}"))
 }
 
+/// What helps when the system does not start a thread.
+pub const THREAD_REMEDY: &str = "end some processes, or raise the limit of them (`ulimit -u`)";
+
 /// Makes the error of a thread that has panicked; `work` says what it does, as in "that writes".
 #[must_use]
 pub fn panicked(work: &str) -> io::Error {

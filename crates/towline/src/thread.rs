@@ -33,9 +33,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     thread.map_err(|error| {
         let fault = net::SystemError::system("start", format!("the thread `{name}`"), &error);
         let fault = match error.kind() {
-            std::io::ErrorKind::WouldBlock => {
-                fault.advise("end some processes, or raise the limit of them (`ulimit -u`)")
-            }
+            std::io::ErrorKind::WouldBlock => fault.advise(net::THREAD_REMEDY),
             _ => fault,
         };
         fault.into()

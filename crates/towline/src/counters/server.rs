@@ -79,8 +79,8 @@ impl CounterServer {
             .spawn(move || serving.serve(&listener));
         let thread = thread.map_err(|error| {
             let text = format!(
-                "cannot start the thread that serves counters: {error}; end some processes, or \
-                 raise the limit of them (`ulimit -u`)"
+                "cannot start the thread that serves counters: {error}; {}",
+                sys::THREAD_REMEDY
             );
             io::Error::new(error.kind(), text)
         })?;

@@ -91,7 +91,7 @@ impl StreamStore {
         let cause = match code {
             ErrorCode::DiskFull => format!("{error}; make room there"),
             _ if error.kind() == io::ErrorKind::WouldBlock => {
-                format!("{error}; end some processes, or raise the limit of them (`ulimit -u`)")
+                format!("{error}; {}", sys::THREAD_REMEDY)
             }
             _ => sys::with_usual_remedy(error),
         };

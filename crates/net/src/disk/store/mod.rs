@@ -419,7 +419,7 @@ impl Fault {
         let path = shown_path(&shown.join(&self.path));
         let cause = match remedy {
             "" => sys::with_usual_remedy(&self.error),
-            remedy => format!("{}{remedy}", self.error),
+            remedy => format!("{}; {remedy}", self.error),
         };
         let text = format!("cannot {} {path}: {cause}", self.doing);
         StoreEvent::Failed { code, text }
@@ -440,12 +440,12 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
             ErrorCode::DiskFull,
-            "; make room or receive into another directory",
+            "make room or receive into another directory",
         ),
         // Both ends show this text, so it names no flag.
         io::ErrorKind::AlreadyExists => (
             ErrorCode::Exists,
-            "; remove it, or have the receiver replace what exists",
+            "remove it, or have the receiver replace what exists",
         ),
         // The error's own text says what to do, when it is not the system's.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
@@ -453,23 +453,20 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
             ErrorCode::Permission,
-            "; receive into a directory that this user may write",
+            "receive into a directory that this user may write",
         ),
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
         // Only the start of a thread fails like this, when the system has no room for one.
-        io::ErrorKind::WouldBlock => (
-            ErrorCode::Io,
-            "; end some processes, or raise the limit of them (`ulimit -u`)",
-        ),
+        io::ErrorKind::WouldBlock => (ErrorCode::Io, sys::THREAD_REMEDY),
         io::ErrorKind::InvalidFilename => (
             ErrorCode::NameTooLong,
-            "; rename it at the sender, or receive into another filesystem",
+            "rename it at the sender, or receive into another filesystem",
         ),
         // No system call fails with this kind: it marks what this store itself refuses.
         io::ErrorKind::InvalidData => (ErrorCode::ManifestRefused, ""),
         _ if error.raw_os_error() == Some(EIO) => (
             ErrorCode::Io,
-            "; look for the disk's errors in the system's log, then start again",
+            "look for the disk's errors in the system's log, then start again",
         ),
         _ => (ErrorCode::Io, ""),
     }
