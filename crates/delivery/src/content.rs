@@ -36,7 +36,7 @@ pub trait Content {
     }
 
     /// Fills `out` like [`Content::read`] and returns true, if that needs no waiting for a disk.
-    /// Otherwise returns false, and so it does after an error: `out` may then have changed, and
+    /// Otherwise, and after an error, returns false. `out` may then have changed, and
     /// [`Content::read`] gives the bytes or the error.
     fn read_cached(&mut self, _manifest: &Manifest, _offset: u64, _out: &mut [u8]) -> bool {
         false

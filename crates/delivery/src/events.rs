@@ -3,7 +3,7 @@
 use crate::parameters::EVENTS_MAX;
 use std::collections::VecDeque;
 
-/// Events of a machine. When the owner does not take them, new ones overwrite the oldest.
+/// The events of a machine. When the queue is full, a new event overwrites the oldest.
 #[derive(Debug)]
 pub(crate) struct Events<T>(VecDeque<T>);
 

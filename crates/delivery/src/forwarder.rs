@@ -13,9 +13,10 @@
 //!                    '- unknown, too late '-- closed              given the rest, and closed
 //! ```
 //!
-//! Bounds: [`FORWARDS_MAX`] connections of receivers, [`GREETINGS_MAX`] more that have not greeted,
-//! and in each direction of each connection [`FORWARD_BYTES_MAX`] and what one turn of the loop
-//! reads. While that much waits for one end, the forwarder does not read the other.
+//! Bounds: [`FORWARDS_MAX`] connections of receivers, and [`GREETINGS_MAX`] more that have not
+//! greeted. In each direction of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, and what
+//! one turn of the loop reads. While [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder
+//! does not read the other end.
 //!
 //! **Spec**: `docs/src/protocol.md` section 13.
 
@@ -50,8 +51,7 @@ base::counters! {
 pub struct Forwarder {
     links: Links,
     ends: BTreeMap<LinkId, End>,
-    /// The receiver's connection for each connection that is being dialled, by the key of the
-    /// request.
+    /// The dials that are under way: the key of each, and the receiver's connection that it is for.
     dialling: BTreeMap<u32, LinkId>,
     /// Connections that have not greeted.
     greeting_count: u32,
@@ -196,8 +196,8 @@ impl Forwarder {
         self.ends.insert(link, greeting);
     }
 
-    /// Closes a connection that has not greeted: the oldest of the same host, or else the oldest of
-    /// all.
+    /// Closes a connection that has not greeted: the oldest one from the host of `peer`, or else
+    /// the oldest of all.
     fn make_room_for(&mut self, peer: SocketAddr) {
         let waiting = self.ends.iter().filter_map(|(&link, end)| match end {
             End::Greeting {

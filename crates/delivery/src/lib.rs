@@ -14,11 +14,11 @@
 //!              Content (bytes to send)                    Store (bytes to keep)
 //! ```
 //!
-//! [`Transfers`] has a transfer receiver for each sender that it asks for a manifest or from which
-//! it receives one. It decides which senders to ask, which offers to take, and which sender
-//! continues a transfer.
+//! [`Transfers`] has a transfer receiver for each transfer, and for each sender that it asks for a
+//! manifest. It decides which senders to ask, which offers to take, and which sender continues a
+//! transfer.
 //!
-//! [`base`] describes how to drive a machine, from `handle_link` on.
+//! [`base`] describes how to drive a machine. Its steps from `handle_link` on apply here.
 //!
 //! Invariants: everything kept for a peer is bounded by configuration and by what the peer has
 //! really sent, never by what it claims; a peer that breaks the protocol loses its connection, and

@@ -109,8 +109,8 @@ impl Content for MemoryContent {
         Ok(())
     }
 
-    /// All content is in memory. But a range that takes in a whole file is not read here, as if a
-    /// disk had to open that file first.
+    /// Reads only a part of one file. A range that spans files or takes in a whole file is refused,
+    /// as if a disk had to open that file first.
     fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, ..)), None) = (pieces.next(), pieces.next()) else {
@@ -181,7 +181,7 @@ impl MemoryStore {
         self.is_committed.then_some(&self.bytes)
     }
 
-    /// Returns the bytes written so far, with zeros where nothing was written.
+    /// Returns the bytes written or resumed so far, with zeros elsewhere.
     #[must_use]
     pub fn staged(&self) -> &[u8] {
         &self.bytes

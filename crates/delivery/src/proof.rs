@@ -7,12 +7,13 @@
 //!                                                   nonce, session, instance, name)
 //! ```
 //!
-//! The joint witness follows from the witnesses of all slabs, which no message tells. So neither
-//! the manifest, nor the seals, nor the published hashes of files suffice for a proof. A proof is
-//! for one connection of one receiver: nobody else can use it, nor can anybody use it again.
+//! The joint witness follows from the witnesses of all slabs, and no message tells any witness. So
+//! neither the manifest, nor the seals, nor the published hashes of files suffice for a proof. A
+//! proof is for one connection of one receiver: nobody else can use it, nor can anybody use it
+//! again.
 //!
-//! The proof does not show that the bytes are still there: a receiver that has hashed all of them
-//! once and kept the joint witness can make it.
+//! The proof does not show that the bytes are still there. A receiver that has hashed all of them
+//! once can keep the joint witness, and make proofs without the bytes.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 1, 6 and 7.
 
@@ -34,11 +35,12 @@ pub(crate) struct Holding {
 /// The connection for which a proof is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occasion<'a> {
-    /// What the sender drew for this connection.
+    /// The bytes that the sender drew for this connection.
     pub(crate) nonce: [u8; NONCE_LEN],
     pub(crate) session_id: u64,
-    /// The receiver's run, and its name as its greeting told it.
+    /// The number of the receiver's run.
     pub(crate) instance: u64,
+    /// The receiver's name, as its greeting told it.
     pub(crate) name: &'a str,
 }
 
@@ -62,8 +64,8 @@ impl Holding {
     }
 }
 
-/// Draws the nonce of a connection that is admitted at `now`. It never repeats, and nobody can
-/// predict it without `seed`.
+/// Draws the nonce of a connection that is admitted at `now`. A nonce does not repeat, and nobody
+/// can predict it without `seed`.
 pub(crate) fn nonce(seed: u64, session_id: u64, link: LinkId, now: Instant) -> [u8; NONCE_LEN] {
     let unique = [seed, session_id, link.0.into(), now.as_nanos()];
     let unique: Vec<u8> = unique.iter().flat_map(|n| n.to_be_bytes()).collect();

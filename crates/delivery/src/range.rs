@@ -13,9 +13,9 @@ use std::ops::Range;
 
 /// A set of byte positions as sorted, disjoint ranges.
 ///
-/// **Cost**: extending the last range, as data in order does, is constant; other inserts search by
-/// halves and move all ranges behind the new one. Memory: 16 bytes for each range, bounded by
-/// `ranges_max`.
+/// **Cost**: an insert that extends the last range, as for data in order, takes constant time. Any
+/// other insert or removal searches by halves, and may move all ranges behind its place. Memory: 16
+/// bytes for each range, bounded by `ranges_max`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: Vec<Range<u64>>,
@@ -23,8 +23,8 @@ pub struct RangeSet {
     bytes: u64,
 }
 
-/// The error of an insert or a removal after which the set would have more ranges than it may have;
-/// the set is unchanged.
+/// The error of an insert or a removal that would give the set more ranges than it may have. The
+/// set is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyRanges;
 
@@ -174,8 +174,8 @@ impl RangeSet {
             .is_some_and(|known| known.start <= range.start)
     }
 
-    /// Returns the range that contains a position, from that position on; without one, the first
-    /// range behind it.
+    /// Returns the range that contains `position`, cut to begin there. If no range does, returns
+    /// the first range behind `position`, if any.
     #[must_use]
     pub fn first_from(&self, position: u64) -> Option<Range<u64>> {
         let at = self.ranges.partition_point(|known| known.end <= position);
@@ -241,9 +241,9 @@ impl RangeSet {
         self.bytes = 0;
     }
 
-    /// Builds a set of at most `ranges_max` ranges that covers `ranges`, which must ascend. When
-    /// there are too many, it widens them to multiples of the smallest power of two that suffices,
-    /// but not beyond `len`.
+    /// Builds a set of at most `ranges_max` ranges, but at least one, that covers `ranges`. They
+    /// must ascend. When there are too many, they are widened to multiples of the smallest power of
+    /// two that suffices, but not beyond `len`.
     #[must_use]
     pub fn covering(
         ranges: impl Iterator<Item = Range<u64>> + Clone,

@@ -11,7 +11,7 @@ pub struct SourceState {
     /// The last position that was sent. Waiting data does not count, so no receiver is behind
     /// because the flow window holds data back.
     pub lead: u64,
-    /// The first position that can still be repaired: nothing before it can.
+    /// The first position that can still be repaired.
     pub trail: u64,
     /// Whether more will follow.
     pub phase: StreamPhase,

@@ -10,8 +10,8 @@ use crate::{Manifest, RangeSet, SlabHash};
 ///
 /// An implementation may do the work within the call, or queue it for a thread. Requests are served
 /// in the order in which they were made, so a hash covers all writes before it.
-/// [`Store::poll_event`] gives the outcomes; in place of any of them, [`StoreEvent::Failed`] may
-/// come.
+/// [`Store::poll_event`] gives the outcomes. [`StoreEvent::Failed`] may come in place of any of
+/// them.
 pub trait Store {
     /// Takes charge of a manifest: before any byte arrives, the store checks that there is room for
     /// all of it. [`StoreEvent::Prepared`] follows.
@@ -71,7 +71,7 @@ pub enum Surplus {
     },
 }
 
-/// Something that the sender says of files, and that the receiver could not set.
+/// A property of files that the sender told and the receiver could not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unset {

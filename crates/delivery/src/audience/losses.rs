@@ -42,7 +42,8 @@ impl Audience {
     }
 
     /// Takes from a report how many packets the receiver has lost in all, and whether it has some
-    /// that were never sent. Tells the owner of each the first time only.
+    /// that were never sent. Tells the owner only of the first loss, and of the first packet that
+    /// was never sent.
     pub(super) fn note_losses(&mut self, link: LinkId, lost: u64, is_astray: bool) {
         // Reports come hundreds of times a second, and nearly none of them tells of a loss.
         if lost == 0 && !is_astray {

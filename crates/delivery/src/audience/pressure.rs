@@ -1,8 +1,8 @@
 //! Who holds the others back, and for how long: the sender has something to send, and one receiver
 //! makes no room for it.
 //!
-//! In: whether the sender waits, once a turn. Out: at each look, how long the same receiver has
-//! held the sender back at every look.
+//! In: whether the sender waits, once a turn. Out: for how long the same receiver has held the
+//! sender back at every look.
 
 use std::time::Duration;
 

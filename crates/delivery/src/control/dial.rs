@@ -66,8 +66,8 @@ pub(crate) struct Call {
     /// When the sender first said that it already has a receiver of this name; `None` again once it
     /// admits this one.
     taken_since: Option<Instant>,
-    /// Another connection of the same sender. It takes the place of the open one once the sender
-    /// has admitted this receiver on it, for which the sender needs the key.
+    /// Another connection of the same sender. Once the sender has shown the key and admitted this
+    /// receiver on it, it takes the place of the open connection.
     rival: Option<State>,
 }
 
@@ -206,7 +206,7 @@ impl Caller {
     }
 
     /// Greets the sender on a connection that it has opened for `call`. The call's earlier
-    /// connection is then dead, or the sender would not open another. But with a key, an open
+    /// connection is dead; otherwise the sender would not open another. But with a key, an open
     /// connection stays until the sender has shown the key on the new one: anybody at the sender's
     /// address can claim to be the sender. Returns true when this gives up a connection on which
     /// the sender had admitted this receiver.
@@ -392,7 +392,7 @@ impl Caller {
     }
 
     /// Takes the first message of a sender that must have the key. Nothing is believed before the
-    /// sender has shown that.
+    /// sender has shown the key.
     fn challenged<'d>(
         &mut self,
         call: &mut Call,

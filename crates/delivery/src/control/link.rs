@@ -254,7 +254,8 @@ impl Links {
         Ok(true)
     }
 
-    /// Queues bytes that another connection has brought, of which only the ends know the meaning.
+    /// Queues bytes that another connection has brought. Only the two ends know what the bytes
+    /// mean.
     pub(crate) fn queue_bytes(&mut self, link: LinkId, bytes: &[u8]) {
         let Some(entry) = self.links.get_mut(&link).filter(|it| !it.is_closing) else {
             return;

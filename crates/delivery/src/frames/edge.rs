@@ -26,16 +26,16 @@ impl Edge {
         }
     }
 
-    /// Returns true when a frame that begins at `first` can follow: there is at least one packet
-    /// for each frame in between of which nothing was heard.
+    /// Returns true when a frame that begins at `first` can follow. There must be at least one
+    /// packet in between for each frame of which nothing was heard.
     pub(super) fn leads_to(&self, header: &FrameHeader, first: u64) -> bool {
         let count = unheard(self.id, self.skipped, header);
         let room = first.checked_sub(self.position);
         count.zip(room).is_some_and(|(count, room)| count <= room)
     }
 
-    /// Returns true when a single packet is believed that claims this many overrun frames since the
-    /// edge.
+    /// Returns true when this header is believed without a second packet: it claims at most
+    /// `OVERRUNS_MAX` overrun frames since the edge.
     pub(super) const fn is_near(&self, header: &FrameHeader) -> bool {
         header.skipped.saturating_sub(self.skipped) <= OVERRUNS_MAX
     }
@@ -48,5 +48,5 @@ pub(super) fn unheard(next: u64, skipped: u32, header: &FrameHeader) -> Option<u
     header.id.checked_sub(next)?.checked_sub(overruns)
 }
 
-/// Judgement: a sender rarely has no room for this many frames in a row; it is then stuck.
+/// Judgement: a sender that lacks room for this many frames in a row is nearly always stuck.
 const OVERRUNS_MAX: u32 = FRAMES_OPEN_MAX;

@@ -10,7 +10,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes room for frames of up to `len` bytes. The operating system supplies the memory as it
+    /// Makes room for frames of up to `len` bytes. The operating system supplies the memory when it
     /// is first used.
     pub(super) fn new(len: usize) -> Self {
         Self {

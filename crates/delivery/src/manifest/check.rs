@@ -54,7 +54,7 @@ pub enum ManifestError {
     Version {
         /// The manifest's version.
         version: u8,
-        /// The newest that is known.
+        /// The newest version that is known.
         known: u8,
     },
     /// The list of owners cannot be written.
@@ -81,7 +81,8 @@ pub enum ManifestError {
         /// The limit.
         max: u32,
     },
-    /// There are more slabs than allowed, even with the largest slabs.
+    /// There are more slabs than allowed. At the sender, there are too many even with the largest
+    /// slabs.
     #[error("the content is too long: it has more than {max} slabs; send less at a time")]
     TooManySlabs {
         /// The limit.

@@ -1,9 +1,9 @@
 //! Hashes a slab while its bytes come in any order.
 //!
 //! A slab is divided into groups of chunks, as a file is divided into slabs; each group is a
-//! subtree of the hash. A group is hashed when its bytes have come in order, and the beginning of
-//! no other group came in between. At the end, the owner of the bytes reads back what was not
-//! hashed: mostly the groups around gaps.
+//! subtree of the hash tree. A group is hashed when its bytes have come in order, and no other
+//! group began in between. At the end, the owner of the bytes reads back what was not hashed:
+//! mostly the groups around gaps.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -24,8 +24,8 @@ pub struct SlabGroups {
     open: Open,
 }
 
-/// The group whose bytes are being gathered. It is hashed once it is complete: piece by piece would
-/// take several times as long.
+/// The group whose bytes are being gathered. The group is hashed once it is complete. Hashing it
+/// piece by piece would take several times as long.
 #[derive(Debug, Default)]
 struct Open {
     group: usize,
@@ -153,8 +153,8 @@ impl SlabGroups {
     }
 }
 
-/// Log2 of the bytes of a group, more in a slab above 16 MiB: long enough for a processor's vector
-/// units, and short enough that a gap costs little.
+/// Log2 of the bytes of a group. A slab above 16 MiB has larger groups. This is long enough for a
+/// processor's vector units, and short enough that a gap costs little.
 const GROUP_SHIFT: u8 = 14;
 /// The most groups of a slab. A search for missing ranges may look at all of them.
 const GROUPS_MAX: u32 = 1024;

@@ -1,8 +1,8 @@
 //! BLAKE3 in pieces: the witnesses of a file's slabs, which merge into the file's root.
 //!
-//! A slab begins at a multiple of its size, a power of two, so its subtree of the file's hash tree
-//! can be computed alone. Merging the witnesses of a file, if there are two or more, gives the same
-//! root as hashing the file from end to end.
+//! A slab begins at a multiple of the size of a full slab, which is a power of two. So its subtree
+//! of the file's hash tree can be computed alone. Merging the witnesses of a file, if there are two
+//! or more, gives the same root as hashing the file from end to end.
 //!
 //! **Spec**: `docs/src/protocol.md` section 1 (witness, seal, root).
 
@@ -29,7 +29,7 @@ pub struct SlabHash {
     pub root: Option<Hash>,
 }
 
-/// A hasher of one slab, or of one group of its chunks, which takes the bytes in order.
+/// A hasher of one slab, or of one group of its chunks. It takes the bytes in order.
 #[derive(Clone, Debug)]
 pub struct SlabHasher {
     hasher: blake3::Hasher,
@@ -82,7 +82,7 @@ impl Sealer {
     }
 
     /// Computes the seal of a slab from its witness. The seal shows whether a witness is right, but
-    /// does not tell it. The seal of [`WITHDRAWN`] is [`WITHDRAWN`].
+    /// does not tell the witness. The seal of [`WITHDRAWN`] is [`WITHDRAWN`].
     pub(super) fn seal(&self, witness: &Hash) -> Hash {
         if *witness == WITHDRAWN {
             return WITHDRAWN;

@@ -136,7 +136,7 @@ pub struct RateControl {
     /// first of these drains.
     vain: u32,
     pace_before: Pace,
-    /// How many reports showed losses (of path or host) since one last showed that there were none.
+    /// How many reports showed losses (of path or host) since a report last showed none.
     warnings: u32,
     /// How long to compete before the next look whether another sender is still there.
     patience: Duration,
@@ -335,9 +335,9 @@ impl RateControl {
         self.limit_to(now, self.config.bytes_per_s_start);
     }
 
-    /// Raises the limit fourfold in the start. This needs two things: the mark that left at `echo`
-    /// met no queue, and before it left, the source had used the present limit for long enough to
-    /// fill one.
+    /// Raises the limit fourfold in the start, once all receivers were heard. The mark of the
+    /// report left at `echo`. Before that, the source must have used the present limit for long
+    /// enough to fill a queue.
     fn ramp(&mut self, now: Instant, echo: Instant) {
         let is_tried = self
             .limited_since
@@ -424,8 +424,8 @@ impl RateControl {
         self.limit_to(now, part(self.carried_bytes_per_s, 85));
     }
 
-    /// Returns the arrival rate of a receiver that sees a queue or loses the share `loss`, kept
-    /// within believable bounds. A busy host reports queues that do not exist; its rate is too low,
+    /// Returns the arrival rate of a receiver, kept within believable bounds. `loss` is the share
+    /// of packets that it loses. A busy host reports queues that do not exist; its rate is too low,
     /// or too high when it takes many packets at once after being busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery_bytes_per_s;
@@ -571,8 +571,9 @@ impl RateControl {
         }
     }
 
-    /// Handles a report of any other receiver while another sender keeps that queue full. When this
-    /// receiver loses more than chance explains, or its host drops packets, it sets the limit.
+    /// Handles a report of a receiver that does not set the limit, while another sender keeps a
+    /// queue full. When this receiver loses more than chance explains, or its host drops packets,
+    /// it sets the limit.
     fn beside(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = self.receivers.get_mut(&slot);
         match receiver.and_then(|receiver| receiver.observe_beside(report)) {
@@ -669,7 +670,7 @@ const RAMP_BYTES_PER_S_MAX: u64 = 400_000_000;
 /// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
 /// 5 ms fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);
-/// If a queue returns this soon after it was drained, it was real before, and so was the delivery
+/// If a queue returns this soon after a drain, the drained queue was real, and so was the delivery
 /// rate measured then.
 const RELAPSE: Duration = Duration::from_millis(300);
 /// How many marks in a queue, or reports of loss, must come in a row, because one may be an

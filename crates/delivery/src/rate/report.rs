@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-/// One report of a receiver. Totals begin when it found its session.
+/// One report of a receiver. Totals count from the time when the receiver found its session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateReport {
     /// When the newest mark that the receiver heard left the sender.

@@ -79,9 +79,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Says when the pass that waits for its answer is to be looked at again. `None` when no pass
-    /// waits, or while it cannot be answered: without a connection, an accepted offer or a prepared
-    /// store.
+    /// Says when to look again at the pass that waits for its answer. `None` when no pass waits, or
+    /// while it cannot be answered: without a connection, an accepted offer or a prepared store.
     pub(super) fn answer_due(&self) -> Option<Instant> {
         let pass = self.answers.pass?;
         if matches!(self.step, Step::Offered | Step::Preparing) || self.link().is_none() {

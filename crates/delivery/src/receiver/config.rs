@@ -76,9 +76,9 @@ pub struct TransferReceiverConfig {
     /// The most ranges of one object that this receiver tells the sender at a time, as held or as
     /// missing.
     pub need_ranges_max: usize,
-    /// How often the hash of one slab may be wrong, with bytes that came over the connection,
-    /// before the transfer fails. Blocks of the packet stream do not fail a transfer: a slab that
-    /// was wrong once is taken only from the connection.
+    /// After this many wrong hashes of one slab, the transfer fails. The first wrong hash does not
+    /// count, because forged packets may have caused it. From then on the slab is taken only from
+    /// the connection.
     pub slab_attempts_max: u32,
 }
 
@@ -139,8 +139,8 @@ pub struct Offer {
 pub enum BlockVerdict {
     /// The block has brought new bytes, which are kept.
     Taken,
-    /// The receiver held the block already. Also said of a block of the manifest or seals that
-    /// comes when too many gaps are open.
+    /// The receiver held the block already. This is also said of a block of the manifest or seals
+    /// that comes when too many gaps are open.
     Duplicate,
     /// The block, or a part of it, is not kept; a counter says why.
     Refused,
@@ -150,8 +150,8 @@ pub enum BlockVerdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransferReceiverEvent {
-    /// A sender refused this receiver, did not answer, or has not shown the key. The receiver waits
-    /// for another sender.
+    /// This receiver has passed over a sender: for example, the sender refused it, did not answer,
+    /// or has not shown the key. The receiver waits for another sender.
     PassedOver {
         /// The sender's address.
         peer: SocketAddr,
@@ -160,9 +160,9 @@ pub enum TransferReceiverEvent {
         /// The sender has not answered. It may answer later.
         is_silent: bool,
     },
-    /// The sender already has a receiver of this name. That one may be dead while the sender still
-    /// takes it for alive, so this receiver keeps trying for some seconds. Told again only
-    /// after the sender has admitted this receiver meanwhile.
+    /// The sender already has a receiver of this name. The other receiver may be dead while the
+    /// sender still takes it for alive. So this receiver keeps trying for some seconds. This event
+    /// comes again only after the sender has admitted this receiver in between.
     NameTaken {
         /// The sender's address.
         peer: SocketAddr,

@@ -85,8 +85,8 @@ pub struct TransferReceiver<S> {
     /// When the first content came in this transfer; content of an earlier attempt does not count.
     content_at: Option<Instant>,
     delivery: Option<Delivery>,
-    /// The address of the sender that told the seals; before that, of the first that named the
-    /// manifest.
+    /// The address of the sender that told the seals. Before that, the address of the first sender
+    /// that named the manifest.
     sealer: Option<SocketAddr>,
     events: Events<TransferReceiverEvent>,
     counters: TransferReceiverCounters,
@@ -123,8 +123,8 @@ enum Step {
 }
 
 impl<S: Store> TransferReceiver<S> {
-    /// Makes a receiver into `store` that has not been told whom to dial. It takes the first
-    /// manifest that a sender offers.
+    /// Makes a receiver that keeps content in `store`. It has not been told whom to dial, and takes
+    /// the first manifest that a sender offers.
     #[must_use]
     pub fn new(config: TransferReceiverConfig, store: S, now: Instant) -> Self {
         Self {
@@ -133,8 +133,8 @@ impl<S: Store> TransferReceiver<S> {
         }
     }
 
-    /// Makes a receiver that has not been told whom to dial. Its owner looks at the manifest that a
-    /// sender offers, [`TransferReceiver::offer`], before anything is kept for it.
+    /// Makes a receiver that has not been told whom to dial. Its owner looks at a sender's offer
+    /// ([`TransferReceiver::offer`]) before anything is kept for the manifest.
     #[must_use]
     pub fn prospect(config: TransferReceiverConfig, now: Instant) -> Self {
         let identity = Identity {

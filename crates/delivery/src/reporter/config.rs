@@ -70,9 +70,10 @@ pub enum ReporterEvent {
         /// This receiver's number there.
         slot: u32,
     },
-    /// The sender already has a receiver of this name. That one may be dead while the sender still
-    /// takes it for alive, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
-    /// [`ReporterEvent::Refused`] says how that ends. Given only once until then.
+    /// The sender already has a receiver of this name. The other receiver may be dead while the
+    /// sender still takes it for alive. So this receiver keeps trying for 7 s;
+    /// [`ReporterEvent::Joined`] or [`ReporterEvent::Refused`] says how that ends. This event comes
+    /// only once until then.
     NameTaken {
         /// The owner's index of the session.
         session: u32,

@@ -96,7 +96,8 @@ struct Asking {
 enum Standing {
     /// The sender has not admitted this receiver yet.
     New,
-    /// The same, and an answer came that did not show the key; the owner was told.
+    /// The sender has not admitted this receiver yet. An answer came that did not show the key, and
+    /// the owner was told.
     Doubted,
     /// The sender has admitted this receiver.
     Known,

@@ -100,7 +100,7 @@ pub(super) struct Part {
 pub(super) struct Told {
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
-    /// Bytes of the manifest that it holds, while it lacks others.
+    /// While the receiver joins: the bytes of the manifest that it holds. Else 0.
     manifest_held: u64,
     pub(super) progress_at: Instant,
     /// Since when reports have said that the store prepares or commits. While it does neither, the
@@ -238,7 +238,8 @@ impl Member {
         )
     }
 
-    /// Returns true when the receiver takes the packet stream, so that the stream waits for it.
+    /// Returns true when the packet stream waits for the receiver: it is expected, connected and
+    /// not final, and the current pass has something for it.
     pub(super) const fn is_followed(&self) -> bool {
         self.is_active() && self.part.is_in_pass && self.is_expected
     }
@@ -273,7 +274,7 @@ impl Member {
     /// with the highest count in its reports, else what makes it set the rate.
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
-        // Packets that the kernel dropped are among the missed ones, too.
+        // Packets that the kernel dropped are among the lost ones, too.
         let network = self
             .told
             .progress

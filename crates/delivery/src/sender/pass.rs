@@ -104,7 +104,8 @@ impl Place {
 /// Divides what receivers want. What more than `few` of them want is sent to all; the rest is sent
 /// to each alone.
 ///
-/// **Shape**: `wanted` has one set for each receiver; `Division::lone` has one in the same order.
+/// **Shape**: `wanted` has one set for each receiver, and `Division::lone` one for each in the same
+/// order.
 /// **Cost**: sorts all ends of all ranges.
 pub(super) fn split(wanted: &[&RangeSet], few: usize, ranges_max: usize) -> Division {
     let mut ends: Vec<(u64, bool)> = Vec::new();
@@ -141,12 +142,13 @@ pub(super) fn split(wanted: &[&RangeSet], few: usize, ranges_max: usize) -> Divi
     }
 }
 
-/// What receivers want, divided by whether all get it or each alone.
+/// What receivers want, in two parts: what goes to all, and what goes to each alone.
 #[derive(Debug)]
 pub(super) struct Division {
     pub(super) common: RangeSet,
     pub(super) lone: Vec<RangeSet>,
-    /// How many ranges `lone` had no room for. Their receivers ask for them after their next pass.
+    /// How many ranges `lone` had no room for. The receivers that lack them ask for them after
+    /// their next pass.
     pub(super) ranges_omitted: u64,
 }
 

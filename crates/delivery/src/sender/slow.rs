@@ -17,8 +17,8 @@ use crate::Content;
 use crate::{parameters::SENDER_TICK, steering::holds_back};
 
 impl<C: Content> TransferSender<C> {
-    /// Notes whether the packet stream, whose highest position is `lead`, waits for receivers. Acts
-    /// on a receiver that has held the others back for too long.
+    /// Notes whether the packet stream waits for receivers; `lead` is the stream's highest
+    /// position. Acts on a receiver that has held the others back for too long.
     pub(super) fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
         if self.config.slow == SlowPolicy::Wait || now < self.clock.slow_at {
             return;
@@ -73,8 +73,8 @@ impl<C: Content> TransferSender<C> {
         self.send_pass_end(now, slot, end);
     }
 
-    /// Stops sending while no expected receiver that is still to be served is connected. At the end
-    /// of the transfer guests count as well.
+    /// Stops sending while no connected receiver is still to be served. Only expected receivers
+    /// count; at the end of the transfer guests count as well.
     pub(super) fn check_paused(&mut self) {
         let is_for_guests = self.clock.guests_until.is_some();
         let is_there =
@@ -86,8 +86,8 @@ impl<C: Content> TransferSender<C> {
         self.is_paused = is_paused;
     }
 
-    /// Returns the expected receiver that is furthest behind or, when all are done, was done last.
-    /// `None` with fewer than two that have not failed.
+    /// Returns the expected receiver that is furthest behind or, when all are done, took longest.
+    /// Failed receivers do not count; `None` when fewer than two are left.
     pub(super) fn slowest(&self) -> Option<u32> {
         let expected = self.members.iter().enumerate();
         let expected = expected.filter(|(_, member)| member.is_expected);

@@ -129,8 +129,8 @@ impl<C: Content> Window<C> {
     }
 
     /// Copies bytes as [`Window::copy_hashing`] does, but for the only receiver that is being sent
-    /// blocks. Bytes of a long file that are in the system's memory are read straight into `out`
-    /// and hashed there: a copy in the window would serve nobody else.
+    /// blocks. If these bytes are the next to hash and lie in the system's memory, they are read
+    /// straight into `out` and hashed there. A copy in the window would serve nobody else.
     pub(super) fn copy_alone(
         &mut self,
         object: ObjectId,
@@ -234,7 +234,7 @@ impl<C: Content> Window<C> {
 
     /// Reads content, and withdraws files that cannot be read, if that is allowed.
     ///
-    /// **Cost**: one more call for each withdrawn file.
+    /// **Cost**: one more call for each file that it withdraws.
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
         self.reading(|content, manifest| content.read(manifest, offset, out))
     }

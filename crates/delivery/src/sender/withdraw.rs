@@ -67,8 +67,9 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Tells a receiver the seals again when it needs nothing but withdrawn content, which it does
-    /// not know to be withdrawn. Returns true then.
+    /// Removes withdrawn content from what a receiver needs. If the receiver needed nothing else,
+    /// it does not know of the withdrawal: it is told the seals again, once they are known. Returns
+    /// true when it was told.
     pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
         let need = &mut self.members[slot].lists.need;
         let had_bytes = need.bytes();
@@ -87,8 +88,8 @@ impl<C: Content> TransferSender<C> {
         true
     }
 
-    /// Returns what is wrong with a receiver's proof that it has what was sent, by the present
-    /// seals or by those told earlier.
+    /// Returns what is wrong with a receiver's proof; `None` when the proof is right. It may rest
+    /// on the present seals, or on those told earlier.
     pub(super) fn fault_of(&self, slot: usize, done: &Done) -> Option<&'static str> {
         let member = &self.members[slot];
         let occasion = Occasion {
