@@ -1,9 +1,9 @@
-//! What the bytes of one pixel are.
+//! The formats of pixels: what the bytes of a pixel mean.
 
 use std::{fmt, str::FromStr};
 
-/// A layout of pixels, under the name that the PFNC of GenICam, or for the planar ones FFmpeg,
-/// gives it.
+/// A layout of pixels. The names of planar formats are FFmpeg's four-letter codes. The other names
+/// are those of GenICam's PFNC (Pixel Format Naming Convention).
 ///
 /// Numbers of more than one byte are little-endian. Lines follow each other without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,8 +16,8 @@ pub enum PixelFormat {
     Mono12,
     /// Grey, 16 bits.
     Mono16,
-    /// Grey, 12 bits, two pixels in three bytes as GigE Vision packs them: the high bits first,
-    /// the low ones of both share the byte between.
+    /// Grey, 12 bits, two pixels in three bytes as GigE Vision packs them. The outer bytes hold the
+    /// high bits of one pixel each; the byte between holds the low bits of both.
     Mono12Packed,
     /// Grey, 12 bits, two pixels in three bytes as PFNC packs them: the lowest bit first.
     Mono12p,
@@ -26,14 +26,14 @@ pub enum PixelFormat {
     /// Planes of brightness and of two colours, 8 bits; the colours have half the width and
     /// height.
     I420,
-    /// As [`Self::I420`]; the colours have half the width.
+    /// As [`Self::I420`], but the colours have half the width and the full height.
     I422,
-    /// As [`Self::I420`]; the colours are as large as the brightness.
+    /// As [`Self::I420`], but the colours are as large as the brightness.
     I444,
 }
 
 impl PixelFormat {
-    /// Each of them.
+    /// All formats.
     pub const ALL: [Self; 10] = [
         Self::Mono8,
         Self::Mono10,
@@ -47,7 +47,7 @@ impl PixelFormat {
         Self::I444,
     ];
 
-    /// Its name.
+    /// Returns the format's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,8 +64,9 @@ impl PixelFormat {
         }
     }
 
-    /// A number for it that fits 32 bits: the one of the PFNC of GenICam, which GigE Vision sends,
-    /// or the four letters of the planar ones in the order in which they are written.
+    /// Returns the format's number. For a planar format, the number is the four letters of its
+    /// name, the first letter in the lowest byte. For any other format, it is the number of
+    /// GenICam's PFNC, which GigE Vision sends.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
@@ -82,13 +83,13 @@ impl PixelFormat {
         }
     }
 
-    /// The format with that [`PixelFormat::code`].
+    /// Returns the format whose [`PixelFormat::code`] is `code`.
     #[must_use]
     pub fn of_code(code: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.code() == code)
     }
 
-    /// How many of the bits of a grey value count; `None` for colours.
+    /// Returns the number of bits of a grey value that count; `None` for a format with colours.
     #[must_use]
     pub const fn grey_bits(self) -> Option<u32> {
         match self {
@@ -110,7 +111,7 @@ impl fmt::Display for PixelFormat {
 impl FromStr for PixelFormat {
     type Err = String;
 
-    /// Reads a name, in upper or lower case; `Mono12p` and `Mono12Packed` differ in more.
+    /// Reads a name, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL
             .into_iter()

@@ -5,7 +5,7 @@ use jpeg_encoder::{ColorType, Encoder};
 use crate::{Picture, Pixels};
 
 impl Picture {
-    /// The picture as a JPEG file (baseline, JFIF), of a quality from 1 to 100.
+    /// Returns the picture as a JPEG file (baseline, JFIF). `quality` is from 1 to 100.
     ///
     /// **Cost**: allocates the file; a megapixel takes some tens of milliseconds.
     #[must_use]

@@ -4,10 +4,10 @@
 //!   Mono12Packed (GigE Vision)   a11..a4        | b3..b0 a3..a0 | b11..b4
 //!   Mono12p      (PFNC)          a7..a0         | b3..b0 a11..a8| b11..b4
 //! ```
-//! Pixels go on over the ends of lines. A last one without a partner takes two bytes, of which the
-//! high half of the second is 0.
+//! Pairs go on over the ends of lines. A last pixel without a partner takes two bytes; the high
+//! half of the second byte is 0.
 
-/// Which bits lie where.
+/// The order in which the bits of two pixels lie in three bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// [`Mono12Packed`](crate::PixelFormat::Mono12Packed).
@@ -17,7 +17,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Pixel number `index` of a packed frame; `None` behind its end.
+    /// Returns pixel number `index`, from 0, of a packed frame; `None` behind the frame's end.
     #[must_use]
     pub fn pixel(self, packed: &[u8], index: usize) -> Option<u16> {
         let at = index / 2 * 3;
@@ -30,7 +30,7 @@ impl Packing {
         Some(value)
     }
 
-    /// All pixels of a packed frame; a last half pair of fewer than two bytes gives none.
+    /// Returns all pixels of a packed frame. A single byte that is left at the end gives no pixel.
     pub fn unpack(self, packed: &[u8]) -> impl Iterator<Item = u16> {
         (0..).map_while(move |index| self.pixel(packed, index))
     }
@@ -47,7 +47,7 @@ impl Packing {
         }
     }
 
-    /// The three bytes of two pixels.
+    /// Returns the three bytes of two pixels.
     const fn three(self, a: u16, b: u16) -> [u8; 3] {
         let (first, shared) = match self {
             Self::GigeVision => (a >> 4 & 0xFF, a & 0xF),

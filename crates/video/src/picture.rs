@@ -1,4 +1,4 @@
-//! A frame as people look at it: smaller, 8 bits, grey or coloured.
+//! Small pictures of frames, for people to look at: 8 bits, grey or coloured.
 
 use crate::{PixelFormat, Shape, packed::Packing};
 
@@ -22,13 +22,13 @@ pub enum Pixels {
     Rgb(Vec<u8>),
 }
 
-/// Two pixels, one above the other, which fill a character of a terminal: the upper half block in
-/// the colour of one before the colour of the other.
+/// Two pixels, one above the other, that a terminal shows as one character. The character is an
+/// upper half block: the upper pixel gives its foreground, the lower pixel its background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfBlock {
-    /// Red, green and blue of the upper one.
+    /// Red, green and blue of the upper pixel.
     pub upper: [u8; 3],
-    /// Red, green and blue of the lower one; black below a last odd line.
+    /// Red, green and blue of the lower pixel; black where the picture has no such line.
     pub lower: [u8; 3],
 }
 
@@ -38,11 +38,12 @@ impl HalfBlock {
 }
 
 impl Picture {
-    /// Makes a picture of a frame that keeps its proportions and is at most `width_max` wide and
-    /// `height_max` high; it is never larger than the frame. Each pixel is the mean of up to 16 of
-    /// the frame's, spread evenly over the part that it stands for.
+    /// Makes a picture of a frame. The picture keeps the frame's proportions, is at most
+    /// `width_max` wide and `height_max` high, and is never larger than the frame. Each pixel is
+    /// the mean of up to 16 pixels of the frame, spread evenly over the part that it stands for.
     ///
-    /// **Cost**: allocates the picture; reads at most 16 pixels for each of its own.
+    /// **Cost**: allocates the picture; reads at most 16 pixels of the frame for each pixel of the
+    /// picture.
     ///
     /// **Panics** (bug): when `frame` has another length than [`Shape::frame_bytes`].
     #[must_use]
@@ -83,7 +84,7 @@ impl Picture {
         }
     }
 
-    /// Red, green and blue of a pixel; `None` outside.
+    /// Returns red, green and blue of a pixel; `None` outside the picture.
     #[must_use]
     pub fn pixel(&self, column: u16, row: u16) -> Option<[u8; 3]> {
         if column >= self.width || row >= self.height {
@@ -96,7 +97,8 @@ impl Picture {
         }
     }
 
-    /// What a character of a terminal shows; the picture has `height / 2` rows of them, rounded up.
+    /// Returns what a character of a terminal shows; `None` outside the picture. The picture has
+    /// `height / 2` rows of characters, rounded up.
     #[must_use]
     pub fn half_block(&self, column: u16, row: u16) -> Option<HalfBlock> {
         let upper = self.pixel(column, row.checked_mul(2)?)?;
@@ -105,7 +107,8 @@ impl Picture {
     }
 }
 
-/// The largest size with the frame's proportions that is not larger than the frame or the limits.
+/// Returns the largest size with the frame's proportions that exceeds neither the frame nor the
+/// limits.
 fn fit(shape: Shape, width_max: u16, height_max: u16) -> (u16, u16) {
     let (width, height) = (u64::from(shape.width()), u64::from(shape.height()));
     let (wide, high) = (u64::from(width_max), u64::from(height_max));
@@ -120,7 +123,7 @@ fn fit(shape: Shape, width_max: u16, height_max: u16) -> (u16, u16) {
     (side(wide), side(high))
 }
 
-/// How `of` places of a frame spread over `to` of a picture.
+/// How the `of` columns or rows of a frame are divided among the `to` columns or rows of a picture.
 #[derive(Clone, Copy)]
 struct Spread {
     of: usize,
@@ -128,7 +131,8 @@ struct Spread {
 }
 
 impl Spread {
-    /// Up to four places for number `index`, evenly spread over its part.
+    /// Returns up to four columns or rows of the frame for number `index` of the picture, evenly
+    /// spread over the part that it stands for.
     fn places(self, index: usize) -> impl Iterator<Item = usize> {
         let (start, end) = (index * self.of / self.to, (index + 1) * self.of / self.to);
         let len = (end - start).max(1);
@@ -144,7 +148,7 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Red, green and blue of a pixel.
+    /// Returns red, green and blue of a pixel.
     fn pixel(&self, x: usize, y: usize) -> [u8; 3] {
         let (width, height) = (self.shape.width() as usize, self.shape.height() as usize);
         let index = y * width + x;
@@ -165,7 +169,9 @@ impl Frame<'_> {
         [grey; 3]
     }
 
-    /// The colour of planes: by BT.601 with brightness from 16 to 235, as video is usually coded.
+    /// Returns red, green and blue of a pixel in a planar format: by BT.601 with brightness from 16
+    /// to 235, as video is usually coded. `index` is the pixel's place in the brightness plane; `x`
+    /// and `y` are its place in each of the two colour planes, which have `rows` rows.
     fn colour(&self, index: usize, x: usize, y: usize, rows: usize) -> [u8; 3] {
         let pixels = self.shape.width() as usize * self.shape.height() as usize;
         let plane = (self.frame.len() - pixels) / 2;

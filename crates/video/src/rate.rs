@@ -2,8 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// How many frames come in how many seconds, as Y4M writes it: 30000 in 1001 is the rate of
-/// television in America.
+/// A number of frames in a number of seconds, as Y4M writes it. For example, 30000 in 1001 is the
+/// rate of television in America.
 ///
 /// **Invariant**: neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct FrameRate {
 }
 
 impl FrameRate {
-    /// A rate; `None` when either number is 0.
+    /// Makes a rate; `None` when either number is 0.
     #[must_use]
     pub const fn new(frames: u32, seconds: u32) -> Option<Self> {
         if frames == 0 || seconds == 0 {
@@ -22,8 +22,8 @@ impl FrameRate {
         Some(Self { frames, seconds })
     }
 
-    /// The rate nearest to `per_s` frames a second: exact for whole numbers and thousandths. `None`
-    /// when that is less than a thousandth, or more than a million.
+    /// Makes the rate nearest to `per_s` frames a second: exact for whole numbers and thousandths.
+    /// `None` when that is less than a thousandth, or more than a million.
     #[must_use]
     pub fn nearest(per_s: f64) -> Option<Self> {
         let thousandths = (per_s * 1_000.0).round();
@@ -36,20 +36,20 @@ impl FrameRate {
         }
     }
 
-    /// Frames each second, rounded.
+    /// Returns the frames each second, rounded.
     #[must_use]
     pub fn per_s(self) -> f64 {
         f64::from(self.frames) / f64::from(self.seconds)
     }
 
-    /// The time from one frame to the next, rounded down to nanoseconds.
+    /// Returns the time from one frame to the next, rounded down to nanoseconds.
     #[must_use]
     pub fn interval(self) -> Duration {
         let ns = u64::from(self.seconds) * 1_000_000_000 / u64::from(self.frames);
         Duration::from_nanos(ns)
     }
 
-    /// The two numbers of the fraction: frames, and seconds.
+    /// Returns the two numbers of the fraction: frames, and seconds.
     #[must_use]
     pub const fn fraction(self) -> (u32, u32) {
         (self.frames, self.seconds)
@@ -68,7 +68,7 @@ impl fmt::Display for FrameRate {
 impl FromStr for FrameRate {
     type Err = String;
 
-    /// Reads `25`, `15.5`, `30000/1001`.
+    /// Reads a rate such as `25`, `15.5` or `30000/1001`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = match text.split_once('/') {
             Some((frames, seconds)) => frames.parse().ok().zip(seconds.parse().ok()),
@@ -79,7 +79,7 @@ impl FromStr for FrameRate {
     }
 }
 
-/// A decimal number as a fraction of the least power of ten.
+/// Reads a decimal number as a fraction whose denominator is the least possible power of ten.
 fn decimal(text: &str) -> Option<(u32, u32)> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let part = part.trim_end_matches('0');

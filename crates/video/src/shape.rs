@@ -21,7 +21,7 @@ impl Shape {
     /// The longest frame, in bytes.
     pub const FRAME_BYTES_MAX: usize = 256 << 20;
 
-    /// A frame of `width` times `height` pixels.
+    /// Makes the shape of a frame of `width` times `height` pixels.
     ///
     /// # Errors
     /// [`ShapeError`] when a frame would be empty or too large.
@@ -53,20 +53,20 @@ impl Shape {
         self.height
     }
 
-    /// What its bytes mean.
+    /// Returns what the bytes mean.
     #[must_use]
     pub const fn format(self) -> PixelFormat {
         self.format
     }
 
-    /// Bytes of one frame.
+    /// Returns the bytes of one frame.
     #[must_use]
     pub fn frame_bytes(self) -> usize {
         usize::try_from(self.bytes()).expect("at most FRAME_BYTES_MAX")
     }
 
-    /// The planes of a frame, one after the other: a single one but for the planar formats. Rows of
-    /// 12-bit pixels are no rows of bytes: they come as one plane of one row.
+    /// Returns the planes of a frame in order: three for a planar format, one for any other. A row
+    /// of packed 12-bit pixels may end within a byte, so a packed frame is one plane of one row.
     pub fn planes(self) -> impl Iterator<Item = Plane> {
         let plane = |row_bytes, rows| Plane { row_bytes, rows };
         let (width, height) = (self.width as usize, self.height as usize);
@@ -86,7 +86,7 @@ impl Shape {
         [Some(first), colours, colours].into_iter().flatten()
     }
 
-    /// The bytes of a frame, before they are known to be few.
+    /// Returns the bytes of a frame, even of one above [`Shape::FRAME_BYTES_MAX`].
     fn bytes(self) -> u64 {
         let bytes = |plane: Plane| plane.row_bytes as u64 * plane.rows as u64;
         self.planes().map(bytes).sum()
@@ -102,7 +102,7 @@ pub struct Plane {
     pub rows: usize,
 }
 
-/// Why there is no such frame.
+/// Why a frame cannot have a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// A side is 0, or too long.
@@ -116,7 +116,7 @@ pub enum ShapeError {
         /// Lines.
         height: u32,
     },
-    /// It would have so many bytes.
+    /// A frame would have this many bytes, which is too many.
     #[error("a frame of {0} bytes: at most {max} are possible", max = Shape::FRAME_BYTES_MAX)]
     Bytes(u64),
 }

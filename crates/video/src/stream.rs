@@ -22,7 +22,7 @@ pub struct VideoReader<R> {
 }
 
 impl<R: Read> VideoReader<R> {
-    /// Reads the header of a Y4M stream. **Cost**: reads its bytes one by one.
+    /// Reads the header of a Y4M stream. **Cost**: reads the header's bytes one by one.
     ///
     /// # Errors
     /// [`VideoError`] when the stream is no Y4M, holds colours that are not read here, or cannot be
@@ -45,7 +45,7 @@ impl<R: Read> VideoReader<R> {
         })
     }
 
-    /// Frames as `header` says and nothing else.
+    /// Makes a reader of a stream that has frames as `header` says, and nothing else.
     pub const fn raw(input: R, header: Header) -> Self {
         Self {
             input,
@@ -55,22 +55,22 @@ impl<R: Read> VideoReader<R> {
         }
     }
 
-    /// How to read the frames.
+    /// Returns the header, which says how to read the frames.
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Fills `frame` with the next frame; returns false when the stream has ended behind the last
-    /// one. **Cost**: no copy but that of `input`; up to six bytes at a time of the line before a
-    /// frame of Y4M.
+    /// Fills `frame` with the next frame. Returns false at the end of the stream. **Cost**: `input`
+    /// fills `frame` directly. Of the line before a frame of Y4M, the first six bytes are read
+    /// together, and the rest byte by byte.
     ///
     /// **Panics** (bug): when `frame` has another length than [`Shape::frame_bytes`].
     ///
     /// # Errors
     /// [`VideoError::Cut`] when the stream ends within a frame, [`VideoError::Header`] when no
-    /// frame begins where one should, and what `input` refuses. What `frame` holds then is not
-    /// specified.
+    /// frame begins where one should, and [`VideoError::Io`] when `input` cannot be read. What
+    /// `frame` holds then is not specified.
     pub fn read_frame(&mut self, frame: &mut [u8]) -> Result<bool, VideoError> {
         let bytes = self.header.shape().frame_bytes();
         assert_eq!(frame.len(), bytes, "the caller has room for one frame");
@@ -91,7 +91,7 @@ impl<R: Read> VideoReader<R> {
         }
     }
 
-    /// Reads the line before a frame; false at the end of the stream.
+    /// Reads the line before a frame. Returns false at the end of the stream.
     fn read_frame_line(&mut self) -> Result<bool, VideoError> {
         let mut start = [0; FRAME.len() + 1];
         let read = read_all(&mut self.input, &mut start)?;
@@ -121,11 +121,12 @@ pub struct VideoWriter<W> {
 }
 
 impl<W: Write> VideoWriter<W> {
-    /// Writes the header of a stream. A Y4M stream has the line of `header` where it is one of Y4M;
-    /// packed pixels of 12 bits become `mono12`.
+    /// Makes a writer, and writes the header line if the stream is Y4M. That is the line of
+    /// `header` if it is one of Y4M, else a new line. Packed pixels of 12 bits become `mono12`.
     ///
     /// # Errors
-    /// [`VideoError::NotInY4m`] for RGB8 in Y4M, and what `output` refuses.
+    /// [`VideoError::NotInY4m`] for RGB8 in Y4M, [`VideoError::Shape`] when frames that become
+    /// `mono12` would be too large, and [`VideoError::Io`] when `output` cannot be written.
     pub fn new(mut output: W, container: Container, header: &Header) -> Result<Self, VideoError> {
         let shape = header.shape();
         if container == Container::Y4m {
@@ -136,7 +137,7 @@ impl<W: Write> VideoWriter<W> {
                     Header::new(shape, header.rate()).line().to_owned()
                 }
                 PixelFormat::Rgb8 => return Err(VideoError::NotInY4m(shape.format())),
-                // What was named by a raw line, and what Y4M has.
+                // The header is a raw line that names a format which Y4M has, too.
                 _ => Header::new(shape, header.rate()).line().to_owned(),
             };
             writeln!(output, "{line}")?;
@@ -172,7 +173,7 @@ impl<W: Write> VideoWriter<W> {
         Ok(self.output.write_all(&self.unpacked)?)
     }
 
-    /// Writes what the output still holds back, and returns it.
+    /// Flushes the output and returns it.
     ///
     /// # Errors
     /// What the output refuses.
@@ -203,13 +204,13 @@ impl fmt::Display for Container {
 /// Why a stream of video cannot be read or written.
 #[derive(Debug, Error)]
 pub enum VideoError {
-    /// The system refused.
+    /// The input cannot be read, or the output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// There are no frames of this size.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// A line is not what Y4M has in this place.
+    /// A line of the stream cannot be read, or is not the line that should come in this place.
     #[error("{what}: {line:?}")]
     Header {
         /// What is wrong with it.
@@ -245,7 +246,7 @@ impl VideoError {
     }
 }
 
-/// Fills `bytes`, or as much of them as there is; returns how many.
+/// Fills `bytes` from `input`, up to the end of `input`. Returns how many bytes it has filled.
 fn read_all(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -259,7 +260,7 @@ fn read_all(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Appends what comes before the end of the line, which is read and dropped.
+/// Reads up to the end of a line, and appends to `line` what comes before that end.
 fn read_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<(), VideoError> {
     let mut byte = [0];
     while line.len() <= Header::LINE_BYTES_MAX {

@@ -1,14 +1,15 @@
-//! The line that says how to read the frames behind it, as YUV4MPEG2 ("Y4M") files begin, and its
-//! twin for formats that Y4M does not have.
+//! The header line of a stream, which says how to read the frames behind it. YUV4MPEG2 ("Y4M")
+//! files begin with such a line. A `RAW` line of the same form serves formats that Y4M does not
+//! have.
 //!
 //! ```text
 //!   YUV4MPEG2 W1360 H1024 F20:1 Ip A1:1 Cmono16 XANYTHING
 //!   RAW W1360 H1024 F31:2 CMono12p
 //! ```
 //! `W` and `H` are needed. `F` is the rate (`0:0`: unknown), `I` how lines interlace (`p`, `t`,
-//! `b`, `m`, `?`), `A` the shape of a pixel, `C` the pixel format (`420jpeg` where none is
-//! written), and each `X` a remark. A line is kept as it came, so that a stream can be written as
-//! it was read.
+//! `b`, `m`, `?`), `A` the shape of a pixel, `C` the pixel format, and each `X` a remark. Without
+//! `C`, a line of Y4M means `420jpeg`. A line is kept as it came, so that a stream can be written
+//! as it was read.
 //!
 //! **Spec**: yuv4mpeg(5) of the MJPEG tools; `mono10`, `mono12` and `mono16` as FFmpeg writes them.
 
@@ -30,7 +31,7 @@ impl Header {
     /// The longest [`Header::label`], in bytes.
     pub const LABEL_BYTES_MAX: usize = 255;
 
-    /// The shortest line for these frames: of Y4M where it has the format.
+    /// Makes the header for these frames: a line of Y4M if Y4M has the format, else a `RAW` line.
     #[must_use]
     pub fn new(shape: Shape, rate: Option<FrameRate>) -> Self {
         let (signature, colour) = match colour_of(shape.format()) {
@@ -48,8 +49,9 @@ impl Header {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// [`VideoError::Header`] when a parameter is missing, unknown, twice there, or says something
-    /// that is not possible or, as some colours, not read here; and when the line is too long.
+    /// [`VideoError::Header`] when a parameter is missing, is unknown, comes twice, or has a value
+    /// that is impossible or not read here; also when the line is too long or not text.
+    /// [`VideoError::Shape`] when a frame would be empty or too large.
     pub fn parse(line: &[u8]) -> Result<Self, VideoError> {
         let wrong = |what: &str| Err(VideoError::header(what, line));
         let text = match std::str::from_utf8(line) {
@@ -89,14 +91,15 @@ impl Header {
         })
     }
 
-    /// The line, without its end.
+    /// Returns the line, without its end.
     #[must_use]
     pub fn line(&self) -> &str {
         &self.line
     }
 
-    /// A line of at most [`Header::LABEL_BYTES_MAX`] bytes that [`Header::parse`] reads as the same
-    /// frames: the line itself, or when it is longer, without its remarks.
+    /// Returns a line of at most [`Header::LABEL_BYTES_MAX`] bytes that [`Header::parse`] reads as
+    /// the same frames. It is this header's line if that is short enough, else the line without its
+    /// remarks, else a new line for the same shape and rate.
     #[must_use]
     pub fn label(&self) -> String {
         if self.line.len() <= Self::LABEL_BYTES_MAX {
@@ -110,19 +113,19 @@ impl Header {
         }
     }
 
-    /// The size and the meaning of the frames.
+    /// Returns the size and the meaning of the frames.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Frames each second; `None` when the line does not say.
+    /// Returns the frames each second; `None` when the line does not say.
     #[must_use]
     pub const fn rate(&self) -> Option<FrameRate> {
         self.rate
     }
 
-    /// Whether the line is one of Y4M.
+    /// Returns true when the line is one of Y4M.
     #[must_use]
     pub fn is_y4m(&self) -> bool {
         self.line.starts_with(Y4M)
@@ -130,7 +133,7 @@ impl Header {
 }
 
 impl fmt::Display for Header {
-    /// `1360 x 1024 Mono12p, 15.5 frames/s`.
+    /// Writes, for example, `1360 x 1024 Mono12p, 15.50000 frames/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (width, height) = (self.shape.width(), self.shape.height());
         write!(f, "{width} x {height} {}", self.shape.format())?;
@@ -153,7 +156,8 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// Takes one parameter; `None` when it is not a sound one, or there already.
+    /// Takes one parameter. Returns `None` when it is unknown or malformed, or comes a second time;
+    /// only remarks may come more than once.
     fn take(&mut self, word: &'a str) -> Option<()> {
         let mut letters = word.chars();
         let (letter, value) = (letters.next()?, letters.as_str());
@@ -197,8 +201,8 @@ fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     base::text::printable(text, 40)
 }
 
-/// The format that a colour of Y4M means; the kinds of 420 differ only in where between the pixels
-/// the colours were taken.
+/// Returns the format that a colour of Y4M means; `None` when it is not read here. The kinds of 420
+/// differ only in the places between the pixels at which the colours were taken.
 fn format_of(colour: &str) -> Option<PixelFormat> {
     Some(match colour {
         "420" | "420jpeg" | "420mpeg2" | "420paldv" => PixelFormat::I420,
@@ -212,7 +216,7 @@ fn format_of(colour: &str) -> Option<PixelFormat> {
     })
 }
 
-/// The colour of Y4M for a format; `None` when it has none.
+/// Returns the colour of Y4M for a format; `None` when Y4M does not have the format.
 pub(crate) const fn colour_of(format: PixelFormat) -> Option<&'static str> {
     match format {
         PixelFormat::I420 => Some("420jpeg"),
