@@ -16,8 +16,8 @@ use crate::{
     turns::{Figures, Run, Turns},
 };
 
-/// Compares with the program at `before`, `pairs` runs of each, by those of "messages", "rtt",
-/// "capture", "tcp" and "files" that are `wanted`.
+/// Compares with the program at `before`, in `pairs` pairs of runs. Of the measurements "messages",
+/// "rtt", "capture", "tcp" and "files", those that are `wanted` are made.
 pub(crate) fn run(
     pairs: usize,
     before: &Path,
@@ -64,7 +64,7 @@ pub(crate) fn run(
     Ok(text)
 }
 
-/// The three rows of one measurement.
+/// Makes one measurement, and returns its three rows.
 fn rows(
     what: &str,
     pairs: usize,
@@ -87,7 +87,7 @@ fn rows(
     Ok(turns.rows().map(row).collect())
 }
 
-/// The rate, and the payload megabytes for each second of processor time.
+/// Returns the rate, and the payload megabytes for each second of processor time.
 fn rates(sample: &Sample) -> Result<Figures, String> {
     if sample.missing > 0 {
         return Err(format!("{} missing", sample.missing));

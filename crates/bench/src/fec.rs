@@ -9,7 +9,7 @@ use crate::{
     table,
 };
 
-/// The two tables, encoding and decoding.
+/// Measures, and returns the two tables: encoding and decoding.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let lines = printed(&mut rivals(pairs))?;
     let mut text = String::new();
@@ -28,7 +28,8 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// The rivals are in a workspace of their own, so that building Towline does not compile them.
+/// Makes the command that runs the rivals. They are in a workspace of their own, so that building
+/// Towline does not compile them.
 fn rivals(pairs: usize) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
@@ -39,7 +40,8 @@ fn rivals(pairs: usize) -> Command {
     cargo
 }
 
-/// The runs of one kind of work, a series for each crate, in the order of their first lines.
+/// Returns the runs of one kind of work: a series for each crate, in the order of the crates' first
+/// lines.
 fn series(lines: &str, work: &str) -> Result<Vec<Series>, String> {
     let mut all: Vec<Series> = Vec::new();
     for line in lines.lines() {

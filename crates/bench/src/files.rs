@@ -51,28 +51,28 @@ impl Load {
         })
     }
 
-    /// The same, for one receiver instead of three.
+    /// Gives the load one receiver instead of three.
     pub(crate) const fn for_one_receiver(mut self) -> Self {
         self.receivers = 1..=1;
         self
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The directory of the files.
+    /// Returns the directory of the files.
     pub(crate) fn source(&self) -> PathBuf {
         self.root.join("source")
     }
 
-    /// The files, sorted.
+    /// Returns the paths of the files, sorted.
     pub(crate) fn entries(&self) -> Result<Vec<PathBuf>, String> {
         entries(&self.source())
     }
 
-    /// An empty directory for a receiver.
+    /// Makes an empty directory for a receiver, and returns its path.
     pub(crate) fn target(&self, receiver: usize) -> Result<PathBuf, String> {
         let path = self.root.join(format!("target-{receiver}"));
         // Before the first run there is no such directory.
@@ -81,7 +81,7 @@ impl Load {
         Ok(path)
     }
 
-    /// How many receivers lack something that was sent.
+    /// Returns how many receivers lack something that was sent.
     fn wrong(&self) -> u64 {
         let is_wrong = |receiver: &usize| {
             let target = self.root.join(format!("target-{receiver}"));

@@ -9,7 +9,8 @@ use std::{
 
 use lab::Host;
 
-/// The machine in one line: processor, cores, kernel, and how long its idle processors poll.
+/// Returns the machine in one line: processor, cores, kernel, and how long its idle processors
+/// poll.
 pub(crate) fn describe() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo
@@ -25,18 +26,19 @@ pub(crate) fn describe() -> String {
     format!("{model}, {cores} cores, Linux {}{idle}", kernel.trim())
 }
 
-/// The kernel's clock source, such as `tsc`.
+/// Returns the kernel's clock source, such as `tsc`.
 pub(crate) fn clock_source() -> Option<String> {
     word("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
 
-/// The governor of the first processor's frequency, such as `performance`; `None` where the kernel
-/// does not control the frequency, as in most guests.
+/// Returns the governor of the first processor's frequency, such as `performance`; `None` where the
+/// kernel does not control the frequency, as in most guests.
 pub(crate) fn governor() -> Option<String> {
     word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 }
 
-/// The versions of the rivals that are installed as packages of the system, as `name version`.
+/// Returns the versions of the rivals that are installed as packages of the system, as `name
+/// version`.
 pub(crate) fn rivals() -> Vec<String> {
     let mut ask = Command::new("dpkg-query");
     ask.args(["-W", "-f", "${Package} ${Version}\n"])
@@ -75,8 +77,8 @@ fn word(path: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// How long an idle processor of this guest looks for work before it returns to the hypervisor, in
-/// nanoseconds; `None` where the kernel has no such governor.
+/// Returns how long an idle processor of this guest looks for work before it returns to the
+/// hypervisor, in nanoseconds. `None` if the kernel's governor for idle processors is not haltpoll.
 fn halt_poll_ns() -> Option<u64> {
     let governor = fs::read_to_string(GOVERNOR).ok()?;
     let is_it = governor.trim() == "haltpoll";
@@ -95,7 +97,7 @@ pub(crate) struct HaltPoll {
 }
 
 impl HaltPoll {
-    /// Sets it.
+    /// Sets the kernel's default polling time.
     pub(crate) fn set() -> Result<Self, String> {
         let was = halt_poll_ns().ok_or("--halt-poll: no haltpoll governor on this machine")?;
         // A separate program restores the old setting even when this one is killed.
@@ -119,7 +121,7 @@ impl Drop for HaltPoll {
     }
 }
 
-/// Packets that a host's interface has received and sent.
+/// Returns how many packets a host's interface has received and sent.
 pub(crate) fn arrived_and_sent(host: &Host) -> Result<(u64, u64), String> {
     let output = host.command("cat").arg("/proc/net/dev").output();
     let output = output.map_err(|error| format!("cat: {error}"))?;
@@ -167,12 +169,12 @@ impl Ticks {
         }
     }
 
-    /// Busy seconds between `earlier` and this reading.
+    /// Returns the busy seconds between `earlier` and this reading.
     pub(crate) fn busy_seconds_since(self, earlier: Self) -> f64 {
         (self.busy - earlier.busy) as f64 / TICKS_PER_SECOND
     }
 
-    /// The share of the time, in thousandths, that the hypervisor took.
+    /// Returns the share of the time since `earlier`, in thousandths, that the hypervisor took.
     pub(crate) fn steal_permille_since(self, earlier: Self) -> u64 {
         let all = self.all - earlier.all;
         let steal = self.steal - earlier.steal;
@@ -195,7 +197,7 @@ pub(crate) fn await_calm() {
     }
 }
 
-/// Runs `what` again and again on all processors for a second; gives the share of that time, in
+/// Runs `what` again and again on all processors for a second. Returns the share of that time, in
 /// thousandths, that the hypervisor took.
 fn steal_permille_of(what: impl Fn() + Sync) -> u64 {
     let before = Ticks::read();
@@ -214,7 +216,7 @@ fn steal_permille_of(what: impl Fn() + Sync) -> u64 {
 
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpuidle/current_governor";
 const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
-/// `drivers/cpuidle/governors/haltpoll.c`.
+/// The kernel's default, from `drivers/cpuidle/governors/haltpoll.c`.
 const HALT_POLL_NS: u64 = 200_000;
 /// A shell script that waits until the bench ends, and then restores the setting.
 const KEEP: &str = r#"trap "" INT TERM HUP; read -r _; [ -w "$2" ] && echo "$1" > "$2""#;

@@ -149,8 +149,8 @@ impl Request {
         self.groups.is_empty() || self.groups.iter().any(|wanted| wanted == group)
     }
 
-    /// The wanted parts of a group; an empty list stands for all of them, `None` for a group that
-    /// is not wanted.
+    /// Returns the wanted parts of a group. An empty list stands for all parts, `None` for a group
+    /// that is not wanted.
     fn parts(&self, group: &str, parts: &[&str]) -> Option<Vec<String>> {
         let is_asked = |part: &&String| parts.contains(&part.as_str());
         let asked: Vec<String> = self.groups.iter().filter(is_asked).cloned().collect();
@@ -158,7 +158,7 @@ impl Request {
     }
 }
 
-/// True for the name of a part of some group.
+/// Returns true for the name of a part of some group.
 fn is_part(name: &str) -> bool {
     capture::PARTS.contains(&name)
         || round_trips::PARTS.contains(&name)
@@ -243,7 +243,7 @@ fn messages(request: &Request) -> Result<(), String> {
 /// A longer message does not share its packet with another one.
 const PACKED_SIZE_MAX: usize = 700;
 
-/// A lab of a sender, a switch, and `receivers` hosts that each lose 1 % of the packets.
+/// Makes a lab of a sender, a switch, and `receivers` hosts that each lose 1 % of the packets.
 fn lossy_lab(receivers: u8) -> Result<lab::Lab, String> {
     let spec = lab::LabSpec::new(1 + receivers).segments_at_switch();
     let lab = lab::Lab::new(&spec).map_err(|e| e.to_string())?;
@@ -300,8 +300,8 @@ fn add<P: Peer + 'static>(peers: &mut Vec<Box<dyn Peer>>, peer: Result<P, String
     }
 }
 
-/// Runs all peers in turn, `pairs` times. The table leaves out a peer without a valid run; when
-/// that is Towline, the bench fails.
+/// Runs all peers in turn, `pairs` times. The table leaves out a peer that had no valid run in some
+/// pair. When that is the first peer, which is Towline, the bench fails.
 fn compare(
     lab: &lab::Lab,
     peers: &[Box<dyn Peer + '_>],
@@ -377,7 +377,7 @@ usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [tree
        --out DIR keeps the runs as JSON there instead of in target/bench; `page` draws
        docs/src/bench.md from docs/bench, and measures nothing
        make soak ARGS=[SECONDS], at least 8";
-/// The names that a command line can give; without any name, all groups run.
+/// The groups that a command line can name; without any name, all groups run.
 const GROUPS: [&str; 12] = [
     "fec", "messages", "matrix", "tail", "parity", "files", "trees", "tcp", "rtt", "udp", "rate",
     "capture",

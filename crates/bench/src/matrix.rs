@@ -116,7 +116,8 @@ impl Case {
         Ok(())
     }
 
-    /// Towline's messages of this case, with `more` on the sender's command line.
+    /// Makes the peer that sends this case's messages with Towline, with `more` on the sender's
+    /// command line.
     pub(crate) fn towline(
         self,
         name: &'static str,

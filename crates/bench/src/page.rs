@@ -41,7 +41,7 @@ pub(crate) fn picture(result: &Value) -> Result<String, String> {
     Ok(plot::svg(&scene))
 }
 
-/// Every committed result with the name of its file, sorted by name.
+/// Returns every committed result with the name of its file, sorted by name.
 fn load(root: &Path) -> Result<Vec<(String, Value)>, String> {
     let directory = root.join(RESULTS);
     let failed = |error| format!("{}: {error}", directory.display());
@@ -63,8 +63,8 @@ fn load(root: &Path) -> Result<Vec<(String, Value)>, String> {
     Ok(results)
 }
 
-/// Refuses a result that does not say how it was made. Results from before [`ORIGIN`] was kept have
-/// none of it, and pass until `make bench-page` replaces them.
+/// Refuses a result that does not say how it was made. Old results have none of the keys of
+/// [`ORIGIN`], and pass until `make bench-page` replaces them.
 fn whole(result: Value) -> Result<Value, String> {
     let lacking: Vec<&str> = ORIGIN
         .into_iter()
@@ -112,7 +112,7 @@ struct Row {
 }
 
 impl Row {
-    /// Minimum, median and maximum of a column.
+    /// Returns minimum, median and maximum of a column.
     fn column(&self, at: usize) -> [f64; 3] {
         spread(self.runs.iter().filter_map(|run| run.get(at).copied()))
     }
@@ -128,15 +128,16 @@ impl Row {
         }
     }
 
-    /// Minimum, median and maximum of the ratio to `first`, pair by pair: the first figure of
-    /// `first` divided by that of this row.
+    /// Returns minimum, median and maximum of a ratio, pair by pair: the first figure of `first`
+    /// divided by the first figure of this row.
     fn ratio(&self, first: &Self) -> [f64; 3] {
         let pairs = first.runs.iter().zip(&self.runs);
         spread(pairs.filter_map(|(one, other)| Some(one.first()? / other.first()?)))
     }
 }
 
-/// Shows at least three digits, with a separator between thousands.
+/// Formats a number: below 100 with at most two decimals, else as a whole number with a separator
+/// between thousands.
 fn number(value: f64) -> String {
     if value.abs() < 100.0 {
         let text = format!("{value:.2}");
@@ -169,7 +170,7 @@ fn rows(result: &Value) -> Result<Vec<Row>, String> {
     rows.iter().map(row).collect()
 }
 
-/// The numbers of one run.
+/// Returns the numbers of one run.
 fn figures(run: &[Value]) -> Vec<f64> {
     run.iter().filter_map(Value::as_f64).collect()
 }
@@ -185,8 +186,8 @@ fn columns(result: &Value) -> Result<Vec<String>, String> {
     Ok(columns)
 }
 
-/// How many rows make a group: the first row of each group is the one that the others are compared
-/// with.
+/// Returns how many rows make a group. The first row of a group is compared with each of the
+/// others.
 fn group(result: &Value, all: usize) -> usize {
     let group = result["group"].as_u64().map_or(all, |rows| rows as usize);
     group.max(1)
@@ -202,8 +203,8 @@ fn save(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What [`crate::record`] keeps of how a result was made, besides machine and commit. A value may
-/// be null where the machine does not tell it.
+/// The keys under which [`crate::record`] keeps how a result was made, besides machine and commit.
+/// A value may be null if the machine does not tell it.
 pub(crate) const ORIGIN: [&str; 4] = ["clock_source", "governor", "command", "rivals"];
 const RESULTS: &str = "docs/bench";
 const PAGE: &str = "docs/src/bench.md";

@@ -29,8 +29,8 @@ pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     Ok(out)
 }
 
-/// Like [`compile`], with the library that `pkg-config` knows as `package`; the Debian package is
-/// `debian`.
+/// Compiles as [`compile`] does, with the library that `pkg-config` knows as `package`; the Debian
+/// package is `debian`.
 pub(crate) fn compile_with(source: &str, package: &str, debian: &str) -> Result<PathBuf, String> {
     let flags = pkg_config(package, debian)?;
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -74,7 +74,7 @@ pub(crate) fn printed(command: &mut Command) -> Result<String, String> {
     Err(format!("{name}: {}: {out} {err}", output.status))
 }
 
-/// The flags that `pkg-config` gives for `package`; the Debian package is `debian`.
+/// Returns the flags that `pkg-config` gives for `package`; the Debian package is `debian`.
 fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
     let output = Command::new("pkg-config")
         .args(["--cflags", "--libs", package])
@@ -87,7 +87,7 @@ fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 pub(crate) fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest
@@ -97,7 +97,7 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// The checked-out commit, when `git` knows it.
+/// Returns the checked-out commit; `None` when `git` does not tell it.
 pub(crate) fn commit() -> Option<String> {
     let mut git = Command::new("git");
     git.args(["describe", "--always", "--dirty"])
@@ -106,7 +106,8 @@ pub(crate) fn commit() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The optimised `towline` under test; while [`standing_in`] runs, the program given there.
+/// Returns the path of the optimised `towline` under test. While [`standing_in`] runs, this is the
+/// path of the program given there.
 pub(crate) fn ours() -> Result<PathBuf, String> {
     let program = STAND_IN
         .with_borrow(Clone::clone)
@@ -132,7 +133,7 @@ pub(crate) fn beside_this_test() -> Option<PathBuf> {
     None
 }
 
-/// A command that runs `program` on `host`, with all its threads on one processor.
+/// Makes a command that runs `program` on `host`, with all its threads on one processor.
 pub(crate) fn on_processor(processor: usize, host: &Host, program: impl AsRef<OsStr>) -> Command {
     let mut command = host.command("taskset");
     command.args(["-c", &processor.to_string()]);
@@ -251,17 +252,17 @@ impl Running {
         self.peak_kib = self.peak_kib.max(peak);
     }
 
-    /// The most that [`Running::look_at_memory`] saw, in KiB.
+    /// Returns the most memory that [`Running::look_at_memory`] saw, in KiB.
     pub(crate) const fn peak_kib(&self) -> u64 {
         self.peak_kib
     }
 
-    /// True until the program has ended.
+    /// Returns true until the program has ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The number of its process.
+    /// Returns the number of the program's process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -275,8 +276,8 @@ impl Drop for Running {
     }
 }
 
-/// What the kernel says under `key` about a process's memory, in KiB; `None` for a process that has
-/// ended.
+/// Returns what the kernel says under `key` about a process's memory, in KiB; `None` for a process
+/// that has ended.
 pub(crate) fn memory_kib(process: u32, key: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     number_after(&status, key).map(|kib| kib as u64)
@@ -294,7 +295,7 @@ fn read(stream: Option<&mut impl std::io::Read>) -> String {
     text
 }
 
-/// The JSON that a program printed.
+/// Reads the JSON that a program printed.
 pub(crate) fn document(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{error} in {text}"))
 }
@@ -311,7 +312,7 @@ pub(crate) fn answer(command: &mut Command) -> Result<Value, String> {
     })
 }
 
-/// The number that follows `key` in `text`.
+/// Returns the number that follows `key` in `text`.
 pub(crate) fn number_after(text: &str, key: &str) -> Option<f64> {
     let rest = &text[text.find(key)? + key.len()..];
     rest.split_whitespace()

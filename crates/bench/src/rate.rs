@@ -20,7 +20,7 @@ use crate::{
     sample::spread,
 };
 
-/// The table over `runs` runs at each rate.
+/// Measures, and returns the table over `runs` runs of each case.
 pub(crate) fn run(runs: usize) -> Result<String, String> {
     let mut text = format!(
         "{:<16} {:>8} {:>24} {:>24}\n",
@@ -51,14 +51,15 @@ pub(crate) fn run(runs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// The share of the first cable that one run uses.
+/// Makes one run of the first case, and returns the share of the cable that it uses.
 #[cfg(test)]
 pub(crate) fn alone() -> Result<f64, String> {
     let (mbit_per_s, has_rival) = CASES[0];
     steady(mbit_per_s, has_rival).map(|[used, _]| used)
 }
 
-/// The share of the cable that Towline uses, and repaired packets for each new one.
+/// Makes one run. Returns the share of the cable that Towline uses, and the repaired packets for
+/// each new one.
 fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
     let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).map_err(|e| e.to_string())?;
     let bytes_per_s = mbit_per_s * 125_000;
@@ -127,7 +128,7 @@ impl Sample {
     }
 }
 
-/// The median of the percentages, with their least and greatest.
+/// Returns the median of percentages, with the least and the greatest of them.
 fn shown(values: Vec<f64>) -> String {
     let [low, middle, high] = spread(values);
     format!("{middle:.2} % ({low:.2} .. {high:.2})")

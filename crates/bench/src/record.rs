@@ -1,5 +1,4 @@
-//! What is kept of a comparison: its table, and every run as JSON, from which [`crate::page`]
-//! draws.
+//! Prints the table of a comparison, and keeps every run as JSON. [`crate::page`] draws from that.
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 
@@ -95,7 +94,8 @@ pub(crate) fn into(directory: PathBuf) {
     let _ok = OUT.set(directory);
 }
 
-/// A title as the name of a file: letters and digits, `-` between them.
+/// Turns a title into the name of a file: its letters and digits in lower case, with `-` between
+/// words.
 pub(crate) fn slug(title: &str) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();

@@ -25,7 +25,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// A sample that holds only what the machine spent since `before`.
+    /// Makes a sample that holds only what the machine has spent since `before`.
     pub(crate) fn since(before: Ticks) -> Self {
         let after = Ticks::read();
         Self {
@@ -35,7 +35,7 @@ impl Sample {
         }
     }
 
-    /// CPU seconds of the machine for each gigabyte.
+    /// Returns the processor seconds of the machine for each gigabyte of payload.
     pub(crate) fn cpu_seconds_per_gb(&self) -> f64 {
         self.cpu_seconds / (self.bytes / 1e9)
     }
@@ -61,7 +61,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// An empty series for `name`.
+    /// Makes an empty series for `name`.
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -74,39 +74,39 @@ impl Series {
         self.samples.push(sample);
     }
 
-    /// All runs.
+    /// Returns all runs.
     pub(crate) fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Median over the runs of the most resident memory, in MiB.
+    /// Returns the median of [`Sample::peak_kib`] over the runs, in MiB.
     pub(crate) fn peak_mib(&self) -> f64 {
         spread(self.samples.iter().map(|sample| sample.peak_kib as f64))[1] / 1024.0
     }
 
-    /// Minimum, median and maximum rate.
+    /// Returns the minimum, median and maximum rate.
     pub(crate) fn rate(&self) -> [f64; 3] {
         spread(self.samples.iter().map(|sample| sample.rate_per_s))
     }
 
-    /// Median CPU seconds per gigabyte.
+    /// Returns the median of [`Sample::cpu_seconds_per_gb`] over the runs.
     pub(crate) fn cpu_seconds_per_gb(&self) -> f64 {
         spread(self.samples.iter().map(Sample::cpu_seconds_per_gb))[1]
     }
 
-    /// Median over the runs of [`Sample::repairs_permille`].
+    /// Returns the median of [`Sample::repairs_permille`] over the runs.
     pub(crate) fn repairs_permille(&self) -> f64 {
         spread(self.samples.iter().map(|sample| sample.repairs_permille))[1]
     }
 
-    /// Minimum, median and maximum of `self`'s rate over `other`'s, pair by pair.
+    /// Returns minimum, median and maximum of `self`'s rate divided by `other`'s, pair by pair.
     pub(crate) fn ratio_to(&self, other: &Self) -> [f64; 3] {
         let pairs = self.samples.iter().zip(&other.samples);
         spread(pairs.map(|(ours, theirs)| ours.rate_per_s / theirs.rate_per_s))
     }
 }
 
-/// Minimum, median and maximum; zeros when there are no values.
+/// Returns minimum, median and maximum; zeros when there are no values.
 pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,10 +1,10 @@
 //! `make soak`: one long transfer at full rate, with 1 % of its packets lost on the way.
 //!
 //! Nothing may be missing at the end. Once a second the bench looks at the resident memory of both
-//! ends and at the packets that have arrived. In the second half memory may exceed the most of the
-//! first half by at most 2 % (at the receiver by 2 MiB more), and the rate must stay above half of
-//! that of the first half. At most a quarter of the packets that arrive may be repairs.
-//! [`crate::peer`] measures how high the rate is.
+//! ends and at the packets that have arrived. In the second half, memory may exceed the most of the
+//! first half by at most 2 %, and at the receiver by 2 MiB more. The rate of the second half must
+//! be at least half of the rate of the first half. At most a quarter of the packets that arrive may
+//! be repairs. [`crate::peer`] measures how high the rate is.
 
 use std::{
     path::Path,
@@ -79,8 +79,8 @@ fn watch(receiver: &Host, ends: &mut [Memory], seconds: u64) -> Result<Vec<(f64,
     Ok(arrived)
 }
 
-/// Packets a second in each tenth of the run; an error when the second half was below half of the
-/// first. `arrived` comes from [`watch`].
+/// Returns the packets a second in each tenth of the run; an error when the rate of the second half
+/// was below half of that of the first. `arrived` comes from [`watch`].
 fn flatness(arrived: &[(f64, u64)]) -> Result<String, String> {
     let last = arrived.len().saturating_sub(1);
     let rate = |from: usize, to: usize| {
@@ -125,7 +125,8 @@ impl Memory {
         Ok(())
     }
 
-    /// The most memory of each half; an error when that of the second is too high.
+    /// Returns the most memory of each half of the run, as text; an error when the most of the
+    /// second half is too high.
     fn verdict(&self) -> Result<String, String> {
         let (first, last) = self.samples_kib.split_at(self.samples_kib.len() / 2);
         let most = |half: &[u64]| half.iter().copied().max().unwrap_or(0);

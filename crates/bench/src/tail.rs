@@ -35,16 +35,16 @@ trait Rival {
     fn name(&self) -> &'static str;
     fn receiver(&self, host: &Host) -> Command;
     fn sender(&self, host: &Host) -> Command;
-    /// The N of "each receiver loses one packet in N".
+    /// Returns the N of "each receiver loses one packet in N".
     fn lost_of(&self) -> u32 {
         LOST_OF
     }
-    /// False for a program that sends nothing and so loses nothing; its late messages are divided
-    /// by the average losses of the others.
+    /// Returns false for a program that sends nothing and so loses nothing. Its late messages are
+    /// divided by the losses that the others have on average.
     fn has_network(&self) -> bool {
         true
     }
-    /// p50, p99.9, late messages, missing messages.
+    /// Returns p50, p99.9, late messages and missing messages; both delays are in microseconds.
     fn figures(&self, received: &str) -> Option<[f64; 4]>;
 }
 

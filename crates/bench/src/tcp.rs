@@ -1,11 +1,11 @@
 //! Files to one host over TCP alone: `towline send --to` beside iperf3 with sendfile, nc, an rsync
 //! daemon and tar, and beside the parts of its own work.
 //!
-//! iperf3 only moves bytes: its receiver throws them away. Ours are read and hashed at both ends,
-//! written, synced and proven. On a machine with few processors they share what there is for all of
-//! that, so that the processor time of the parts says how far a file can come: as many bytes by
-//! iperf3, a copy that is synced, and a hash at each end. All files lie in memory, and what is
-//! written is synced there, too.
+//! iperf3 only moves bytes: its receiver throws them away. Towline hashes every byte at both ends,
+//! writes and syncs it, and proves the delivery. On a machine with few processors, all these parts
+//! of the work share the processors. So the processor time of the parts says how fast a file can be
+//! sent at best. The parts are as many bytes by iperf3, a copy that is synced, and a hash at each
+//! end. All files lie in memory, and are synced there, too.
 
 use std::{
     path::Path,
@@ -81,7 +81,7 @@ pub(crate) const LOADS: [(&str, usize, usize); 2] = [
     ("20,000 files of 4 KiB", 20_000, 4096),
 ];
 
-/// `towline send --to` and `recv --listen` with their defaults.
+/// Makes the transfer of a load by `towline send --to` and `recv --listen`, with their defaults.
 pub(crate) const fn ours(load: &Load) -> Transfer<'_> {
     Transfer { way: &OURS, load }
 }
@@ -107,11 +107,11 @@ struct Way {
 enum Server {
     /// It ends with the transfer.
     Ends(&'static str),
-    /// It stays, and is ended.
+    /// It does not end by itself: it is stopped after the transfer.
     Stays(&'static str),
 }
 
-/// What is there afterwards.
+/// What the way leaves in `$TO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     Files,
@@ -172,7 +172,7 @@ impl Transfer<'_> {
     }
 }
 
-/// The rate in MB/s that iperf3 tells, without its set-up; `None` for other programs.
+/// Returns the rate in MB/s that iperf3 tells, without its set-up; `None` for other programs.
 fn told_rate(said: &str) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_str(said).ok()?;
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64()?;
@@ -232,7 +232,7 @@ const NETCAT: Way = Way {
     client: r#"exec nc -N "$HOST" "$PORT" < "$FROM/00000""#,
     leaves: Leaves::Files,
 };
-/// A daemon, and whole files: nothing is compared, as there is nothing to compare with.
+/// rsync to a daemon, with whole files: there are no files at the target to compare with.
 const RSYNC: Way = Way {
     name: "rsync --fsync to a daemon",
     server: Some(Server::Stays(RSYNC_DAEMON)),

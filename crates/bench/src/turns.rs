@@ -43,7 +43,7 @@ impl Turns {
             .map(|(name, _)| ((*name).to_owned(), Vec::new()))
             .collect();
         for pair in 1..=pairs {
-            // Each pair begins with another peer, so that none gains from what it follows.
+            // Each pair begins with another peer, so that none gains from its place in the pair.
             for turn in 0..peers.len() {
                 let which = (pair + turn) % peers.len();
                 let ((name, run), (_, all)) = (&peers[which], &mut rows[which]);
@@ -65,7 +65,7 @@ impl Turns {
         record::raw(&record::slug(title), title, &columns, &rows, rows.len())
     }
 
-    /// The lines of the table.
+    /// Returns the lines of the table.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|(name, all)| Row {
             name,

@@ -9,7 +9,7 @@ use crate::program::Running;
 pub(super) struct Listener(Running);
 
 impl Listener {
-    /// Starts the program, whose whole output must fit a pipe.
+    /// Starts the program. Its whole output must fit a pipe.
     pub(super) fn start(command: &mut Command) -> Result<Self, String> {
         // The program gets its own process group, so that a signal reaches all of its processes, as
         // from a terminal.

@@ -13,23 +13,24 @@ use crate::program;
 pub(super) struct Load {
     /// Frames a second; `None` sends as many as the source can.
     pub(super) rate: Option<f64>,
-    /// How long.
+    /// How long the source sends.
     pub(super) seconds: f64,
     /// Bytes of a frame, without its check sequence.
     pub(super) sizes: &'static str,
-    /// Sends each frame by itself, evenly spaced, for which the source needs a whole processor.
+    /// Each frame is sent by itself, evenly spaced. For this the source needs a whole processor.
     pub(super) is_even: bool,
 }
 
 impl Load {
-    /// Starts it.
+    /// Starts the source.
     pub(super) fn start(&self, host: &Host) -> Result<Listener, String> {
         let mut command: Command = host.command(program::ours()?);
         command.args(["replay", "-o", "ring:e0", "--json", "--quiet"]);
         match self.rate {
             Some(rate) => {
                 let count = (rate * self.seconds) as u64;
-                // A burst takes a few milliseconds, and is no multiple of the kernel's clock tick.
+                // A burst holds the frames of 1.7 ms, which is no multiple of the kernel's clock
+                // tick.
                 let burst = if self.is_even {
                     1
                 } else {

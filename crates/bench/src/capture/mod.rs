@@ -50,8 +50,8 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What one counting capture costs the machine for each packet, with the cost of sending it, in
-/// nanoseconds.
+/// Returns what a capture that counts costs the machine for each packet, in nanoseconds. The cost
+/// of sending the packet is included.
 pub(crate) fn counting_cost(lab: &Lab) -> Result<f64, String> {
     receive::counting_cost(lab, &Scratch::new()?)
 }

@@ -9,7 +9,8 @@ use std::{
 use super::{Scratch, keep, tool::is_installed};
 use crate::{program, turns::undisturbed};
 
-/// The tables over `pairs` rounds: for a file of mixed frames, and for one of the smallest frames.
+/// Measures, and returns the tables over `pairs` rounds: for a file of mixed frames, and for a file
+/// of the smallest frames.
 pub(super) fn run(scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for (sizes, count, what) in [
@@ -84,7 +85,7 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
     keep(&title, "s", 3, &results)
 }
 
-/// Seconds until `command` ends; NaN when the program is not installed.
+/// Returns the seconds until `command` ends; NaN when the program is not installed.
 fn reading_time(mut command: Command) -> Result<f64, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     if !program.contains('/') && !is_installed(&program) {

@@ -15,7 +15,7 @@ use crate::{
     turns::undisturbed,
 };
 
-/// The highest rates without loss, for counting and for writing a file.
+/// Measures the highest rates without loss, for counting and for writing a file.
 pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let top = Load {
         rate: None,
@@ -57,7 +57,8 @@ pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<Stri
     Ok(text)
 }
 
-/// What capturing costs the machine for each packet, without the cost of sending it.
+/// Measures what capturing costs the machine for each packet, without the cost of sending the
+/// packet.
 pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for (is_written, what) in [(false, "counting"), (true, "writing a file")] {
@@ -95,8 +96,8 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
     Ok(text)
 }
 
-/// What counting through Towline's ring costs the machine for each packet, in nanoseconds. The cost
-/// of sending is included, because the difference of two noisy figures would be noisier.
+/// Measures what counting through Towline's ring costs the machine for each packet, in nanoseconds.
+/// The cost of sending is included, because the difference of two noisy figures would be noisier.
 pub(super) fn counting_cost(lab: &Lab, scratch: &Scratch) -> Result<f64, String> {
     let trial = Trial {
         lab,
@@ -108,7 +109,8 @@ pub(super) fn counting_cost(lab: &Lab, scratch: &Scratch) -> Result<f64, String>
     trial.cost()
 }
 
-/// The loss at 154,000 packets a second of random sizes, each program with its smallest ring.
+/// Measures the loss at 154,000 packets a second of random sizes, with a ring of 16 KiB. Programs
+/// whose smallest ring is larger are left out.
 pub(super) fn small_ring(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let load = Load {
         rate: Some(SMALL_RATE),
@@ -172,7 +174,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// The highest rate without loss, at most `top`, found with a precision of 4 %.
+    /// Returns the highest rate without loss, at most `top`, with a precision of 4 %.
     fn highest(&self, top: f64) -> Result<f64, String> {
         let (mut good, mut bad) = (top / RANGE, top);
         if self.is_lossless(top)? {
@@ -209,7 +211,7 @@ impl Trial<'_> {
         Ok((sent.frames, self.stop(capture)?))
     }
 
-    /// Nanoseconds of the machine's processor time for each packet.
+    /// Returns the nanoseconds of the machine's processor time for each packet.
     fn cost(&self) -> Result<f64, String> {
         let capture = self.start()?;
         let ns = cost(self.lab, Some(()))?;
@@ -245,8 +247,8 @@ impl Trial<'_> {
     }
 }
 
-/// Nanoseconds of the machine's processor time for each packet, in the steady middle of a load.
-/// Without a capture the function waits as long as a capture would take to start.
+/// Returns the nanoseconds of the machine's processor time for each packet, in the steady middle of
+/// a load. Without a capture the function waits as long as a capture would take to start.
 fn cost(lab: &Lab, capturing: Option<()>) -> Result<f64, String> {
     if capturing.is_none() {
         thread::sleep(READY);

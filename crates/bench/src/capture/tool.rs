@@ -34,7 +34,7 @@ pub(super) struct Counted {
 }
 
 impl Tool {
-    /// All installed programs, ours first.
+    /// Returns all installed programs, ours first.
     pub(super) fn all() -> Vec<Self> {
         let rivals = [
             Self::Tcpdump,
@@ -55,8 +55,8 @@ impl Tool {
         [vec![Self::Towline("ring")], there].concat()
     }
 
-    /// Towline with the source `xdp:`, which takes frames away from the host; `None` when the
-    /// kernel refuses it.
+    /// Returns Towline with the source `xdp:`, which takes frames away from the host; `None` when
+    /// the kernel refuses that source.
     pub(super) fn taking(host: &Host) -> Result<Option<Self>, String> {
         let mut command = host.command(program::ours()?);
         command.args(["capture", "xdp:e0", "--for", "1ms", "--quiet"]);
@@ -70,7 +70,7 @@ impl Tool {
         Ok(None)
     }
 
-    /// The row's title.
+    /// Returns the row's title.
     pub(super) fn name(self) -> String {
         match self {
             Self::Towline(source) => format!("towline {source}:"),
@@ -99,12 +99,13 @@ impl Tool {
         }
     }
 
-    /// True for programs that can write what they capture.
+    /// Returns true for programs that can write what they capture.
     pub(super) const fn writes(self) -> bool {
         !matches!(self, Self::Tracestats)
     }
 
-    /// The smallest ring that the program takes, in bytes: libpcap counts in KiB, dumpcap in MiB.
+    /// Returns the smallest ring that the program takes, in bytes: libpcap counts in KiB, dumpcap
+    /// in MiB.
     pub(super) const fn ring_bytes_least(self) -> usize {
         match self {
             Self::Towline(_) | Self::NetsniffNg => 16 << 10,
@@ -113,7 +114,7 @@ impl Tool {
         }
     }
 
-    /// The command that runs the program on `host` with a ring of `ring_bytes`.
+    /// Makes the command that runs the program on `host` with a ring of `ring_bytes`.
     pub(super) fn command(
         self,
         host: &Host,
@@ -201,7 +202,7 @@ impl Tool {
     }
 }
 
-/// The rivals' versions, in one line.
+/// Returns the rivals' versions, in one line.
 pub(super) fn versions() -> String {
     let packages = [
         "tcpdump",
@@ -223,7 +224,7 @@ pub(super) fn versions() -> String {
     }
 }
 
-/// True when a program of that name can be started.
+/// Returns true when a program of that name can be started.
 pub(super) fn is_installed(program: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", "command -v \"$0\"", program])

@@ -16,7 +16,7 @@ use crate::{machine::arrived_and_sent, program, turns::undisturbed};
 /// Makes a sender's command.
 type Make<'a> = dyn Fn() -> Result<Command, String> + 'a;
 
-/// How many packets a second reach the other end when no schedule limits the sender.
+/// Measures how many packets a second reach the other end when no schedule limits the sender.
 pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let trace = scratch.file("frames.pcap");
     make_trace(lab, "gen:size=60,count=200000", &trace)?;
@@ -85,7 +85,7 @@ pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<St
     keep(&title, "packets/s", 0, &results)
 }
 
-/// How evenly scheduled packets leave, by the time stamps that the other end takes.
+/// Measures how evenly scheduled packets leave, by the time stamps that the other end takes.
 pub(super) fn gaps(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for rate in [10_000_u64, 20_000, 40_000] {
@@ -138,7 +138,8 @@ fn make_trace(lab: &Lab, source: &str, path: &Path) -> Result<(), String> {
     program::complete(command.args(["capture", source, "-o", &sink, "--quiet"]))
 }
 
-/// Packets a second that arrive while `command` runs.
+/// Returns the packets a second that arrive while `command` runs; NaN when the program is not
+/// installed.
 fn sending_rate(lab: &Lab, command: &mut Command) -> Result<f64, String> {
     if !is_there(command) {
         return Ok(f64::NAN);
@@ -157,8 +158,8 @@ fn sending_rate(lab: &Lab, command: &mut Command) -> Result<f64, String> {
     Ok((last - first) as f64 / seconds)
 }
 
-/// The 99th percentile of the error of the gaps between packets, in microseconds, by the time
-/// stamps of the receiver's kernel.
+/// Returns the 99th percentile of the error of the gaps between packets, in microseconds, by the
+/// time stamps of the receiver's kernel. NaN when the program is not installed.
 fn gap_error(
     lab: &Lab,
     scratch: &Scratch,
@@ -192,7 +193,7 @@ fn gap_error(
     Ok(errors[errors.len() * 99 / 100])
 }
 
-/// The time stamps, in nanoseconds, of a classic pcap file that we wrote.
+/// Returns the time stamps, in nanoseconds, of a classic pcap file that Towline wrote.
 fn stamps(file: &[u8]) -> Vec<i64> {
     let mut rest = file.get(24..).unwrap_or_default();
     let mut stamps = Vec::new();

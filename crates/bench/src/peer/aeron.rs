@@ -28,7 +28,7 @@ impl Aeron {
         Ok(Self { class_path, size })
     }
 
-    /// Compiles the yardstick; returns the class path of it and the library.
+    /// Compiles the yardstick. Returns a class path with the yardstick and the library.
     pub(crate) fn class_path() -> Result<String, String> {
         let jar = jar()?;
         let classes = program::root().join("target/aeron");

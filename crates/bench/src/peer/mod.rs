@@ -31,10 +31,10 @@ pub(crate) use zeromq::ZeroMq;
 
 /// A program that sends from host 0 to host 1, or to several hosts from host 1 on.
 pub(crate) trait Peer {
-    /// The row's title.
+    /// Returns the row's title.
     fn name(&self) -> &'static str;
 
-    /// One run.
+    /// Makes one run.
     fn run(&self, lab: &Lab) -> Result<Sample, String>;
 }
 

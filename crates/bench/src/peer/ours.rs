@@ -28,24 +28,25 @@ pub(crate) struct Towline {
 }
 
 impl Towline {
-    /// Messages of `size` bytes to host 1.
+    /// Makes a peer that sends messages of `size` bytes to host 1.
     pub(crate) fn new(size: usize) -> Result<Self, String> {
         Self::told("towline load", size, 1, &[])
     }
 
-    /// Messages that share packets.
+    /// Makes a peer whose messages share packets.
     pub(crate) fn packed(size: usize) -> Result<Self, String> {
         Self::told("towline load --pack", size, 1, &["--pack"])
     }
 
-    /// Messages that are encrypted and authenticated.
+    /// Makes a peer whose messages are encrypted and authenticated.
     pub(crate) fn keyed(size: usize) -> Result<Self, String> {
         let plain = Self::told("towline load --key-file", size, 1, &[])?;
         let key = Some(program::key_file()?);
         Ok(Self { key, ..plain })
     }
 
-    /// Messages to the hosts from 1 to `receivers`, with `more` on the sender's command line.
+    /// Makes a peer that sends messages to the hosts from 1 to `receivers`, with `more` on the
+    /// sender's command line.
     pub(crate) fn told(
         name: &'static str,
         size: usize,
@@ -113,7 +114,8 @@ impl Peer for Towline {
     }
 }
 
-/// How many messages a receiver lacks or got damaged; 1 for a report without these figures.
+/// Returns how many messages a receiver lacks, or got damaged, twice or out of order; 1 for a
+/// report without these figures.
 fn missing(sent: &Value, received: &Value) -> u64 {
     let wrong = ["missing", "corrupt", "duplicates", "out_of_order"];
     let wrong: f64 = wrong.iter().map(|key| number(received, key)).sum();
@@ -124,7 +126,7 @@ fn missing(sent: &Value, received: &Value) -> u64 {
     }
 }
 
-/// Repairs and parity packets for each 1,000 packets of new data.
+/// Returns the repairs and parity packets for each 1,000 packets of new data.
 fn repairs_permille(counters: &Value) -> f64 {
     let repairs = ["rdata_packets", "parity_packets", "parity_unasked"];
     let count = |name: &str| number(counters, &format!("source.{name}"));

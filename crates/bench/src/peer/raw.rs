@@ -19,7 +19,7 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Datagrams of `datagram` bytes to the hosts from 1 to `receivers`.
+    /// Makes a sender of datagrams of `datagram` bytes to the hosts from 1 to `receivers`.
     pub(crate) fn new(receivers: usize, datagram: usize) -> Result<Self, String> {
         let program = program::compile("udplimit.c", &[])?;
         Ok(Self {
@@ -29,7 +29,7 @@ impl Datagrams {
         })
     }
 
-    /// Makes one run. The rate is that of the receiver that got the fewest datagrams, each of which
+    /// Makes one run. The rate is that of the receiver that got the fewest datagrams. Each datagram
     /// counts as `payload` bytes.
     pub(crate) fn run(&self, lab: &Lab, payload: f64) -> Result<Sample, String> {
         let command = |host: usize, verb: &str| {
@@ -56,7 +56,7 @@ impl Datagrams {
     }
 }
 
-/// As many datagrams as Towline's messages take packets, of the same length.
+/// A peer that sends as many datagrams as Towline's messages take packets, of the same length.
 #[derive(Debug)]
 pub(crate) struct RawUdp {
     datagrams: Datagrams,
@@ -65,7 +65,7 @@ pub(crate) struct RawUdp {
 }
 
 impl RawUdp {
-    /// Messages of `size` bytes to the hosts from 1 to `receivers`.
+    /// Makes a peer for messages of `size` bytes to the hosts from 1 to `receivers`.
     pub(crate) fn new(size: usize, receivers: usize) -> Result<Self, String> {
         let pieces = size.div_ceil(PACKET_PAYLOAD);
         let datagram = size.div_ceil(pieces) + PGM_HEADER_BYTES;

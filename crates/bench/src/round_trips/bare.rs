@@ -21,7 +21,7 @@ impl Bare {
         program::compile("udppong.c", &[]).map(|program| Self { program })
     }
 
-    /// Median and 99.9th percentile of one run, in microseconds.
+    /// Makes one run, and returns its median and 99.9th percentile in microseconds.
     pub(super) fn run(&self, lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
         let address = lab.host(1).ipv4().to_string();
         let mut there = command(lab, 1, &self.program, load);

@@ -1,5 +1,5 @@
 //! The README's pictures, drawn from results of real runs that the repository keeps. `make
-//! readme-maps` measures, on a machine that does nothing else, and draws. A test draws again and
+//! readme-maps` measures and draws; use a machine that does nothing else. A test draws again and
 //! compares.
 
 use std::{fs, path::Path, process::Command};
@@ -58,8 +58,8 @@ impl Picture {
     }
 }
 
-/// Measures into `result`. Paths are relative to the repository, so that the command kept in the
-/// result holds on every machine.
+/// Measures round trips into `result`. Paths are relative to the repository, so that the command
+/// kept in the result holds on every machine.
 fn round_trips(lab: &Lab, result: &Path) -> Result<(), String> {
     let (program, root) = (program::ours()?, program::root());
     let program = program.strip_prefix(&root).unwrap_or(&program);

@@ -84,8 +84,8 @@ fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// One message at a time through PGM sessions, compared with plain datagrams, libpgm and bare
-/// sockets; both ends wait alike.
+/// Compares one message at a time through PGM sessions with plain datagrams, libpgm and bare
+/// sockets. Both ends wait in the same way.
 ///
 /// With blocking waits on two processors the comparison is unfair, because an idle processor wakes
 /// up slowly. A program that computes longer after sending is still awake when the answer comes,
@@ -115,10 +115,10 @@ fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// Two loads: both ends on one processor, and each on its own. Without this the scheduler moves the
-/// ends between the two states, and a run mixes them. Waking the other end is a switch of threads
-/// on the same processor; on another one it ends that processor's idle state, which takes several
-/// times as long.
+/// Returns two loads: both ends on one processor, and each end on a processor of its own. Without
+/// fixed processors the scheduler moves the ends between these two states, and a run mixes them. On
+/// one processor, waking the other end is a switch of threads. On another processor it ends that
+/// processor's idle state, which takes several times as long.
 fn one_at_a_time(wait: &'static str) -> [Load; 2] {
     [[0, 0], [0, 1]].map(|processors| Load {
         rate: None,
@@ -145,14 +145,14 @@ fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
     })
 }
 
-/// The loads of one message at a time over PGM, each with its name and its measurement.
+/// Returns the loads of one message at a time over PGM, each with its name and its measurement.
 pub(crate) fn over_pgm_alone(lab: &Lab) -> [(String, Run<'_>); 2] {
     let [one_cpu, _] = one_at_a_time("block");
     let [_, spinning] = one_at_a_time("spin");
     [one_cpu, spinning].map(|load| (load.name(), one(lab, Over::Pgm, load)))
 }
 
-/// The rows of one load.
+/// Measures all peers with one load, and returns the rows.
 fn table(
     group: &str,
     load: Load,

@@ -24,7 +24,8 @@ pub(super) enum Over {
 /// How often messages leave, and how the ends wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Messages each second; with `None` each leaves when the answer to the one before has come.
+    /// Messages each second. With `None`, each message leaves when the answer to the message before
+    /// it has come.
     pub(super) rate: Option<u32>,
     /// How the client waits for its slots and answers, and the server for messages.
     pub(super) waits: [&'static str; 2],
@@ -90,7 +91,8 @@ pub(super) fn ours_into(
     program::answer(&mut here)
 }
 
-/// Median and 99.9th percentile of a report's first run, from actual times, in microseconds.
+/// Returns median and 99.9th percentile of a report's first run, from actual times, in
+/// microseconds.
 pub(super) fn percentiles(report: &Value) -> Result<Figures, String> {
     let times = &report["runs"][0]["rtt_actual"];
     let at = |name: &str| {

@@ -25,7 +25,8 @@ use super::{
 };
 use crate::machine::Ticks;
 
-/// The table: how many slots were used or missed, and how late messages left, beside the floor.
+/// Measures, and returns the table: how many slots were used or missed, and how late messages left,
+/// beside the floor.
 pub(super) fn run(lab: &Lab) -> Result<String, String> {
     let (mut ours, mut floor) = (Kept::default(), Kept::default());
     let mut counts = Counts::default();
@@ -113,7 +114,7 @@ impl Kept {
         self.gaps.lasted_ns += other.gaps.lasted_ns;
     }
 
-    /// In microseconds: p50, p99 and p99.9 of all slots, and p99 of the undisturbed ones.
+    /// Returns, in microseconds, p50, p99 and p99.9 of all slots, and p99 of the undisturbed slots.
     fn figures(&self) -> [f64; 4] {
         let (all, undisturbed) = (self.all.percentiles(), self.undisturbed.percentiles());
         [all.p50_ns, all.p99_ns, all.p999_ns, undisturbed.p99_ns].map(|ns| ns as f64 / 1e3)
@@ -132,7 +133,7 @@ impl Kept {
     }
 }
 
-/// How well a thread that sends nothing keeps the schedule while another thread spins.
+/// Measures how well a thread that sends nothing keeps the schedule while another thread spins.
 fn kept_by_a_loop(duration: Duration) -> Kept {
     let schedule = schedule();
     let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -174,7 +175,7 @@ fn kept_by_a_loop(duration: Duration) -> Kept {
     Kept { gaps, ..kept }
 }
 
-/// How the messages of a result left.
+/// Reads from a result how well its messages kept the schedule.
 fn sent(result: &Removed) -> Result<Kept, String> {
     let path = result.path().display();
     let file = File::open(result.path()).map_err(|error| format!("{path}: {error}"))?;

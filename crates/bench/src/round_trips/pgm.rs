@@ -25,7 +25,7 @@ impl Rival {
         program::compile_with_libpgm().map(|program| Self { program })
     }
 
-    /// Median and 99.9th percentile of one run, in microseconds.
+    /// Makes one run, and returns its median and 99.9th percentile in microseconds.
     pub(super) fn run(&self, lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
         let command = |host: usize, mode: &str| {
             let mut command = command(lab, host, &self.program, load);

@@ -9,7 +9,7 @@ use lab::Lab;
 use super::{Load, START, command};
 use crate::{program::Running, turns::Figures};
 
-/// Median and 99.9th percentile of one run, in microseconds.
+/// Makes one run, and returns its median and 99.9th percentile in microseconds.
 pub(super) fn run(lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
     let address = lab.host(1).ipv4().to_string();
     let mut there = command(lab, 1, "sockperf", load);

@@ -51,13 +51,13 @@ pub(crate) const PARTS: [&str; 3] = ["udp-flood", "udp-rate", "udp-limit"];
 /// Runs a program against its server, with datagrams of one size.
 type Measure = fn(&Lab, usize, Offered) -> Result<[f64; 2], String>;
 
-/// One run of Towline alone, at the rate of the tables.
+/// Makes one run of Towline alone, at the rate of the tables.
 #[cfg(test)]
 pub(crate) fn alone(lab: &Lab) -> Result<[f64; 2], String> {
     tool::ours(lab, SIZES[2], Offered::Rate(RATE))
 }
 
-/// The rivals that are installed.
+/// Returns the rivals that are installed.
 fn tools() -> Vec<(&'static str, Measure)> {
     let is_there = |(program, version, ..): &(&str, &str, &str, Measure)| {
         let is_there = Command::new(program).arg(version).output().is_ok();
@@ -70,8 +70,8 @@ fn tools() -> Vec<(&'static str, Measure)> {
     all.map(|(_, _, name, measure)| (name, measure)).collect()
 }
 
-/// The rows: Towline first, the rivals, and Towline again to show the noise. `offered` holds what
-/// Towline sends and what the rivals send.
+/// Returns the rows: Towline, then the rivals, then Towline again to show the noise. `offered`
+/// holds what Towline sends and what the rivals send.
 fn peers<'a>(
     lab: &'a Lab,
     tools: &[(&'static str, Measure)],
