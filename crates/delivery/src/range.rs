@@ -121,8 +121,9 @@ impl RangeSet {
         self.take_out(range, is_full)
     }
 
-    /// Removes a range even from a full set, for bytes that must not stay. The set may then have
-    /// one range more than its bound, and takes no separate range until it has fewer.
+    /// Removes a range even from a full set, for bytes that must not stay. Each such removal may
+    /// add one range beyond the bound. The set then takes no separate range until it is below its
+    /// bound.
     pub fn remove_always(&mut self, range: Range<u64>) {
         let _is_out = self.take_out(range, false).is_ok();
     }
@@ -241,9 +242,9 @@ impl RangeSet {
         self.bytes = 0;
     }
 
-    /// Builds a set of at most `ranges_max` ranges, but at least one, that covers `ranges`. They
-    /// must ascend. When there are too many, they are widened to multiples of the smallest power of
-    /// two that suffices, but not beyond `len`.
+    /// Builds a set of at most `ranges_max` ranges that covers `ranges`, which must ascend. When
+    /// there are too many, it widens them to multiples of the smallest power of two that suffices,
+    /// but not beyond `len`. A `ranges_max` of 0 counts as 1.
     #[must_use]
     pub fn covering(
         ranges: impl Iterator<Item = Range<u64>> + Clone,

@@ -27,7 +27,7 @@ use crate::parameters::{
 pub(crate) struct Identity {
     /// The receiver's name, cut to 255 bytes.
     pub(crate) name: String,
-    /// Tells two runs of this receiver apart.
+    /// A number that tells two runs of this receiver apart.
     pub(crate) instance: u64,
     /// The seed of the jitter and, with `instance`, of the nonces of connections.
     pub(crate) seed: u64,
@@ -66,8 +66,8 @@ pub(crate) struct Call {
     /// When the sender first said that it already has a receiver of this name; `None` again once it
     /// admits this one.
     taken_since: Option<Instant>,
-    /// Another connection of the same sender. Once the sender has shown the key and admitted this
-    /// receiver on it, it takes the place of the open connection.
+    /// Another connection of the same sender. This connection takes the place of the open one once
+    /// the sender has shown the key and admitted this receiver on it.
     rival: Option<State>,
 }
 

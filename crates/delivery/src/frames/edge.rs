@@ -4,14 +4,17 @@ use wire::object::FrameHeader;
 
 use crate::parameters::FRAMES_OPEN_MAX;
 
-/// A place between two frames: every frame with a number below `id` is known or settled.
+/// A place between two frames, as the header of a frame next to it describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     /// The next frame's number.
     pub(super) id: u64,
     /// One past the position of the last packet before this place.
     pub(super) position: u64,
+    /// How many frames before this place the sender numbered and did not send.
     pub(super) skipped: u32,
+    /// A count of packets that the kernel had dropped. A higher count later explains why frames
+    /// behind this place were lost.
     pub(super) drops: u64,
 }
 

@@ -68,8 +68,9 @@ pub struct TransferReceiverConfig {
     /// given this receiver up. It does not fail for this reason while the store puts files in
     /// place.
     pub give_up_after: Duration,
-    /// How long the receiver waits for a sender that it dials to admit it. Then it waits for
-    /// another sender. While the sender says that the name is taken, it waits some seconds longer.
+    /// How long the receiver waits for a sender to admit it, from the first dial by either end.
+    /// Then it waits for another sender. While the sender says that the name is taken, it waits
+    /// some seconds longer.
     pub answer_patience: Duration,
     /// The most ranges of each object that are noted as held; each takes 16 bytes.
     pub ranges_max: usize,

@@ -189,7 +189,8 @@ impl Reporter {
 
     /// Asks the sender of `session` how far its packet stream is; [`ReporterEvent::Window`] brings
     /// the answer. Call it again in each turn until then: there is one question at a time, and a
-    /// pause between two. Returns false when the sender cannot be asked or does not answer.
+    /// pause between two questions. Returns false when the sender cannot be asked or does not
+    /// answer.
     pub fn ask(&mut self, now: Instant, session: u32) -> bool {
         let Some(known) = self.sessions.get_mut(&session) else {
             return false;
