@@ -16,7 +16,8 @@ use std::{
 use lab::Host;
 use serde_json::Value;
 
-/// Compiles one of the yardsticks in `bench/` and returns the program's path.
+/// Compiles a yardstick, which is a C or C++ program in `bench/`, and returns the path of the
+/// compiled program.
 pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let root = root();
     let out = root

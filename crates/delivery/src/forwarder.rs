@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Bounds: [`FORWARDS_MAX`] connections of receivers, and [`GREETINGS_MAX`] more that have not
-//! greeted. In each direction of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, and what
+//! greeted. In each direction of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, plus what
 //! one turn of the loop reads. While [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder
 //! does not read the other end.
 //!

@@ -14,9 +14,9 @@ use wire::object::Pos;
 /// The round trip to one receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// The least sample of the turn before, where a turn is [`SAMPLES`] samples.
+    /// The least sample of the last complete group of [`SAMPLES`] samples.
     before: Option<Duration>,
-    /// The least sample of this turn so far.
+    /// The least sample of the present group so far.
     current: Option<Duration>,
     samples: u8,
     /// The repeated time of the last sample: the next report may repeat it again.
@@ -44,7 +44,7 @@ impl RoundTrip {
         Some(sample)
     }
 
-    /// Returns the least sample of the last turn and this one.
+    /// Returns the least sample of the last complete group and the present one.
     pub(crate) fn least(&self) -> Option<Duration> {
         match (self.before, self.current) {
             (Some(before), Some(current)) => Some(before.min(current)),
@@ -53,7 +53,7 @@ impl RoundTrip {
     }
 }
 
-/// Samples of one turn.
+/// Samples of one group.
 const SAMPLES: u8 = 8;
 
 #[cfg(test)]

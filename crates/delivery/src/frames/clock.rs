@@ -1,8 +1,8 @@
 //! The time when a frame is due, by this host's clock.
 //!
 //! The sender's clock and this host's may differ by any time. So a deadline counts from the fastest
-//! frame of the present span and the one before; a span lasts 10 s or more. The fastest frame is
-//! the one with the least difference between the arrival of its first packet and its timestamp.
+//! frame of the present and the previous span; a span lasts 10 s or more. The fastest frame is the
+//! one with the least difference between the arrival of its first packet and its timestamp.
 //!
 //! ```text
 //!   difference   .  .     .   .  .          least of this span and the one before

@@ -7,7 +7,7 @@ use base::Instant;
 /// One report of a receiver. Totals count from the time when the receiver found its session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateReport {
-    /// When the newest mark that the receiver heard left the sender.
+    /// The departure time of the newest mark that the receiver has heard.
     pub echo: Instant,
     /// The shortest recent time from a mark to its report, without the receiver's own time.
     pub round_trip: Duration,

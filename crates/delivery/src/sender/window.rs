@@ -2,9 +2,9 @@
 //! out blocks.
 //!
 //! Content is read 256 KiB at a time: one system call for some 180 blocks, and pieces long enough
-//! for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from front to
-//! end, and everything before it is hashed. Content that the window reads for a pass is hashed from
-//! the window; [`Window::hash_ahead`] reads content that no pass sent.
+//! for BLAKE3 to hash several chunks at once. A cursor goes over the content once, from beginning
+//! to end, and everything before the cursor is hashed. Content that the window reads for a pass is
+//! hashed from the window; [`Window::hash_ahead`] reads content that no pass sent.
 //!
 //! ```text
 //!   content   |.....hashed.....|cursor..........................|

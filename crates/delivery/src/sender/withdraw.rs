@@ -67,9 +67,9 @@ impl<C: Content> TransferSender<C> {
         }
     }
 
-    /// Removes withdrawn content from what a receiver needs. If the receiver needed nothing else,
-    /// it does not know of the withdrawal: it is told the seals again, once they are known. Returns
-    /// true when it was told.
+    /// Removes withdrawn content from what a receiver needs. If the receiver needed only such
+    /// content, it does not know of the withdrawal. It is then told the seals again, if they are
+    /// known. Returns true when it was told.
     pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
         let need = &mut self.members[slot].lists.need;
         let had_bytes = need.bytes();
