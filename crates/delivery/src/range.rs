@@ -5,8 +5,8 @@
 //!   |  [#####)        [########)   [####)      ranges: ascending, not empty, not touching
 //! ```
 //!
-//! Invariants: ranges ascend, none is empty, no two touch or overlap, `bytes` is the sum of their
-//! lengths, and there are at most `ranges_max` of them, plus one for each
+//! Invariants: ranges ascend, none is empty, and no two touch or overlap; `bytes` is the sum of
+//! their lengths; there are at most `ranges_max` ranges, plus one for each
 //! [`RangeSet::remove_always`].
 
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! How well Towline keeps a schedule of 40,000 messages a second for a minute, with both ends
-//! spinning, compared with the best that any thread can do on this machine.
+//! Measures how well Towline keeps a schedule of 40,000 messages a second for a minute, with both
+//! ends spinning. Compares this with the best that any thread can do on this machine.
 //!
 //! On a virtual machine the hypervisor takes processors away, and then even a loop that only reads
 //! the clock misses its slots. The floor is such a loop: it has the same schedule, sends nothing,

@@ -14,17 +14,17 @@ use crate::{Key, RateConfig};
 pub enum Policy {
     /// The sender is held back: it forgets nothing that a present receiver has not been given.
     ///
-    /// Without a key, the guests of one host (receivers that are not expected) may hold the
-    /// receivers of other hosts back for 5 s at first, and later for a quarter of the time. Beyond
-    /// that they may lose data, and are told how much.
+    /// A guest is a receiver that is not expected. Without a key, the guests of one host may hold
+    /// the receivers of other hosts back for 5 s at first, and later for a quarter of the time.
+    /// Beyond that they may lose data, and are told how much.
     #[default]
     Wait,
     /// The receiver loses data, and is told how much.
     Lose,
     /// The sender drops a receiver that still lacks a packet 2 s (by default) after the packet was
-    /// sent, and tells the receiver. It also drops one that has held the sender back for 2 s while
-    /// at least half of the receivers are less than half as far behind. A receiver that is alone,
-    /// or as slow as the others, is dropped by the first rule only.
+    /// sent, and tells the receiver. It also drops a receiver that holds the sender back for 2 s,
+    /// if at least half of the receivers are less than half as far behind. A receiver that is
+    /// alone, or as slow as the others, is dropped by the first rule only.
     Drop,
 }
 

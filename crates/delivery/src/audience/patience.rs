@@ -112,8 +112,8 @@ impl Audience {
         is_slow.then_some(host)
     }
 
-    /// Stops waiting for guests of hosts that have held the others back for too long, and waits
-    /// again for those of hosts whose account has shrunk by enough.
+    /// Stops waiting for guests of hosts that have held the others back for too long. Waits again
+    /// for guests of hosts whose account has shrunk by enough.
     pub(super) fn lose_patience(&mut self, now: Instant) {
         if !self.patience.look(now) {
             return;

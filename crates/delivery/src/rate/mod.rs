@@ -235,8 +235,8 @@ impl RateControl {
 
     /// Says what is wrong with the present rate, as `seen` shows.
     fn symptom(&mut self, now: Instant, seen: &Observation) -> Symptom {
-        // While the source sends less than its limit, and is not in Drain, a queue is taken for the
-        // work of others, unless it stays for `WARNINGS_UNUSED` marks in a row.
+        // While the source sends less than its limit, others cause most queues. Outside of Drain, a
+        // queue then counts only if it stays for `WARNINGS_UNUSED` marks in a row.
         let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
         let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
         let is_draining = matches!(self.phase, Phase::Drain { .. });
