@@ -57,7 +57,7 @@ impl Load {
         self
     }
 
-    /// Returns the bytes of all files.
+    /// Returns the number of bytes in all files.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }

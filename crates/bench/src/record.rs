@@ -1,4 +1,5 @@
-//! Prints the table of a comparison, and keeps every run as JSON. [`crate::page`] draws from that.
+//! Prints the table of a comparison, and keeps every run as JSON. [`crate::page`] draws from the
+//! JSON.
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 

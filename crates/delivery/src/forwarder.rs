@@ -15,8 +15,8 @@
 //!
 //! Bounds: [`FORWARDS_MAX`] connections of receivers, and [`GREETINGS_MAX`] more that have not
 //! greeted. In each direction of a connection, at most [`FORWARD_BYTES_MAX`] bytes wait, plus what
-//! one turn of the loop reads. While [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder
-//! does not read the other end.
+//! one turn of the loop reads. Once [`FORWARD_BYTES_MAX`] bytes wait for one end, the forwarder
+//! does not read the other end until at most half as many wait.
 //!
 //! **Spec**: `docs/src/protocol.md` section 13.
 

@@ -131,8 +131,8 @@ struct Spread {
 }
 
 impl Spread {
-    /// Returns up to four columns or rows of the frame for number `index` of the picture, evenly
-    /// spread over the part that it stands for.
+    /// Returns up to four columns or rows of the frame. They are spread evenly over the part of the
+    /// frame that column or row `index` of the picture stands for.
     fn places(self, index: usize) -> impl Iterator<Item = usize> {
         let (start, end) = (index * self.of / self.to, (index + 1) * self.of / self.to);
         let len = (end - start).max(1);

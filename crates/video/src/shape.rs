@@ -59,7 +59,7 @@ impl Shape {
         self.format
     }
 
-    /// Returns the bytes of one frame.
+    /// Returns the number of bytes in one frame.
     #[must_use]
     pub fn frame_bytes(self) -> usize {
         usize::try_from(self.bytes()).expect("at most FRAME_BYTES_MAX")
@@ -86,7 +86,7 @@ impl Shape {
         [Some(first), colours, colours].into_iter().flatten()
     }
 
-    /// Returns the bytes of a frame, even of one above [`Shape::FRAME_BYTES_MAX`].
+    /// Returns the number of bytes in a frame, even above [`Shape::FRAME_BYTES_MAX`].
     fn bytes(self) -> u64 {
         let bytes = |plane: Plane| plane.row_bytes as u64 * plane.rows as u64;
         self.planes().map(bytes).sum()
@@ -102,7 +102,7 @@ pub struct Plane {
     pub rows: usize,
 }
 
-/// Why a frame cannot have a shape.
+/// Why no frame can have the shape that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// A side is 0, or too long.

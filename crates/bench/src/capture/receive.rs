@@ -174,7 +174,8 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Returns the highest rate without loss, at most `top`, with a precision of 4 %.
+    /// Returns the highest rate without loss, at most `top`, with a precision of 4 %. Rates of
+    /// `top / RANGE` and less are not tried.
     fn highest(&self, top: f64) -> Result<f64, String> {
         let (mut good, mut bad) = (top / RANGE, top);
         if self.is_lossless(top)? {

@@ -21,10 +21,11 @@ pub enum Policy {
     Wait,
     /// The receiver loses data, and is told how much.
     Lose,
-    /// The sender drops a receiver that still lacks a packet 2 s (by default) after the packet was
-    /// sent, and tells the receiver. It also drops a receiver that holds the sender back for 2 s,
-    /// if at least half of the receivers are less than half as far behind. A receiver that is
-    /// alone, or as slow as the others, is dropped by the first rule only.
+    /// The sender drops a receiver that still lacks a packet 2 s after the packet was sent, and
+    /// tells the receiver. It also drops a receiver that holds the sender back for 2 s, if at least
+    /// half of the receivers are less than half as far behind. A receiver that is alone, or as slow
+    /// as the others, is dropped by the first rule only. [`AudienceConfig::stall_timeout`] changes
+    /// both times.
     Drop,
 }
 

@@ -545,8 +545,8 @@ impl Call {
     }
 
     /// Handles the sender's refusal because of a duplicate name. The sender recognises an earlier
-    /// connection of this run. An earlier run whose host lost network or power counts as alive
-    /// there, until it has been silent for a while.
+    /// connection of this run. But the sender takes an earlier run whose host lost network or power
+    /// for alive, until that run has been silent for a while.
     pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
         let Some(since) = self.taken_since else {
             self.taken_since = Some(now);

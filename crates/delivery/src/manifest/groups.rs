@@ -153,8 +153,8 @@ impl SlabGroups {
     }
 }
 
-/// Log2 of the bytes of a group. A slab above 16 MiB has larger groups. This is long enough for a
-/// processor's vector units, and short enough that a gap costs little.
+/// Log2 of the bytes of a group. Such a group is long enough for a processor's vector units, and
+/// short enough that a gap costs little. A slab above 16 MiB has larger groups.
 const GROUP_SHIFT: u8 = 14;
 /// The most groups of a slab. A search for missing ranges may look at all of them.
 const GROUPS_MAX: u32 = 1024;

@@ -353,9 +353,9 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Waits for another sender, because the transfer cannot begin with this one: it refuses the
-    /// receiver, has left, has not shown the key, or offers too long a manifest. A mark is easily
-    /// forged, and an earlier transfer may just be closing, so a refusal does not end the wait for
-    /// a sender.
+    /// receiver, has left, has not shown the key, or offers a manifest that is too short or too
+    /// long. A mark is easily forged, and an earlier transfer may just be closing, so a refusal
+    /// does not end the wait for a sender.
     fn look_elsewhere(&mut self, now: Instant, text: &str) {
         self.pass_over(now, text, false);
     }
