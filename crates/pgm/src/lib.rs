@@ -114,7 +114,8 @@ pub use receiver::{
 mod source;
 pub use source::{Burst, Census, Full, Slot, Source, SourceCounters, SourceSetup};
 
-/// The bytes of the IP and UDP headers of a packet between addresses of this family.
+/// Returns the length in bytes of the IP and UDP headers of a packet, for the address family of
+/// `ip`.
 pub const fn ip_udp_header_bytes(ip: std::net::IpAddr) -> usize {
     if ip.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }

@@ -105,7 +105,7 @@ impl PacketQueue {
         })
     }
 
-    /// Forgets packets that left, or that never will.
+    /// Forgets the packets of the run that left, and those that will never leave.
     pub(crate) fn run_done(&mut self, outcome: Outcome) {
         Contract::run_done(self.in_run > 0);
         let done = match outcome {

@@ -40,7 +40,7 @@ impl Intervals {
 /// A time that follows measurements unless it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// The time follows measurements, mostly of the round trip and of the size of the group.
+    /// The time follows measurements, mostly of the round trip and of the number of receivers.
     Auto,
     /// The time is always this.
     Fixed(Duration),

@@ -4,7 +4,7 @@
 //! as it was kept, while the ring still holds it.
 //!
 //! ```text
-//!   index   places for packets, one or more for 256 bytes: session, number, length, position
+//!   index   one place or more for each 256 bytes of the ring: session, number, length, position
 //!   ring    [packet n][packet n+1] ...  back to back; the newest overwrites the oldest
 //! ```
 //!
@@ -113,8 +113,8 @@ impl Kept {
     }
 
     const fn place_of(&self, (tsi, sqn): Key) -> usize {
-        // Each session has a beginning in the index that looks random; its packets fill the places
-        // from there on, one by one.
+        // Consecutive packets of a session have consecutive places. The TSI shifts them, so that
+        // two sessions seldom share places.
         let [.., a, b, c, d] = tsi.gsi.0;
         let begin = u32::from_be_bytes([a, b, c, d]) ^ (tsi.port as u32) << 16;
         let mask = self.index.len().wrapping_sub(1);
@@ -126,7 +126,7 @@ impl Kept {
 /// 1 ms.
 const SHARE_BYTES_MAX: u64 = 4 << 20;
 /// The most bytes of the ring for each place of the index. If packets are shorter than this, some
-/// of them find their place taken.
+/// of them lose their place before they leave the ring.
 const PLACE_BYTES: usize = 256;
 
 #[cfg(test)]

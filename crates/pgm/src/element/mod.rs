@@ -25,8 +25,9 @@
 //! needs no redirection. To each way it sends at most as many bytes of repairs as it sent of data,
 //! and 4 MiB more; beyond that, NAKs go upstream.
 //!
-//! Bounds: sessions, repair state, bytes that wait for each way, and kept bytes, all from
-//! [`ElementSetup`]. A packet that would exceed a bound is dropped and counted.
+//! Bounds, all from [`ElementSetup`]: sessions, repair state, bytes that wait for each way, and
+//! kept bytes. New packets replace the oldest kept ones. A packet that would exceed another bound
+//! is dropped and counted.
 //!
 //! Deviation: section 7.2 sends NCFs with the source's own address, and section 7.1 takes the path
 //! that SPMs name. A UDP socket cannot send with another host's address. So an element sends
@@ -186,7 +187,7 @@ struct Session {
     /// How the source numbers groups; `None` when it sends no parity.
     numbering: Option<Numbering>,
     /// The session's number, and the address for reports to its source; `None` when the source
-    /// takes none.
+    /// takes no reports.
     control: Option<(u64, SocketAddr)>,
     heard: Instant,
     /// True when the neighbour upstream cannot reach this element by multicast: until a regular SPM
@@ -284,7 +285,7 @@ impl Element {
         (due != Instant::NEVER).then_some(due)
     }
 
-    /// Returns the next packets to send, at most `budget`; the ways take turns.
+    /// Returns the next packets to send, within `budget` but at least one; the ways take turns.
     /// [`Element::run_done`] must follow.
     ///
     /// **Panics**: in debug builds, when `run_done` was not called for the last run.

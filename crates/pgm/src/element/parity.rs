@@ -1,9 +1,9 @@
 //! Parity through a network element: for each group, how many packets receivers lack, whichever
 //! packets these are.
 //!
-//! A group has the same states as a packet in `repairs`, and two counts: how many packets each way
-//! lacks (the RFC's known packet count), and how many packets the source was asked for (the largest
-//! known packet count). Each repair that passes lowers both.
+//! As in `repairs`, the NAK for a group waits for a confirmation or has it. The element counts how
+//! many packets of the group each way lacks (the RFC's known packet count), and how many the source
+//! was asked for (the largest known packet count). Each repair that passes lowers these counts.
 //!
 //! **Spec**: RFC 3208 sections 11.3, 11.4, 11.6.
 
@@ -68,7 +68,7 @@ impl ParityRepairs {
         let group = self.groups.entry(now, key, || Group::new(now, ways))?;
         let confirmed = count.max(group.lacking[way]);
         group.lacking[way] = confirmed;
-        // While the element repeats its own NAK, it need not pass on another one.
+        // While the element repeats its own NAK, only a NAK for more packets goes on.
         let is_over = group.pending_until.is_none() && now >= group.eliminated_until;
         let is_news = count > group.asked || is_over;
         group.asked = group.asked.max(count);
@@ -87,7 +87,8 @@ impl ParityRepairs {
             return;
         };
         if count < group.asked {
-            // The NCF confirms a smaller request of another host: this element's own NAK goes on.
+            // The NCF confirms a smaller request of another host. It leaves this element's own NAK
+            // unconfirmed.
             return;
         }
         group.asked = count;
@@ -255,7 +256,7 @@ impl Element {
 }
 
 /// Returns the numbering of groups in an SPM; `None` when the source offers no parity, or names a
-/// group size that no code has.
+/// group size that the code does not support.
 pub(super) fn numbering_of(packet: &Packet<'_>) -> Option<Numbering> {
     packet.options().find_map(|option| match option {
         PgmOption::ParityPrm(parity) => Numbering::new(parity.group_size),

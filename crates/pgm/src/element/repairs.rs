@@ -8,7 +8,7 @@
 //!          NAK: pass it on          NCF
 //!   none -----------------> Pending ------> Outstanding --> none   RDATA, or RDATA_IVL is over
 //!    |                      | ^   |          ^  |  |
-//!    |   again every RPT_RTE'-'   |          |  |  | NAK within ELIM_IVL: nothing
+//!    |   again each RPT_RTE '-'   |          |  |  | NAK within ELIM_IVL: nothing
 //!    |                            v          |  '--'
 //!    |                  RPT_IVL over: none   |  NAK after ELIM_IVL: Pending, pass it on
 //!    '---------------------------------------'

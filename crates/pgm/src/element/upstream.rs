@@ -50,7 +50,7 @@ impl Element {
             self.repair(way, key(tsi, sqn), session.trail);
         }
         if sorted.is_news {
-            // The whole list goes on when one of its numbers must (section 9.3.3).
+            // If one of the lacking numbers must go upstream, all of them do (section 9.3.3).
             let is_sent = self.ask(tsi, Flags::NONE, sorted.lacking.as_slice());
             self.counters.naks_forwarded += u64::from(is_sent);
         } else if sorted.kept.as_slice().is_empty() {

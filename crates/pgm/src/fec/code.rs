@@ -7,16 +7,16 @@ use super::{
 
 /// The Reed-Solomon code over groups of k members.
 ///
-/// Row r stands for point `p(r)`: 0 for row 0, a^(r-1) for the others. Rows below k are members;
-/// row k + j is parity j. Through any k points z goes one polynomial of degree below k. Its value
-/// at another point t is
+/// Row r stands for point `p(r)`: 0 for row 0, a^(r-1) for the others, with a = 2. Rows below k are
+/// members; row k + j is parity j. Through any k points z goes one polynomial of degree below k.
+/// Its value at another point t is
 ///
 /// ```text
 /// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (z, q: the k points)
 /// ```
 ///
-/// The products over all k members are computed once. A loss changes one factor in these products
-/// for each lost member and for each parity packet used, so e losses cost about 3 * e * k look-ups.
+/// The products over all k members are computed once. Each lost member, and each parity packet used
+/// in its place, changes one factor in these products. So e losses cost about 3 * e * k look-ups.
 ///
 /// **Cost**: (255 - k) * k bytes and as many look-ups, once for each code.
 #[derive(Clone, Debug)]
@@ -76,8 +76,8 @@ impl Code {
         &self.parities[index * self.group_size..][..self.group_size]
     }
 
-    /// Collects the rows that a decoder has: every member except those in `lost` (in order), then
-    /// the parity rows in `used`, one for each lost member.
+    /// Collects the rows that a decoder has: every member except those in `lost` (which is sorted),
+    /// then the parity rows in `used`, one for each lost member.
     pub(super) fn basis(&self, lost: &[usize], used: &[usize], basis: &mut Vec<Support>) {
         let (mut there, mut absent) = (0..self.group_size, lost.iter().peekable());
         let members = std::iter::from_fn(|| {

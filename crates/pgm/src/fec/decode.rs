@@ -51,6 +51,8 @@ impl Decoder {
     /// decoder cannot check whether parity packets are genuine: garbage gives garbage, of lengths
     /// within bounds.
     ///
+    /// **Panics** (bug): with more members than the group size.
+    ///
     /// **Cost**: one pass over the group, and about 3 * lost * group size look-ups.
     pub fn decode(
         &mut self,
@@ -213,7 +215,8 @@ pub enum Irreparable {
     /// Two parity packets have the same index, or an index is beyond the code.
     Index,
     /// Lengths contradict each other: parity packets differ, a member is longer than they are (or
-    /// shorter, in a group of fixed size), or a decoded length is too long.
+    /// shorter, in a group of fixed size), a payload is longer than the decoder was made for, or a
+    /// decoded length is too long.
     Length,
 }
 

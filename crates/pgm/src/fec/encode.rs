@@ -93,7 +93,7 @@ impl Encoder {
     }
 }
 
-/// Adds products of the members' lengths to the two bytes at `offset` of each row.
+/// Adds products of the encoded `lengths` to the two bytes at `offset` of each row.
 pub(super) fn encode_lengths(
     combine: Combine,
     rows: &mut [u8],

@@ -8,7 +8,7 @@ pub type Combine = fn(rows: &mut [u8], stride: usize, coefficients: &[u8], input
 
 /// Adds products of inputs to rows: the portable [`Combine`].
 ///
-/// **Panics** (bug): when an input is longer than its row.
+/// **Panics** (bug): when an input is longer than a row.
 ///
 /// **Cost**: no allocation; about 75 ns for 32 bytes of input and 8 rows with vectors of 128 bits.
 pub fn combine(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]) {

@@ -5,7 +5,7 @@
 //! packets as members.
 //!
 //! ```text
-//!   members 0 .. size-1   [x][x][ ][x][ ][x]        as soon as there are `size` of both:
+//!   members 0 .. size-1   [x][x][ ][x][ ][x]        once there are `size` in all:
 //!   parities              [j 0][j 7]                members 2 and 4
 //! ```
 //!
@@ -166,7 +166,7 @@ impl Group {
         };
     }
 
-    /// Returns true when every member arrived, so that there is nothing to recover.
+    /// Returns true when the group keeps every member, so that there is nothing to recover.
     #[must_use]
     pub fn is_whole(&self, code: &Code) -> bool {
         self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)

@@ -10,9 +10,9 @@
 //!          |---------|---------|--|        first = 41 in all three
 //! ```
 //!
-//! Invariants: memory follows the bytes that came, never a claimed length; it is at most twice as
-//! large. The buffer is at most `apdu_bytes_max` long and counts against the memory bound for held
-//! data.
+//! Invariants: memory follows the bytes that came, never a claimed length. It is at most twice as
+//! large as the longest message so far. The buffer is at most `apdu_bytes_max` long and counts
+//! against the memory bound for held data.
 //!
 //! **Spec**: RFC 3208 section 9.2.3.
 
@@ -145,7 +145,7 @@ impl Assembly {
         fit
     }
 
-    /// Adds the piece at `position`, which is held as `entry`.
+    /// Adds the piece that is held as `entry`.
     pub(super) fn add_held(&mut self, store: &mut HeldStore, entry: &Entry, part: &Part) -> Fit {
         let fit = self.prepare(store, entry.position, part, store.payload(entry).len());
         if matches!(fit, Fit::Taken | Fit::Completed) {

@@ -57,8 +57,8 @@ pub(super) struct Gap {
     pub(super) end: u64,
     pub(super) due: Instant,
     pub(super) state: NakState,
-    /// When the newest part of the range was found missing, or a packet of the range last arrived
-    /// that could not be kept.
+    /// When the newest part of the range was found missing, or when a packet of the range last
+    /// arrived and could not be kept.
     pub(super) found: Instant,
     /// Number of waits for an NCF that ended without one.
     pub(super) ncf_tries: u16,
@@ -130,9 +130,8 @@ impl Gaps {
             return true;
         }
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
-            // The last gap grows at its end. Either the receiver has not asked for it yet, or there
-            // is no room for another gap. In both cases the new part shares the timer of the old
-            // part.
+            // The last gap grows if the receiver has not asked for it yet, or if there is no room
+            // for another gap. The new part then shares the timer of the old part.
             let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");
@@ -262,7 +261,7 @@ impl Gaps {
             .sum()
     }
 
-    /// Returns the time at which the first gap that ends after `position` was found.
+    /// Returns `found` of the first gap that ends after `position`.
     pub(super) fn found_from(&self, position: u64) -> Option<Instant> {
         let index = self.list.partition_point(|gap| gap.end <= position);
         self.list.get(index).map(|gap| gap.found)
@@ -276,8 +275,8 @@ impl Gaps {
         })
     }
 
-    /// Silences until `due` those gaps in `first..end` that the receiver has not asked for yet: a
-    /// request for the other gaps covers them, too.
+    /// Silences until `due` those gaps in `first..end` that are in back-off: a request for the
+    /// other gaps covers them, too.
     pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             if gap.state == NakState::BackOff {

@@ -11,7 +11,7 @@
 //!                whole, recovered or given out       some of its packets are missing
 //! ```
 //!
-//! A group's first packet opens it, if no packet of the group was received before: packets that
+//! A packet opens its group only if no other packet of the group was received before: packets that
 //! were received but not kept would be missing for ever. A group is barred when it outgrows the
 //! memory, or when its packets contradict each other: it stays in the list without packets, so that
 //! it is not opened again.
@@ -171,8 +171,8 @@ impl Groups {
     /// true when lost members can now be recovered.
     ///
     /// # Errors
-    /// The reason to drop a packet that the group has already, or that contradicts others and so
-    /// bars the group.
+    /// The reason to drop the packet: the group is barred, has the packet already, or is barred now
+    /// because the packet contradicts others.
     pub(super) fn add_parity(
         &mut self,
         store: &mut HeldStore,

@@ -68,7 +68,8 @@ impl HeldStore {
         }
     }
 
-    /// Returns the payload of an entry. The payload stays intact until the next one is held.
+    /// Returns the payload of an entry. After [`HeldQueue::pop`], the payload stays intact until
+    /// the next one is held.
     #[inline]
     pub(super) fn payload(&self, entry: &Entry) -> &[u8] {
         let start = entry.offset as usize;

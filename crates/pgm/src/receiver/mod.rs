@@ -20,7 +20,7 @@
 //! Bounds hold whatever the network sends: on senders (`peers_max`), missing ranges of each
 //! (`rx_gaps_max`), held bytes of each and of all (`rx_window_bytes`, `rx_total_bytes`), packets to
 //! send, and work per timeout. A session is known by its TSI and the address that its packets come
-//! from: whoever repeats a TSI that he has heard begins a session of his own. Only what other
+//! from: a host that repeats another sender's TSI begins a session of its own. Only what other
 //! receivers send (NAKs, SPM requests, replies to polls) is taken from any address.
 //!
 //! Invariants: `seen = payload + held + control + drops`; each position of a session is given out
@@ -153,7 +153,8 @@ impl Receiver {
         Some(self.present(session, step))
     }
 
-    /// Returns the next packets to send, at most `budget`; [`Receiver::run_done`] must follow.
+    /// Returns the next packets to send, within `budget` but at least one; [`Receiver::run_done`]
+    /// must follow.
     ///
     /// **Panics**: in debug builds, when `run_done` was not called for the last run.
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
@@ -201,8 +202,8 @@ impl Receiver {
         self.shared.combine = combine;
     }
 
-    /// From here on, only senders that the owner vouches for ([`Receiver::vouch`]) are asked for
-    /// repairs and SPMs.
+    /// Limits requests for repairs and SPMs, from now on, to senders that the owner vouches for
+    /// ([`Receiver::vouch`]).
     pub const fn ask_known_only(&mut self) {
         self.shared.limits.asks_known_only = true;
     }
@@ -321,9 +322,9 @@ impl Receiver {
         (first..self.peers.end()).find(is_alive)
     }
 
-    /// Returns how far a session has come. A session that is over keeps its last position until its
-    /// number names another session. `None` for a number that names no session, such as one that
-    /// has expired.
+    /// Returns how far a session has come. A session that is over keeps its last position until the
+    /// receiver forgets it. `None` for a number that names no session, such as one that has
+    /// expired.
     /// **Cost**: one step for each missing range.
     #[must_use]
     pub fn position(&self, session: u32) -> Option<Position> {
@@ -345,7 +346,7 @@ impl Receiver {
     }
 
     /// Returns true when the messages of a session are rows of messages ([`wire::pgm::Packed`]).
-    /// Each data packet says so; the last packet's word counts.
+    /// Each data packet says whether its message is a row; the last packet's word counts.
     #[inline]
     #[must_use]
     pub fn is_packed(&self, session: u32) -> bool {

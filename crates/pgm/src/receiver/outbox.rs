@@ -4,8 +4,8 @@
 //! The module does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets
 //! from a [`PacketQueue`]. When its memory is full, requests wait for their next turn.
 //!
-//! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. A NAK names the address that it goes
-//! to as the source's address, because OpenPGM's sources accept no other address.
+//! **Spec**: RFC 3208 sections 8.3, 9.3, 12.5, 13.6, 14.7.2. In a NAK, the source's address is the
+//! address that the NAK goes to, because OpenPGM's sources accept no other address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -129,7 +129,7 @@ impl Outbox {
         self.queue.poll_run(budget)
     }
 
-    /// Forgets packets that left, or that never will.
+    /// Forgets the packets of the run that left, and those that will never leave.
     pub(super) fn run_done(&mut self, outcome: Outcome) {
         self.queue.run_done(outcome);
     }

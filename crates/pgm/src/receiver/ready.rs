@@ -91,7 +91,7 @@ pub struct Position {
     pub lead: u64,
     /// The oldest position that the sender can still repair, as far as its packets have said.
     pub trail: u64,
-    /// Number of positions missing before the lead.
+    /// Number of positions missing, up to the lead.
     pub missing: u64,
     /// Number of payload bytes held until their turn.
     pub held_bytes: u64,

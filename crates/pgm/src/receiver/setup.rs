@@ -61,7 +61,7 @@ pub(super) struct Limits {
     pub(super) late_join: LateJoin,
     /// True when NAKs go where the SPMs say; otherwise they go to the SPMs' sender.
     pub(super) asks_path: bool,
-    /// Only senders that the owner vouches for are asked for anything.
+    /// True when the receiver asks only senders that the owner vouches for.
     pub(super) asks_known_only: bool,
     /// The share of received bytes that requests may take.
     pub(super) nak_share: u32,

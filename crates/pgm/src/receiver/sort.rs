@@ -97,7 +97,8 @@ impl Receiver {
         self.data_at_length(now, arrival, packet, data)
     }
 
-    /// Takes data that has options, is out of order, or belongs to a session on the slow path.
+    /// Takes data that `take_next` did not take, for example because the packet has options or is
+    /// out of order.
     #[inline(never)]
     fn data_at_length(
         &mut self,
@@ -369,9 +370,9 @@ const SHARING_MAX: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 struct NcfNotes<'a> {
     list: Option<NakList<'a>>,
-    /// True when its sender cannot reach its children (OPT_NBR_UNREACH).
+    /// True when the NCF's sender cannot reach its children (OPT_NBR_UNREACH).
     is_unreachable: bool,
-    /// The sender's address.
+    /// The address of the NCF's sender (OPT_PATH_NLA).
     path_nla: Option<IpAddr>,
     back_off: BackOffNotes,
 }

@@ -81,7 +81,7 @@ impl PeerTable {
         self.slots.get_mut(session as usize)?.peer.as_deref_mut()
     }
 
-    /// Returns a session number that is free.
+    /// Takes a session number that is free, or a new one; `None` when all `peers_max` are in use.
     pub(super) fn vacancy(&mut self) -> Option<u32> {
         if let Some(session) = self.free.pop() {
             return Some(session);

@@ -57,7 +57,7 @@ pub(super) struct Timing {
     /// The round trip: the shortest recent time from a NAK to its confirmation; zero before one is
     /// known.
     round_trip: Duration,
-    /// The time by which confirmations come later than the shortest one.
+    /// The time by which confirmations, on average, come later than the round trip.
     confirmation_late: Duration,
     /// The shortest of the samples counted so far, and their number; both begin anew after
     /// [`SAMPLES`] samples.
@@ -257,10 +257,10 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
-    /// Returns how long a NAK waits for its confirmation. On a long path, only the first NAK waits
-    /// a whole round trip. After an unanswered NAK, and for the last packets before a pause, NAKs
-    /// do not wait for each other: otherwise a packet whose repairs are lost, too, would be several
-    /// round trips late.
+    /// Returns how long a NAK waits for its confirmation: the time that the configuration sets, if
+    /// it sets one. Else, on a long path, only the first NAK waits a whole round trip. After an
+    /// unanswered NAK, and for the last packets before a pause, NAKs do not wait for each other:
+    /// otherwise a packet whose repairs are lost, too, would be several round trips late.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;
@@ -324,11 +324,12 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
-/// The longest wait of a repeated NAK: a little more than a source's longest elimination interval.
+/// The longest wait of a repeated NAK: a little more than the longest elimination interval that a
+/// source chooses by itself.
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
 /// Number of late repairs in a row after which the wait grows to the shortest of their times.
 const LATE_REPAIRS: u8 = 4;
-/// Number of longer samples in a row after which a longer round trip counts.
+/// Number of samples after which the shortest of them becomes the round trip, even a longer one.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// The longest pause between two scans of all gaps: a host's timers are that late anyway.

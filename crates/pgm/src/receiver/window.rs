@@ -17,10 +17,10 @@
 //!   for what [`Gaps`] lists.
 //! - `confirmed <= next`: the positions from `confirmed` on were announced only once. A single
 //!   forged or corrupt SPM must not make a receiver report the loss of what was never sent. So the
-//!   receiver withdraws an announcement when nobody repeats it, no data follows it, and its NAKs
+//!   receiver withdraws an announcement when nobody repeats it, no data follows it, and NAKs for it
 //!   remain unanswered.
-//! - A trail beyond `confirmed` is believed when a second packet announces it, too, for the same
-//!   reason.
+//! - A trail beyond `confirmed` is believed only when a second packet announces it, too, for the
+//!   same reason.
 //! - Nothing at or beyond `base + span` is tracked. What an SPM announces there is noted, and comes
 //!   into the window as `base` moves.
 //!
@@ -195,8 +195,8 @@ impl Window {
         opens
     }
 
-    /// Extends the window to `end`, because an NCF or NAK names positions up to there. Returns
-    /// false when they lie beyond what the window can track, or there is no room for a gap.
+    /// Extends the window to `end`, because an NCF names positions up to there. Returns false when
+    /// they lie beyond what the window can track, or there is no room for a gap.
     pub(super) fn hint(&mut self, end: u64, now: Instant, due: Instant) -> bool {
         end <= self.limit() && (end <= self.next || self.extend(end, now, due))
     }

@@ -340,7 +340,7 @@ pub(super) struct LogRun {
     pub(super) offset: usize,
     /// Length of all packets together in bytes.
     pub(super) len: usize,
-    /// Length of each packet except the last in bytes.
+    /// Length of each packet in bytes; the last packet may be shorter.
     pub(super) segment: usize,
     /// Number of packets; 0 for none.
     pub(super) count: usize,

@@ -268,7 +268,7 @@ impl Source {
     /// [`Source::census`] has the result. Receivers that cannot read polls (OpenPGM, ZeroMQ) are
     /// not counted.
     ///
-    /// **Cost**: up to six packets to the group, and about a hundred replies.
+    /// **Cost**: up to six packets to the group, and up to a few hundred replies.
     /// **Spec**: RFC 3208 section 14.4.
     pub fn count_receivers(&mut self, now: Instant) {
         self.tell_time(now);

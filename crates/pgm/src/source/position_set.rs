@@ -91,7 +91,7 @@ impl PositionSet {
         self.words[word] & bit != 0
     }
 
-    /// Returns the lowest position that is not below `from`.
+    /// Returns the lowest position in the set from `from` on.
     pub(super) fn next_from(&self, from: u64) -> Option<u64> {
         let mut at = from.max(self.oldest);
         while at < self.end {

@@ -31,8 +31,8 @@ use super::position_set::PositionSet;
 /// The positions to repair, in a fair order.
 ///
 /// **Cost**: about one bit for each position in each line, allocated once; the operating system
-/// supplies the memory of a line as it is first used. Insertion and removal look at one bit in each
-/// line.
+/// supplies the memory of a line as it is first used. Insertion looks at two bits, removal at one
+/// bit in each line.
 #[derive(Debug)]
 pub(super) struct RepairQueue {
     waiting: PositionSet,

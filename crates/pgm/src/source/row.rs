@@ -134,7 +134,8 @@ impl Source {
     /// Returns the longest message that fits a row by itself, in bytes.
     pub(super) const fn longest_in_row(&self) -> usize {
         let tsdu = self.limits.tsdu;
-        // From this length on, the length field has four bytes instead of one.
+        // A packet holds more than 127 bytes, so the length field of its longest message has four
+        // bytes.
         tsdu - Packed::length_len(tsdu)
     }
 }

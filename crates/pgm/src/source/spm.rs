@@ -69,7 +69,8 @@ impl SpmSchedule {
         }
     }
 
-    /// Keeps SPMs at least `spacing` apart, so that they stay a small part of a low rate.
+    /// Keeps SPMs at least `spacing` apart (but at most `spm_ambient`), so that they stay a small
+    /// part of a low rate.
     pub(super) const fn set_spacing(&mut self, spacing: Duration) {
         self.spacing = spacing;
     }

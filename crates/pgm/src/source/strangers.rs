@@ -2,9 +2,10 @@
 //!
 //! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. A host that reports
 //! has opened a control connection from its address; a stranger has shown nothing. So the source
-//! repairs for strangers only a share of the bytes of new data, at least a fixed rate (the floor),
-//! and at once never more than one second of both. The module does not know packets or queues. In:
-//! bytes of new data, and what each stranger asks for. Out: whether to repair it.
+//! repairs for strangers at a limited rate: a share of the rate of new data, and a fixed rate (the
+//! floor). At once it repairs at most what this rate allows in one second. The module does not know
+//! packets or queues. In: bytes of new data, and what each stranger asks for. Out: whether to
+//! repair it.
 //!
 //! ```text
 //!   new data --share--\
@@ -125,8 +126,8 @@ impl Strangers {
     }
 }
 
-/// Bytes of about the last second. In each eighth of a second, the bytes before it lose an eighth
-/// of their count.
+/// Bytes of about the last second. With each eighth of a second that passes, the count loses an
+/// eighth.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     bytes: u64,

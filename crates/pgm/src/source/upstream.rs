@@ -9,12 +9,13 @@
 //! ```
 //!
 //! Deviation: section 5.2 wants an NCF for any NAK. Here the NCF leaves out packets that were never
-//! sent. A NAK for such packets is stray or forged, or its receiver was misled; a confirmation
-//! would make receivers wait for data that does not exist, or extend their windows to it. The
-//! source serves the rest of the NAK: a receiver that heard of a false lead asks in one list for
-//! packets that it misses and for packets that do not exist. A NAK for packets that left the window
-//! is confirmed, and an SPM with the trail follows soon. Nor does the NCF name packets that are not
-//! repaired because strangers have had their share: who needs them asks again.
+//! sent. A NAK for such packets is stray or forged, or the receiver that sent it was misled. A
+//! confirmation would make receivers wait for data that does not exist, or extend their windows to
+//! it. The source serves the rest of the NAK: a receiver that heard of a false lead asks in one
+//! list for packets that it misses and for packets that do not exist. A NAK for packets that left
+//! the window is confirmed, and an SPM with the trail follows soon. The NCF also leaves out packets
+//! that are not repaired because strangers have had their share: a receiver that needs them asks
+//! again.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4, 14.4.
 

@@ -146,9 +146,9 @@ impl Peer {
 
     /// Uses the packet at once, in sequence mode, if it is the next to give out; else holds it.
     ///
-    /// A whole message whose turn it is takes no room in the store, unless a skip must be told
-    /// first: otherwise a full store would wait for the packet that empties it. A piece of a
-    /// message does take room there.
+    /// A whole message that is next takes no room in the store: a full store would otherwise wait
+    /// for the packet that empties it. The message does take room when skipped positions must be
+    /// reported first. A piece of a message always does.
     fn keep_in_sequence(
         &mut self,
         position: u64,
@@ -255,8 +255,8 @@ impl Peer {
         }
     }
 
-    /// Begins the window at this packet, if the window has not begun or this packet lies before its
-    /// start.
+    /// Begins the window if it has not begun: at this packet, or before it if the configuration
+    /// says so (`late_join`). Begins the window anew at this packet if an SPM overtook the packet.
     fn begin_at_data(&mut self, now: Instant, data: &Incoming<'_>, shared: &mut Shared) {
         let position = if self.is_established {
             data.sqn.extend(self.window.next)
@@ -309,7 +309,7 @@ enum Kept {
     Held,
     /// The data is useless; it is held, so that its loss is reported in its turn.
     Broken,
-    /// The data is useless, and next to give out: either it is reported as lost, or it is part of a
+    /// The data is useless and its turn has come. It is reported as lost, unless it is part of a
     /// message that began before this receiver joined.
     Skipped,
 }

@@ -235,7 +235,8 @@ impl Peer {
         })
     }
 
-    /// Returns the session's last event, once everything before it was given out.
+    /// Returns the session's last event, once everything before it was given out. The loss of a
+    /// message that is still unfinished comes before that event.
     fn farewell(&mut self, store: &mut HeldStore, counters: &mut ReceiverCounters) -> Option<Step> {
         if !self.is_leaving() {
             return None;

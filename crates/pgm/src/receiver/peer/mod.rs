@@ -158,8 +158,8 @@ struct Asking {
     credit: Credit,
     /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
-    /// True when there was no room to hold data: the session then asks only for as many positions
-    /// from the window's base on as `starved` says.
+    /// True when there was no room to hold data. In sequence mode, the session then asks only for
+    /// as many positions from the window's base on as `starved` says.
     is_starved: bool,
     starved: StarvedWindow,
 }

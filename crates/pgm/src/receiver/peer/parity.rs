@@ -323,9 +323,9 @@ impl Peer {
         }
     }
 
-    /// Returns the first position that the receiver must not ask for yet. The newest group is not
-    /// complete, and once it is, parity may repair it. The wait is bounded, because a sender that
-    /// pauses or is slow may leave the group open.
+    /// Returns the first position that the receiver must not ask for yet; `u64::MAX` when it may
+    /// ask for all. The newest group may be incomplete. Once it is complete, parity may repair it.
+    /// The wait is bounded, because a sender that pauses or is slow may leave the group open.
     pub(super) fn parity_limit(&self, now: Instant) -> u64 {
         let Some(groups) = self
             .offer
@@ -387,8 +387,9 @@ impl Peer {
         shared.selective.clear();
     }
 
-    /// Returns how many parity packets to ask for when parity is to repair `position` of the group
-    /// that begins at `group`.
+    /// Returns the number of parity packets to ask for, so that parity repairs `position`, which
+    /// lies in the group that begins at `group`. `None` when the receiver must ask for `position`
+    /// itself.
     fn parity_count(&self, group: u64, position: u64) -> Option<u32> {
         let groups = self.offer.groups.as_ref()?;
         let is_short = self.offer.short == Some(group);

@@ -16,9 +16,9 @@
 //!
 //! Deviations: section 11.4 has the source answer selective NAKs for full groups with parity. A
 //! receiver that knows no parity would then get no repair, so this source answers such NAKs
-//! selectively. The source cuts a group short only at the end of the session; before, receivers may
-//! ask selectively in a group that does not grow, as in section 11.5. When a group's indexes are
-//! used up, they start over.
+//! selectively. The source cuts a group short only at the end of the session. Before that,
+//! receivers may ask selectively in a group that does not grow, as in section 11.5. When a group's
+//! indexes are used up, they start over.
 //!
 //! **Spec**: RFC 3208 sections 11.2 to 11.4, 11.8.
 
@@ -61,7 +61,7 @@ pub(super) struct Parity {
     payload_bytes_max: usize,
     /// Groups in the log; a group stands at its number modulo the length.
     groups: Vec<Asked>,
-    /// Groups of which receivers asked for parity that is still to be sent.
+    /// Groups with parity that receivers asked for and that is still to be sent.
     wanted: RepairQueue,
     /// True when it is the turn of parity, while repairs of both kinds wait.
     has_turn: bool,
@@ -191,7 +191,7 @@ impl Parity {
         !self.wanted.is_empty()
     }
 
-    /// Returns true when the parity of a full group is to follow the group.
+    /// Returns true when the parity of a complete group is still to follow the group.
     #[inline]
     pub(super) fn is_proactive_due(&self, unsent: u64) -> bool {
         !self.share.is_none() && self.cursor_sent < self.share.count() && {
@@ -369,8 +369,8 @@ impl Parity {
         (staged, segment)
     }
 
-    /// Notes that `sent` parity packets of a group have left. Returns true when no parity of the
-    /// group waits that receivers asked for; never for pro-active parity.
+    /// Notes that `sent` parity packets of a group have left. Returns true when all parity that
+    /// receivers asked for has left; always false for pro-active parity.
     fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
         let indexes = self.code.parities_max() as u32;
         let asked = self.asked(batch.group);

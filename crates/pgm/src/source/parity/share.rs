@@ -51,7 +51,7 @@ impl Share {
         self.max == 0
     }
 
-    /// Notes that a receiver asked, before any other, for a group whose parity had been sent.
+    /// Notes the first request of any receiver for a group whose parity had been sent.
     pub(super) const fn group_asked(&mut self) {
         self.asked += 1;
     }
