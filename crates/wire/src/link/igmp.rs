@@ -38,7 +38,7 @@ pub struct Igmp<T> {
 
 impl<T: AsRef<[u8]>> Igmp<T> {
     /// Views the message in `bytes`, which may be longer (a short frame is padded); `None` when
-    /// they end within its first 8.
+    /// `bytes` end within the first 8 of the message.
     #[inline]
     pub fn of(bytes: T) -> Option<Self> {
         (bytes.as_ref().len() >= LEN).then_some(Self { bytes })
@@ -57,7 +57,8 @@ impl<T: AsRef<[u8]>> Igmp<T> {
         self.bytes.as_ref()[TIME_CODE]
     }
 
-    /// Returns the group; 0.0.0.0 in a query for all. The newest reports have none here.
+    /// Returns the group; 0.0.0.0 in a query for all. Reports of version 3 have no group in this
+    /// place.
     #[inline]
     pub fn group(&self) -> Ipv4Addr {
         array_at::<4>(self.bytes.as_ref(), GROUP).into()
@@ -146,7 +147,7 @@ pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8;
     records.take(count)
 }
 
-/// An IGMP query. The constants below are types of IGMP messages.
+/// The type of an IGMP query. The next constants are the types of other IGMP messages.
 pub const IGMP_QUERY: u8 = 0x11;
 /// A report of version 1.
 pub const IGMP_REPORT_V1: u8 = 0x12;

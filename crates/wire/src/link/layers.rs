@@ -97,7 +97,7 @@ impl Layers {
     }
 
     /// Finds the headers from `network` on, where VLAN tags may come first. `ether_type` says what
-    /// begins there; it is `None` when the frame ends in front of its type.
+    /// begins there; it is `None` when the frame ends before it says that.
     #[inline]
     pub(super) fn behind(frame: &[u8], ether_type: Option<u16>, network: usize) -> Self {
         let mut layers = Self {

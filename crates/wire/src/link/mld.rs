@@ -125,7 +125,8 @@ impl MldMessage {
     }
 }
 
-/// An MLD query. The constants below are types of MLD messages, which are types of ICMPv6.
+/// The type of an MLD query. The next constants are the types of other MLD messages. All are types
+/// of ICMPv6 messages.
 pub const MLD_QUERY: u8 = 130;
 /// A report of version 1.
 pub const MLD_REPORT: u8 = 131;

@@ -3,7 +3,8 @@
 //! [`Layers::parse`] finds the headers of an Ethernet frame as far as it can and never fails: a
 //! frame that is cut short or of an unknown kind has fewer layers, and [`Stop`] tells why.
 //! [`segment`](segment()) cuts a super-packet (GSO) into the packets that the wire would carry, and
-//! fills in their checksums. [`replace_address`] and its neighbours change a frame in place.
+//! fills in their checksums. [`replace_address`], [`insert_tag`] and [`remove_tags`] change a frame
+//! in place.
 //!
 //! Each header is a file: [`Ethernet`], [`Ipv4`], [`Ipv6`], [`Igmp`], [`Mld`], [`Tcp`] and [`Udp`]
 //! view the bytes of a frame, and most change them in place. Each view gives its fields as a value,

@@ -13,8 +13,8 @@ use super::{Ip, Layers, Stop, ipv4, ipv6, tcp, udp};
 use crate::checksum;
 
 /// Replaces `from` by `to` where `from` is the source or destination address of an IP packet, or a
-/// protocol address of an ARP packet. Returns true when this changed the frame. `from` and `to`
-/// must be of one family.
+/// protocol address of an ARP packet. Returns true when the frame had `from` in such a place.
+/// `from` and `to` must be of one family.
 ///
 /// **Cost**: tens of nanoseconds; no allocation.
 pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
@@ -29,8 +29,7 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
             let at = layers.network + ipv6::SOURCE;
             replace(frame, &ip, at, &from.octets(), &to.octets(), None)
         }
-        // The IP header is cut short or malformed, but may still hold an address, which names a
-        // host.
+        // The IP header is cut short or malformed, but may still hold an address to replace.
         (IpAddr::V4(from), IpAddr::V4(to), None) if layers.ether_type == IPV4 => {
             let mut is_changed = false;
             for at in [ipv4::SOURCE, ipv4::DESTINATION] {
@@ -84,7 +83,7 @@ pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
 /// Finds the headers behind all VLAN tags, however many there are.
 fn innermost(frame: &[u8]) -> Layers {
     let mut layers = Layers::parse(frame);
-    // Without an IP header, the search can only have found too many tags.
+    // When no IP header was found, `TooMany` means tags, not extension headers.
     while layers.stop == Stop::TooMany && layers.ip.is_none() {
         layers = Layers::behind(frame, Some(layers.ether_type), layers.network);
     }

@@ -271,8 +271,8 @@ pub struct EntryRef<'a> {
     pub size_bytes: u64,
     /// Path below the tree's root, components separated by `/`; any bytes except NUL.
     pub path: &'a [u8],
-    /// Where a symbolic link points; the path of the file that a hard link is another name of;
-    /// empty for files and directories.
+    /// For a symbolic link, where it points. For a hard link, the path of the entry whose file it
+    /// shares. Empty for files and directories.
     pub target: &'a [u8],
 }
 

@@ -91,8 +91,9 @@ impl Decoder {
         (size, step.unwrap_or_else(Step::Damaged))
     }
 
-    /// Returns the packet that `bytes` begin with, and the length of its block. `None` unless
-    /// `bytes` begin with a whole, undamaged enhanced packet block, the common kind.
+    /// Returns the packet that `bytes` begin with, and the length of its block. Handles only
+    /// enhanced packet blocks, the common kind; `None` for other blocks, and for a block that is
+    /// damaged or not whole.
     #[inline]
     pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
         let head = bytes.first_chunk::<8>()?;

@@ -48,7 +48,7 @@ pub struct PacketNotes<'a> {
     pub drops: Option<u64>,
     /// A remark.
     pub comment: Option<&'a str>,
-    /// Options that the packet had in another file: only its remarks are kept.
+    /// Options that the packet had in another file; only the remarks among them are kept.
     pub carried: Options<'a>,
 }
 

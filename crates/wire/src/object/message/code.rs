@@ -60,7 +60,8 @@ codes! {
 }
 
 codes! {
-    /// The reason why a sender refuses a receiver, or a receiver the sender that dials it.
+    /// The reason why a sender refuses a receiver, or why a receiver refuses a sender that dials
+    /// it.
     Refusal: u16 {
         Version = 1, "no common protocol version";
         DuplicateName = 2, "another live receiver has this name";

@@ -118,8 +118,8 @@ impl fmt::Display for ParityPrm {
     }
 }
 
-/// A group's parity packets come in sets of k, which is the number of data packets in a full group.
-/// This option names the set of its packet. Only parity packets carry it.
+/// The set that a parity packet belongs to. A group's parity packets come in sets of k, the number
+/// of data packets in a full group. Only parity packets carry this option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityGrp {
     /// The parity packet's index divided by k, rounded down. A source leaves the option out when
