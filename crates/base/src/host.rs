@@ -1,21 +1,21 @@
 //! Shares of hosts: how much of something one host may have, so that it leaves some to others.
 //!
-//! A host of IPv6 mostly has as many addresses as it likes, all of one /64: its *network*. But all
-//! hosts of a LAN are in one /64, too, and none of them may take what the others need. So an
+//! An IPv6 host can mostly use as many addresses as it likes, all of one /64: its *network*. But
+//! all hosts of a LAN are in one /64, too, and none of them may take what the others need. So an
 //! address has a share, and all addresses of a network together have three quarters of the whole.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::parameters::NETWORK_SHARE;
 
-/// Whether an address may have one more place.
+/// The answer to the question whether an address may have one more place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// It may.
+    /// The address may have one more.
     Free,
-    /// It has its share.
+    /// The address has its share already.
     HostFull,
-    /// All addresses of its network together have theirs.
+    /// All addresses of its network together have their share already.
     NetworkFull,
 }
 

@@ -76,7 +76,7 @@
 //!   believe_claims      pgm::Receiver      command  the sender cannot be asked after all: packets
 //!                                                   are believed
 //!   conclude            pgm::Receiver      handle   the sender said on a connection that it has
-//!                                                   ended; no last packet need arrive
+//!                                                   ended; its last packet need not arrive
 //!   abort               pgm::Receiver      command  the sender has given this end up: the rest is
 //!                                                   reported as lost
 //!   give_up             pgm::Receiver      command  the owner has no use any more for what is
@@ -89,7 +89,7 @@
 //!                                                   address by a connection: it is repaired in
 //!                                                   full, strangers only in part
 //!   run_took            pgm::Source        handle   when the send call ended and how long it took:
-//!                                                   from that follows how long messages wait for
+//!                                                   this decides how long messages wait for
 //!                                                   others, to leave together
 //!   set_stream          Audience           handle   how far the stream is, ahead of the reports on
 //!                                                   it (step 3)

@@ -1,5 +1,5 @@
-//! Texts from elsewhere, made fit for people: whatever a name or an explanation from the network or
-//! a file holds, it neither commands a terminal nor looks like another line.
+//! Texts from elsewhere, made fit for people: a name or an explanation from the network or a file
+//! then neither commands a terminal nor looks like another line.
 
 use std::borrow::Cow;
 

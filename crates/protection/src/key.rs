@@ -25,8 +25,8 @@ impl Key {
         }
     }
 
-    /// Derives the key for one purpose. `label` names the purpose; `parts` name what the key is
-    /// for. Under one label, all parts have fixed lengths.
+    /// Derives the key for one purpose. `label` names the purpose; `parts` name what the key
+    /// serves, such as one session. Under one label, all parts have fixed lengths.
     #[must_use]
     pub fn subkey(&self, label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);

@@ -19,9 +19,10 @@
 //!   receiver sees is the trail of the last SPM, or the packet's own number when that is older.
 //! - A receiver numbers its own packets; `instance` tells receivers apart.
 //!
-//! Invariants: whatever [`PacketProtection::unprotect`] hands on, a holder of the key made it for
-//! this session. Each packet is handed on once, except data: the same data may be handed on again,
-//! and its position shows that. No nonce is used twice for different payloads.
+//! Invariants: a holder of the key made, for this session, each packet that
+//! [`PacketProtection::unprotect`] hands on. Each packet is handed on once, except data: the same
+//! data may be handed on again, and its position shows that. No nonce is used twice for different
+//! payloads.
 //!
 //! **Spec**: `docs/src/protocol.md` section 9, "Packets".
 

@@ -111,7 +111,7 @@ impl Session {
     }
 
     /// Takes the number of a receiver's packet. Only holders of the key get here, so the table is
-    /// filled by members alone: the one that was silent for longest makes room.
+    /// filled by members alone. When it is full, the member that was silent for longest makes room.
     pub(super) fn take_number(&mut self, instance: u64, number: u64, now: u64) -> NumberVerdict {
         let is_known = self.receivers.contains_key(&instance);
         let has_evicted = !is_known && self.receivers.len() >= PROTECTED_RECEIVERS_MAX as usize;
@@ -139,8 +139,8 @@ const fn nonce(kind: Kind, number: u64) -> [u8; NONCE_LEN] {
 /// What became of a receiver's number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberVerdict {
-    /// It was not taken before.
+    /// True when the number was not taken before.
     pub(super) is_new: bool,
-    /// Another receiver's numbers were forgotten to make room.
+    /// True when another receiver's numbers were forgotten to make room.
     pub(super) has_evicted: bool,
 }

@@ -35,7 +35,7 @@ pub(super) fn runs<'a>(inputs: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [&'a 
     inputs.chunk_by(|one, next| one.len() == next.len())
 }
 
-/// The whole vectors of a row.
+/// Returns the whole vectors of a row.
 pub(super) fn vectors<const WIDTH: usize>(
     row: &mut [u8],
 ) -> impl ExactSizeIterator<Item = &mut [u8; WIDTH]> {
@@ -177,7 +177,8 @@ macro_rules! combine_in_blocks {
             coefficients: [&[u8]; ROWS],
             inputs: &[&[u8]],
         ) {
-            // Loops: an array's own `map` lacks the target features, whatever its closure has.
+            // These are loops, because an array's `map` lacks the target features even if its
+            // closure has them.
             let mut sums = [[load(&[0; WIDTH]); ACROSS]; ROWS];
             let mut factors = [factor(0); ROWS];
             for (nth, input) in inputs.iter().enumerate() {
@@ -199,9 +200,9 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// The vector that ends where the input ends, with zeros in place of all except its last
-        /// `fresh` bytes; for an input that is shorter than a vector, the whole input followed by
-        /// zeros.
+        /// Returns the vector that ends where the input ends, with zeros in place of all except its
+        /// last `fresh` bytes. For an input that is shorter than a vector, returns the whole input
+        /// followed by zeros.
         #[target_feature(enable = $features)]
         fn last(input: &[u8], fresh: usize) -> Vector {
             match input.last_chunk() {

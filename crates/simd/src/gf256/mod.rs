@@ -40,7 +40,7 @@ mod x86;
 /// the processor's limit for this many look-ups); with GFNI and AVX-512 less than half of that.
 pub type Combine = fn(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]);
 
-/// A vector extension that this processor has.
+/// A form of the kernel that this processor can run: the plain form, or one for a vector extension.
 #[derive(Clone, Copy)]
 pub struct Level {
     name: &'static str,
@@ -48,7 +48,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// The plain form, which runs everywhere.
+    /// Returns the plain form, which runs everywhere.
     #[must_use]
     pub const fn portable() -> Self {
         Self {
@@ -57,13 +57,13 @@ impl Level {
         }
     }
 
-    /// The fastest form that this processor has.
+    /// Returns the fastest form that this processor can run.
     #[must_use]
     pub fn best() -> Self {
         Self::available().next_back().unwrap_or(Self::portable())
     }
 
-    /// All forms that this processor can run, slowest first.
+    /// Returns all forms that this processor can run, slowest first.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let vectors = x86::levels();
@@ -74,7 +74,7 @@ impl Level {
         std::iter::once(Self::portable()).chain(vectors.into_iter().flatten())
     }
 
-    /// The extension's name in lower case, for reports.
+    /// Returns the form's name in lower case, for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
@@ -93,7 +93,7 @@ impl fmt::Debug for Level {
     }
 }
 
-/// The product of two field elements. A look-up costs less; this needs no table.
+/// Returns the product of two field elements. A look-up costs less; this function needs no table.
 #[must_use]
 pub const fn product(a: u8, b: u8) -> u8 {
     let (mut sum, mut power, mut bit) = (0, a, 0);
@@ -107,7 +107,7 @@ pub const fn product(a: u8, b: u8) -> u8 {
     sum
 }
 
-/// `a` times x.
+/// Returns `a` times x.
 const fn double(a: u8) -> u8 {
     let overflow = if a >= 0x80 { POLYNOMIAL as u8 } else { 0 };
     (a << 1) ^ overflow

@@ -6,7 +6,7 @@ use std::arch::aarch64::{
 
 use super::{Level, blocks::combine_in_blocks, table::HALVES};
 
-/// The extensions that this processor has.
+/// Returns the forms that this processor can run.
 pub(super) fn levels() -> [Option<Level>; 1] {
     let is_there = std::arch::is_aarch64_feature_detected!("neon");
     [is_there.then_some(Level {

@@ -1,4 +1,5 @@
-//! The plain form: doubles the input bit by bit of the constant, which compilers turn into vectors.
+//! The plain form: it doubles the input once for each bit of the constant, in a loop that compilers
+//! turn into vector instructions.
 
 use super::{POLYNOMIAL, blocks};
 

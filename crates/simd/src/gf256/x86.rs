@@ -4,7 +4,7 @@ use std::arch::is_x86_feature_detected as has;
 
 use super::Level;
 
-/// The extensions that this processor has, slowest first.
+/// Returns the forms that this processor can run, slowest first.
 pub(super) fn levels() -> [Option<Level>; 4] {
     let level = |is_there: bool, name, combine| is_there.then_some(Level { name, combine });
     let avx512 = has!("avx512f") && has!("avx512bw") && has!("gfni");
