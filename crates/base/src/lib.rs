@@ -53,8 +53,8 @@
 //!
 //! Two machines differ. `delivery::Forwarder` is no end of a session: it passes connections through
 //! a relay. It has neither `observe` nor `pop_event`, and its `handle_link` is also told where the
-//! sender of a session is, which the relay's `pgm::Element` has heard. `delivery::FrameReceiver`
-//! has no connections: a `delivery::Reporter` beside it has them. Of the common names it has only
+//! sender of a session is; the relay's `pgm::Element` knows that. `delivery::FrameReceiver` has no
+//! connections: a `delivery::Reporter` beside it has them. Of the common names it has only
 //! `next_timeout`, which says when its `settle` is due; its `pop` gives frames. A machine that
 //! dials nobody has no `link_opened`.
 //!

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 /// The limit of a rate.
 ///
-/// On the wire and in texts, 0 stands for no limit. Here no limit is a value of its own, so that no
-/// code divides by 0.
+/// On the wire and in texts, 0 stands for no limit. This type has a value of its own for no limit,
+/// so that no code divides by 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As fast as the host can.

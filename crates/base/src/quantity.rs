@@ -15,13 +15,13 @@
 //! - [`count`]: `500`, `40k`, `1.5M`, `2G`, and the same with `/s`, as in `40k/s`.
 //! - [`Chance`]: `5%`, `0.1%`, `1/1000`, `0.05`.
 //!
-//! `k` and `K` are 1,000 and `Ki` is 1,024, likewise the larger ones. A letter without a unit means
-//! bits in a rate, as networks count, and bytes in a size. [`byte_rate`] refuses a plain number:
-//! one reader would take it for bits and another for bytes.
+//! `k` and `K` are 1,000 and `Ki` is 1,024; the larger letters follow the same rule. A letter
+//! without a unit means bits in a rate, as networks count, and bytes in a size. [`byte_rate`]
+//! refuses a plain number: one reader would take it for bits and another for bytes.
 //!
 //! **Invariant**: reading is exact. A text that does not give a whole number of base units
-//! (nanoseconds, bytes, bits a second) is refused, and what the `_text` functions write reads back
-//! as the same value, except a time of 584 years or more.
+//! (nanoseconds, bytes, bits a second) is refused. What the `_text` functions write reads back as
+//! the same value, except a time of 584 years or more.
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -1,17 +1,17 @@
 //! Every parameter of a PGM source and receiver, declared once.
 //!
-//! The one table below builds [`Config`] with its getters, [`ConfigBuilder`] with its chained
-//! setters, the text access by name ([`ConfigBuilder::set`], [`Config::value`]) and the list
-//! [`PARAMETERS`]. Command line flags, TOML keys and the reference manual are generated from that
-//! list. The module does not read files or flags.
+//! The one table in this file builds four things: [`Config`] with its getters, [`ConfigBuilder`]
+//! with its chained setters, the text access by name ([`ConfigBuilder::set`], [`Config::value`])
+//! and the list [`PARAMETERS`]. Command line flags, TOML keys and the reference manual are
+//! generated from that list. The module does not read files or flags.
 //!
 //! ```text
 //!   defaults -> ConfigBuilder --set(name, text)--> --mtu(1500)--> build() -> Config (always valid)
 //! ```
 //!
-//! Text forms: times, sizes, rates and numbers as [`base::quantity`] has them, where a rate of `0`
-//! means no limit; lists with commas, empty for an empty list; switches `true`, `false`; and `auto`
-//! for a time or a rate that follows measurements.
+//! Text forms: [`base::quantity`] has those of times, sizes, rates and numbers; a rate of `0` means
+//! no limit. A list has commas; an empty text is an empty list. A switch is `true` or `false`.
+//! `auto` stands for a time or a rate that follows measurements.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 

@@ -20,8 +20,8 @@
 //! come by another way, so that two elements between the same networks make no loop. An element
 //! sends in its own name: receivers take it for the source, the source takes it for a receiver.
 //!
-//! When receivers behind the element miss a packet, the element repairs it from what it keeps, so
-//! that their losses cost the source's network nothing. It acts as a designated local repairer that
+//! When receivers behind the element miss a packet, the element repairs it from what it keeps. So
+//! their losses cost the source's network nothing. It acts as a designated local repairer that
 //! needs no redirection. To each way it sends at most as many bytes of repairs as it sent of data,
 //! and 4 MiB more; beyond that, NAKs go upstream.
 //!
@@ -31,8 +31,9 @@
 //!
 //! Deviation: section 7.2 sends NCFs with the source's own address, and section 7.1 takes the path
 //! that SPMs name. A UDP socket cannot send with another host's address. So an element sends
-//! everything from its own address, and takes a regular SPM only when the path in it is the address
-//! that the SPM came from. A forged SPM cannot direct the NAKs of a network at a third host.
+//! everything from its own address. It takes a regular SPM only when the path in the SPM is the
+//! address that the SPM came from. So a forged SPM cannot direct the NAKs of a network at a third
+//! host.
 //!
 //! **Spec**: RFC 3208 sections 7.1 to 7.5, 7.7, 7.8, 9.3.3, 11.6, 15.3.2. The element does not do
 //! redirection (9.5.3) or polls (14): it drops NNAKs, POLLs and POLRs.
@@ -150,12 +151,13 @@ pub struct ElementTimers {
     pub repeat_every: Duration,
     /// How long a confirmed NAK waits for its repair (NAK_RDATA_IVL).
     pub rdata_wait: Duration,
-    /// How long further NAKs for a packet are held back after a confirmation (NAK_ELIM_IVL); at
+    /// How long further NAKs for a packet are not passed on after a confirmation (NAK_ELIM_IVL); at
     /// most a quarter of `rdata_wait` counts.
     pub elimination: Duration,
     /// The time after which the element forgets a session of which it hears nothing.
     pub session_expiry: Duration,
-    /// The time for which a session's neighbour must be silent before another may take its place.
+    /// The time for which a session's upstream neighbour must be silent before another may take its
+    /// place.
     pub neighbour_expiry: Duration,
 }
 

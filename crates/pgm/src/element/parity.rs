@@ -2,8 +2,9 @@
 //! packets these are.
 //!
 //! As in `repairs`, the NAK for a group waits for a confirmation or has it. The element counts how
-//! many packets of the group each way lacks (the RFC's known packet count), and how many the source
-//! was asked for (the largest known packet count). Each repair that passes lowers these counts.
+//! many packets of the group each way lacks (the RFC's known packet count). It also counts how many
+//! the source was asked for (the largest known packet count). Each repair that passes lowers these
+//! counts.
 //!
 //! **Spec**: RFC 3208 sections 11.3, 11.4, 11.6.
 

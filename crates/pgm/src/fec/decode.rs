@@ -47,9 +47,9 @@ impl Decoder {
     /// decoder uses one for each lost member and ignores the rest. `is_variable` is true when the
     /// parity packets said OPT_VAR_PKTLEN.
     ///
-    /// **Errors**: [`Irreparable`]: wait for more parity, or distrust the parity there is. The
-    /// decoder cannot check whether parity packets are genuine: garbage gives garbage, of lengths
-    /// within bounds.
+    /// **Errors**: [`Irreparable`]. For [`Irreparable::TooFewParities`], wait for more parity;
+    /// after any other error, distrust the parity there is. The decoder cannot check whether parity
+    /// packets are genuine: garbage gives garbage, of lengths within bounds.
     ///
     /// **Panics** (bug): with more members than the group size.
     ///
@@ -214,9 +214,9 @@ pub enum Irreparable {
     TooFewParities,
     /// Two parity packets have the same index, or an index is beyond the code.
     Index,
-    /// Lengths contradict each other: parity packets differ, a member is longer than they are (or
-    /// shorter, in a group of fixed size), a payload is longer than the decoder was made for, or a
-    /// decoded length is too long.
+    /// Lengths contradict each other: those of the parity packets differ, a member is longer than a
+    /// parity packet (or shorter, in a group of fixed size), or a decoded length is too long. Or a
+    /// payload is longer than the decoder was made for.
     Length,
 }
 

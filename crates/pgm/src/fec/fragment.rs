@@ -1,8 +1,8 @@
 //! OPT_FRAGMENT in parity packets: the option's contents, encoded like the payloads they describe.
 //!
 //! The module does not compute parity. A member's contents are a payload of [`FRAGMENT_BYTES`]
-//! bytes, for an [`Encoder`](super::Encoder) or [`Decoder`](super::Decoder) of its own. In a parity
-//! packet they travel as an option of the same type with the F bit.
+//! bytes, for an [`Encoder`](super::Encoder) or [`Decoder`](super::Decoder) that handles nothing
+//! else. In a parity packet they travel as an option of the same type with the F bit.
 //!
 //! ```text
 //!   option of a member    | E 01 | 16 | 00 | U .. | first sqn | offset | APDU length |

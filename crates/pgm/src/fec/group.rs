@@ -36,7 +36,7 @@ pub struct Group {
     /// Number of members; `None` until a parity packet has shown it.
     packet_count: Option<usize>,
     /// Whether the parity packets say OPT_VAR_PKTLEN, and whether they have an encoded
-    /// OPT_FRAGMENT.
+    /// OPT_FRAGMENT; `None` before the first parity packet.
     shape: Option<(bool, bool)>,
     /// The rows of the code that have arrived: a bit for each member, then one for each parity
     /// packet.

@@ -1,10 +1,10 @@
 //! How many bytes of requests (NAKs, SPMRs) a receiver may send to one sender: no more than the
 //! sender's packets are worth.
 //!
-//! Without this limit, one SPM with a forged source address or a lead that does not exist would
-//! make each receiver of a group send any number of NAKs to one host. The module does not know gaps
-//! or packets. In: what has arrived of the session, and what was asked. Out: how much may be asked
-//! now.
+//! Without this limit, one SPM with a forged source address would make each receiver of a group
+//! send any number of NAKs to one host. So would one SPM with a lead that does not exist. The
+//! module does not know gaps or packets. In: what has arrived of the session, and what was asked.
+//! Out: how much may be asked now.
 //!
 //! ```text
 //!   packet arrives --> a short NAK's bytes, or its share of bytes ----> credit --> NAKs, SPMRs

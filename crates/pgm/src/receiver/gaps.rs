@@ -346,8 +346,8 @@ impl Gaps {
         self.draw.1
     }
 
-    /// Notes that the source confirmed a NAK for `first..end`: the receiver asks for it again at
-    /// `due`, not before.
+    /// Notes that the source confirmed a NAK for `first..end`: the receiver asks for this range
+    /// again at `due` at the earliest.
     pub(super) fn confirm(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.state = NakState::WaitData;

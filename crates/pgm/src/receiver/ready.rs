@@ -38,14 +38,14 @@ pub enum Ready<'a> {
     },
     /// A sender heard for the first time.
     Found {
-        /// The sender's number from now on; it is below `peers_max`.
+        /// The session's number from now on; it is below `peers_max`.
         session: u32,
         /// The sender's transport session identifier.
         tsi: Tsi,
         /// The address that the sender's packets come from, and must keep coming from.
         source: IpAddr,
     },
-    /// An SPM of a Towline source said something new with the mark. Only the latest mark is kept.
+    /// An SPM of a Towline source carried a first or a changed mark. Only the latest mark is kept.
     Mark {
         /// The session.
         session: u32,

@@ -34,7 +34,7 @@ pub struct ReceiverSetup {
     /// The seed that determines every random choice.
     pub seed: u64,
     /// True when a stage between the network and the receiver checks and decrypts all packets with
-    /// a key: their data has no checksum. The packets are genuine but may be old, so the receiver
+    /// a key: their data has no checksum. The packets are genuine but may be old. So the receiver
     /// takes no data and asks for nothing before the owner vouches for the sender
     /// ([`super::Receiver::vouch`]).
     pub is_protected: bool,

@@ -24,7 +24,7 @@
 //!
 //! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL) and 15.2.2. The
 //! truncated exponential back-off and its bound of four round trips are those of RFC 5401 section
-//! 3.2.3, the smoothing is that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
+//! 3.2.3. The smoothing is that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
 
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ struct BackOffTold {
 }
 
 impl BackOffTold {
-    /// Returns the longest back-off: the one that packets told, or `own` if they told none, within
-    /// the range that they told.
+    /// Returns the longest back-off: the value that packets told, or `own` if they told none. Keeps
+    /// it within the range that packets told, if they told one.
     fn apply(&self, own: Duration) -> Duration {
         let told = self.interval.unwrap_or(own);
         match self.range {

@@ -1,13 +1,13 @@
-//! The delay in which new data waits for more to leave with it, so that a stream of small messages
-//! does not cost a system call for each.
+//! The short delay in which new data waits, so that more data can leave with it. A stream of small
+//! messages then does not cost a system call for each.
 //!
 //! The first message after a pause leaves at once. Messages offered within the span after it leave
 //! together: when the span is over, or as soon as half of a run or 32 packets wait. The span begins
 //! when the message has been handed over. If it began earlier, and handing over took longer than
 //! the span, every message would leave alone. Unless the configuration sets the span, it is eight
 //! times as long as a call took lately, but at most `SPAN_MAX`. So an application that sends a
-//! message now and then never waits, and an application that sends many spends about an eighth of
-//! the time on calls instead of all of it.
+//! message now and then never waits. An application that sends many messages spends about an eighth
+//! of its time on calls, instead of all of it.
 //!
 //! ```text
 //!   offered   A   B C D             E

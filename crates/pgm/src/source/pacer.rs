@@ -1,7 +1,8 @@
 //! The schedule of bursts: deadlines, with a bounded catch-up.
 //!
 //! The pacer does not know packets. Each burst moves the deadline by the time that its bytes take
-//! at the rate, whatever the host's lateness; lateness beyond `catch_up` is forgotten.
+//! at the rate. A burst that leaves late does not move it further, except that lateness beyond
+//! `catch_up` is forgotten.
 //!
 //! ```text
 //!   deadline   |----burst A----|----burst B----|--C--|

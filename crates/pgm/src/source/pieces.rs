@@ -15,9 +15,10 @@ impl Source {
     /// [`Full::Closed`] when the source was closed. [`Full::Window`] while the backlog
     /// (`tx_backlog_bytes`) or the window has no room for all of them.
     ///
-    /// [`Full::TooLong`] when a payload does not fit a packet (`max` is then the longest payload),
-    /// or when all payloads together exceed the whole backlog (`max` is then the backlog in bytes,
-    /// headers included). With `pack` always [`Full::TooLong`], because packets then hold rows.
+    /// [`Full::TooLong`] when a payload does not fit a packet; `max` is then the longest payload.
+    /// [`Full::TooLong`], too, when all payloads together exceed the whole backlog; `max` is then
+    /// the backlog in bytes, headers included. With `pack` always [`Full::TooLong`], because
+    /// packets then hold rows.
     pub fn offer_pieces(
         &mut self,
         len: usize,

@@ -1,8 +1,8 @@
 //! The packets that wait to be repaired, and their order: each receiver that asks has a queue of
 //! its own, here called a line.
 //!
-//! The module does not know packets, times or budgets. When one receiver asks for thousands of
-//! packets, the few packets that another receiver asks for wait for one turn of the first, not for
+//! The module does not know packets, times or budgets. Suppose that one receiver asks for thousands
+//! of packets, and another for a few. The few then wait for one turn of the first receiver, not for
 //! all its packets. A packet that several receivers ask for stands in the line of each, and leaves
 //! all lines when it is sent. So a receiver that asks for little gets its repair soon, even if the
 //! packet stands far back in another receiver's line.

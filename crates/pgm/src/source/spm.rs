@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Deviation: in section 5.1.6, the ambient timer alone sends SPMs while data flows. The active
-//! interval is far shorter, so that receivers find a loss before a pause of the sender within
-//! milliseconds, and learn the path of NAKs at once. The ambient timer remains as the upper bound.
+//! interval is far shorter: if the sender pauses, receivers find within milliseconds what was lost
+//! just before the pause. They also learn at once where NAKs go. The ambient timer remains as the
+//! upper bound.
 //!
 //! **Spec**: RFC 3208 sections 5.1.4, 5.1.5, 5.1.6, 9.7.2, 13.4.
 
@@ -75,8 +76,8 @@ impl SpmSchedule {
         self.spacing = spacing;
     }
 
-    /// Sets the longest round trip of the group, so that a receiver that missed the last packet
-    /// learns of the loss about one round trip later.
+    /// Sets the longest round trip of the group. A receiver that missed the last packet then learns
+    /// of the loss about one round trip later.
     pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = round_trip.clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
         self.heartbeat_min = self.heartbeat_set.or(measured.min(self.heartbeat_max));

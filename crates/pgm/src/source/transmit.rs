@@ -294,8 +294,8 @@ impl Source {
         self.spm.data_sent(now);
     }
 
-    /// Returns the number of bytes after which it is the turn of the next receiver's repairs: those
-    /// of one burst, but at most half of the longest run.
+    /// Returns the number of bytes after which it is the turn of the next receiver's repairs: as
+    /// many as one burst has, but at most half of the longest run.
     pub(super) fn repair_turn_bytes(&self) -> usize {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();

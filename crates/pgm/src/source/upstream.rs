@@ -201,8 +201,8 @@ impl Source {
         }
     }
 
-    /// Queues a repair, unless it is queued already, was sent just now, cannot be made, or is for a
-    /// stranger and strangers have had their share.
+    /// Queues a repair, unless it is queued already, was sent just now, or cannot be made. Refuses
+    /// a stranger's request when strangers have had their share.
     fn ask_repair(&mut self, now: Instant, from: Asker, position: u64) -> Reply {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Entries with equal attributes share a set. Sets are numbered from 1 in the order in which
-//! entries first use them, and the names in a set ascend, so that equal entries give equal bytes.
+//! entries first use them. The names in a set ascend. So equal entries give equal bytes.
 
 use super::reader::Reader;
 use crate::{Fault, ParseError};

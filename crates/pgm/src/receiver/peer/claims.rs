@@ -1,9 +1,8 @@
 //! Two claims that packets make: that packets can no longer be repaired, and that the session is
 //! over. When such a claim is forged, believing it costs data.
 //!
-//! When the owner can ask the sender by other means than packets, a claim waits for the sender's
-//! word ([`Told`]), or until the owner gives up asking. Without an owner who asks, packets are
-//! believed.
+//! If the owner can ask the sender by other means than packets, a claim waits for the sender's word
+//! ([`Told`]). If the owner cannot ask, or gives up asking, packets are believed.
 //!
 //! ```text
 //!   trail, FIN, RST of a packet --> claim --told--> what the sender says

@@ -217,9 +217,9 @@ impl Peer {
     /// configuration reckons with network elements. The port is the session's, or the port that the
     /// mark names.
     ///
-    /// A forged mark must not choose an address. So the receiver believes a port only of the SPM's
-    /// own source, never of a network element on the way to it, and never a port that needs a
-    /// privilege.
+    /// A forged mark must not choose an address. So the receiver uses the port only for NAKs to the
+    /// session's own source, not for NAKs to a network element on the way. It never uses a port
+    /// that needs a privilege.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
         // Any sender of an SPM could name a third host as its path. All receivers would then send
@@ -363,6 +363,6 @@ const fn scope_of(source: SocketAddr) -> u32 {
 
 /// The lowest port that an unprivileged sender can have.
 const UPSTREAM_PORT_MIN: u16 = 1024;
-/// Number of SPMs, in sequence with each other but not with an earlier SPM, that show that the
-/// earlier SPM was wrong.
+/// Number of SPMs that show that an earlier SPM was wrong: they are in sequence with each other,
+/// but not with the earlier SPM.
 const STALE_MAX: u8 = 8;

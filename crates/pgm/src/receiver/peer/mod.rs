@@ -139,8 +139,8 @@ struct Due {
 #[derive(Debug)]
 struct FromSpms {
     last_spm: Option<Sqn>,
-    /// The last of the SPMs that were out of sequence with `last_spm` but in sequence among
-    /// themselves, and how many there were in a row.
+    /// SPMs may be out of sequence with `last_spm` but in sequence among themselves. These are the
+    /// number of the last such SPM, and how many came in a row.
     stale: (Sqn, u8),
     path_nla: Option<IpAddr>,
     scope_id: u32,

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `total` counts OPT_LENGTH itself; E is set on the last option and on no other; at most 16
-//! options follow OPT_LENGTH. Each option has a file of its own (small relatives share one).
+//! options follow OPT_LENGTH. Each option has a file of its own, except that small related options
+//! share one.
 //!
 //! Deviation: F ("encoded") is 0x04 by the RFC, but OpenPGM sets 0x08; both are read as F. They are
 //! read so only in data packets with parity: in options of other packets, OpenPGM leaves old memory
