@@ -22,26 +22,26 @@ pub type Digest = [u8; 32];
 pub enum Frame {
     /// Bytes of the application follow.
     Data {
-        /// How many: 1 to [`DATA_BYTES_MAX`].
+        /// Number of bytes: 1 to [`DATA_BYTES_MAX`].
         bytes: u32,
     },
     /// The application at this end has taken bytes that the other end wrote.
     Confirm {
-        /// How many so far.
+        /// Number of bytes so far.
         total: u64,
     },
     /// Nothing follows from this application.
     End {
-        /// How many bytes it has written.
+        /// Number of bytes that it has written.
         total: u64,
-        /// Their hash.
+        /// The hash of these bytes.
         digest: Digest,
     },
     /// The answer to an end: the application at this end has taken everything.
     Done {
-        /// As in the end that it answers.
+        /// The total of the end that this frame answers.
         total: u64,
-        /// As in the end that it answers.
+        /// The digest of the end that this frame answers.
         digest: Digest,
     },
 }

@@ -114,9 +114,9 @@ pub struct ElementSetup {
 pub struct Way {
     /// The interface.
     pub path: PathId,
-    /// The element's own address there: where receivers send NAKs.
+    /// The element's own address on this way: receivers send NAKs to it.
     pub nla: IpAddr,
-    /// The address that downstream packets go to; NAKs go to its UDP port as well. A unicast
+    /// The address that downstream packets go to. NAKs go to the same UDP port, at `nla`. A unicast
     /// address names the only host on this way: a receiver, a source, or another element.
     pub group: SocketAddr,
     /// The element's TCP port on this way, for the reports of receivers. With 0, the element tells
@@ -147,7 +147,7 @@ impl Way {
 pub struct ElementTimers {
     /// How long the element repeats a NAK that nobody confirms (NAK_RPT_IVL).
     pub repeat_time: Duration,
-    /// The time between two NAKs for a packet (one part of NAK_RPT_RTE).
+    /// The time between two NAKs for a packet (NAK_RPT_RTE, as a time).
     pub repeat_every: Duration,
     /// How long a confirmed NAK waits for its repair (NAK_RDATA_IVL).
     pub rdata_wait: Duration,
@@ -307,7 +307,7 @@ impl Element {
         self.queues[self.turn].run_done(outcome);
     }
 
-    /// Returns true when more than half of a way's queue is full: the owner then leaves arriving
+    /// Returns true when a way's queue is more than half full: the owner then leaves arriving
     /// packets in the sockets, because the element would have to drop them.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -315,7 +315,8 @@ impl Element {
         self.queues.iter().any(|queue| queue.room_bytes() < half)
     }
 
-    /// Returns the address for reports to the source of a session that the element carries.
+    /// Returns the address for reports to a session's source; `None` when the element does not
+    /// carry the session, or the source takes no reports.
     #[must_use]
     pub fn control_address(&self, session_id: u64) -> Option<SocketAddr> {
         let mut all = self.sessions.values().filter_map(|session| session.control);

@@ -16,7 +16,7 @@ use wire::{Sqn, pgm::ParityGrp};
 
 use super::ROWS_MAX;
 
-/// The numbers of a session whose full groups have k members.
+/// The numbering in a session whose full groups have k members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbering {
     group_size: u32,
@@ -46,8 +46,8 @@ impl Numbering {
         Sqn(sqn.0 & !(self.group_size - 1))
     }
 
-    /// Returns the sequence number, and the option if one is needed, of parity packet `index` of
-    /// the group that `sqn` lies in. `None` when the code has no such packet.
+    /// Returns the sequence number of parity packet `index` in the group that `sqn` lies in, and
+    /// the option that the packet needs, if any. `None` when the code has no such packet.
     #[must_use]
     pub fn parity(&self, sqn: Sqn, index: usize) -> Option<(Sqn, Option<ParityGrp>)> {
         let index = u32::try_from(index).ok()?;

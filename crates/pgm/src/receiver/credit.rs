@@ -86,7 +86,7 @@ impl Credit {
         i64::try_from(bytes).is_ok_and(|bytes| bytes <= self.bytes)
     }
 
-    /// Counts `packets` that are sent to `source` with `bytes` of PGM.
+    /// Pays for `packets` that are sent to `source`, with `bytes` of PGM in all.
     pub(super) fn spend(&mut self, source: IpAddr, packets: u64, bytes: u64) {
         let all = bytes + packets * ip_udp_header_bytes(source) as u64;
         let all = i64::try_from(all).unwrap_or(i64::MAX);

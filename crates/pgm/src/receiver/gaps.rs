@@ -223,8 +223,7 @@ impl Gaps {
         self.has_lost && rest.any(|gap| gap.state == NakState::Lost)
     }
 
-    /// Returns one past the last position before `next` that has arrived, or the first gap's
-    /// beginning when nothing after it has arrived.
+    /// Returns one past the last position before `next` that is not missing.
     pub(super) fn arrived_end(&self, next: u64) -> u64 {
         let mut end = next;
         for gap in self.list.iter().rev() {
@@ -267,7 +266,8 @@ impl Gaps {
         self.list.get(index).map(|gap| gap.found)
     }
 
-    /// Returns false for a position that the receiver asked for several times without an answer.
+    /// Returns false for a position for which several NAKs brought no confirmation, or several
+    /// confirmations brought no data.
     pub(super) fn is_answered(&self, position: u64) -> bool {
         self.locate(position).is_none_or(|index| {
             let gap = &self.list[index];

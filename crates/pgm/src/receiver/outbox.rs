@@ -204,5 +204,5 @@ pub(super) const POLR_BYTES: u64 = 16 + Polr::LEN as u64;
 /// Length of a request for an SPM in bytes, without IP and UDP headers.
 pub(super) const SPMR_BYTES: usize = 16;
 
-/// The most bytes that wait: about 400 full NAKs.
+/// The most bytes that wait: about 370 full NAKs.
 const BYTES_MAX: usize = 128 << 10;

@@ -71,7 +71,8 @@ impl Polls {
         });
     }
 
-    /// Returns true when the first round of a poll up to `sqn` was heard.
+    /// Returns true when the latest poll whose first round was heard is poll `sqn` or an earlier
+    /// one.
     pub(super) fn has_opened(&self, sqn: Sqn) -> bool {
         self.opened
             .is_some_and(|opened| opened == sqn || sqn.is_after(opened))

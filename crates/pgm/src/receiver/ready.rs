@@ -9,7 +9,7 @@ use crate::ip_udp_header_bytes;
 
 /// A message, loss or event that became ready since the owner last looked.
 ///
-/// For one session they come in this order: first `Found`; then messages and losses, in
+/// The values for one session come in this order: first `Found`; then messages and losses, in
 /// `Mode::Sequence` by their positions; last `Ended`, `Reset` or `Expired`. `Mark` may come at any
 /// time before that last event; in a protected session it may come even before `Found`. After the
 /// last event the number may name another session.
@@ -95,7 +95,7 @@ pub struct Position {
     pub missing: u64,
     /// Number of payload bytes held until their turn.
     pub held_bytes: u64,
-    /// The packets that arrived so far, and those that were missing at first.
+    /// Counts of the packets that arrived so far, and of those that were missing at first.
     pub arrived: Arrived,
 }
 
@@ -117,8 +117,8 @@ pub struct Arrived {
 }
 
 impl Position {
-    /// Returns the number of bytes that arrived, with their IP, UDP and PGM headers, as the source
-    /// counts them.
+    /// Returns the number of bytes that arrived, with the IP, UDP and PGM headers of packets
+    /// without options.
     #[must_use]
     pub const fn bytes_with_headers(&self) -> u64 {
         let headers = ip_udp_header_bytes(self.source) + wire::pgm::Data::HEAD_LEN;

@@ -195,13 +195,13 @@ impl PeerTable {
     }
 }
 
-/// The most sessions that the search for an unproven session to evict looks at.
+/// The most sessions that are looked at in search of an unproven one to evict.
 const EVICTION_STEPS_MAX: usize = 64;
 
 /// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
 
-/// The ends of the order of addresses.
+/// The lowest and the highest address in the order of addresses.
 const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const HIGHEST: IpAddr = IpAddr::V6(Ipv6Addr::new(
     0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff,

@@ -186,9 +186,10 @@ impl Timing {
         self.follow();
     }
 
-    /// Notes that a repair came `sample` after its confirmation. When that is longer than the wait,
-    /// usually the repair was lost and asked for again, or a host stood still. When several repairs
-    /// in a row are that late, the source has much to repair, and the shortest of the times counts.
+    /// Notes that a repair came `sample` after its confirmation. When `sample` is longer than the
+    /// wait, usually the repair was lost and asked for again, or a host stood still. When several
+    /// repairs in a row are that late, the source has much to repair, and the shortest of the times
+    /// counts.
     pub(super) fn repaired_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_late = sample > self.wait_data;

@@ -38,7 +38,7 @@ pub(super) struct Window {
     pub(super) next: u64,
     pub(super) trail: u64,
     confirmed: u64,
-    /// One past the highest lead that is certain: mostly, because it was announced twice.
+    /// One past the highest lead that is certain, as a rule because it was announced twice.
     noted: u64,
     /// One past the lead of the latest announcement.
     announced: u64,

@@ -36,7 +36,7 @@ use crate::Config;
 
 /// The receivers that a source counted by polls.
 ///
-/// Any host can reply to a poll, and receivers need not: this is a figure, and no proof.
+/// Any host can reply to a poll, and receivers need not reply: the count is no proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -88,7 +88,7 @@ enum Kind {
     Count,
     /// To measure round trips: replies come at once.
     Range,
-    /// To make receivers forget the poll before.
+    /// To make receivers forget the earlier poll.
     Abort,
 }
 
@@ -152,7 +152,7 @@ impl Polling {
         matches!(self.step, Step::Due(_))
     }
 
-    /// Draws the poll that is due.
+    /// Makes the poll that is due, with random bits.
     fn poll(&mut self, path_nla: IpAddr) -> Option<Poll> {
         let Step::Due(kind) = self.step else {
             return None;

@@ -162,11 +162,12 @@ impl SpmSchedule {
 
 /// Number of SPMs in quick succession at the start and at the end of a session.
 const QUICK_COUNT: u32 = 3;
-/// Bounds of the first heartbeat, which follows the round trip: the shortest that a timer of a busy
-/// host can keep, and the value while the round trip is unknown.
+/// Bounds of the first heartbeat, which follows the round trip: the shortest time that a timer of a
+/// busy host can keep, and the longest, which is also used while the round trip is unknown.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
 const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
-/// The shortest time between answers to SPMRs, whatever the round trip: any host can send SPMRs.
+/// The shortest time from an SPM to the answer to an SPMR, whatever the round trip: any host can
+/// send SPMRs.
 const ANSWER_SPACING: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

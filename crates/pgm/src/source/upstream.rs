@@ -30,9 +30,10 @@ use wire::pgm::{
 use super::{Closing, Source, Sqn, strangers};
 
 impl Source {
-    /// Takes one packet that arrived on either socket. Its sender is a stranger, for whom the
-    /// source repairs a share of the new data (`stranger_repair_share`), unless the session has a
-    /// key: then only packets of hosts that have the key come this far.
+    /// Takes one packet that arrived on either socket. Without a key, its sender counts as a
+    /// stranger: the source repairs for strangers only up to a limit (`stranger_repair_share`).
+    /// With a key, only packets of hosts that have the key come this far, and no such limit
+    /// applies.
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {

@@ -185,9 +185,9 @@ pub(super) const fn is_tag(ether_type: u16) -> bool {
 /// Length of a header without tag, and with one, in bytes.
 pub(super) const LEN: usize = 14;
 const TAGGED_LEN: usize = 18;
-/// IPv4 in an Ethernet frame.
+/// The type of IPv4 in an Ethernet header.
 pub const ETHER_TYPE_IPV4: u16 = 0x0800;
-/// IPv6 in an Ethernet frame.
+/// The type of IPv6 in an Ethernet header.
 pub const ETHER_TYPE_IPV6: u16 = 0x86DD;
 
 /// Offsets of fields.

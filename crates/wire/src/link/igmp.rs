@@ -147,13 +147,13 @@ pub(super) fn groups<const N: usize>(report: &[u8]) -> impl Iterator<Item = [u8;
     records.take(count)
 }
 
-/// The type of an IGMP query. The next constants are the types of other IGMP messages.
+/// The type of an IGMP query.
 pub const IGMP_QUERY: u8 = 0x11;
-/// A report of version 1.
+/// The type of a report of version 1.
 pub const IGMP_REPORT_V1: u8 = 0x12;
-/// A report of version 2.
+/// The type of a report of version 2.
 pub const IGMP_REPORT_V2: u8 = 0x16;
-/// A report of version 3.
+/// The type of a report of version 3.
 pub const IGMP_REPORT_V3: u8 = 0x22;
 
 /// Lengths in bytes of a message without records, and of the shortest query of version 3.

@@ -96,8 +96,8 @@ impl Layers {
         Some(Self::behind(packet, ether_type, network))
     }
 
-    /// Finds the headers from `network` on, where VLAN tags may come first. `ether_type` says what
-    /// begins there; it is `None` when the frame ends before it says that.
+    /// Finds the headers from `network` on, where VLAN tags may come first. `ether_type` is the
+    /// type of what begins there; `None` when the frame ends before that type.
     #[inline]
     pub(super) fn behind(frame: &[u8], ether_type: Option<u16>, network: usize) -> Self {
         let mut layers = Self {
@@ -249,7 +249,7 @@ const DESTINATION: u8 = 60;
 /// Values of `LINKTYPE_*`.
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
-/// The numbers that BSDs and OpenBSD write for RAW.
+/// The numbers that other BSDs and OpenBSD write for RAW.
 const RAW_BSD: u16 = 12;
 const RAW_OPENBSD: u16 = 14;
 const RAW: u16 = 101;

@@ -125,14 +125,13 @@ impl MldMessage {
     }
 }
 
-/// The type of an MLD query. The next constants are the types of other MLD messages. All are types
-/// of ICMPv6 messages.
+/// The type of an MLD query. Like the other types of MLD messages, it is a type of ICMPv6.
 pub const MLD_QUERY: u8 = 130;
-/// A report of version 1.
+/// The type of a report of version 1.
 pub const MLD_REPORT: u8 = 131;
-/// The end of a membership, of version 1.
+/// The type of the end of a membership, of version 1.
 pub const MLD_DONE: u8 = 132;
-/// A report of version 2.
+/// The type of a report of version 2.
 pub const MLD_REPORT_V2: u8 = 143;
 
 /// Length in bytes of a message with a group.

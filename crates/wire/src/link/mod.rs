@@ -45,11 +45,11 @@ pub use udp::{Udp, UdpHeader};
 
 use crate::checksum;
 
-/// IGMP within IP, by its protocol number.
+/// The protocol number of IGMP in an IPv4 header.
 pub const PROTOCOL_IGMP: u8 = 2;
-/// UDP within IP.
+/// The protocol number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
-/// ICMPv6, of which MLD is a part, within IPv6.
+/// The protocol number of ICMPv6, of which MLD is a part.
 pub const PROTOCOL_ICMPV6: u8 = 58;
 
 /// Returns the partial sum of a pseudo header: addresses, protocol, and length of header and data.

@@ -13,7 +13,7 @@
 use super::reader::Reader;
 use crate::{Fault, ParseError};
 
-/// The body of the section, checked.
+/// The checked body of the section of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributesRef<'a> {
     body: &'a [u8],

@@ -12,7 +12,7 @@
 use super::reader::Reader;
 use crate::{Fault, ParseError};
 
-/// The body of the section, checked.
+/// The checked body of the section of owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnersRef<'a> {
     body: &'a [u8],

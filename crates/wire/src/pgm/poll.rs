@@ -23,7 +23,7 @@ use crate::{
 /// The body of a POLL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The poll's number, in a space of its own.
+    /// The poll's number; polls are counted apart from other packets.
     pub sqn: Sqn,
     /// The round within this poll.
     pub round: u16,

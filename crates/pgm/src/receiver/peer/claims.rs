@@ -45,7 +45,7 @@ impl Claims {
         self.trail != 0 || self.end.is_some() || self.is_reset
     }
 
-    /// Returns the claims and forgets them; what the owner and the sender said stays.
+    /// Returns the claims and forgets them, but not what the owner and the sender said.
     const fn take(&mut self) -> Self {
         let claims = *self;
         (self.trail, self.end, self.is_reset) = (0, None, false);

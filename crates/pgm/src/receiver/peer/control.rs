@@ -223,7 +223,7 @@ impl Peer {
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
         // Any sender of an SPM could name a third host as its path. All receivers would then send
-        // their NAKs to that host: 1.3 kB of SPMs became 244 MB.
+        // their NAKs to that host: 1.3 kB of SPMs became 244 MB of NAKs.
         let path = self.spms.path_nla.filter(|_| shared.limits.asks_path);
         let nla = path.unwrap_or(self.source);
         let told = self.spms.mark.filter(Mark::is_known);

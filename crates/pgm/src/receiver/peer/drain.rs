@@ -21,7 +21,7 @@ use crate::receiver::{
 /// A message, loss or event for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Step {
-    /// The session number belonged to another sender until here; that sender is forgotten.
+    /// The session number belonged to another sender until now; that sender is forgotten.
     Replaced,
     Found,
     Mark(Mark),

@@ -25,7 +25,8 @@ pub(in crate::receiver) enum Fate {
 }
 
 impl Peer {
-    /// Returns the time from which [`Peer::timeout`] has something to do; may be early, never late.
+    /// Returns the time from which [`Peer::timeout`] has something to do. That time may be early,
+    /// but is never late.
     pub(in crate::receiver) fn wake(&self, shared: &Shared) -> Instant {
         if matches!(self.phase, Phase::Leaving(_)) {
             return Instant::NEVER;

@@ -528,7 +528,8 @@ impl Source {
     }
 }
 
-/// A request for parity of one group: which group, and why its parity is sent.
+/// Parity of one group that is to be sent: the group, how many members it has, and whether the
+/// parity goes out unasked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     group: u64,

@@ -62,7 +62,7 @@ impl fmt::Display for Loads {
 /// A congestion report. Only NAKs carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cr {
-    /// Which of the loads below are reported.
+    /// Which loads this report tells.
     pub loads: Loads,
     /// The point in the data to which the report refers.
     pub reference: Sqn,
