@@ -1,4 +1,4 @@
-//! The timers of one session's NAKs, and how they follow its network and its group.
+//! The timers of one session's NAKs, and how they follow the network and the number of receivers.
 //!
 //! The timers begin as on a LAN and follow measurements, except those that the configuration sets.
 //! In: times from this receiver's NAKs to their confirmations and on to the repairs, and how many

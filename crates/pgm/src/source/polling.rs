@@ -13,8 +13,8 @@
 //!   more replies than expected: a poll with another number that nobody answers -> Census
 //! ```
 //!
-//! All rounds of a count have one number, and a receiver that joins meanwhile keeps silent. So a
-//! round that asks more receivers brings no more replies than the round before it foretells.
+//! All rounds of a count have one number, and a receiver that joins meanwhile keeps silent. So the
+//! replies to one round show how many replies the next round, which asks more receivers, can bring.
 //!
 //! Invariant: at most `REPLIES_MAX` replies are kept; a reply counts once for its address.
 //!

@@ -1,5 +1,5 @@
-//! The packets that wait to be repaired, and their order: each receiver that asks has a queue of
-//! its own, here called a line.
+//! The packets that wait to be repaired, and their order: each receiver that asks gets a queue,
+//! here called a line.
 //!
 //! The module does not know packets, times or budgets. Suppose that one receiver asks for thousands
 //! of packets, and another for a few. The few then wait for one turn of the first receiver, not for

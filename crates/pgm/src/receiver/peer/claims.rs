@@ -1,5 +1,5 @@
-//! Two claims that packets make: that packets can no longer be repaired, and that the session is
-//! over. When such a claim is forged, believing it costs data.
+//! Claims that packets make: that packets can no longer be repaired, that the session has ended, or
+//! that it is broken off. When such a claim is forged, believing it costs data.
 //!
 //! If the owner can ask the sender by other means than packets, a claim waits for the sender's word
 //! ([`Told`]). If the owner cannot ask, or gives up asking, packets are believed.
