@@ -8,7 +8,7 @@
 //! ```text
 //!   pgm::Source --run--> protect() --run--> network
 //!   network --packet--> unprotect() --packet--> pgm::Receiver
-//!                            '--> dropped: counted by reason; a notice for each host
+//!                            '--> dropped: counted by reason
 //! ```
 //!
 //! The owner passes the cipher in ([`Suite`]): a fast cipher needs special machine instructions,
