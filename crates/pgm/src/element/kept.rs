@@ -114,7 +114,7 @@ impl Kept {
 
     const fn place_of(&self, (tsi, sqn): Key) -> usize {
         // Consecutive packets of a session have consecutive places. The TSI shifts them, so that
-        // two sessions seldom share places.
+        // packets of two sessions with the same number seldom share a place.
         let [.., a, b, c, d] = tsi.gsi.0;
         let begin = u32::from_be_bytes([a, b, c, d]) ^ (tsi.port as u32) << 16;
         let mask = self.index.len().wrapping_sub(1);

@@ -130,8 +130,9 @@ impl Gaps {
             return true;
         }
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
-            // The last gap grows if the receiver has not asked for it yet, or if there is no room
-            // for another gap. The new part then shares the timer of the old part.
+            // The last gap grows if the receiver has not asked for it yet. Unless it was given up,
+            // it also grows if there is no room for another gap. The new part then shares the
+            // timer of the old part.
             let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");

@@ -148,7 +148,7 @@ impl Peer {
     ///
     /// A whole message that is next takes no room in the store: a full store would otherwise wait
     /// for the packet that empties it. The message does take room when skipped positions must be
-    /// reported first. A piece of a message always does.
+    /// reported first. A piece of a message takes room for the message that it continues or begins.
     fn keep_in_sequence(
         &mut self,
         position: u64,

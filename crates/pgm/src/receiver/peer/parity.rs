@@ -300,8 +300,8 @@ impl Peer {
         });
     }
 
-    /// Calls `visit` with the known positions of each group that the answer to a NAK or NCF helps
-    /// here, too: the packet names at least as many packets of the group as are missing here.
+    /// Calls `visit` for each group of which a NAK or NCF names at least as many packets as are
+    /// missing here: the answer then helps here, too. `visit` gets the group's known positions.
     fn for_each_request(
         &mut self,
         nak: &Nak,

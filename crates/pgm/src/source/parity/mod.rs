@@ -369,8 +369,8 @@ impl Parity {
         (staged, segment)
     }
 
-    /// Notes that `sent` parity packets of a group have left. Returns true when all parity that
-    /// receivers asked for has left; always false for pro-active parity.
+    /// Notes that `sent` parity packets of a group have left. Returns true when all of the group's
+    /// parity that receivers asked for has left; always false for pro-active parity.
     fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
         let indexes = self.code.parities_max() as u32;
         let asked = self.asked(batch.group);

@@ -62,7 +62,7 @@ impl fmt::Display for Loads {
 /// A congestion report. Only NAKs carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cr {
-    /// Which loads this report tells.
+    /// The loads that this report contains.
     pub loads: Loads,
     /// The point in the data to which the report refers.
     pub reference: Sqn,
