@@ -330,8 +330,8 @@ const MANY_DOUBLINGS: u32 = 3;
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
 /// Number of late repairs in a row after which the wait grows to the shortest of their times.
 const LATE_REPAIRS: u8 = 4;
-/// Number of samples after which the shortest of them becomes the round trip, even if the round
-/// trip grows by that.
+/// Number of samples after which the shortest of them becomes the round trip, even if that makes
+/// the round trip longer.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// The longest pause between two scans of all gaps: a host's timers are that late anyway.
