@@ -6,7 +6,7 @@ use sys::usual_remedy;
 
 use crate::Remedy;
 
-/// An operation that the system refused.
+/// An operation that failed, or that makes no sense on its target.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {target}: {cause}{}", hint(.remedy.as_ref()))]
 pub struct SystemError {
@@ -18,8 +18,9 @@ pub struct SystemError {
 }
 
 impl SystemError {
-    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error. An
-    /// error with one usual remedy has it from the start; [`SystemError::advise`] replaces it.
+    /// Makes the error of `operation` (a verb) on `target`, which failed with a system error. If
+    /// there is one usual remedy for `error`, the result has it; [`SystemError::advise`] replaces
+    /// it.
     pub fn system(operation: &'static str, target: impl Display, error: &io::Error) -> Self {
         Self {
             operation,

@@ -186,7 +186,8 @@ impl Answer<'_> {
     /// Sends the answer, and ends the connection.
     ///
     /// # Errors
-    /// When the client has not taken the answer and closed its side by `until`, or has left.
+    /// When the client has left, or when it has not taken the answer or not closed its side by
+    /// `until`.
     pub fn send(&self, stream: &mut TcpStream, until: Instant) -> io::Result<()> {
         let Self {
             status,

@@ -68,13 +68,13 @@ impl TreeSource {
     }
 }
 
-/// What a manifest says besides names, content, modes and times.
+/// How sources are walked, and what their manifest says besides names, content, modes and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
     /// What cannot be read below a source is skipped; see [`Tree::unsent`].
     pub may_skip: bool,
     /// A file that has several names among the sources is sent once, and its further names as hard
-    /// links. Receivers that know only version 1 of the manifest refuse it then.
+    /// links. Receivers that know only version 1 of the manifest then refuse it.
     pub hard_links: bool,
     /// Receivers are asked to give runs of zeros no room: [`ManifestHeader::SPARSE`].
     pub sparse: bool,
@@ -100,17 +100,17 @@ impl Tree {
     /// delivered and whether it is a directory. The walk does not enter a directory that is not
     /// wanted.
     ///
-    /// A source itself is always wanted: it was named. With [`TreeOptions::may_skip`] what cannot
-    /// be read below a source is told in [`Tree::unsent`]. Some of it, such as a directory that
-    /// cannot be listed, is not in the manifest. Then [`ManifestHeader::INCOMPLETE`] tells
+    /// A source itself is always wanted, because the user named it. With [`TreeOptions::may_skip`],
+    /// [`Tree::unsent`] lists what cannot be read below a source. Some of it, such as a directory
+    /// that cannot be listed, is not in the manifest. Then [`ManifestHeader::INCOMPLETE`] tells
     /// receivers that something is missing.
     ///
     /// **Cost**: one or two system calls for each file, and more for its attributes. A file that
     /// this process may not read is found before any receiver waits.
     ///
     /// # Errors
-    /// When something cannot be read (the first ten are named), or the whole is no manifest: two
-    /// sources of the same name, or a name that cannot be delivered.
+    /// When something cannot be read and may not be skipped (the first ten are named), or no
+    /// manifest can be made: two sources have the same name, or a name cannot be delivered.
     pub fn select(
         sources: Vec<TreeSource>,
         options: TreeOptions,
@@ -198,8 +198,8 @@ struct Walk<W> {
     missing_count: usize,
     /// What the walk skipped because it could not be read; `None` when it may skip nothing.
     unsent: Option<Vec<Unsent>>,
-    /// The entries of each file that has several names, by its device and number there; `None` when
-    /// each name is to be a file of its own.
+    /// The entries of each file that has several names, by its device and inode; `None` when each
+    /// name is to be a file of its own.
     names: Option<BTreeMap<(u64, u64), Vec<usize>>>,
     /// Something that could not be read is not in the manifest.
     is_incomplete: bool,
@@ -223,7 +223,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
                 // A name that is not sent cannot clash with another one, so the rules are asked
-                // before that check.
+                // before clashes are looked for.
                 let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
                 self.has_left_out |= !is_wanted;
                 if is_wanted {
@@ -281,8 +281,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    /// Takes the entry `last` of `parent`; its name is `path` for people, and `name` in the
-    /// manifest.
+    /// Takes the entry `last` of `parent`, if the rules want it. Messages call it `path`, and the
+    /// manifest calls it `name`.
     fn visit(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let Err(error) = self.take(parent, last, path, name) else {
             return;
@@ -306,8 +306,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         true
     }
 
-    /// Takes an entry as [`Walk::visit`] does, but asks no rules: the user named it, or they were
-    /// asked before. It is not skipped when it cannot be read.
+    /// Takes an entry as [`Walk::visit`] does, but asks no rules: the user named it, or the rules
+    /// were asked before. It is not skipped when it cannot be read.
     fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         let taken = parent.status(last).and_then(|status| {
             if status.kind == Kind::File {
@@ -361,8 +361,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         match status.kind {
             Kind::File => {
                 entry.size_bytes = status.bytes;
-                // For most files the status answers this already, without one more system call for
-                // each.
+                // For most files the status says already that this user may read them. That saves a
+                // system call for each.
                 let mut is_skipped = false;
                 if !status.is_readable_by_owner(self.user)
                     && let Err(error) = parent.check_readable(last)
@@ -383,8 +383,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             Kind::Link => {
                 entry.kind = EntryKind::Symlink;
                 entry.target = parent.read_link(last)?.into_os_string().into_vec();
-                // A link may climb as many levels as its entry is deep, because nothing lies above
-                // the tree.
+                // A link that climbs no more levels than its entry is deep stays in the tree.
                 let depth = name.iter().filter(|&&byte| byte == b'/').count();
                 if let Err(fault) = delivery::check_link(&entry.target, depth) {
                     let target = OsStr::from_bytes(&entry.target).display();
@@ -452,7 +451,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         names
     }
 
-    /// Makes hard links of the further names of files: of a file's names, the first one in the
+    /// Turns the further names of each file into hard links. The name that comes first in the
     /// manifest's order stays a file.
     fn find_hard_links(&mut self) {
         for mut names in self.names.take().unwrap_or_default().into_values() {
@@ -492,8 +491,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     }
 }
 
-/// Words the paths that could not be read: the first of them, and how many they are. The advice
-/// depends on whether all of them are missing.
+/// Makes the error for paths that could not be read. It names the first of them and says how many
+/// they are. Its advice depends on whether all of them are missing.
 fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> SystemError {
     let mut cause = first.join("; ");
     if count > first.len() {
@@ -507,8 +506,9 @@ fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> Syst
     SystemError::refused("read", target, cause).advise(advice)
 }
 
-/// Returns true for an attribute that is told to receivers. Access lists (`system.*`) name users by
-/// numbers of this machine, and file capabilities are privileges.
+/// Returns true for an attribute that is sent to receivers. Access lists (`system.*`) are not sent,
+/// because they name users by numbers of this machine. File capabilities are not sent, because they
+/// are privileges.
 fn is_sent(name: &[u8], is_superuser: bool) -> bool {
     let is_other = !name.starts_with(b"system.") && name != b"security.capability";
     name.starts_with(b"user.") || (is_superuser && is_other)
@@ -538,5 +538,5 @@ fn identity() -> [u8; 16] {
 
 /// The number of the user who may read attributes of every kind.
 const SUPERUSER: u32 = 0;
-/// The most unreadable files that an error names.
+/// The most unreadable paths that an error names.
 const UNREADABLE_NAMED_MAX: usize = 10;

@@ -1,4 +1,4 @@
-//! Where a session lives, as a person writes it: a multicast group or a unicast host.
+//! The address of a session, as a person writes it: a multicast group or a unicast host.
 
 use std::{
     fmt,
@@ -8,7 +8,8 @@ use std::{
 
 use crate::SystemError;
 
-/// A multicast group or a unicast host, with its port and further parts of its text.
+/// A multicast group or a unicast host, with its port and, where written, a source and an
+/// interface.
 ///
 /// ```text
 /// [SOURCE @] GROUP [@ INTERFACE] [: PORT]        239.192.0.1   239.1.1.1@eth0:7500
@@ -16,8 +17,8 @@ use crate::SystemError;
 /// HOST [: PORT]                                  receiver.example:7500   192.0.2.7
 /// ```
 ///
-/// It is text only: parsing looks up neither names nor interfaces. The port is the UDP port and the
-/// PGM destination port together; 7500 when none is written.
+/// It is text only: parsing looks up neither names nor interfaces. The port is both the UDP port
+/// and the PGM destination port; it is 7500 when none is written.
 ///
 /// [`fmt::Display`] writes a form that parses back to the same value, unless the port is 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -127,7 +128,7 @@ impl Group {
         Ok(address)
     }
 
-    /// Words a warning of what may go wrong with this group although it is allowed.
+    /// Returns a warning when this group is allowed but may not work as hoped.
     #[must_use]
     pub fn caution(&self) -> Option<&'static str> {
         match self.target {

@@ -1,7 +1,7 @@
-//! The run loop's world without packets: control connections over TCP alone, and one epoll
+//! A back end of the run loop without packets: control connections over TCP alone, and one epoll
 //! descriptor to wait for them.
 //!
-//! [`LinkIo`] has what [`UdpIo`](super::UdpIo) has without the packets: the same connections, the
+//! Apart from packets, [`LinkIo`] has what [`UdpIo`](super::UdpIo) has: the same connections, the
 //! same counters, the same ways to wait.
 
 use std::{
@@ -47,7 +47,7 @@ impl LinkIo {
     /// unspecified IPv6 address takes connections by IPv4, too.
     ///
     /// # Errors
-    /// When the address or port is not to be had.
+    /// When this host has no such address, or the port is taken.
     pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, SystemError> {
         self.links.listen(address, &self.readiness)
     }

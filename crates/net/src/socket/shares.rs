@@ -1,9 +1,10 @@
 //! What held the sending side of a TCP connection back: a share of the time for each cause.
 //! Together the shares are the whole time.
 //!
-//! The kernel counts the time during which a connection had data queued or under way, and of that
-//! the time during which the peer's window, or the own send buffer, kept it from sending. The rest
-//! of its busy time is the network's; the time that was not busy is the application's.
+//! The kernel counts the time during which a connection was busy, that is, had data queued or under
+//! way. It also counts two parts of this time: the part during which the peer's window kept the
+//! connection from sending, and the part during which its own send buffer did. The rest of the busy
+//! time is the network's. The time that was not busy is the application's.
 //!
 //! ```text
 //!   |<------------------------- elapsed -------------------------->|
@@ -23,7 +24,7 @@ use std::{ops::AddAssign, time::Duration};
 
 use sys::{SocketBuffers, TcpInfo};
 
-/// Time by what held a connection back.
+/// How long each cause held a connection back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpShares {
     /// Nothing was queued or under way: the application gave nothing to send.
@@ -150,7 +151,7 @@ impl AddAssign for TcpShares {
 
 /// Returns true when only the send buffer keeps more data from leaving: it has too little room for
 /// a waiting writer, all its data was sent and none of it lost, and neither the congestion window
-/// nor the receiver's is full.
+/// nor the receive window is full.
 fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();
@@ -183,7 +184,7 @@ pub struct NetworkSigns {
 }
 
 impl AddAssign for NetworkSigns {
-    /// Adds the counts of a later span.
+    /// Adds the counts of a later span, and takes its round trips.
     fn add_assign(&mut self, later: Self) {
         self.sent_bytes += later.sent_bytes;
         self.resent_bytes += later.resent_bytes;

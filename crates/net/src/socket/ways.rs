@@ -1,5 +1,5 @@
-//! The run loop's world over several networks at once: the sockets of each way, and one wait for
-//! all of them.
+//! A back end of the run loop over several networks at once. Each network is a way, with sockets of
+//! its own; one wait serves all ways.
 //!
 //! ```text
 //!   recv   <── way 0 ─┐                run.path ──> way ──> send

@@ -30,7 +30,7 @@ pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 pub(super) struct Files {
     roots: Arc<Roots>,
     withdrawn: Withdrawn,
-    /// Files that were read lately. The first is the one that was read last.
+    /// Files that were read lately, each with its manifest entry. The first was read most recently.
     open: VecDeque<(u32, fs::File)>,
     parents: Parents,
 }
@@ -121,9 +121,9 @@ impl Files {
         Ok(())
     }
 
-    /// Fills `out` as [`Files::read`] does, but only when no content has to be read from a disk:
-    /// when the range is a part of one file, not all of it, and in memory. Otherwise returns false;
-    /// `out` may then have changed.
+    /// Fills `out` as [`Files::read`] does, but reads no content from a disk. Returns false when
+    /// that is not possible; `out` may then have changed. It is possible only when the range is in
+    /// memory and is a part, not all, of one file that is not withdrawn.
     pub(super) fn read_cached(&mut self, manifest: &Manifest, offset: u64, out: &mut [u8]) -> bool {
         let mut pieces = manifest.pieces(offset..offset + out.len() as u64);
         let (Some((index, at, _)), None) = (pieces.next(), pieces.next()) else {
@@ -134,7 +134,8 @@ impl Files {
         if self.withdrawn.contains(index) || (at == 0 && is_last) {
             return false;
         }
-        // If anything is wrong with the file, [`Files::read`] finds it, too, and tells the error.
+        // If anything is wrong with the file, [`Files::read`] finds that as well, and returns the
+        // error.
         let Ok(file) = self.file(manifest, index, false) else {
             return false;
         };
@@ -220,9 +221,9 @@ impl Files {
         })
     }
 
-    /// Opens a file by its name. Something else may have taken this name since the walk: a pipe
-    /// must not block the open, and a link must not lead elsewhere. [`Files::check`] finds out
-    /// whether it is the planned file.
+    /// Opens a file by its name. Something else may have taken this name since the files were
+    /// listed: a pipe must not block the open, and a link must not lead elsewhere. [`Files::check`]
+    /// finds out whether it is the planned file.
     fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
         let (directory, name) = self.parents.of(path)?;
         directory.open_unchecked(name)

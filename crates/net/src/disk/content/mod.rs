@@ -2,18 +2,19 @@
 //!
 //! A sender goes over its content in pieces of 256 KiB. A piece may be part of a long file, or many
 //! small files, each of which must be opened first. A thread reads the next pieces into a few
-//! buffers. While the session's thread needs pieces in order, it takes them from these buffers. It
-//! does short reads, for what one receiver lacks, itself. It also reads a piece of a long file
-//! itself when the piece is in the system's memory and the reading thread is not about to read it:
-//! bytes that another processor has read cost several times as much.
+//! buffers. While the session's thread needs pieces in order, it takes them from these buffers. The
+//! session's thread itself does the short reads that bring one receiver what it lacks. It also
+//! reads a piece of a long file itself, if the piece is in the system's memory and the reading
+//! thread is not about to read it. Bytes that another processor has read would cost several times
+//! as much.
 //!
 //! ```text
 //!   session: read(n) ──> taken from the queue ──> room for one more
 //!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
 //! ```
 //!
-//! Invariants: at most 8 pieces are read ahead; a piece is given only for exactly the range that
-//! it was read for; a piece whose reading failed returns its error each time.
+//! Invariants: at most 8 pieces are read ahead; a piece is given only for the exact range that it
+//! was read for; a piece that could not be read returns its error each time that it is asked for.
 
 use std::{
     collections::VecDeque,
@@ -164,11 +165,12 @@ struct Piece {
 }
 
 impl Ahead {
-    /// Gives the piece at `offset` in exchange for the memory of `out`; waits for it if necessary.
+    /// Puts the piece at `offset` into `out`, and keeps the old memory of `out` for later pieces.
+    /// Waits for the piece if necessary.
     fn take(&self, offset: u64, out: &mut Vec<u8>) -> Result<(), ContentError> {
         let mut state = self.lock();
         if state.is_coming(offset) {
-            // Pieces before `offset` are not needed: all receivers have them.
+            // The session has gone past the pieces before `offset`.
             while state
                 .pieces
                 .front()
@@ -257,7 +259,7 @@ impl Drop for End<'_> {
 }
 
 impl State {
-    /// Returns true when the piece at `offset` was read ahead, or is the next to be.
+    /// Returns true when the piece at `offset` was read ahead, or is the next to read ahead.
     fn is_coming(&self, offset: u64) -> bool {
         (self.first()..=self.next).contains(&offset) && self.depth > 0
     }

@@ -1,16 +1,17 @@
-//! Sets the extended attributes of what has arrived, if the receiver's owner has asked for that.
+//! Sets the extended attributes of what has arrived, if the receiver was told to.
 //!
 //! Files and directories get their attributes through descriptors, before they get a mode that may
 //! forbid opening them. A file that is already in place gets attributes only if all its names are
 //! the transfer's; otherwise a copy replaces it, as with owners.
 //!
 //! Attributes of users (`user.*`) become the sender's: those that the sender does not have are
-//! removed. Attributes of other kinds are only added, as far as the system lets this process. Two
-//! kinds are never set: file capabilities, because nobody gets a privileged program from the
-//! network; and those of the system (`system.*`, access lists), because they hold user numbers of
-//! the sender's machine.
+//! removed. Attributes of other kinds are set as far as the system lets this process, and none of
+//! them is removed. Two kinds are never set. One is file capabilities: nobody may get a privileged
+//! program from the network. The other is attributes of the system (`system.*`, access lists): they
+//! hold user numbers of the sender's machine.
 //!
-//! Invariant: what cannot be set is counted and named, and is no reason to fail.
+//! Invariant: an attribute that this process may not set is counted, and is no reason to fail. The
+//! first 16 names of such attributes are reported.
 
 use std::{collections::BTreeMap, io, os::fd::AsFd};
 
@@ -51,7 +52,7 @@ impl Attributes {
         })
     }
 
-    /// Returns true when an entry has its attributes already, as far as they can be set.
+    /// Returns true when an entry has its attributes already, as far as a receiver may set them.
     pub(super) fn are_set(&self, entry: usize, open: &impl AsFd) -> io::Result<bool> {
         let set = &self.sets[self.of[entry] as usize];
         for wanted in set.iter().filter(|wanted| is_allowed(&wanted.name)) {
@@ -115,8 +116,8 @@ impl Attributes {
         refused.or_insert_with(|| (0, why.to_owned())).0 += 1;
     }
 
-    /// Returns what could not be set: one item for each name, and one for all names beyond the
-    /// first 16.
+    /// Returns what could not be set: one item for each of the first 16 names, and one for all
+    /// other names.
     pub(super) fn into_unset(self) -> Vec<Unset> {
         let named = self.refused.into_iter().map(|(name, (count, why))| {
             let name = String::from_utf8_lossy(&name);
@@ -145,7 +146,7 @@ fn value_of(open: &impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns the attributes of users that are there and not in the set.
+/// Returns the names of the `user.*` attributes that the open file has and the set has not.
 fn surplus(set: &[Attribute], open: &impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = attribute_names(open)?;
     let is_known = |name: &[u8]| set.iter().any(|attribute| attribute.name == name);

@@ -1,11 +1,11 @@
 //! Puts verified content in place: attributes, sync, names, attributes of directories, sync.
 //!
 //! A staged directory whose final name is free is renamed with all its content in one step;
-//! otherwise files are renamed one by one. After a crash on the way, the staged tree has the rest
-//! and the journal says that names were being given; the next attempt goes on from there. Few files
-//! are synced one by one, which leaves other programs' data alone. Many, and those that get owners
-//! or extended attributes, are synced by one call for the filesystem: 20,000 files of 4 KB on ext4
-//! then take 0.2 s instead of 31 s.
+//! otherwise files are renamed one by one. After a crash on the way, the staged tree holds what has
+//! no final name yet, and the journal says that names were being given. The next attempt goes on
+//! from there. Few files are synced one by one, which leaves other programs' data alone. Many
+//! files, and files that get owners or extended attributes, are synced by one call for the whole
+//! filesystem: 20,000 files of 4 KB on ext4 then take 0.2 s instead of 31 s.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
 
@@ -22,9 +22,9 @@ use super::{
     staging::{FileState, Staging, changed, is_same, time_of},
 };
 
-/// Gives everything its final name. Then no content is staged any more, only the journal: it
-/// records that all is in place, until the store is dropped. A withdrawn file gets no name, and an
-/// older file of its name stays.
+/// Gives everything its final name. A withdrawn file gets none, and an older file of its name
+/// stays. Afterwards nothing but the journal is staged: until the store is dropped, the journal
+/// records that all is in place.
 pub(super) fn commit(
     staging: &mut Staging,
     existing: Existing,
@@ -83,7 +83,7 @@ impl Commit<'_> {
             .collect()
     }
 
-    /// Removes the staged part of a file that the sender could not read.
+    /// Removes the staged part of a file that the sender has withdrawn.
     fn withdraw(&mut self, index: usize) -> Result<(), Fault> {
         let file = self.staging.manifest.files()[index];
         let state = std::mem::replace(&mut self.staging.files[index], FileState::Withdrawn);
@@ -99,7 +99,8 @@ impl Commit<'_> {
         removed.map_err(|error| fault("remove what is staged of", &entry, error))
     }
 
-    /// Makes the empty files, and sets attributes that are not set yet.
+    /// Makes the empty files, and sets attributes that are not set yet. Syncs each file if they are
+    /// few.
     fn finish_files(&mut self) -> Result<(), Fault> {
         for index in 0..self.staging.files.len() {
             self.attribute_staged(index)?;
@@ -145,12 +146,12 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Sets the owner of files that stay where they are, by a descriptor. A file with names besides
-    /// the transfer's may belong to somebody who did not ask for this: a copy replaces it.
+    /// Sets the owner of files that stay where they are, by a descriptor. A file that has names
+    /// besides the transfer's may belong to somebody who did not ask for this, so a copy replaces
+    /// it.
     fn own_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
-        // Where names must be free, what is in place was put there by this transfer, with its
-        // owner.
+        // If names must be free, this transfer put in place what is there, and has set its owner.
         let owners = self.owners.as_mut();
         let Some(owners) = owners.filter(|_| self.taken == Taken::Replace) else {
             return Ok(());
@@ -179,7 +180,7 @@ impl Commit<'_> {
     }
 
     /// Sets the extended attributes of files that stay where they are, by a descriptor, or replaces
-    /// the files by copies, as with owners.
+    /// the files by copies, as [`Commit::own_in_place`] does.
     fn attribute_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
         let attributes = self.attributes.as_mut();
@@ -265,7 +266,7 @@ impl Commit<'_> {
                 continue;
             }
             let path = path_of(&entry);
-            // An earlier attempt may have got this far.
+            // An earlier attempt may have made this hard link already.
             let removed = match staging.tree.remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
@@ -280,7 +281,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Makes a staged hard link to its file in `from`.
+    /// Makes a hard link in the staged tree, to the link's file in `from`.
     fn link_to(&self, from: &Directory, link: &HardLink) -> io::Result<()> {
         let Staging {
             tree,
@@ -328,8 +329,8 @@ impl Commit<'_> {
         may_stay && is_same_link(directory, entry) && has_owner()
     }
 
-    /// Writes the content to the disk, and the next step into the journal, before any file is
-    /// renamed.
+    /// Notes in the journal that names are given next. Then syncs all that is not synced yet,
+    /// before any file is renamed.
     fn sync_staged(&mut self) -> Result<(), Fault> {
         let Staging {
             journal,
@@ -340,7 +341,7 @@ impl Commit<'_> {
             ..
         } = &mut *self.staging;
         let synced = journal.note_commit(disk).and_then(|()| {
-            // Some files got owners or extended attributes after they were synced one by one.
+            // A file may have got its owner or extended attributes after it was synced by itself.
             if !self.has_few || self.owners.is_some() || self.attributes.is_some() {
                 return disk.sync_filesystem(place);
             }
@@ -356,7 +357,7 @@ impl Commit<'_> {
         synced.map_err(|error| Fault::new("sync", Path::new(""), error))
     }
 
-    /// Checks that what gets its name now is what was hashed.
+    /// Checks that the staged files are still those whose content was hashed.
     fn check_staged(&mut self) -> Result<(), Fault> {
         for index in 0..self.staging.files.len() {
             if let FileState::InPlace | FileState::Withdrawn = self.staging.files[index] {
@@ -399,7 +400,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Renames a directory with all its content; returns false when that is not possible.
+    /// Renames a directory with all its content, and returns true. If that is not possible, makes a
+    /// directory of the final name, unless there is one, and returns false.
     fn place_directory(&self, at: &mut At, entry: &EntryRef<'_>) -> io::Result<bool> {
         let Err(error) = self.rename(at, entry, Taken::Refuse) else {
             return Ok(true);

@@ -1,12 +1,12 @@
-//! Syncs long files while the rest of them arrives, so that the sync before they get their names
-//! finds little to do.
+//! Syncs long files while the rest of them arrives, so that the last sync, before they get their
+//! names, finds little to do.
 //!
 //! A disk that is told to sync only at the end then has a whole file to write while nothing else
-//! happens. Here a thread of its own syncs a file after each 32 MiB, so that no write waits for
-//! that.
+//! happens. Here a separate thread syncs a file after each 32 MiB, so that no write waits for a
+//! sync.
 //!
-//! Invariants: at most one sync is under way, and none waits; the error of a sync is reported when
-//! the transfer is put in place, because the kernel reports it only once.
+//! Invariants: at most one sync is under way, and none waits. The kernel reports the error of a
+//! sync only once, so the error is kept and reported when the transfer is put in place.
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ struct Running {
 
 impl EarlySync {
     /// Begins to sync what was written to a file so far. Returns false when another sync is under
-    /// way, or one has failed: the caller asks again later, and [`EarlySync::finish`] tells the
+    /// way, or one has failed: the caller asks again later, and [`EarlySync::finish`] returns the
     /// error.
     pub(super) fn begin(&mut self, disk: &Disk, file: &File) -> bool {
         if self.0.is_none() {
@@ -58,7 +58,7 @@ impl EarlySync {
 
 impl Running {
     fn start(disk: Disk) -> Option<Self> {
-        // The sender does not wait: a file is taken only when the thread is ready for one.
+        // The channel has no room: it takes a file only while the thread waits for one.
         let (files, next) = mpsc::sync_channel::<File>(0);
         let sync = move || next.iter().try_for_each(|file| disk.sync_data(&file));
         let thread = thread::Builder::new().name("sync".into()).spawn(sync);

@@ -1,10 +1,11 @@
-//! Where zeros need no room on the disk.
+//! Finds runs of zeros that need no room on the disk.
 
 use std::{io, ops::Range};
 
 /// Gives `take` all of `bytes`, part by part, and says of each part whether it becomes a hole. A
 /// hole is a run of at least [`HOLE_BYTES_MIN`] zeros. At either end of the bytes
-/// [`EDGE_BYTES_MIN`] zeros are enough, because the run may go on in the bytes before or behind.
+/// [`EDGE_BYTES_MIN`] zeros are enough, because the run may go on in the bytes before or after
+/// these.
 ///
 /// **Cost**: where the bytes are not zeros, looks at one in [`PROBE_BYTES`] of them.
 pub(super) fn parts(
@@ -14,7 +15,8 @@ pub(super) fn parts(
     let end = bytes.len();
     let (mut done, mut probe) = (0, 0);
     while probe < end {
-        // A run at the end may be shorter than the distance to the next probe.
+        // The last byte is probed, too: a run there may be shorter than the distance between
+        // probes.
         let next = (probe + PROBE_BYTES).min(end - 1).max(probe + 1);
         if bytes[probe] != 0 {
             probe = next;

@@ -2,8 +2,8 @@
 //!
 //! An append-only file next to the staged content: a header, then one record for each range whose
 //! bytes are in their files. A record is written after its bytes. So after `kill -9` every record
-//! is true, because the page cache outlives the process. After a crash of the machine it may be
-//! wrong; then the hashes decide, because the receiver verifies every slab before it commits.
+//! is true, because the page cache outlives the process. After a crash of the machine a record may
+//! be wrong; then the hashes decide, because the receiver verifies every slab before it commits.
 //! Unlike a bitmap, a log of exact ranges loses nothing around gaps, and every record has its own
 //! check value.
 //!
@@ -15,8 +15,8 @@
 //!
 //! Reading stops at the first record that has a wrong check value or goes beyond the content. A
 //! header with a wrong check value counts as no journal, and the attempt starts from nothing.
-//! Records gather in memory for at most [`UNTOLD_BYTES_MAX`] of content, and are written whenever
-//! the store has nothing else to do.
+//! Records gather in memory. They are written when they cover [`UNTOLD_BYTES_MAX`] of content, when
+//! there are [`UNTOLD_RECORDS_MAX`] of them, and whenever the store has nothing else to do.
 
 use std::{
     fs::File,
@@ -56,7 +56,8 @@ pub(super) struct Found {
 }
 
 impl Journal {
-    /// Begins a journal that records `held`, in place of an older one; a failure loses nothing.
+    /// Begins a journal that records `held`, in place of an older one. If that fails, the older one
+    /// stays.
     pub(super) fn create(
         disk: &Disk,
         place: &Directory,
@@ -90,8 +91,8 @@ impl Journal {
         self.untold_bytes >= UNTOLD_BYTES_MAX || self.untold.len() >= UNTOLD_RECORDS_MAX * RECORD
     }
 
-    /// Writes the notes. When the file has grown long, replaces all its records by those of `held`,
-    /// which is everything that is held.
+    /// Writes the notes. When the file has grown long, replaces all its records by records of
+    /// `held`: all ranges whose bytes are in their files.
     pub(super) fn flush(
         &mut self,
         disk: &Disk,
@@ -138,7 +139,7 @@ impl Found {
         (found.content_bytes == manifest.content_bytes()).then_some(found)
     }
 
-    /// Reads a journal as [`Found::read`] does, by its manifest's id alone.
+    /// Reads a journal as [`Found::read`] does, but does not check the length of the content.
     pub(super) fn read_any(place: &Directory, id: ManifestId) -> Option<Self> {
         let file = place.open_to_read(Path::new(NAME)).ok()?;
         let mut input = BufReader::with_capacity(READ_BYTES, file);
@@ -160,8 +161,8 @@ impl Found {
         Some(found)
     }
 
-    /// Takes a record; returns false when it is wrong, and the rest of the journal is worth
-    /// nothing.
+    /// Takes a record. Returns false when the record is wrong, so that the rest of the journal does
+    /// not count.
     fn take(&mut self, record: &[u8; RECORD], id: ManifestId) -> bool {
         let (start, len) = (number(&record[..8]), number(&record[8..16]));
         if number(&record[16..]) != check_of(id, start, len) {
@@ -250,8 +251,8 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the length at which to rewrite the journal: four times what it must have (at least 1
-/// MiB), so that this is rare.
+/// Returns the length at which to rewrite the journal: four times its length `len` without surplus
+/// records, at least 1 MiB. So it is rewritten rarely.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {
@@ -267,11 +268,11 @@ const MAGIC: &[u8; 8] = b"TWLstage";
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const RECORD: usize = 24;
-/// How many ranges are kept in memory, 16 bytes each. When there are more gaps, some bytes are
+/// The most ranges that are kept in memory, 16 bytes each. When there are more gaps, some bytes are
 /// fetched again.
 pub(super) const HELD_RANGES_MAX: usize = 65_536;
-/// The most content whose records are not written yet, in bytes. With the queue's content, this is
-/// the most that `kill -9` loses.
+/// Bytes of content whose records may gather before they are written. `kill -9` loses at most about
+/// this much content, besides what is in the queue.
 const UNTOLD_BYTES_MAX: u64 = 1 << 20;
 const UNTOLD_RECORDS_MAX: usize = 256;
 const REWRITE_BYTES_MIN: u64 = 1 << 20;

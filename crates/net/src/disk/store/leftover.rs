@@ -44,7 +44,7 @@ pub fn leftovers(directory: &Path) -> Result<Vec<Leftover>, SystemError> {
     Ok(list(&opened))
 }
 
-/// Removes the staged data of one transfer, which then begins from nothing.
+/// Removes the staged data of one transfer, so that its next attempt begins from nothing.
 ///
 /// # Errors
 /// When the transfer is under way, or when the directory cannot be used.
@@ -63,17 +63,17 @@ pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), Sy
     Ok(())
 }
 
-/// The transfer for whose sake leftovers are looked at.
+/// The transfer of the receiver that tidies leftovers up.
 pub(super) struct Current<'a> {
     pub(super) manifest: &'a Manifest,
-    /// All of it has its final names.
+    /// True when all of it has its final names.
     pub(super) is_in_place: bool,
 }
 
-/// Removes leftovers of manifests other than `current` that probably nobody needs: those older than
-/// [`KEPT_TIME`]; those that exceed [`KEPT_BYTES`] together with the newer ones that stay; and,
-/// when `current` is in place, those that it supersedes. What another receiver has locked stays.
-/// Returns a sentence for each leftover removed.
+/// Removes leftovers that probably nobody needs. Those are: leftovers older than [`KEPT_TIME`];
+/// leftovers that exceed [`KEPT_BYTES`] together with the newer ones that stay; and, when `current`
+/// is in place, leftovers that it supersedes. A leftover of `current` itself, or one that another
+/// receiver has locked, stays. Returns a sentence for each leftover removed.
 pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'_>) -> Vec<String> {
     let now = SystemTime::now();
     let mut kept_bytes = 0_u64;
@@ -111,8 +111,8 @@ pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'
     notes
 }
 
-/// Removes the oldest leftover that no receiver holds and that is not `current`'s, because another
-/// transfer needs its room. Returns a sentence about it; `None` when there is none.
+/// Removes the oldest leftover that no receiver holds and that is not `current`'s, because the
+/// transfer `current` needs its room. Returns a sentence about it; `None` when there is none.
 pub(super) fn discard_oldest(directory: &Arc<Directory>, current: ManifestId) -> Option<String> {
     let mut others = list(directory).into_iter();
     let (leftover, claim) = others.find_map(|leftover| {
@@ -128,7 +128,7 @@ pub(super) fn discard_oldest(directory: &Arc<Directory>, current: ManifestId) ->
     ))
 }
 
-/// Returns how many bytes on the disk [`discard_oldest`] could make free.
+/// Returns how many bytes on the disk repeated calls of [`discard_oldest`] could make free.
 pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -> u64 {
     let others = list(directory).into_iter();
     let others = others.filter(|leftover| leftover.manifest != current);
@@ -141,7 +141,8 @@ pub(super) fn removable_bytes(directory: &Arc<Directory>, current: ManifestId) -
 }
 
 /// Returns true when `current` has every path that is staged: the leftover is then another version
-/// of the same files. False when that attempt had begun to rename files, or has staged no file.
+/// of the same files. Returns false when the leftover's attempt had begun to rename files, or has
+/// staged no file.
 fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
     let path = Path::new(STAGING).join(leftover.manifest.to_string());
     let Ok(place) = directory.directory(&path) else {

@@ -1,12 +1,12 @@
-//! Sets the owners of what has arrived, if the receiver's owner has asked for that.
+//! Sets the owners of what has arrived, if the receiver was told to.
 //!
-//! Numbers and names are the sender's; the receiver decides once for each which of its own users or
-//! groups is meant. Staged files and links get their owner beneath the store's own directory. A
-//! file that is already in place gets its owner through a descriptor, and only if all its names are
-//! the transfer's: otherwise somebody who may write in the directory could have another user's file
-//! given away.
+//! Numbers and names are the sender's. For each of them, the receiver decides once which of its own
+//! users or groups is meant. Staged files and links get their owner while they are in the store's
+//! own directory. A file that is already in place gets its owner through a descriptor, and only if
+//! all its names are the transfer's: otherwise somebody who may write in the directory could have
+//! another user's file given away.
 //!
-//! Invariant: what cannot be set is counted and named once, and is no reason to fail.
+//! Invariant: an owner that this process may not set is counted, named once, and no reason to fail.
 
 use std::{collections::BTreeMap, io};
 
@@ -20,19 +20,19 @@ pub enum Owners {
     /// Whoever receives it.
     #[default]
     Receiver,
-    /// The user and the group of the same names as at the sender; those of the same numbers where
-    /// either end knows no such name.
+    /// The user and the group of the same names as at the sender. Where the sender gives no name,
+    /// or the receiver knows no such name, those of the same numbers.
     Names,
     /// The user and the group of the same numbers as at the sender.
     Numbers,
 }
 
-/// The owners of a manifest's entries, as they are here.
+/// The users and groups of this machine that a manifest's entries get.
 #[derive(Debug)]
 pub(super) struct Ownership {
     users: Vec<Local>,
     groups: Vec<Local>,
-    /// The indices of each entry's user and group.
+    /// For each entry, the indices of its user and its group.
     of: Vec<(u16, u16)>,
     /// For each group (true) or user (false) that was refused, by its index: the number of entries,
     /// and the reason.

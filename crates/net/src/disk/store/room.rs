@@ -1,4 +1,4 @@
-//! How much of a disk transfers may take: what a directory may hold, and what stays free.
+//! Limits what transfers take of a disk: how much a directory may hold, and how much stays free.
 //!
 //! A manifest alone takes no room. Room is bought as content arrives, in steps that grow with it:
 //!
@@ -9,11 +9,12 @@
 //!
 //! So a sender takes about twice what it has sent, and a step mostly costs one system call. When
 //! there is no room for a step, only what has arrived is bought. When there is no room even for
-//! that, what unfinished transfers have left is removed, the oldest first.
+//! that, the leftovers of unfinished transfers are removed, the oldest first.
 //!
-//! Invariant: after a step was bought, the content in the directory is within its quota and the
-//! filesystem keeps the room that is to stay free, as far as only this process writes there. What
-//! directories and journals of transfers under way take is counted with the next look.
+//! Invariant: after a step was bought, the content in the directory is within its quota, and the
+//! filesystem has the room that is to stay free. This holds while only this process writes there.
+//! What the directories and journals of transfers under way take is counted when the directory is
+//! next looked through.
 
 use std::{
     collections::BTreeSet,
@@ -35,11 +36,11 @@ pub struct RoomLimits {
     /// The most bytes that the receive directory may hold, as the filesystem counts them, whoever
     /// wrote them: what was delivered, what is staged, and everything else. Default: no limit.
     pub quota_bytes: Option<u64>,
-    /// What stays free of the filesystem. Default: [`KeepFree::Usual`].
+    /// How much of the filesystem stays free. Default: [`KeepFree::Usual`].
     pub keep_free: KeepFree,
 }
 
-/// What stays free of a filesystem.
+/// How much of a filesystem stays free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepFree {
     /// 5 % of its bytes, at most 1 GiB; and 5 % of the files that it can have, at most 100,000.
@@ -56,8 +57,8 @@ pub enum KeepFree {
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     limits: RoomLimits,
-    /// Bytes that the directory held when somebody last looked, and those bought since; `None`
-    /// before the first look.
+    /// Bytes that the directory held when it was last looked through, and bytes bought since;
+    /// `None` before the first look.
     used: Arc<Mutex<Option<u64>>>,
     /// Bytes that all transfers have bought and that are in no file yet.
     ahead: Arc<AtomicU64>,
@@ -76,7 +77,7 @@ pub(super) struct Share {
     room: Room,
     arrived: u64,
     bought: u64,
-    /// Bought, and in no file yet: this transfer's part of [`Room::ahead`].
+    /// Bytes bought that are in no file yet: this transfer's part of [`Room::ahead`].
     credit: u64,
 }
 
@@ -90,8 +91,8 @@ impl Room {
         }
     }
 
-    /// Checks, before any byte arrives, that a manifest can be taken in. `left` says how many bytes
-    /// of unfinished transfers may be removed for it.
+    /// Checks, before any byte arrives, that there is room for a manifest. `left` says how many
+    /// bytes of unfinished transfers may be removed for it.
     pub(super) fn check(
         &self,
         directory: &Directory,
@@ -123,8 +124,8 @@ impl Room {
         io::Error::new(io::ErrorKind::StorageFull, text + &self.limits.shown())
     }
 
-    /// Takes `bytes` more; `discard` removes what an unfinished transfer has left, and returns
-    /// false when there is nothing more of that kind.
+    /// Takes `bytes` more; `discard` removes the leftover of one unfinished transfer, and returns
+    /// false when there is none to remove.
     fn take(
         &self,
         directory: &Directory,
@@ -208,7 +209,7 @@ impl Share {
             let missing = bytes - self.credit;
             let due = (2 * self.arrived + STEP_BYTES_MIN).saturating_sub(self.bought);
             let step = due.min(STEP_BYTES_MAX).min(lacking).max(missing);
-            // Near a limit, what has come is paid for without going ahead.
+            // Near a limit, room is bought only for what has come, not ahead of it.
             let bought = match self.room.try_take(directory, step) {
                 Ok(()) => step,
                 Err(_) => {
@@ -225,7 +226,7 @@ impl Share {
     }
 
     /// Counts `bytes` of the bytes bought as given to a file. Returns false, and counts nothing,
-    /// when fewer were bought.
+    /// when fewer are left.
     pub(super) fn covers(&mut self, bytes: u64) -> bool {
         let is_enough = bytes <= self.credit;
         if is_enough {
@@ -325,7 +326,8 @@ impl fmt::Display for KeepFree {
 }
 
 /// Returns the bytes that everything in a directory takes on the disk. A file with several names
-/// counts once. Links, mount points and what cannot be read are passed over.
+/// counts once. Symbolic links are not followed. What is below a mount point, or cannot be read, is
+/// not counted.
 pub(super) fn taken_bytes(directory: &Directory) -> u64 {
     let mut to_read = vec![PathBuf::new()];
     let mut seen = BTreeSet::new();
@@ -359,7 +361,7 @@ pub(super) fn taken_bytes(directory: &Directory) -> u64 {
 /// The most bytes and files that [`KeepFree::Usual`] keeps free.
 const USUAL_BYTES_MAX: u64 = 1 << 30;
 const USUAL_FILES_MAX: u64 = 100_000;
-/// Bytes of the first step.
+/// Bytes bought beyond twice what has arrived.
 const STEP_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of the longest step ahead: longer steps save nothing.
 const STEP_BYTES_MAX: u64 = 64 << 20;

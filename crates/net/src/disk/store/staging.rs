@@ -6,7 +6,7 @@
 //! DIR/.towline/<manifest>/journal    what is in them
 //! ```
 //!
-//! Files are made when their first bytes come. Those above 64 KiB get room of the disk a little
+//! Files are made when their first bytes come. Files above 64 KiB get room on the disk a little
 //! ahead of what arrives ([`super::room`]). A file that comes in one piece is made and written in
 //! one go. Bytes that come in order are hashed from memory; bytes around a gap are read back.
 
@@ -49,7 +49,7 @@ pub(super) struct Staging {
     pub(super) journal: Journal,
     /// An earlier attempt had begun to give names.
     pub(super) was_committing: bool,
-    /// Zeros take no room.
+    /// Long runs of zeros become holes, which take no room on the disk.
     pub(super) has_holes: bool,
     pub(super) share: Share,
     /// What a person should know; one sentence each.
@@ -68,18 +68,18 @@ pub(super) enum FileState {
     Finished,
     /// Under its final name, equal in length and time.
     InPlace,
-    /// Nowhere, and it does not come: the sender could not read it.
+    /// Nowhere, and it does not come: the sender has withdrawn it.
     Withdrawn,
 }
 
 /// Open files and buffers that make the work faster.
 #[derive(Debug, Default)]
 pub(super) struct Works {
-    /// Files that were used lately. The first is the one that was used last.
+    /// Files that were used lately. The first was used most recently.
     open: VecDeque<Open>,
     /// The staged directory used last.
     parent: Option<(std::path::PathBuf, Directory)>,
-    /// Slabs that are hashed in part, the one used last first.
+    /// Slabs that are hashed in part. The first was used most recently.
     hashing: VecDeque<SlabGroups>,
     buffer: Vec<u8>,
     pub(super) early: EarlySync,
@@ -151,9 +151,9 @@ impl Staging {
         Ok(groups.finish().expect("nothing is missing"))
     }
 
-    /// Returns true when what is staged is not worth what it takes: nothing, or less than 1 MiB
-    /// that is less than a hundredth of the transfer. After an earlier attempt had begun to give
-    /// names, that is never the case.
+    /// Returns true when so little is staged that it is not worth its room: nothing, or less than 1
+    /// MiB and less than a hundredth of the transfer. If an earlier attempt had begun to give
+    /// names, returns false.
     pub(super) fn is_worthless(&self) -> bool {
         let entries = self.manifest.entries();
         let directories = entries.filter(|entry| entry.kind == EntryKind::Directory);
@@ -202,7 +202,7 @@ impl Staging {
             &mut self.notes,
             at.end - from,
         )?;
-        // Bytes before these were lost on the way, and are to follow.
+        // Bytes before these may be still to come, and get room, too.
         let gap = from - open.taken_to;
         if size <= SMALL_BYTES_MAX || self.has_holes || !self.share.covers(gap) {
             return Ok(());
@@ -458,8 +458,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Hashes the bytes of a slab while they are in memory. A slab that comes whole is small; it is
-    /// hashed from its extent when its hash is asked for.
+    /// Hashes the bytes of a slab while they are in memory. A slab that comes whole is left to
+    /// [`Staging::hash_slab`], which finds its bytes in the extent.
     fn hash_on_the_way(&mut self, part: &Range<u64>, bytes: &[u8]) {
         let mut at = part.start;
         while at < part.end {
@@ -479,7 +479,7 @@ impl Staging {
 }
 
 impl Works {
-    /// Takes what is hashed of a slab so far, if anything is.
+    /// Takes the hashing of a slab that is hashed in part; `None` when none of it was hashed.
     fn take_hashing(&mut self, slab: u32) -> Option<SlabGroups> {
         let is_it = |known: &SlabGroups| known.slab().index == slab;
         let at = self.hashing.iter().position(is_it)?;
@@ -536,8 +536,8 @@ fn within(range: &Range<u64>, start: u64) -> Range<usize> {
 
 /// The most files that are kept open.
 const OPEN_MAX: usize = 64;
-/// The most slabs that are hashed at the same time: repairs of one come among the bytes of the
-/// next.
+/// The most slabs that are hashed at the same time. They are several because repairs of one slab
+/// come among the bytes of the next.
 const HASHING_MAX: usize = 32;
 /// Bytes that are read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;

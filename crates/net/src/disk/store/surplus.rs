@@ -1,14 +1,14 @@
-//! Deletes what a receiver has and its sender has not, where the receiver's owner allows it, once
+//! Deletes what a receiver has and its sender has not, if the receiver was told to. By then,
 //! everything that the sender has is verified, synced and in place.
 //!
-//! Only the directories of the manifest are looked at, and the receive directory itself only when
-//! everything sent is the contents of directories. Each is opened beneath the receive directory.
-//! Neither links nor mount points are followed, on the way there or in what is deleted: a link is
-//! deleted itself, never what it leads to.
+//! Only directories of the manifest are looked into. The receive directory itself is looked into
+//! only when everything sent is the contents of directories. Each directory is opened beneath the
+//! receive directory. Symbolic links and mount points are not followed, neither on the way there
+//! nor in what is deleted. A link is deleted itself, never what it leads to.
 //!
 //! Invariants: nothing that is in the manifest is deleted, not even a withdrawn file. When the
 //! sender could not read everything, nothing at all is deleted. When the sender's rules have left
-//! something out, nothing is deleted unless the receiver's owner chose [`Delete::Excluded`].
+//! something out, only [`Delete::Excluded`] deletes anything.
 
 use std::{
     collections::BTreeSet,
@@ -33,8 +33,8 @@ pub enum Delete {
     /// The files are deleted when all of the transfer is in place, but not when the sender's rules
     /// have left something out or the sender could not read everything.
     Surplus,
-    /// As [`Delete::Surplus`], even when the sender's rules have left something out: that is
-    /// deleted, too.
+    /// As [`Delete::Surplus`], but also when the sender's rules have left something out: what they
+    /// have left out is deleted, too.
     Excluded,
     /// The receiver names what [`Delete::Surplus`] would delete, and deletes nothing.
     List,

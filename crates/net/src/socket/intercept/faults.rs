@@ -11,7 +11,7 @@ macro_rules! faults {
         chances { $($chance:ident: $chance_help:literal,)+ }
         switches { $($switch:ident: $switch_help:literal,)+ }
     ) => {
-        /// Faults to inject: into what is received, and at the edge of the system calls.
+        /// Faults to inject, some into received datagrams and some into system calls.
         ///
         /// The text form lists them with commas, as in `loss=5%,seed=7,enobufs=1%,nogso`; what
         /// [`fmt::Display`] writes can be read back.

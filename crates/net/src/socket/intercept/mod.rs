@@ -46,7 +46,7 @@ pub struct Intercept<I> {
 }
 
 impl<I> Intercept<I> {
-    /// Spoils what `inner` receives as `faults` says.
+    /// Wraps `inner`, to spoil what it receives. `faults` says how.
     pub fn new(inner: I, faults: Faults) -> Self {
         let has_packet_faults = [faults.loss, faults.duplicate, faults.corrupt]
             .iter()
@@ -77,7 +77,8 @@ impl<I> Intercept<I> {
         &self.counters
     }
 
-    /// Passes held buffers on, spoilt, while the batch has room. Returns how many it filled.
+    /// Passes held buffers on, spoilt, while the batch has room. Returns how many buffers of the
+    /// batch it filled.
     fn pass_on(&mut self, batch: &mut RecvBatch) -> usize {
         let before = batch.filled();
         for (datagram, bytes) in self.held.datagrams().skip(self.next) {

@@ -56,8 +56,8 @@ impl Interfaces {
         Self { list }
     }
 
-    /// Asks the drivers for their names and the speeds of the interfaces, which a choice does not
-    /// need. What a driver does not tell stays `None`.
+    /// Adds each interface's driver and speed, which [`Interfaces::choose`] does not need. What the
+    /// system does not tell stays `None`.
     ///
     /// **Cost**: a system call and a request to the kernel for each interface.
     #[must_use]
@@ -129,11 +129,12 @@ pub struct Interface {
     /// Largest GSO run that the interface takes in one piece, in bytes with all headers, where
     /// known.
     pub gso_bytes_max: Option<u32>,
-    /// The kernel's driver of the device, such as `mlx5_core`; `None` for virtual interfaces, whose
-    /// kind says it, and until [`Interfaces::with_drivers`] has asked.
+    /// The device's driver, such as `mlx5_core`; `None` for interfaces without a device, such as
+    /// bridges, and before [`Interfaces::with_drivers`] has asked.
     pub driver: Option<String>,
-    /// Bits a second that the driver names; `None` where it names none, and until
-    /// [`Interfaces::with_drivers`] has asked. Virtual cables do not keep to the speed they name.
+    /// Bits a second that the driver names; `None` where it names none, and before
+    /// [`Interfaces::with_drivers`] has asked. Virtual interfaces do not keep to the speed that is
+    /// named.
     pub speed_bits_per_s: Option<u64>,
 }
 

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use super::{AddressState, Interface, InterfaceAddress, Interfaces, Scope};
 
 impl Interfaces {
-    /// Writes the table that `towline ifaces` prints: a heading, a line for each interface, and
-    /// indented below it a line for each address and for its default routes. Ends with a line end.
+    /// Writes the table that `towline ifaces` prints: a heading, and a line for each interface.
+    /// Below that line, indented, is a line for each of its addresses, and one for its default
+    /// routes if it has any. Ends with a line end.
     #[must_use]
     pub fn table(&self) -> String {
         let heading = (HEADING.map(str::to_owned), Vec::new());

@@ -69,7 +69,7 @@ enum Kept {
     Both,
 }
 
-/// Decides which attempts are kept, and the state of the connection that follows.
+/// Decides which attempts are kept, and what state the connection is in.
 const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
     use Attempt::{Failed, Open, Refused, Waits};
     match (first, second) {
@@ -83,8 +83,9 @@ const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
     }
 }
 
-/// Looks at both attempts when the kernel reports one of them. The open one becomes `first`, and
-/// one that has failed gives way to the other.
+/// Looks at both attempts when the kernel reports one of them, and returns the state of the
+/// connection. An attempt that is open becomes `first`. An attempt that has failed gives way to the
+/// other.
 pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> Attempt {
     let one = Attempt::of(first);
     let Some(stream) = second.take() else {

@@ -1,4 +1,5 @@
-//! The run loop's world over real sockets: UDP for packets, TCP for control connections, epoll.
+//! A back end of the run loop over real sockets: UDP for packets, TCP for control connections,
+//! epoll.
 //!
 //! ```text
 //!              recv ──> readiness (epoll) ──> group socket ─┐
@@ -12,9 +13,9 @@
 //!
 //! Which system call comes next depends on the results of the last ones: `rhythm` has the drawing.
 //!
-//! Invariants: only `wait` blocks; no allocation for packets or runs, except a second batch at the
-//! first sleep in the group's socket, or when the owner's batch has another shape; every datagram,
-//! call and failure is counted.
+//! Invariants: only `wait` blocks. Every datagram, call and failure is counted. Nothing is
+//! allocated for packets or runs, except a second batch: at the first sleep in the group's socket,
+//! and again when the owner's batch has changed its shape.
 
 use std::{
     net::SocketAddr,
@@ -133,7 +134,7 @@ impl UdpIo {
     /// Accepts control connections on `address` (port 0: any free one). Returns the address bound.
     ///
     /// # Errors
-    /// When the address or port is not to be had.
+    /// When this host has no such address, or the port is taken.
     pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, SystemError> {
         let address = self.setup.scoped(address);
         self.links.listen(address, &self.readiness)
@@ -183,7 +184,7 @@ impl UdpIo {
     }
 
     /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
-    /// kernel has taken one, or has refused none.
+    /// kernel has taken one, or has refused none for another reason than want of room.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;
@@ -251,7 +252,7 @@ impl UdpIo {
         }
     }
 
-    /// Switches the kernel's reports of room to send on or off.
+    /// Sets whether the kernel reports that there is room to send.
     fn ask_for_room(&mut self, writable: bool) {
         let upstream = &mut self.ports.upstream;
         let interest = Interest {
@@ -271,8 +272,8 @@ impl UdpIo {
         self.setup.role == Role::Receiver && self.rhythm.is_spinning()
     }
 
-    /// Returns true when waiting in the group's own socket is cheapest, and nothing else need end
-    /// the wait.
+    /// Returns true when a wait in the group's own socket is cheapest, and nothing but a packet of
+    /// the group can end it before `until`.
     fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
         self.rhythm.is_woken_by_group()
             && self.is_blocking_receiver()
@@ -345,7 +346,8 @@ impl UdpIo {
         self.prepare_wait(until)
     }
 
-    /// Returns true when there is something to do without asking the kernel.
+    /// Returns true when something is known to be there, or may be, so that the owner need not
+    /// wait.
     pub(super) fn has_work(&self) -> bool {
         self.links.has_work() || self.has_packets()
     }

@@ -6,8 +6,8 @@
 //! receiver   group:port  (unicast: own:port)   local:any    NAKs and SPMRs leave
 //! ```
 //!
-//! When several sources have one address and port, the first gets the port. A source whose setup
-//! says `shares_port` then takes any other port, and tells its receivers.
+//! When several sources are to have the same address and port, the first gets the port. A source
+//! whose setup says `shares_port` then takes any other port, and tells its receivers.
 //!
 //! In a session with a group, a receiver does not bind the session's port at its own address, so
 //! that a source on the same host gets its NAKs. The kernel filters groups: a socket bound to a
@@ -17,8 +17,8 @@
 //! machines drop those of other sessions. A receiver's upstream socket then gets no packet at all.
 //!
 //! A source blocks its own address in the group: otherwise its own data would loop back to it,
-//! which costs a fifth of the speed. Receivers on its host also send what they multicast to their
-//! own address, at the session's port, so that the source hears them.
+//! which costs a fifth of the speed. Receivers on its host therefore send each multicast packet
+//! once more, to their own address at the session's port, so that the source hears them.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6},
@@ -350,8 +350,8 @@ impl UdpSetup {
             .bind(bound)
             .map_err(|error| bind_fault(Role::Receiver, bound, &error))?;
         if is_multicast {
-            // Old kernels cannot switch this off for IPv6. There the kernel still checks membership
-            // by address, and the state machines drop packets that are not for them.
+            // For IPv6, old kernels cannot switch this option off. They still check membership by
+            // address, and the state machines drop packets that are not for them.
             let _kernel_too_old = socket.set_multicast_all(false);
             let source = self.source.filter(|_| self.role == Role::Receiver);
             socket

@@ -134,8 +134,8 @@ impl Collector {
         if self.has_gro { self.depth } else { MANY_MAX }
     }
 
-    /// Learns from the last call, which gave `count` messages; `is_filled` when it filled all its
-    /// room.
+    /// Adapts the depth to the last call, which gave `count` messages; `is_filled` when these
+    /// filled all its room.
     fn adapt(&mut self, is_filled: bool, count: usize) {
         let is_single = |index| {
             let message = self.inbox.message(index);
@@ -194,7 +194,7 @@ impl Collector {
     }
 }
 
-/// Moves the bytes behind the IPv4 header to the front. Returns their number; 0 when the header is
+/// Moves the bytes after the IPv4 header to the front. Returns their number; 0 when the header is
 /// not complete.
 fn cut_ip_header(slot: &mut [u8], len: usize) -> usize {
     let bytes = slot.get(..len).unwrap_or(&[]);

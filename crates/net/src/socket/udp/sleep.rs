@@ -1,7 +1,8 @@
 //! Sleeping in the group's socket instead of the poll set: the wake-up is several microseconds
 //! cheaper, and the call that sleeps receives, too.
 //!
-//! The packets wait here for the owner's next receive, which swaps its empty batch for this one.
+//! The packets that a sleep has received wait here. The owner's next receive swaps its empty batch
+//! for the batch that holds them.
 
 use std::time::Duration;
 
