@@ -8,7 +8,7 @@ use std::{
 
 use libc::{group, passwd, size_t};
 
-/// Returns the name of a user; `None` when there is no such user, or nobody can tell.
+/// Returns the name of a user; `None` when there is no such user, or the system cannot tell.
 ///
 /// **Cost**: reads files, and may ask a directory service.
 #[must_use]
@@ -20,7 +20,7 @@ pub fn user_name(number: u32) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns the name of a group, as [`user_name`] does of a user.
+/// Returns the name of a group, as [`user_name`] does for a user.
 #[must_use]
 pub fn group_name(number: u32) -> Option<Vec<u8>> {
     let found = |it: &group| name_of(it.gr_name);
@@ -30,8 +30,8 @@ pub fn group_name(number: u32) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns the number of the user called `name`; `None` when there is no such user, or nobody can
-/// tell.
+/// Returns the number of the user called `name`; `None` when there is no such user, or the system
+/// cannot tell.
 ///
 /// **Cost**: as [`user_name`].
 #[must_use]
@@ -47,7 +47,7 @@ pub fn user_number(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// Returns the number of the group called `name`, as [`user_number`] does of a user.
+/// Returns the number of the group called `name`, as [`user_number`] does for a user.
 #[must_use]
 pub fn group_number(name: &[u8]) -> Option<u32> {
     let name = CString::new(name).ok()?;
@@ -61,7 +61,8 @@ pub fn group_number(name: &[u8]) -> Option<u32> {
     )
 }
 
-/// Asks with a buffer that is large enough, and returns what `found` makes of the answer.
+/// Asks, again with a larger buffer when the answer does not fit. Returns what `found` makes of the
+/// answer.
 fn ask<T, R>(
     found: impl FnOnce(&T) -> R,
     call: impl Fn(*mut T, *mut c_char, size_t, *mut *mut T) -> c_int,
@@ -91,7 +92,7 @@ fn name_of(name: *const c_char) -> Vec<u8> {
 }
 
 const BUFFER_BYTES: usize = 4096;
-/// A group's record holds the names of its members.
+/// Bytes of the largest buffer: a group's record holds the names of all its members.
 const BUFFER_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(test)]

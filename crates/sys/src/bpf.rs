@@ -26,7 +26,7 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// Makes an instruction with all its fields; registers are numbers from 0 to 10.
+    /// Makes an instruction of its fields. `to` and `from` are registers, numbers from 0 to 10.
     pub(crate) const fn new(code: u8, to: u8, from: u8, offset: i16, operand: i32) -> Self {
         // Bit fields follow the byte order of the machine.
         let registers = if cfg!(target_endian = "little") {
@@ -121,7 +121,7 @@ impl AsFd for Map {
 /// Makes the kernel check a program for interfaces, and returns its descriptor.
 ///
 /// # Errors
-/// EPERM without CAP_BPF and CAP_NET_ADMIN in the first user namespace; EINVAL or EACCES for a
+/// EPERM without CAP_BPF and CAP_NET_ADMIN in the initial user namespace; EINVAL or EACCES for a
 /// program that the kernel does not accept.
 pub(crate) fn load(program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
     let license: &CStr = c"Apache-2.0 OR MIT";

@@ -7,13 +7,13 @@ use crate::call::int_options;
 /// The buffers of one socket, in bytes of kernel memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// In use for what arrived.
+    /// Bytes in use for what has arrived.
     pub receive_used_bytes: u32,
-    /// The most for what arrives.
+    /// The most bytes for what arrives.
     pub receive_bytes: u32,
-    /// The most for what is sent.
+    /// The most bytes for what is sent.
     pub send_bytes: u32,
-    /// In use for what is sent.
+    /// Bytes in use for what is sent.
     pub send_used_bytes: u32,
     /// Packets that were dropped at the socket.
     pub drops: u32,
@@ -51,5 +51,5 @@ impl SocketBuffers {
     }
 }
 
-/// How many integers the kernel tells: `SK_MEMINFO_VARS`.
+/// How many integers the kernel reports: `SK_MEMINFO_VARS`.
 const WORDS: usize = libc::SK_MEMINFO_DROPS as usize + 1;

@@ -1,4 +1,4 @@
-//! Rust results from results of system calls, and the calls that set and read socket options.
+//! Turns the results of system calls into Rust results, and sets and reads socket options.
 
 use std::{
     io,

@@ -70,8 +70,8 @@ pub fn send_many(fd: BorrowedFd<'_>, datagrams: &[IoSlice<'_>]) -> io::Result<us
 /// room.
 ///
 /// # Errors
-/// As [`send`]; `EINVAL` for a segment that does not fit the path's MTU or too many of them, `EIO`
-/// where the interface computes no checksums.
+/// As [`send`]; `EINVAL` for a segment that does not fit the path's MTU or for too many segments,
+/// `EIO` where the interface computes no checksums.
 ///
 /// **Cost**: one system call, no allocation.
 pub fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> io::Result<usize> {
@@ -182,8 +182,8 @@ pub(crate) fn wait(fd: BorrowedFd<'_>, wanted: PollFlags, limit: Duration) -> io
     Ok(!events(fd, wanted, limit)?.is_empty())
 }
 
-/// Waits until some of the events that are wanted happen, or the descriptor ends or fails, and
-/// returns which; none after `limit`, or when a signal ends the wait.
+/// Waits until some of the wanted events happen, or the descriptor ends or fails. Returns the
+/// events that happened: none after `limit`, or when a signal ended the wait.
 pub(crate) fn events(
     fd: BorrowedFd<'_>,
     wanted: PollFlags,

@@ -7,9 +7,9 @@
 //! One receive is under way at a time, so that datagrams come in their order. Shared memory shows
 //! whether the receive is done: a spinning thread makes no system call until a datagram is there.
 //!
-//! Only raw pointers reach memory that the kernel may still write to. The memory is freed when its
-//! request has completed. When a request does not complete during the wait at drop, its memory is
-//! leaked.
+//! Only raw pointers reach memory that the kernel may still write to. Drop waits for the requests
+//! that are under way, and then frees the memory. If a request does not complete in that time, the
+//! memory of all requests is leaked.
 //!
 //! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
 
@@ -67,8 +67,8 @@ impl fmt::Debug for DatagramRing {
 
 impl DatagramRing {
     /// Makes rings over two sockets, which may be one and the same: `from` receives and must be
-    /// blocking ([`crate::datagram::set_blocking`]), `to` sends. No datagram is longer than
-    /// `room_bytes`.
+    /// blocking ([`crate::datagram::set_blocking`]), `to` sends. A datagram longer than
+    /// `room_bytes` is refused when it is sent, and cut short when it is received.
     ///
     /// # Errors
     /// `ENOSYS` on old kernels, `EPERM` where `kernel.io_uring_disabled` or a filter of system
@@ -145,7 +145,8 @@ impl DatagramRing {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Returns true when a datagram or an error of a receive has come. Reads only shared memory.
+    /// Returns true when a datagram or an error of a receive has come. Reads shared memory, and
+    /// makes a system call only when the kernel says there that completions wait for this thread.
     pub fn has_received(&mut self) -> bool {
         self.collect();
         self.received.is_some()
@@ -328,7 +329,7 @@ impl Request {
 const ENTRIES: u32 = 64;
 /// The most sends under way at a time.
 const SENDS_MAX: usize = 16;
-/// The user data that tells other requests from sends.
+/// The user data of the requests that are not sends.
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 /// The duration of one wait at drop for requests under way, and the most such waits.

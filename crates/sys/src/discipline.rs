@@ -18,7 +18,7 @@ pub struct Discipline {
     pub error_ns_estimated: u64,
     /// The correction that is still to be made, in nanoseconds.
     pub offset_ns: i64,
-    /// The correction of the clock's speed, in parts per billion; positive when the clock runs
+    /// The correction of the clock's speed, in parts per billion; positive when it makes the clock
     /// faster.
     pub frequency_ppb: i64,
     /// International atomic time less UTC, in seconds; 0 when no program has set it.

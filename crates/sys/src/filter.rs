@@ -22,7 +22,7 @@ impl FilterProgram {
     /// Compiles `text` for frames of `link_type` (`DLT_*`: 1 is Ethernet).
     ///
     /// # Errors
-    /// Without libpcap, or when it does not understand the text.
+    /// Without libpcap, or when the text is wrong or makes a program that jumps backwards.
     pub fn compile(text: &str, link_type: u16) -> Result<Self, FilterError> {
         let no_zero = |_| FilterError::Text("a filter must not hold a zero byte".to_owned());
         let text = CString::new(text).map_err(no_zero)?;
@@ -73,7 +73,7 @@ impl fmt::Debug for FilterProgram {
 pub enum FilterError {
     /// The machine has no libpcap.
     NoLibrary,
-    /// The text is wrong; libpcap says how.
+    /// The text cannot be used, for this reason.
     Text(String),
 }
 

@@ -433,7 +433,8 @@ pub const MANY_MAX: usize = 64;
 /// Length of the control messages with segment size, hop limit and router alert, in bytes: each is
 /// a header and up to eight bytes.
 const CONTROL_SEND_BYTES: usize = 3 * (aligned(HEADER_BYTES) + 8);
-/// Copied into fragments, control class, number 20; four bytes; every router shall look.
+/// The option's type (copied into fragments, control class, number 20), its length, and value 0:
+/// every router is to look at the packet.
 const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 /// Length of the control messages with GRO size, drop count and IPv6 packet information, in bytes,
 /// with room to spare.

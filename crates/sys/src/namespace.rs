@@ -1,10 +1,10 @@
-//! Network, name, mount and user namespaces. They make hosts without machines, and give root's
-//! rights over these hosts to a user who is not root.
+//! Network, name, mount and user namespaces. They make separate hosts on one machine, and give a
+//! user who is not root the rights of root over these hosts.
 //!
 //! A network namespace, or one for the host's name or for mounts, is held by a descriptor alone. So
-//! it disappears with its last holder, even when that process is killed. A thread enters a
-//! namespace for good ([`run_in`] uses a thread of its own); a command starts in one
-//! ([`CommandExt::namespace`]).
+//! it disappears when no process holds it or runs in it any more, even if these processes are
+//! killed. A thread enters a namespace for good ([`run_in`] uses a thread of its own); a command
+//! starts in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only a
 //! process with a single thread create one: at the very start of `main` ([`enter_user_namespace`]),
@@ -310,11 +310,11 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Kills every process in one of these network namespaces except this process, and waits for each
-/// to end, for at most two seconds. Returns the number of processes killed.
+/// Kills every process in any of these network namespaces, except this process. Waits for each to
+/// end, at most two seconds. Returns the number of processes killed.
 ///
 /// The function finds only processes whose namespace this user may examine. Processes that this
-/// process started are always among them.
+/// process started are normally among them.
 #[must_use]
 pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
     let own = std::process::id();
@@ -334,7 +334,7 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
             continue;
         }
         // The descriptor belongs to one process: a second check shows whether the number was reused
-        // before it was opened.
+        // before the descriptor was opened.
         if let Some(process) = open_process(pid)
             && is_in(pid, namespaces)
             && pidfd_send_signal(&process, Signal::KILL).is_ok()

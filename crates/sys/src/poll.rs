@@ -240,8 +240,7 @@ impl TimerFd {
     /// # Errors
     /// Never in practice.
     pub fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
-        // A value of zero would unset the timer, so the clock's origin becomes the clock's first
-        // instant.
+        // A value of zero would unset the timer, so a deadline at zero is set to one nanosecond.
         let at = deadline.map_or(0, |deadline| deadline.as_nanos().max(1));
         let value = Itimerspec {
             it_interval: timespec(Duration::ZERO),

@@ -23,7 +23,7 @@ pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// Words an error, and behind it its usual remedy, if it has one.
+/// Returns the text of an error, and after it the usual remedy, if there is one.
 #[must_use]
 pub fn with_usual_remedy(error: &io::Error) -> String {
     usual_remedy(error).map_or_else(|| error.to_string(), |remedy| format!("{error}; {remedy}"))
@@ -32,7 +32,8 @@ pub fn with_usual_remedy(error: &io::Error) -> String {
 /// What helps when the system does not start a thread.
 pub const THREAD_REMEDY: &str = "end some processes, or raise the limit of them (`ulimit -u`)";
 
-/// Makes the error of a thread that has panicked; `work` says what it does, as in "that writes".
+/// Makes the error of a thread that has panicked; `work` says what the thread does, as in "that
+/// writes".
 #[must_use]
 pub fn panicked(work: &str) -> io::Error {
     io::Error::other(format!(

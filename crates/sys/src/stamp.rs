@@ -86,7 +86,7 @@ pub enum Origin {
 /// make them.
 ///
 /// # Errors
-/// On kernels before 3.17, and for sockets that cannot.
+/// On kernels before 3.17, and for sockets whose packets cannot be stamped.
 pub fn enable(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = RX_HARDWARE | RX_SOFTWARE | SOFTWARE | RAW_HARDWARE | OPT_ID | OPT_TSONLY;
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)

@@ -89,7 +89,8 @@ pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> 
     )?)
 }
 
-/// Holds back segments that are not full, for 200 ms at most, or sends what was held back.
+/// If `is_corked`, holds back segments that are not full, for 200 ms at most. Otherwise sends what
+/// was held back.
 ///
 /// # Errors
 /// Never in practice.
@@ -98,7 +99,7 @@ pub fn set_cork(stream: &TcpStream, is_corked: bool) -> io::Result<()> {
 }
 
 /// Asks for a send buffer with room for `bytes` bytes; returns how many the kernel granted, which
-/// includes its own bookkeeping. The kernel no longer sizes the buffer by itself then.
+/// includes its own bookkeeping. From then on, the kernel does not size the buffer by itself.
 ///
 /// # Errors
 /// Never in practice.

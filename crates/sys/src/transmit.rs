@@ -1,5 +1,5 @@
-//! Bytes of files and pipes into a TCP connection without a copy through this process, and what
-//! the kernel knows of their way: queued, sent, acknowledged.
+//! Moves bytes of files and pipes into a TCP connection without a copy through this process. Tells
+//! what the kernel knows of these bytes: queued, sent, acknowledged.
 //!
 //! ```text
 //!   written | not sent yet | sent, not acknowledged | acknowledged by the peer's kernel
@@ -43,7 +43,8 @@ pub fn send_file(socket: &impl AsFd, file: &File, at: u64, bytes: usize) -> io::
 }
 
 /// Moves up to `bytes` bytes from a pipe into a socket without a copy through this process. Returns
-/// how many; 0 when the pipe is at its end. It waits for neither end.
+/// how many; 0 when the pipe is at its end. It waits neither for bytes in the pipe nor for room in
+/// the socket.
 ///
 /// # Errors
 /// `WouldBlock` when the pipe is empty or the socket has no room; `InvalidInput` when neither is a
@@ -129,7 +130,7 @@ pub struct FullSegments<'a, S: AsFd> {
 }
 
 impl<'a, S: AsFd> FullSegments<'a, S> {
-    /// Begins.
+    /// Begins to hold back segments that are not full.
     ///
     /// # Errors
     /// When the descriptor is no TCP socket.
@@ -140,7 +141,7 @@ impl<'a, S: AsFd> FullSegments<'a, S> {
         let had_no_delay = sockopt::tcp_nodelay(socket)?;
         sockopt::set_tcp_cork(socket, true)?;
         // Once the cork is out, Nagle's rule would hold a last small segment back while an earlier
-        // one is not acknowledged, which the peer delays.
+        // one is not acknowledged, and the peer delays its acknowledgements.
         sockopt::set_tcp_nodelay(socket, true)?;
         Ok(Self {
             socket,

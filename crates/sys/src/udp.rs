@@ -63,11 +63,11 @@ impl Family {
 /// The treatment of a datagram that is longer than the path allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathMtu {
-    /// The kernel refuses it (`EMSGSIZE`) when it is longer than the interface's MTU; a router
-    /// drops it when it is longer than the path's MTU. The kernel ignores ICMP messages about the
-    /// path.
+    /// The kernel refuses the datagram (`EMSGSIZE`) when it is longer than the interface's MTU; a
+    /// router drops it when it is longer than the path's MTU. The kernel ignores ICMP messages
+    /// about the path.
     Probe,
-    /// The kernel cuts it into fragments.
+    /// The kernel cuts the datagram into fragments.
     Fragment,
 }
 

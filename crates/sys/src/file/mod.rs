@@ -1,9 +1,9 @@
 //! Files beneath one directory, so that no name from the network can lead out of it.
 //!
-//! [`Directory`] is the only way in. Names are relative, without `..`, and no symbolic link on the
-//! way is followed, even when another process puts one there at the wrong moment. The kernel checks
-//! that (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`). Where the kernel is too old or a
-//! sandbox forbids the call, components are opened one by one, with the same effect.
+//! Paths are relative to a [`Directory`]. They are without `..`, and no symbolic link on the way is
+//! followed, even when another process puts one there at the wrong moment. The kernel checks that
+//! (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`). Where the kernel is too old or a sandbox
+//! forbids the call, components are opened one by one, with the same effect.
 //!
 //! ```text
 //! "a/b/file" ──> open "a/b" beneath, no links ──> operation on "file" in it, not following it
@@ -86,7 +86,7 @@ impl Directory {
     pub fn directory_unmounted(&self, path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = self.open_beneath(path, flags, 0, ResolveFlags::NO_XDEV)?;
-        // The fallback did not ask the kernel to check this.
+        // Where `openat2` is missing, the kernel was not asked to check this.
         if fstat(&opened)?.st_dev != fstat(&self.0)?.st_dev {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
@@ -169,7 +169,7 @@ impl Directory {
     /// a file gets its new name before it loses the old one, and renaming a directory fails.
     ///
     /// # Errors
-    /// `AlreadyExists` by [`Taken::Refuse`]; `CrossesDevices` when the two are on different
+    /// `AlreadyExists` with [`Taken::Refuse`]; `CrossesDevices` when the two are on different
     /// filesystems.
     pub fn rename(
         &self,
@@ -419,8 +419,9 @@ impl AsFd for Directory {
     }
 }
 
-/// Reads bytes of a file from `at` on that are in memory already, without waiting for a disk.
-/// Returns how many it read; these are fewer than `out` has room for at the file's end, too.
+/// Reads those bytes of a file, from `at` on, that are in memory already, without waiting for a
+/// disk. Returns how many it read. If these are fewer than `out` has room for, the next byte is not
+/// in memory, or the file ends.
 ///
 /// # Errors
 /// `WouldBlock` when the first byte is not in memory, `Unsupported` where the filesystem cannot
@@ -431,7 +432,8 @@ pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
         preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT)
     });
     match read {
-        // A file in memory needs no disk, though its filesystem does not know the flag.
+        // On tmpfs a file is in memory and needs no disk, though this filesystem does not know the
+        // flag.
         Err(Errno::OPNOTSUPP) if fstatfs(file)?.f_type == TMPFS => file.read_at(out, at),
         read => Ok(read?),
     }
@@ -527,8 +529,8 @@ fn unusable(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Returns true when the kernel does not know the call (before 5.6) or a sandbox forbids it. A path
-/// that is forbidden for another reason fails in the fallback, too.
+/// Returns true when the kernel is too old for the call or a sandbox forbids it. A path that is
+/// forbidden for another reason fails in the fallback, too.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -89,7 +89,7 @@ impl Status {
         self.owner == user && self.mode & OWNER_READS != 0
     }
 
-    /// The status of an open file or directory.
+    /// Returns the status of an open file or directory.
     ///
     /// # Errors
     /// When the disk fails.

@@ -73,8 +73,8 @@ impl Ethtool {
     }
 
     /// Returns the bits a second that a link carries, as its driver says. `None` where the driver
-    /// does not know, as for a link that is down. A virtual cable names a rate that it does not
-    /// keep.
+    /// does not know, as for a link that is down. A virtual interface does not keep to the rate
+    /// that its driver names.
     ///
     /// # Errors
     /// When the link does not exist, or its driver has no speed.

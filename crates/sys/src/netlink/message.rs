@@ -23,8 +23,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Makes a message of `kind` with `flags`. Length and sequence number are filled in for
-    /// sending.
+    /// Makes a message of `kind` with `flags`. [`Request::finish`] fills in the length and the
+    /// sequence number.
     #[must_use]
     pub fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; HEADER_LEN];
@@ -115,7 +115,7 @@ pub struct Reply<'a> {
     pub flags: u16,
     /// The sequence number of the request that the message answers.
     pub sequence: u32,
-    /// The bytes behind the netlink header.
+    /// The bytes after the netlink header.
     pub payload: &'a [u8],
 }
 

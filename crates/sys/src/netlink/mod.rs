@@ -1,10 +1,10 @@
 //! Synchronous netlink: interfaces, addresses, routes, device features, packet loss.
 //!
-//! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`. [`Ethtool`] switches
-//! device features. [`RandomLoss`] makes the network lose packets; [`TokenBucket`] slows it.
-//! [`TcpSocket`] lists what `ss` does.
-//! [`Request`] and [`Reply`] are the codec, pure and bounds-checked. Only [`NetlinkSocket`] makes
-//! system calls. The module holds no state: each call asks the kernel.
+//! [`Rtnetlink`] does the work of the program `ip`, without running it. [`Ethtool`] switches device
+//! features. [`RandomLoss`] makes the network lose packets; [`TokenBucket`] slows it. [`TcpSocket`]
+//! lists sockets as the program `ss` does. [`Request`] and [`Reply`] are the codec, pure and
+//! bounds-checked. Only [`NetlinkSocket`] makes system calls. The module holds no state: each call
+//! asks the kernel.
 //!
 //! Sockets belong to the network namespace of the thread that opened them.
 

@@ -1,8 +1,8 @@
-//! Random packet loss, and connections that are reset, by netfilter rules, made over netlink
-//! without the `nft` program.
+//! Loses packets at random, and resets connections, by netfilter rules. The rules are made over
+//! netlink, without the program `nft`.
 //!
-//! The rules are alone in the only chain of a table of their own. That chain comes before
-//! connection tracking:
+//! The rules have a table of their own, with one chain. That chain comes before connection
+//! tracking:
 //!
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
@@ -30,7 +30,7 @@ pub enum Mishap {
 }
 
 impl Mishap {
-    /// The IP protocols of the packets that are drawn.
+    /// Returns the IP protocols of the packets that are drawn.
     const fn protocols(self) -> &'static [u8] {
         match self {
             Self::LosesDatagram => &[UDP, PGM],
@@ -55,9 +55,9 @@ impl RandomLoss {
         Ok(Self { socket })
     }
 
-    /// Lets `mishap` befall packets of its kind that arrive by `interface`: each is drawn at
-    /// random, `lost` of `of` on average. Counts the drawn packets from 0. Replaces the former
-    /// rules, if there are any. Several packets that arrive in one piece (GSO) are one draw.
+    /// Lets `mishap` happen to packets of its kind that arrive by `interface`. Packets are drawn at
+    /// random, `lost` of `of` on average. The count of drawn packets begins at 0. Replaces the
+    /// former rules, if there are any. Several packets that arrive in one piece (GSO) are one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
@@ -95,8 +95,8 @@ impl RandomLoss {
             .map_err(|error| error.during("stop losing packets"))
     }
 
-    /// Returns the number of packets dropped since the rules were set; `None` when there are none.
-    /// Several packets that arrived in one piece (GSO) count as one.
+    /// Returns the number of packets dropped since the rules were set; `None` when no rules are
+    /// set. Several packets that arrived in one piece (GSO) count as one.
     ///
     /// # Errors
     /// When the kernel does not answer.

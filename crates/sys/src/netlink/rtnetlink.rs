@@ -2,8 +2,8 @@
 
 use super::{Malformed, NetlinkError, NetlinkSocket, Protocol, Request};
 
-/// A socket for the links, addresses and routes of one network namespace. The file of each type has
-/// the methods for its objects.
+/// A socket for the links, addresses and routes of one network namespace. The files of
+/// [`super::Link`], [`super::Address`] and [`super::Route`] each add the methods for their type.
 #[derive(Debug)]
 pub struct Rtnetlink {
     socket: NetlinkSocket,

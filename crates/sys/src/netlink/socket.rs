@@ -72,7 +72,7 @@ impl NetlinkSocket {
     }
 
     /// Sends one request and waits for its acknowledgement. `visit` gets each reply that comes
-    /// before it.
+    /// before the acknowledgement.
     ///
     /// # Errors
     /// The kernel's answer, with its reason when it gives one.
@@ -119,7 +119,8 @@ impl NetlinkSocket {
     }
 
     /// Sends several requests as one datagram, as nftables demands for its transactions. Waits for
-    /// the acknowledgement of the request that asks for one, or for the first refusal.
+    /// the first acknowledgement or refusal. At least one of the requests must ask for an
+    /// acknowledgement.
     pub(super) fn transaction(&mut self, requests: Vec<Request>) -> Result<(), NetlinkError> {
         let mut bytes = Vec::new();
         let before = self.sequence;
@@ -288,7 +289,7 @@ struct Progress {
 }
 
 /// Checks an `NLMSG_ERROR`: a negated error number (0 is an acknowledgement), the request's header,
-/// and with `NLM_F_ACK_TLVS` attributes that say why.
+/// and, with `NLM_F_ACK_TLVS`, attributes that say why.
 pub(super) fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
     let (header, rest) = fixed::<20>(reply.payload, "netlink error")?;
     let errno = u32_at(header, 0).cast_signed().wrapping_neg();

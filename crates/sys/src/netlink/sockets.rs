@@ -18,7 +18,7 @@ pub struct TcpSocket {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-    /// A number that no other socket ever has, since the host was started.
+    /// A number that no other socket has had since the host was started.
     pub cookie: u64,
     /// The socket's inode, by which `/proc/PID/fd` names it; 0 when no process has it any more.
     pub inode: u32,

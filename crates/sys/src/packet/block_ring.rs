@@ -172,12 +172,12 @@ impl Block<'_> {
             // the block could let two packets overlap, and nothing here can detect it.
             *next = start.saturating_add(next_offset);
             // The kernel wrote the header on another processor: without the hint, reading each
-            // packet waits for its header to arrive from there. The place is a guess: packets of
-            // one load usually have one size.
+            // packet waits for its header to arrive from there. The place is a guess: packets that
+            // come together usually have one size.
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));
-            // SAFETY: as above, and every packet is visited once, as `next` only grows.
+            // SAFETY: as above, and every packet is visited once, because `next` only grows.
             unsafe { header.packet(&ring.mapping, start, end, ring.socket.has_offload) }
         };
         std::iter::from_fn(visit)

@@ -175,8 +175,8 @@ pub(super) struct RingHeader {
 
 impl RingHeader {
     /// Returns the packet whose header begins at `start` and whose room ends at `end` of the
-    /// mapping. When the kernel has taken a VLAN tag out, this moves the hardware addresses to put
-    /// it back. `None` when the header points outside the room.
+    /// mapping. When the kernel has taken a VLAN tag out, this moves the hardware addresses and
+    /// puts the tag back. `None` when the header points outside the room.
     ///
     /// # Safety
     /// The kernel has released the bytes from `start` to `end` and does not touch them during `'a`,

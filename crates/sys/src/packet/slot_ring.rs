@@ -109,7 +109,7 @@ impl SlotGuard<'_> {
         // An offset that no packet has marks the slot as read.
         bytes[MAC..MAC + 2].fill(0);
         let end = self.start + self.ring.slot_bytes;
-        // SAFETY: as above, and once only, see the mark.
+        // SAFETY: as above; and a marked slot gives no packet, so this happens only once.
         unsafe { header.packet(mapping, self.start, end, self.ring.socket.has_offload) }
     }
 }

@@ -1,4 +1,4 @@
-//! The making of a ring of slots, for either direction.
+//! Makes a ring of slots, for either direction.
 
 use std::{io, os::fd::BorrowedFd};
 

@@ -204,7 +204,7 @@ impl PacketSocket {
         )
     }
 
-    /// Makes the kernel keep every packet, whole.
+    /// Removes the filter: the kernel then keeps every packet, whole.
     ///
     /// # Errors
     /// ENOENT when there was no filter.

@@ -46,7 +46,7 @@ impl XdpRedirect {
     ///
     /// # Errors
     /// EPERM without CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8) in the machine's
-    /// first user namespace; EINVAL for a kernel that is too old (before 5.9) or has no XDP
+    /// initial user namespace; EINVAL for a kernel that is too old (before 5.9) or has no XDP
     /// sockets.
     pub fn load(queues: u32) -> io::Result<Self> {
         let too_many = || io::Error::from(io::ErrorKind::InvalidInput);

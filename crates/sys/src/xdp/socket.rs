@@ -119,7 +119,8 @@ impl XdpSocket {
             tx_metadata_len: 0,
         };
         set_xdp_umem_reg(&socket, region)?;
-        // Either ring has room for every chunk, so a frame is dropped only when no chunk is free.
+        // Either ring has room for every chunk, so no frame is dropped for want of a place in a
+        // ring.
         let entries = spec.chunks.next_power_of_two();
         set_xdp_umem_fill_ring_size(&socket, entries)?;
         // The socket sends nothing, but the kernel demands this ring.
