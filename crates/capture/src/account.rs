@@ -13,7 +13,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit in words.
+    /// Returns the unit in words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// The sum of two sources' losses.
+    /// Returns the sum of two sources' losses.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -68,7 +68,7 @@ pub struct Account {
     pub unread: u64,
     /// Frames that passed the filter.
     pub passed: u64,
-    /// Frames among these that are several packets of the wire in one piece.
+    /// Passed frames that are several packets of the wire in one piece.
     pub super_frames: u64,
     /// Super-packets that could not be cut up and were delivered whole.
     pub uncut_super_frames: u64,
@@ -86,15 +86,17 @@ pub struct Account {
     pub pieces: u64,
     /// What the source lost.
     pub losses: Losses,
-    /// What `delivered`, `cut` and `unwritten` count; all other counts are in frames as captured.
+    /// What `delivered`, `cut` and `unwritten` count. All other counts of packets, except `pieces`,
+    /// are in frames as captured.
     pub unit: Unit,
-    /// The same counts for each interface, in the order of the interfaces' numbers in the sink.
+    /// Some of these counts for each interface, in the order of the interfaces' numbers in the
+    /// sink.
     pub interfaces: Vec<InterfaceAccount>,
     /// What interfaces and their drivers lost, by their own names for it.
     pub named_losses: Vec<(String, u64)>,
-    /// The same counts for each second of the last day.
+    /// Some of these counts for each second of the last day.
     pub seconds: Vec<Second>,
-    /// Earlier seconds, which are only in the sums.
+    /// Number of earlier seconds, which are only in the sums.
     pub seconds_unlisted: u64,
 }
 
@@ -125,7 +127,7 @@ pub struct Unwritten {
 }
 
 impl Unwritten {
-    /// One packet.
+    /// Makes the counts for one packet.
     #[must_use]
     pub const fn of(packet: &Packet<'_>) -> Self {
         Self {
@@ -190,8 +192,8 @@ pub struct Second {
 }
 
 impl Account {
-    /// Packets that the kernel says it gave us or dropped, minus those in the account: 0 when the
-    /// account adds up. `None` for a source that does not count.
+    /// Returns how many packets the kernel says that it gave us or dropped, minus those in the
+    /// account: 0 when the account adds up. `None` for a source that does not count.
     #[must_use]
     pub fn residual(&self) -> Option<i128> {
         let seen = i128::from(self.losses.seen?);
@@ -199,23 +201,24 @@ impl Account {
         Some(seen - known.iter().map(|count| i128::from(*count)).sum::<i128>())
     }
 
-    /// Packets that passed the filter (a super-packet counts as its pieces), minus those that the
-    /// sink kept or could not keep: 0 when nothing was lost on the way to the sink.
+    /// Returns how many packets passed the filter (a super-packet counts as its pieces), minus
+    /// those that the sink kept or could not keep: 0 when nothing was lost on the way to the sink.
     #[must_use]
     pub fn sink_residual(&self) -> i128 {
         let given = i128::from(self.passed) + i128::from(self.pieces);
         given - i128::from(self.delivered) - i128::from(self.unwritten)
     }
 
-    /// True when both residuals are 0: the account has every packet.
+    /// Returns true when both residuals are 0: the account has every packet. A residual that is
+    /// `None` counts as 0.
     #[must_use]
     pub fn closes(&self) -> bool {
         self.residual().is_none_or(|left| left == 0) && self.sink_residual() == 0
     }
 
-    /// Packets that were lost: the ring was full, the interface or the sink dropped them, or their
-    /// record was damaged. A file that is damaged at its end may have lost more packets; only their
-    /// bytes are known ([`Losses::lost_bytes`]).
+    /// Returns how many packets were lost: the ring was full, the interface or the sink dropped
+    /// them, or their record was damaged. A file that is damaged at its end may have lost more
+    /// packets; only their bytes are known ([`Losses::lost_bytes`]).
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
@@ -289,7 +292,7 @@ impl Account {
         }
     }
 
-    /// Notes a second that ends; `before` is the account at its beginning.
+    /// Notes a second that ends; `before` is the account at its beginning. Returns the account now.
     pub(crate) fn end_second(&mut self, at: u64, before: &Totals) -> Totals {
         if self.seconds.len() >= SECONDS_MAX {
             self.seconds.remove(0);
@@ -302,7 +305,8 @@ impl Account {
         self.amend_second(before)
     }
 
-    /// Adds what has changed since the account was `before` to the second that was noted last.
+    /// Adds to the second that was noted last what has changed since the account was `before`.
+    /// Returns the account now.
     pub(crate) fn amend_second(&mut self, before: &Totals) -> Totals {
         let now = Totals::of(self);
         for ((now, before), field) in now.0.iter().zip(before.0).zip(FIELDS) {
@@ -333,7 +337,7 @@ impl Second {
         sum
     }
 
-    /// Packets that were lost in this second.
+    /// Returns how many packets were lost in this second.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.ring + self.interface + self.damaged + self.unwritten

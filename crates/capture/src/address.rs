@@ -39,7 +39,7 @@ pub enum SinkAddress {
 }
 
 impl SourceAddress {
-    /// True for an interface, whose packets come at any time.
+    /// Returns true for an interface, whose packets come at any time.
     #[must_use]
     pub const fn is_live(&self) -> bool {
         matches!(
@@ -48,8 +48,8 @@ impl SourceAddress {
         )
     }
 
-    /// The interface whose packets this source takes away from the host while it is open; `None`
-    /// for a source that takes none away.
+    /// Returns the interface whose packets this source takes away from the host while it is open;
+    /// `None` for a source that takes none away.
     #[must_use]
     pub fn taken(&self) -> Option<&str> {
         match self {
@@ -62,7 +62,7 @@ impl SourceAddress {
 }
 
 impl SinkAddress {
-    /// The name of the interface that packets leave by, if the sink is an interface.
+    /// Returns the name of the interface that packets leave by, if the sink is an interface.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         match self {
@@ -86,7 +86,7 @@ impl SinkAddress {
         }
     }
 
-    /// True when the packets go to standard output.
+    /// Returns true when the packets go to standard output.
     #[must_use]
     pub fn is_standard_output(&self) -> bool {
         match self {
@@ -184,7 +184,7 @@ impl fmt::Display for SinkAddress {
     }
 }
 
-/// True for a name that an interface can have, except the name of a packed file.
+/// Returns true for a name that an interface can have, except the name of a packed file.
 fn is_interface_name(text: &str) -> bool {
     let is_long = text.len() > INTERFACE_NAME_MAX;
     let has_odd = text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());

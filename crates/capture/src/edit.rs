@@ -1,4 +1,4 @@
-//! Changes to packets before they are sent again: addresses and tags. Checksums stay right.
+//! Changes packets before they are sent again: addresses and tags. Checksums stay right.
 
 use std::net::IpAddr;
 
@@ -33,14 +33,14 @@ pub enum TagEdit {
 }
 
 impl Edits {
-    /// True when nothing is changed.
+    /// Returns true when nothing is changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Changes packets, in memory of its own.
+/// An editor, which changes packets in memory of its own.
 #[derive(Debug)]
 pub struct Editor {
     edits: Edits,
@@ -50,7 +50,7 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// An editor that makes the changes in `edits`.
+    /// Makes an editor for the changes in `edits`.
     #[must_use]
     pub fn new(edits: Edits) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Editor {
         }
     }
 
-    /// The old addresses that no packet has had.
+    /// Returns the old addresses that no packet has had.
     pub(crate) fn unmet(&self) -> impl Iterator<Item = IpAddr> {
         let addresses = self.edits.addresses.iter().zip(&self.met);
         addresses
@@ -68,7 +68,7 @@ impl Editor {
             .map(|((old, _), _)| *old)
     }
 
-    /// The changed packet.
+    /// Returns the packet with the changes made.
     pub fn edit<'a>(&'a mut self, packet: &Packet<'a>) -> Packet<'a> {
         let room = &mut self.room;
         room.clear();
@@ -82,8 +82,7 @@ impl Editor {
             *met |= replace_address(room, *old, *new);
         }
         if self.edits.tag != TagEdit::Keep {
-            // Each round removes the tags that the parser follows; a frame may have any number of
-            // tags.
+            // Each round removes the tags that the parser follows, and a frame may have more.
             while let len = remove_tags(room)
                 && len < room.len()
             {

@@ -8,14 +8,14 @@ use crate::Interface;
 /// target, the cause and, where one is known, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The address of a source or sink cannot be understood.
+    /// A text that the user gave, such as an address or a filter, cannot be used.
     #[error("{address:?} is not a {what}: {reason}")]
     Address {
-        /// The address as given.
+        /// The text as given.
         address: String,
-        /// What it addresses: a source or a sink.
+        /// What the text should be, such as a source of packets or a filter.
         what: &'static str,
-        /// What is wrong with the address.
+        /// What is wrong with the text.
         reason: String,
     },
     /// There is no such interface.
@@ -114,7 +114,7 @@ impl CaptureError {
         }
     }
 
-    /// The error of a wait for packets of these interfaces.
+    /// Makes the error of a wait for packets of these interfaces.
     pub(crate) fn wait<'a>(
         interfaces: impl IntoIterator<Item = &'a Interface>,
         cause: io::Error,
@@ -124,7 +124,7 @@ impl CaptureError {
         Self::os(format!("wait for packets from {}", names.join(", ")), cause)
     }
 
-    /// The error of a netlink request that the kernel refused.
+    /// Makes the error of a netlink request that the kernel refused.
     pub(crate) fn netlink(error: &sys::netlink::NetlinkError) -> Self {
         Self::Os {
             operation: "ask the kernel about its interfaces".to_owned(),
@@ -133,7 +133,7 @@ impl CaptureError {
     }
 }
 
-/// Words the system's reason, and what helps against it.
+/// Returns the system's reason in words, and what helps against it.
 fn explained(cause: &io::Error) -> String {
     let remedy = match cause.kind() {
         io::ErrorKind::NotFound => "; check the path",

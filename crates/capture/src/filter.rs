@@ -9,7 +9,7 @@ use wire::trace_file::ETHERNET;
 
 use crate::{CaptureError, Packet};
 
-/// A filter, compiled for each link type that its user names.
+/// A filter, compiled for each link type that its packets have.
 #[derive(Clone, Debug)]
 pub struct Filter {
     text: String,
@@ -65,7 +65,7 @@ impl Filter {
         Ok(())
     }
 
-    /// True for a packet of `link_type` that the filter keeps.
+    /// Returns true for a packet of `link_type` that the filter keeps.
     ///
     /// **Panics** (bug): when the link type was not added.
     #[inline]
@@ -122,7 +122,7 @@ impl Filter {
         Some([head.to_vec(), body].concat())
     }
 
-    /// The text that the filter was compiled from.
+    /// Returns the text that the filter was compiled from.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -147,8 +147,8 @@ const fn library_number(link_type: u16) -> u16 {
     }
 }
 
-/// Link types to try for filters that make no sense for Ethernet: IEEE 802.11 alone and behind
-/// radiotap, RAW, SLL.
+/// Link types to try for filters that make no sense for Ethernet: IEEE 802.11 alone, IEEE 802.11
+/// after a radiotap header, RAW, SLL.
 const OTHER_LINK_TYPES: [u16; 4] = [105, 127, 101, 113];
 
 /// `BPF_RET | BPF_K`. `RETURN_CLASS` is the class of all returns.

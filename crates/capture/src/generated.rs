@@ -25,7 +25,7 @@ pub enum Sizes {
     Weighted(Vec<(u16, u32)>),
 }
 
-/// Describes the frames to make.
+/// A description of the frames to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorSpec {
     /// Bytes of a frame.
@@ -114,7 +114,7 @@ impl FromStr for Sizes {
 }
 
 impl Sizes {
-    /// Bytes of the longest frame.
+    /// Returns the length of the longest frame in bytes.
     #[must_use]
     pub fn most(&self) -> u16 {
         match self {
@@ -146,7 +146,7 @@ impl Sizes {
     }
 }
 
-/// Reads `150000`, `150k` or `1.5M`: at least 1, and at most 10^12, as stamps are in nanoseconds.
+/// Reads `150000`, `150k` or `1.5M`: at least 1, and at most 10^12.
 fn frames_per_s(text: &str) -> Option<u64> {
     let frames_per_s = quantity::count(text).ok()?;
     (1..=1_000_000_000_000)
@@ -158,7 +158,7 @@ fn positive(text: &str) -> Option<u16> {
     text.parse().ok().filter(|number| *number > 0)
 }
 
-/// `02:00:00:00:00:02`.
+/// Reads a hardware address, such as `02:00:00:00:00:02`.
 fn hardware_address(text: &str) -> Option<[u8; 6]> {
     let mut address = [0; 6];
     let mut parts = text.split(':');
@@ -168,7 +168,7 @@ fn hardware_address(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(address)
 }
 
-/// Makes the frames, one after the other.
+/// A generator, which makes the frames one after the other.
 #[derive(Debug)]
 pub struct Generator {
     spec: GeneratorSpec,
@@ -178,7 +178,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator at the first frame.
+    /// Makes a generator that stands before the first frame.
     #[must_use]
     pub fn new(spec: GeneratorSpec) -> Self {
         let len = usize::from(spec.sizes.most());
@@ -195,7 +195,7 @@ impl Generator {
             destination: [198, 18, 0, 2].into(),
             protocol: PROTOCOL_UDP,
             hops_left: 64,
-            // Lengths, source port and checksums are those of a single frame.
+            // Lengths, source port and checksums are filled in for each frame.
             total_len: 0,
             is_whole: true,
         };
@@ -214,13 +214,13 @@ impl Generator {
         }
     }
 
-    /// True when all frames are made.
+    /// Returns true when all frames are made.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.spec.count.is_some_and(|count| self.sequence >= count)
     }
 
-    /// The next frame; `None` when all frames are made.
+    /// Makes the next frame; `None` when all frames are made.
     pub fn next_frame(&mut self) -> Option<&[u8]> {
         if self.is_over() {
             return None;
@@ -243,14 +243,14 @@ impl Generator {
         Some(&self.frame[..len])
     }
 
-    /// Frames made so far.
+    /// Returns the number of frames made so far.
     #[must_use]
     pub const fn made(&self) -> u64 {
         self.sequence
     }
 }
 
-/// Finds generated frames among others, and counts the missing ones.
+/// A check that finds generated frames among others, and counts the missing ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceCheck {
     /// Generated frames, each counted once.
@@ -282,7 +282,7 @@ impl Default for SequenceCheck {
 }
 
 impl SequenceCheck {
-    /// Looks at one frame, and ignores it unless it is a generated one.
+    /// Looks at one frame. Ignores all but generated frames.
     pub fn look(&mut self, frame: &[u8]) {
         let Some(head) = frame.get(..MARK + 14) else {
             return;
@@ -310,8 +310,8 @@ impl SequenceCheck {
         }
     }
 
-    /// Adds the counts of another worker on the same source. Each flow must go to one worker.
-    /// Frames that came in order at each worker may count as late in the sum.
+    /// Adds the counts of another worker on the same source. Each flow must go to one worker. A
+    /// frame counts as late only when its own worker has seen a later one.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -324,7 +324,7 @@ impl SequenceCheck {
         }
     }
 
-    /// How many numbers below [`SequenceCheck::end`] have not come.
+    /// Returns how many numbers below [`SequenceCheck::end`] have not come.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.end - self.frames

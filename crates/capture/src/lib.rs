@@ -13,11 +13,11 @@
 //! - every packet that the socket saw is delivered, filtered, dropped because the ring was full,
 //!   unwritten or left unread: [`Account::residual`] is 0;
 //! - every packet that passed the filter, a super-packet as its pieces, is delivered or unwritten:
-//!   [`Account::sink_residual`] is 0, in total and by interface and second;
+//!   [`Account::sink_residual`] is 0;
 //! - counters have 64 bits, and the session reads the kernel's 32-bit counters at least once a
 //!   second;
-//! - a packet borrows its source's memory; between source and sink, a packet is copied only into
-//!   the sink's own buffer.
+//! - a packet borrows its source's memory; between source and sink, it is copied only when it is
+//!   changed: cut up, edited, or given its checksum.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 

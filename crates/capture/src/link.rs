@@ -25,7 +25,7 @@ pub struct LinkSpeed {
 
 impl LinkSpeed {
     /// Reads the speed of the interface `name` from its driver; `None` where the driver does not
-    /// say. Drivers of virtual cables name a speed that they do not keep to.
+    /// say. Virtual interfaces do not keep to the speed that their drivers name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         let links = Rtnetlink::open().and_then(|mut netlink| netlink.links());
@@ -34,9 +34,9 @@ impl LinkSpeed {
         bits.ok()?.map(|bits| Self { bits })
     }
 
-    /// How many frames of `frame_bytes` (without check sequence, as captures count) the link
-    /// carries a second. On the wire each frame also has check sequence, preamble and gap, and a
-    /// short frame is padded.
+    /// Returns how many frames of `frame_bytes` (without check sequence, as captures count) the
+    /// link carries a second. On the wire each frame also has check sequence, preamble and gap, and
+    /// a short frame is padded.
     #[must_use]
     pub fn frames(&self, frame_bytes: f64) -> f64 {
         self.bits as f64 / 8.0 / (frame_bytes.max(FRAME_BYTES_LEAST) + BETWEEN_BYTES)
@@ -88,7 +88,8 @@ impl LinkCounters {
         Ok(now.since(&self.at_start))
     }
 
-    /// Whether the interface is switched on, and whether it has a carrier; `None` when it is gone.
+    /// Returns whether the interface is switched on, and whether it has a carrier; `None` when it
+    /// is gone.
     pub(crate) fn state(&mut self) -> Option<(bool, bool)> {
         let link = self.netlink.links().ok()?;
         let link = link.into_iter().find(|link| link.index == self.index)?;
@@ -133,8 +134,8 @@ impl Driver {
     }
 }
 
-/// True for the name of a counter of lost packets. Drivers use no common names, only common words.
-/// Counters of sent packets do not count.
+/// Returns true for the name of a counter of lost packets. Drivers use no common names, only common
+/// words. Counters of sent packets do not count.
 fn is_of_loss(name: &str) -> bool {
     let name = name.to_lowercase();
     let words = [

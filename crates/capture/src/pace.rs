@@ -29,7 +29,7 @@ pub enum ReplayTiming {
     Stamps(f64),
 }
 
-/// Tells when packets are due, and records when they left.
+/// A pacer, which tells when packets are due, and records when they left.
 #[derive(Debug)]
 pub struct Pacer {
     pace: ReplayTiming,
@@ -44,7 +44,8 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// A pacer at the first packet; `burst` packets, at least 1, leave together.
+    /// Makes a pacer that stands before the first packet; `burst` packets, at least 1, leave
+    /// together.
     #[must_use]
     pub fn new(pace: ReplayTiming, burst: u64) -> Self {
         // Without this, the kernel may wake us up to 50 us later than it could.
@@ -93,13 +94,13 @@ impl Pacer {
         is_first.then(|| started + Duration::from_nanos(offset_ns))
     }
 
-    /// True when the packet of the last call of [`Pacer::due`] ends its burst.
+    /// Returns true when the packet of the last call of [`Pacer::due`] ends its burst.
     #[must_use]
     pub const fn ends_burst(&self) -> bool {
         self.packets.is_multiple_of(self.burst_packets)
     }
 
-    /// Waits for a deadline; false when `is_stopped` ended the wait.
+    /// Waits for a deadline. Returns false when `is_stopped` ended the wait.
     pub fn wait(&self, due: Instant, is_stopped: &dyn Fn() -> bool) -> bool {
         let leave_at = self.leave_at(due);
         loop {
@@ -153,8 +154,8 @@ impl Pacer {
         }
     }
 
-    /// The rate from the first deadline to the last, as a share of the wanted rate; `None` when
-    /// these are less than 10 ms apart.
+    /// Returns the rate from the first deadline to the last, as a share of the wanted rate; `None`
+    /// when the two deadlines are less than 10 ms apart.
     #[must_use]
     pub fn attained(&self) -> Option<f64> {
         let (due, left) = self.last?;
@@ -164,7 +165,7 @@ impl Pacer {
             .then(|| wanted.as_secs_f64() / left.since(started).max(wanted).as_secs_f64())
     }
 
-    /// The errors of the gaps between packets.
+    /// Returns the errors of the gaps between packets.
     #[must_use]
     pub const fn errors(&self) -> &GapErrors {
         &self.errors
@@ -196,7 +197,8 @@ impl GapErrors {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The error that a share (0 to 1) of the gaps does not exceed; 0 when there are no gaps.
+    /// Returns the error that a share (0 to 1) of the gaps does not exceed; 0 when there are no
+    /// gaps.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let wanted = (self.count as f64 * share).ceil() as u64;
@@ -210,20 +212,21 @@ impl GapErrors {
         self.max_ns
     }
 
-    /// Gaps measured.
+    /// Returns the number of gaps measured.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest error.
+    /// Returns the largest error, in nanoseconds.
     #[must_use]
     pub const fn max_ns(&self) -> u64 {
         self.max_ns
     }
 }
 
-/// The bucket of a value: its power of two, and the `FINE_BITS` bits behind its first bit.
+/// Returns the bucket of a value. The value's power of two and the [`FINE_BITS`] bits after its
+/// first bit decide it.
 fn bucket(value: u64) -> usize {
     let fine = 1 << FINE_BITS;
     if value < fine {
@@ -233,7 +236,7 @@ fn bucket(value: u64) -> usize {
     ((power as usize + 1) << FINE_BITS) + ((value >> power) - fine) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn upper_end(at: usize) -> u64 {
     let fine = 1_usize << FINE_BITS;
     if at < fine {

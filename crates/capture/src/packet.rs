@@ -12,7 +12,7 @@ pub struct Packet<'a> {
     pub wire_len: u32,
     /// The time of capture, in nanoseconds since 1970; 0 when the packet's file does not say.
     pub stamp_ns: u64,
-    /// The number of the interface, among the source's interfaces, that captured the packet.
+    /// The number, among the source's interfaces, of the interface that captured the packet.
     pub interface: u32,
     /// Where the packet came from or went to, when known.
     pub direction: Option<Direction>,
@@ -22,7 +22,8 @@ pub struct Packet<'a> {
     pub offload: Option<Offload>,
     /// Options that the packet's file has for it, such as comments; they stay with the packet.
     pub notes: Options<'a>,
-    /// The kernel's filter has rejected the packet: it has no bytes and is only counted.
+    /// True when the kernel's filter has rejected the packet. It is then only counted, and `data`
+    /// is a stub.
     pub is_rejected: bool,
 }
 
@@ -41,20 +42,20 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// True when some of the packet's bytes were not kept.
+    /// Returns true when some of the packet's bytes were not kept.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.data.len() < self.wire_len as usize
     }
 
-    /// The packet with its first `len` bytes.
+    /// Returns the packet with at most its first `len` bytes.
     #[must_use]
     pub fn cut_to(mut self, len: usize) -> Self {
         self.data = &self.data[..self.data.len().min(len)];
         self
     }
 
-    /// True for a super-packet: several packets of the wire in one piece.
+    /// Returns true for a super-packet: several packets of the wire in one piece.
     #[must_use]
     pub const fn is_super_packet(&self) -> bool {
         matches!(self.offload, Some(Offload { gso: Some(_), .. }))

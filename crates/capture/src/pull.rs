@@ -1,7 +1,7 @@
 //! Packets one by one, for programs that ask for the next instead of being called with each.
 //!
-//! It does not count losses by second or write files: a [`Session`](crate::Session) does. In: a
-//! [`Source`]. Out: its packets in order, each a copy.
+//! This module does not count losses by second or write files: a [`Session`](crate::Session) does.
+//! In: a [`Source`]. Out: its packets in order, each a copy.
 
 use std::{collections::VecDeque, ops::ControlFlow, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct OwnedPacket {
     pub wire_len: u32,
     /// The time of capture, in nanoseconds since 1970; 0 when the packet's file does not say.
     pub stamp_ns: u64,
-    /// The number of the interface, among the source's interfaces, that captured the packet.
+    /// The number, among the source's interfaces, of the interface that captured the packet.
     pub interface: u32,
 }
 
@@ -33,7 +33,7 @@ impl From<&Packet<'_>> for OwnedPacket {
     }
 }
 
-/// Gives the packets of a source one by one.
+/// A reader that gives the packets of a source one by one.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,9 +48,9 @@ impl From<&Packet<'_>> for OwnedPacket {
 /// # }
 /// ```
 ///
-/// **Cost**: a copy and an allocation for each packet; at most one fair share of the source waits
-/// here, so a program that does not ask leaves packets in the ring, where the kernel counts those
-/// that find no room ([`Source::losses`]).
+/// **Cost**: a copy and an allocation for each packet. At most the packets of one [`Source::read`]
+/// wait here. So a program that does not ask leaves packets in the ring, and the kernel counts
+/// those that find no room there ([`Source::losses`]).
 #[derive(Debug)]
 pub struct Packets {
     source: Box<dyn Source>,
@@ -60,7 +60,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Takes a source.
+    /// Makes a reader of a source.
     ///
     /// # Errors
     /// When the system gives no descriptor to wait with.
@@ -137,5 +137,5 @@ impl Packets {
     }
 }
 
-/// A source whose packets wait for a full block gives them at the latest after this time.
+/// The longest wait before a source is asked again. In some sources packets wait for a full block.
 const WAIT_MAX: Duration = Duration::from_millis(100);

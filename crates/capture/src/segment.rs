@@ -9,7 +9,7 @@ use wire::{
 
 use crate::Packet;
 
-/// Cuts packets up, in memory of its own.
+/// A cutter of packets, with memory of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Segmenter {
     buffer: Vec<u8>,
@@ -72,7 +72,7 @@ const fn kind(offload: &Offload) -> Option<SegmentKind> {
     }
 }
 
-/// A piece of `packet` as the wire carries it, with no work left for an adapter.
+/// Returns a piece of `packet` as the wire carries it, with no work left for an adapter.
 const fn on_the_wire<'a>(packet: &Packet<'_>, data: &'a [u8]) -> Packet<'a> {
     Packet {
         data,

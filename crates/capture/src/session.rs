@@ -30,10 +30,10 @@ pub struct Session {
     remarks: Vec<String>,
 }
 
-/// When a capture ends without being stopped, and how much of a packet is kept.
+/// When a capture ends without being stopped, and how its packets are passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// How many delivered packets end the capture.
+    /// The capture ends after this many delivered packets.
     pub packets: Option<u64>,
     /// How long the capture lasts at most.
     pub duration: Option<Duration>,
@@ -81,13 +81,13 @@ struct Path {
     shape: Shape,
     exit: Exit,
     packets_max: u64,
-    /// True when packets pass unchanged, so that only the filter looks at them.
+    /// True when packets pass unchanged, except that they may be cut.
     is_plain: bool,
     /// True when a stop ended the wait for a packet's time.
     is_stopped: bool,
 }
 
-/// Changes a packet into what the sink gets.
+/// The part that changes a packet into what the sink gets.
 #[derive(Debug)]
 struct Shape {
     segmenter: Option<Segmenter>,
@@ -105,7 +105,7 @@ struct Exit {
 }
 
 impl Session {
-    /// A session that has not begun.
+    /// Makes a session that has not begun.
     ///
     /// # Errors
     /// When the sink cannot hold the sources' interfaces.
@@ -181,7 +181,8 @@ impl Session {
         self.path.shape.editor = (!edits.is_empty()).then(|| Editor::new(edits));
     }
 
-    /// Addresses that [`Session::set_edits`] replaces and that no packet has had so far.
+    /// Returns the addresses that [`Session::set_edits`] replaces and that no packet has had so
+    /// far.
     pub fn addresses_unmet(&self) -> impl Iterator<Item = IpAddr> {
         self.path.shape.editor.iter().flat_map(Editor::unmet)
     }
@@ -208,36 +209,37 @@ impl Session {
         })
     }
 
-    /// The account so far.
+    /// Returns the account so far.
     #[must_use]
     pub const fn account(&self) -> &Account {
         &self.path.exit.account
     }
 
-    /// With a pace, how exactly packets left.
+    /// Returns how exactly packets left; `None` without a pace.
     #[must_use]
     pub fn gap_errors(&self) -> Option<&GapErrors> {
         self.path.pacer.as_ref().map(Pacer::errors)
     }
 
-    /// With a pace, the rate that was reached, as a share of the wanted rate.
+    /// Returns the rate that was reached, as a share of the wanted rate; `None` without a pace, or
+    /// when too little was sent to tell.
     #[must_use]
     pub fn attained(&self) -> Option<f64> {
         self.path.pacer.as_ref().and_then(Pacer::attained)
     }
 
-    /// The counts of generated frames, when the limits ask for them.
+    /// Returns the counts of generated frames, when the limits ask for them.
     #[must_use]
     pub const fn sequence(&self) -> Option<&SequenceCheck> {
         self.path.shape.sequence.as_ref()
     }
 
-    /// Packets that the sink's interface dropped after it had taken them.
+    /// Returns how many packets the sink's interface dropped after it had taken them.
     pub fn dropped_later(&mut self) -> u64 {
         self.path.exit.sink.dropped_later()
     }
 
-    /// How long the session has run.
+    /// Returns how long the session has run.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         clock::monotonic().since(self.started)
@@ -252,7 +254,7 @@ impl Session {
         std::mem::take(&mut self.remarks)
     }
 
-    /// Takes the error for which the sink can keep no more packets.
+    /// Takes the error because of which the sink can keep no more packets.
     pub const fn take_failure(&mut self) -> Option<CaptureError> {
         self.path.exit.failure.take()
     }
@@ -545,7 +547,7 @@ impl Path {
 
 impl Shape {
     /// Passes to `emit` the packet, or the pieces that the wire would carry, in their final form.
-    /// Returns false for a packet that the session's segmenter did not cut up; without one, always
+    /// Returns false when the session has a segmenter and it did not cut the packet up; otherwise
     /// true.
     fn apply(&mut self, packet: &Packet<'_>, mut emit: impl FnMut(&Packet<'_>)) -> bool {
         let mut finish = |packet: &Packet<'_>| {
@@ -592,7 +594,8 @@ impl Exit {
         }
     }
 
-    /// Notes the account in the sink, and flushes it to the file's readers.
+    /// Notes the account in the sink, and flushes the sink, so that readers of its file see the
+    /// account.
     fn note_account(&mut self) {
         if self.failure.is_none() {
             let noted = self.sink.note(&self.account, clock::wall_nanos());
@@ -615,7 +618,7 @@ impl Exit {
 
 /// How often the session checks for a stop, between packets and while none arrive.
 const STOP_CHECK: Duration = Duration::from_millis(10);
-/// A signal ends a wait; a signal that comes just before the wait is seen after this time.
+/// The longest wait. A signal ends a wait; a signal that comes just before a wait is seen after it.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);
 /// A ring gives out its last block within its retire time. When this takes longer than the limit,
 /// something is wrong.

@@ -3,8 +3,8 @@
 //! [`StatsSink`] is a sink that counts packets. [`StatsSink::summary`] gives a handle, which reads
 //! the sums while a session owns the sink and after that.
 //!
-//! Memory is bounded. After [`PAIRS_MAX`] pairs of addresses, all further pairs are counted
-//! together. When there are 4,096 steps of time, the steps become twice as long.
+//! Memory is bounded. After [`PAIRS_MAX`] pairs of addresses of an IP version, all further pairs
+//! are counted together. When there are 4,096 steps of time, the steps become twice as long.
 
 use std::{
     collections::HashMap,
@@ -78,12 +78,12 @@ pub struct Summary {
     pub rate: Vec<Count>,
 }
 
-/// Reads the sums of a sink that a session owns.
+/// A handle that reads the sums of a sink that a session owns.
 #[derive(Clone, Debug, Default)]
 pub struct SharedSummary(Arc<Mutex<Summary>>);
 
 impl SharedSummary {
-    /// The sums as of the last second of a running session; complete when the session has ended.
+    /// Returns the sums as of the last second; all of them once the session has ended.
     #[must_use]
     pub fn read(&self) -> Summary {
         self.0
@@ -93,7 +93,7 @@ impl SharedSummary {
     }
 }
 
-/// Counts packets.
+/// A sink that counts packets.
 #[derive(Debug)]
 pub struct StatsSink {
     /// The link type of each interface, by its number.
@@ -105,7 +105,7 @@ pub struct StatsSink {
 }
 
 impl StatsSink {
-    /// Counts all packets and those of each of `filters`, and names `talkers_max` pairs.
+    /// Makes a sink that also counts by `filters`, and names `talkers_max` pairs.
     #[must_use]
     pub fn new(filters: Vec<Filter>, talkers_max: usize) -> Self {
         let zero = |filter| (filter, Count::default());
@@ -125,7 +125,7 @@ impl StatsSink {
         self
     }
 
-    /// A handle to the sums.
+    /// Returns a handle to the sums.
     #[must_use]
     pub fn summary(&self) -> SharedSummary {
         self.shared.clone()
@@ -169,7 +169,7 @@ impl Sink for StatsSink {
 struct Counts {
     reads_headers: bool,
     by_protocol: Box<[Count; 256]>,
-    /// Frames without IP, by type. A list is enough, as there are few types.
+    /// Frames without IP, by type. A list is enough, because there are few types.
     by_type: Vec<(u16, Count)>,
     /// Packets of link types that are not decoded, by link type.
     by_link_type: Vec<(u16, Count)>,
@@ -257,7 +257,7 @@ impl Counts {
             self.add_type(kind, bytes);
             return;
         };
-        // IPv4 names the transport protocol in its fixed part, IPv6 behind all extension headers.
+        // IPv4 names the transport protocol in its fixed part, IPv6 after all extension headers.
         if layers.stop == Stop::Transport || ip.version == 4 {
             self.by_protocol[usize::from(ip.protocol)].add(bytes);
         } else {
@@ -291,8 +291,8 @@ impl Counts {
         self.rate[self.step_at.index].add(bytes);
     }
 
-    /// Finds the step of a packet. It divides only when a new step begins, because a division takes
-    /// as long as all the rest.
+    /// Finds the step of a packet. It is called only when a new step begins, because its division
+    /// takes as long as all the rest.
     fn enter_step(&mut self, stamp_ns: u64) {
         let first_ns = *self.first_ns.get_or_insert(stamp_ns);
         let since_ns = stamp_ns.saturating_sub(first_ns);
@@ -406,7 +406,7 @@ impl<K> Default for Pairs<K> {
 }
 
 impl<K: Copy + Eq + Hash> Pairs<K> {
-    /// Counts a packet of a pair; false when there are too many pairs to count this one separately.
+    /// Counts a packet of a pair. Returns false when there are too many pairs already.
     #[inline]
     fn add(&mut self, pair: K, bytes: u64) -> bool {
         let mut mixer = Mixer::default();
@@ -426,7 +426,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
         true
     }
 
-    /// The place in `counts` of a pair; `None` when there are too many pairs.
+    /// Returns the place in `counts` of a pair; `None` when there are too many pairs.
     fn place(&mut self, pair: K) -> Option<u32> {
         if let Some(place) = self.places.get(&pair) {
             return Some(*place);
@@ -444,8 +444,8 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 }
 
-/// Mixes addresses in a few nanoseconds. A sender that forges addresses can make some thousands of
-/// pairs collide, which costs time; [`PAIRS_MAX`] bounds how much.
+/// A hasher that mixes addresses in a few nanoseconds. A sender that forges addresses can make some
+/// thousands of pairs collide, which costs time; [`PAIRS_MAX`] bounds how much.
 #[derive(Debug, Default)]
 struct Mixer(u64);
 
@@ -468,7 +468,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// IANA's name of a protocol, for the usual ones.
+/// Returns IANA's name of a protocol, for the usual ones.
 fn protocol_name(number: usize) -> String {
     let name = match number {
         1 => "ICMP",
@@ -506,7 +506,7 @@ fn type_name(kind: u16) -> String {
     }
 }
 
-/// The number of the class in [`SIZES`] that a size belongs to.
+/// Returns the number of the class in [`SIZES`] that a size belongs to.
 #[inline]
 fn size_class(wire_len: u32) -> usize {
     let class = SIZE_CLASSES.get(wire_len as usize);
@@ -535,10 +535,10 @@ static SIZE_CLASSES: [u8; 2048] = {
     }
     classes
 };
-/// How many pairs `lately` holds, found without a search; they take 1 KiB.
+/// How many pairs `lately` holds. They are found without a search, and take 1 KiB.
 const LATELY_LEN: usize = 256;
 const TYPES_MAX: usize = 256;
-/// A reserved type, which stands for all further types.
+/// A reserved type, which is shown as `other types`.
 const OTHER_TYPES: u16 = 0xFFFF;
 /// A number between the lengths of 802.3 and the types, which stands for frames that end in front
 /// of their type.

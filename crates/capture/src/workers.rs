@@ -24,14 +24,15 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Takes sessions that have not begun, at least one.
+    /// Makes workers of sessions that have not begun; there must be at least one.
     #[must_use]
     pub fn new(sessions: Vec<Session>) -> Self {
         assert!(!sessions.is_empty(), "nobody to do the work");
         Self { sessions }
     }
 
-    /// Like [`Session::run`]; the accounts passed to `tick` are sums over all sessions.
+    /// Runs the sessions as [`Session::run`] does. The accounts passed to `tick` are sums over all
+    /// sessions.
     ///
     /// # Errors
     /// The first error of any session.
@@ -71,7 +72,7 @@ impl Workers {
         })
     }
 
-    /// The sum of all sessions' accounts.
+    /// Returns the sum of all sessions' accounts.
     #[must_use]
     pub fn account(&self) -> Account {
         let (first, others) = self.sessions.split_first().expect("at least one, by `new`");
@@ -79,19 +80,19 @@ impl Workers {
         others.iter().fold(first.account().clone(), sum)
     }
 
-    /// The account of each session, in order.
+    /// Returns the account of each session, in order.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
         self.sessions.iter().map(Session::account)
     }
 
-    /// The counts of generated frames over all sessions, when the limits ask for them.
+    /// Returns the counts of generated frames over all sessions, when the limits ask for them.
     #[must_use]
     pub fn sequence(&self) -> Option<SequenceCheck> {
         let checks = self.sessions.iter().filter_map(Session::sequence).cloned();
         checks.reduce(|sum, one| sum.plus(&one))
     }
 
-    /// How long the sessions have run.
+    /// Returns how long the sessions have run.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let elapsed = self.sessions.iter().map(Session::elapsed);
@@ -110,7 +111,7 @@ impl Workers {
         remarks
     }
 
-    /// Takes the error for which a sink can keep no more packets.
+    /// Takes the error because of which a sink can keep no more packets.
     pub fn take_failure(&mut self) -> Option<CaptureError> {
         self.sessions.iter_mut().find_map(Session::take_failure)
     }
@@ -126,7 +127,7 @@ fn work(session: &mut Session, is_over: &AtomicBool, said: &Said) -> Result<Ende
     })
 }
 
-/// The sum, when every session has a new account.
+/// Returns the sum, when every session has a new account.
 fn sum_of(said: &[Said]) -> Option<Account> {
     let mut held: Vec<_> = said
         .iter()
@@ -139,5 +140,6 @@ fn sum_of(said: &[Said]) -> Option<Account> {
     accounts.reduce(|sum, one| sum.plus(&one))
 }
 
-/// How often a session checks whether it must stop.
+/// How often the calling thread looks for a stop, for a session that has ended, and for new
+/// accounts.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Account, CaptureError, Interface, Packet, Unwritten, account::UnwrittenList};
 
-/// Sends one packet in each system call.
+/// A sink that sends each packet with a system call.
 #[derive(Debug)]
 pub struct SocketSink {
     outlet: Outlet,
@@ -46,8 +46,8 @@ impl SocketSink {
         })
     }
 
-    /// Sends a frame; false when the interface does not take a frame of this length, or takes none
-    /// any more.
+    /// Sends a frame. Returns false when the interface does not take a frame of this length, or
+    /// when the sink has stopped sending.
     fn send(&mut self, frame: &[u8]) -> Result<bool, CaptureError> {
         let mut stall = Stall::default();
         loop {

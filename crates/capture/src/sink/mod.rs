@@ -27,7 +27,7 @@ pub use rotating::{RotatingSink, Rotation};
 mod ring;
 pub use ring::{RingSink, SendOptions};
 
-/// Takes packets. It keeps them, or says how many it could not keep.
+/// A target of packets. It keeps them, or says how many it could not keep.
 pub trait Sink: fmt::Debug + Send {
     /// Describes the next interface, before its first packet. Interfaces are numbered from 0.
     ///
@@ -68,7 +68,7 @@ pub trait Sink: fmt::Debug + Send {
     /// When not all of them could be kept.
     fn flush(&mut self) -> Result<(), CaptureError>;
 
-    /// Bytes of the file so far; 0 for a sink that is no file.
+    /// Returns the bytes of the file so far; 0 for a sink that is no file.
     fn bytes(&self) -> u64 {
         0
     }
@@ -84,7 +84,8 @@ pub trait Sink: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Packets that the sink passed on and that the interface dropped on their way out.
+    /// Returns how many packets the sink passed on that the interface then dropped on their way
+    /// out.
     fn dropped_later(&mut self) -> u64 {
         0
     }

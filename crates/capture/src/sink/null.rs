@@ -3,7 +3,7 @@
 use super::Sink;
 use crate::{Account, CaptureError, Interface, Packet};
 
-/// Keeps nothing.
+/// A sink that keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSink;
 

@@ -73,7 +73,8 @@ impl Outlet {
         })
     }
 
-    /// True for a frame that is too long for the interface; the first such frame leaves a remark.
+    /// Returns true for a frame that is too long for the interface; the first such frame leaves a
+    /// remark.
     pub(super) fn is_too_long(&mut self, frame: &[u8]) -> bool {
         let most = self.frame_bytes_max(frame);
         let is_too_long = frame.len() > most;
@@ -95,7 +96,8 @@ impl Outlet {
         std::mem::take(&mut self.remarks)
     }
 
-    /// The longest frame with this header: a VLAN tag may exceed the MTU.
+    /// Returns the length of the longest frame with this header, in bytes: a VLAN tag may exceed
+    /// the MTU.
     fn frame_bytes_max(&self, frame: &[u8]) -> usize {
         let tag = match frame.get(12..14) {
             Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
@@ -146,8 +148,8 @@ impl Outlet {
         Ok(Waited::ForRoom)
     }
 
-    /// Packets that the interface has dropped on their way out since the start, without those that
-    /// were sent again.
+    /// Returns how many packets the interface has dropped on their way out since the start, without
+    /// those that were sent again.
     pub(super) fn dropped(&mut self) -> u64 {
         let statistics = self.counters.since_start();
         let dropped = statistics.map_or(0, |since| since.tx_dropped);

@@ -1,4 +1,4 @@
-//! A file that is written in large pieces, and that always ends at the end of a record.
+//! A file that is written in large pieces. Even after a failure it ends at the end of a record.
 
 use std::{
     fs::File,
@@ -8,8 +8,9 @@ use std::{
 
 use crate::{CaptureError, Packet, Unwritten, account::UnwrittenList};
 
-/// A growing file. Records are appended to a buffer. After a failure the file is cut behind its
-/// last complete record, and the packets that are missing in it are counted.
+/// A growing file. Records are appended to a buffer. After a failure the file is cut after its last
+/// complete packet, and the packets that are missing in it are counted. A pipe or device cannot be
+/// cut.
 pub struct Output {
     path: PathBuf,
     target: Target,
@@ -52,7 +53,7 @@ impl Output {
         Ok(Self::new(path, Target::File(file)))
     }
 
-    /// Writes into any writer; `path` is for error messages.
+    /// Makes an output that writes into any writer; `path` is for error messages.
     #[must_use]
     pub fn to_writer(path: &Path, writer: Box<dyn Write + Send>) -> Self {
         Self::new(path, Target::Other(writer))
@@ -142,7 +143,7 @@ impl Output {
         outcome
     }
 
-    /// Cuts the file behind the last packet that was written completely.
+    /// Cuts the file after the last packet that was written completely.
     fn fail(&mut self, done: usize, cause: io::Error) -> CaptureError {
         self.has_failed = true;
         let whole = self
@@ -171,7 +172,7 @@ impl Output {
         }
     }
 
-    /// Bytes written, and bytes in the buffer.
+    /// Returns the number of bytes that are written or in the buffer.
     pub(super) const fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }

@@ -5,7 +5,7 @@ use wire::pcap::{Header, emit_record};
 use super::{Output, Sink};
 use crate::{Account, CaptureError, Interface, Packet, Unwritten};
 
-/// Writes a classic pcap file, which holds packets of one link type and no account.
+/// A sink that writes a classic pcap file, which holds packets of one link type and no account.
 #[derive(Debug)]
 pub struct PcapSink {
     output: Output,
@@ -13,7 +13,7 @@ pub struct PcapSink {
 }
 
 impl PcapSink {
-    /// Writes into `output`.
+    /// Makes a sink that writes into `output`.
     #[must_use]
     pub const fn new(output: Output) -> Self {
         Self {

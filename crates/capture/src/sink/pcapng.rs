@@ -6,7 +6,7 @@ use wire::pcapng::{Encoder, InterfaceText, PacketNotes, SectionText, StatisticsV
 use super::{Output, Sink};
 use crate::{Account, CaptureError, Interface, Packet, Unwritten};
 
-/// Writes a pcapng file.
+/// A sink that writes a pcapng file.
 #[derive(Debug)]
 pub struct PcapngSink {
     output: Output,
@@ -15,7 +15,7 @@ pub struct PcapngSink {
 }
 
 impl PcapngSink {
-    /// Writes into `output`.
+    /// Makes a sink that writes into `output`.
     #[must_use]
     pub const fn new(output: Output) -> Self {
         Self {
@@ -128,8 +128,8 @@ fn comment(account: &Account, interfaces: u32) -> String {
     )
 }
 
-/// `epb_flags`: bits 0-1 direction (1 in, 2 out), bits 2-4 reception (1 unicast, 2 multicast, 3
-/// broadcast, 4 promiscuous), bit 9 "checksum not ready", bit 10 "checksum valid".
+/// Makes the `epb_flags`: bits 0-1 direction (1 in, 2 out), bits 2-4 reception (1 unicast, 2
+/// multicast, 3 broadcast, 4 promiscuous), bit 9 "checksum not ready", bit 10 "checksum valid".
 const fn flags(direction: Direction, checksum: Checksum) -> u32 {
     let direction = match direction {
         Direction::Host => 1 | 1 << 2,

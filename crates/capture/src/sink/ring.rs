@@ -31,8 +31,8 @@ pub struct SendOptions {
     /// How long to wait for an interface that takes nothing, because it has no carrier or its queue
     /// stays full.
     pub patience: Duration,
-    /// The flag that ends that wait once it is set; packets that have not left then count as
-    /// unwritten.
+    /// A flag that ends the wait for such an interface once it is set. Packets that have not left
+    /// then count as unwritten.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -48,7 +48,7 @@ impl Default for SendOptions {
     }
 }
 
-/// Sends through a transmit ring.
+/// A sink that sends through a transmit ring.
 #[derive(Debug)]
 pub struct RingSink {
     outlet: Outlet,

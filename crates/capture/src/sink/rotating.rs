@@ -4,7 +4,7 @@
 //! ```text
 //! trace.pcapng  ->  trace.00001.pcapng  trace.00002.pcapng  trace.00003.pcapng  ...
 //! ```
-//! Every file can be read by itself, as it begins with the descriptions of all interfaces. The
+//! Every file can be read by itself, because it begins with the descriptions of all interfaces. The
 //! packets' time stamps decide a file's age, so copying a capture rotates files at the same packets
 //! as the live capture.
 
@@ -23,7 +23,7 @@ use crate::{
 /// When the next file begins, and how many are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// The next file begins when one has this many bytes.
+    /// The next file begins when a file has this many bytes.
     pub bytes: Option<u64>,
     /// The next file begins when the packets of one file span this much time.
     pub time: Option<Duration>,
@@ -110,8 +110,8 @@ impl RotatingSink {
         Ok(())
     }
 
-    /// Removes the oldest file when there are too many. A file that cannot be removed leaves a
-    /// remark, and one that is already gone leaves none; the capture goes on.
+    /// Removes the oldest file when there are too many. The first file that cannot be removed
+    /// leaves a remark, unless it is already gone; the capture goes on.
     fn remove_oldest(&mut self) {
         if let Some(files) = self.rotation.files
             && self.kept.len() > files.max(1)
@@ -206,7 +206,7 @@ fn make(address: &SinkAddress, number: u64) -> Result<(Box<dyn Sink>, PathBuf), 
     Ok((super::open(&address, &SendOptions::default())?, path))
 }
 
-/// The path with the number before the ending of its name.
+/// Returns the path with the number before the ending of its name.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let end = path
         .extension()

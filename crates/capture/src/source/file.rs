@@ -130,7 +130,7 @@ impl FileSource {
         Ok(())
     }
 
-    /// Tells the first remarks, and counts the others: a small packed file can hold millions of
+    /// Keeps the first remarks, and counts the others: a small packed file can hold millions of
     /// damaged records.
     fn remark(&mut self, text: String) {
         self.remark_count += 1;
@@ -196,7 +196,7 @@ enum Pause {
     Damaged(Damage, usize),
     /// The decoder needs this many bytes to continue.
     More(usize),
-    /// Behind this damage nothing can be read.
+    /// After this damage nothing can be read.
     Lost(Damage),
 }
 
@@ -361,8 +361,8 @@ fn described(block: &Block<'_>) -> Option<Interface> {
 const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
 const REMARKS_MAX: u64 = 16;
-/// Bytes that are kept of an interface's name and of its description: a packed file may have 65,536
-/// of each, and an option has up to 64 KiB.
+/// The most bytes that are kept of an interface's name and of its description: a packed file may
+/// have 65,536 of each, and an option has up to 64 KiB.
 const TEXT_BYTES_MAX: usize = 256;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

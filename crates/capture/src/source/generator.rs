@@ -36,14 +36,15 @@ struct Rate {
 }
 
 impl GeneratorSource {
-    /// A source at its first frame. With a rate, each frame comes when it is due.
+    /// Makes a source that stands before its first frame. With a rate, each frame comes when it is
+    /// due.
     #[must_use]
     pub fn new(spec: GeneratorSpec) -> Self {
         Self::with(spec, true)
     }
 
-    /// Like [`GeneratorSource::new`], but frames come as fast as they are taken, and a rate only
-    /// sets their stamps. This is for a sender that paces by stamps.
+    /// Makes a source as [`GeneratorSource::new`] does, but frames come as fast as they are taken,
+    /// and a rate only sets their stamps. This is for a sender that paces by stamps.
     #[must_use]
     pub fn stamped(spec: GeneratorSpec) -> Self {
         Self::with(spec, false)

@@ -58,8 +58,8 @@ impl Default for LiveOptions {
 }
 
 impl LiveOptions {
-    /// The program that the kernel runs for each packet of `link_type`; `None` when it keeps
-    /// everything.
+    /// Returns the program that the kernel runs for each packet of `link_type`; `None` when it is
+    /// to keep everything.
     fn program(&self, link_type: u16) -> Result<Option<Vec<FilterOp>>, CaptureError> {
         let mut filter = self.filter.clone();
         if let Some(filter) = &mut filter {
@@ -118,7 +118,7 @@ impl Tap {
         })
     }
 
-    /// A socket with these options, for a ring to take over; it is not bound.
+    /// Opens a socket with these options, for a ring to take over; it is not bound.
     pub(super) fn socket(&self, options: &LiveOptions) -> Result<PacketSocket, CaptureError> {
         let name = &self.interface[0].name;
         let program = options.program(self.interface[0].link_type)?;
@@ -197,7 +197,7 @@ impl Tap {
         opened.map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
     }
 
-    /// The losses so far.
+    /// Returns the losses so far.
     pub(super) fn losses(
         &mut self,
         drops: io::Result<SocketDrops>,
@@ -216,7 +216,7 @@ impl Tap {
         })
     }
 
-    /// Packets that the interface has lost so far, before any socket saw them.
+    /// Returns how many packets the interface has lost so far, before any socket saw them.
     pub(super) fn lost_before(&mut self) -> u64 {
         // When an interface is removed its counters no longer change.
         if !self.is_second
@@ -227,7 +227,7 @@ impl Tap {
         self.interface_drops
     }
 
-    /// The losses of the interface and its driver so far, by name.
+    /// Returns the losses of the interface and its driver so far, by name.
     pub(super) fn named_losses(&mut self) -> Vec<(String, u64)> {
         if self.is_second {
             return Vec::new();
@@ -239,14 +239,14 @@ impl Tap {
             .collect()
     }
 
-    /// Finds out why there is no packet. A socket that is readable without a packet tells that its
-    /// interface went down, which leaves a remark, or was removed. After a removal only the packets
-    /// in the ring still come.
+    /// Finds out why there is no packet. When a socket is readable without a packet, its interface
+    /// went down or was removed, which leaves a remark. After a removal only the packets in the
+    /// ring still come.
     pub(super) fn idle(&mut self, socket: &PacketSocket) -> Progress {
         self.idle_sockets([socket.take_error()])
     }
 
-    /// Like [`Tap::idle`], for several sockets.
+    /// Does what [`Tap::idle`] does, for the `errors` of several sockets.
     pub(super) fn idle_sockets(
         &mut self,
         errors: impl IntoIterator<Item = io::Result<Option<io::Error>>>,
@@ -300,8 +300,8 @@ fn link_type(link: &Link) -> Result<u16, CaptureError> {
 
 /// How long packets may still be under way when the interface is removed.
 const LATE_PACKETS: Duration = Duration::from_millis(200);
-/// The longest [`LiveOptions::retire`]. The kernel has 16 bits for its milliseconds, and the end of
-/// a capture waits for it.
+/// The longest [`LiveOptions::retire`]. The kernel has 16 bits for the milliseconds, and the end of
+/// a capture waits this long.
 pub const RETIRE_MAX: Duration = Duration::from_secs(2);
 /// More bytes than any frame has, super-packets included.
 pub(crate) const SNAP_LEN: u32 = 262_144;

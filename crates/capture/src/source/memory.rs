@@ -2,9 +2,9 @@
 //! spare it.
 //!
 //! The kernel does not refuse a ring that is larger than the free memory: it kills other processes
-//! to get memory. So a ring never asks for more than a share of the available memory. When the
-//! kernel has no pieces of the size that a ring needs, half of the memory is tried, then a quarter,
-//! and so on. A remark says when the ring is smaller than asked.
+//! to get memory. So a ring asks for a share of the available memory at most, unless that is too
+//! little to work with. When the kernel has no pieces of the size that a ring needs, half of the
+//! memory is tried, then a quarter, and so on. A remark says when the ring is smaller than asked.
 
 use std::io;
 
@@ -35,7 +35,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Bytes to ask the kernel for.
+    /// Returns how many bytes to ask the kernel for.
     pub(super) fn wanted(&self) -> usize {
         let bytes = if self.asked == RING_BYTES_MAX {
             // Three quarters are left for the file that is written.
@@ -73,7 +73,8 @@ impl<'a> Memory<'a> {
         Ok(made)
     }
 
-    /// The remark on a ring of `granted` bytes when `wanted` were asked for.
+    /// Returns the remark, if there is one, on a ring of `granted` bytes when `wanted` were asked
+    /// for.
     pub(super) fn remark(&self, wanted: usize, granted: usize) -> Option<String> {
         let Self { name, asked, .. } = self;
         if *asked == RING_BYTES_MAX {
@@ -100,7 +101,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Bytes that a process can take without another process having to give some up.
+/// Returns how many bytes a process can take without making another process give some up.
 fn available() -> usize {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     available_of(&info).unwrap_or(2 * LARGEST_BYTES)

@@ -7,8 +7,8 @@ use wire::pcapng::Options;
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Gives the packets of several sources in the order of their stamps. It needs the next packet of
-/// each source, or its end, before it gives one. So live sources cannot be merged.
+/// A source that gives the packets of several sources in the order of their stamps. It needs the
+/// next packet of each source, or its end, before it gives one. So live sources cannot be merged.
 #[derive(Debug)]
 pub struct MergedSource {
     inputs: Vec<Input>,
@@ -35,7 +35,7 @@ struct Head {
 }
 
 impl MergedSource {
-    /// Merges `sources`. When stamps are equal, the source that stands first comes first.
+    /// Merges `sources`. When stamps are equal, the source that is first in the list comes first.
     #[must_use]
     pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
         let input = |source| Input {

@@ -38,7 +38,8 @@ pub use ring2::SlotSource;
 mod xdp;
 pub use xdp::XdpSource;
 
-/// Gives packets without waiting. They are borrowed from the source's own memory.
+/// A source of packets, which gives them without waiting. The packets borrow the source's own
+/// memory.
 pub trait Source: fmt::Debug + Send {
     /// The source's interfaces; a packet names its interface by the position in this list. The list
     /// may grow while a file is read.
@@ -52,20 +53,20 @@ pub trait Source: fmt::Debug + Send {
     /// When the source cannot be used any more.
     fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError>;
 
-    /// The losses so far. Ask a live source at least once a second.
+    /// Returns the losses so far. Ask a live source at least once a second.
     ///
     /// # Errors
     /// When the kernel does not answer.
     fn losses(&mut self) -> Result<Losses, CaptureError>;
 
-    /// The counters of lost packets of interfaces and drivers, by name, without those that are
-    /// zero.
+    /// Returns the counters of lost packets of interfaces and drivers, by name, without those that
+    /// are zero.
     fn named_losses(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// Takes no new packets from now on. Packets taken before can still be read; true when there
-    /// may be some.
+    /// Takes no new packets from now on. Packets taken before can still be read. Returns true when
+    /// there may be some.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -73,13 +74,13 @@ pub trait Source: fmt::Debug + Send {
         Ok(false)
     }
 
-    /// A descriptor that becomes readable when there may be packets; `None` for a source that
-    /// always has packets until it ends.
+    /// Returns a descriptor that becomes readable when there may be packets; `None` for a source
+    /// that always has packets until it ends.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// When the next packet is due, for a source that keeps a pace.
+    /// Returns when the next packet is due, for a source that keeps a pace.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -91,7 +92,7 @@ pub trait Source: fmt::Debug + Send {
     }
 }
 
-/// Takes one packet, and decides whether to go on.
+/// A function that takes one packet, and decides whether to go on.
 pub type Visit<'v> = dyn FnMut(&Packet<'_>) -> ControlFlow<()> + 'v;
 
 /// The result of reading.

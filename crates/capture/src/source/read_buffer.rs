@@ -23,7 +23,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Reads ahead by whole pages.
+/// The bytes that were read and not decoded, and the input that more of them come from.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
     piece: Piece,
@@ -40,8 +40,8 @@ enum Input {
 }
 
 impl ReadBuffer {
-    /// An empty buffer at the beginning of a file. With `may_read_ahead` a thread reads ahead when
-    /// the file turns out to be long.
+    /// Makes an empty buffer at the beginning of a file. With `may_read_ahead` a thread reads ahead
+    /// when the file turns out to be long.
     pub(super) fn new(input: Box<dyn Read + Send>, may_read_ahead: bool) -> Self {
         Self {
             piece: Piece::new(LEFT_OVER_BYTES, BUFFER_BYTES),
@@ -51,7 +51,7 @@ impl ReadBuffer {
         }
     }
 
-    /// The bytes that were read and not consumed.
+    /// Returns the bytes that were read and not consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.piece.bytes()
@@ -68,7 +68,7 @@ impl ReadBuffer {
         self.piece.start = self.piece.end;
     }
 
-    /// Reads until `needed` bytes are in the buffer; false when the file ends before that.
+    /// Reads until `needed` bytes are in the buffer. Returns false when the file ends before that.
     ///
     /// # Errors
     /// When reading fails. What was read before is in the buffer.
@@ -100,8 +100,8 @@ impl ReadBuffer {
         }
     }
 
-    /// Starts a thread that reads from here on. There is only one in the process, as several would
-    /// take each other's processor.
+    /// Starts a thread that reads from here on. There is only one such thread in the process,
+    /// because several would take each other's processor.
     fn read_ahead(&mut self) {
         self.may_read_ahead = false;
         let has_room = thread::available_parallelism().is_ok_and(|count| count.get() > 1);
@@ -139,7 +139,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Memory with `before` bytes in front of the beginning of a page, and `behind` bytes from
+    /// Makes a piece with `before` bytes before the beginning of a page, and `behind` bytes from
     /// there on.
     fn new(before: usize, behind: usize) -> Self {
         let memory = vec![0; before + PAGE + behind];
@@ -163,8 +163,8 @@ impl Piece {
         self.end = self.start;
     }
 
-    /// Reads from `offset` on until `needed` bytes are in the piece; false when the file ends
-    /// before that.
+    /// Reads from `offset` on until `needed` bytes are in the piece. Returns false when the file
+    /// ends before that.
     fn fill(&mut self, input: &mut dyn Read, needed: usize, offset: &mut u64) -> io::Result<bool> {
         if self.bytes().len() < needed {
             self.make_room(needed, *offset);
@@ -179,7 +179,7 @@ impl Piece {
         Ok(true)
     }
 
-    /// Reads once; 0 at the end.
+    /// Reads once. Returns the number of bytes read; 0 at the end of the file.
     fn read(&mut self, input: &mut dyn Read) -> io::Result<usize> {
         loop {
             match input.read(&mut self.memory[self.end..]) {
@@ -193,7 +193,7 @@ impl Piece {
         }
     }
 
-    /// Moves the leftover bytes in front of the place of the bytes at `offset`.
+    /// Moves the leftover bytes to just before the place for the bytes at `offset` of the file.
     fn make_room(&mut self, needed: usize, offset: u64) {
         let left_over = self.start..self.end;
         let len = left_over.len();
@@ -259,7 +259,7 @@ impl ReadAhead {
         })
     }
 
-    /// The next bytes; `None` when the thread has ended.
+    /// Returns the next bytes; `None` when the thread has ended.
     fn next(&self) -> Option<io::Result<Piece>> {
         self.pieces.recv().ok()
     }
@@ -320,7 +320,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const LEFT_OVER_BYTES: usize = 64 << 10;
 /// The machine's page size or a fraction of it; both work.
 const PAGE: usize = 4096;
-/// Bytes read before a thread reads ahead: a shorter file would be read before it has started.
+/// Bytes read before a thread reads ahead: a shorter file would be read before the thread has
+/// started.
 const AHEAD_AFTER_BYTES: u64 = 4 << 20;
 /// Pieces between the two threads, so many that neither waits for each piece; of 2, 4 and 8 pieces,
 /// 8 was the fastest.

@@ -7,11 +7,11 @@ use base::Instant;
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Opens a source again.
+/// A function that opens a source again.
 pub type Reopen = Box<dyn FnMut() -> Result<Box<dyn Source>, CaptureError> + Send>;
 
-/// Repeats the packets of a source that can be opened again. Time stamps go on: each round begins
-/// one mean gap after the last packet of the round before.
+/// A source that repeats the packets of another one, which can be opened again. Time stamps go on:
+/// each round begins one mean gap after the last packet of the round before.
 pub struct RepeatedSource {
     reopen: Reopen,
     source: Box<dyn Source>,
@@ -44,7 +44,7 @@ impl RepeatedSource {
         })
     }
 
-    /// Begins the next round; false when there is none.
+    /// Begins the next round. Returns false when there is none.
     fn begin_round(&mut self) -> Result<bool, CaptureError> {
         // A round without packets would be repeated for ever.
         let is_over = self.left == Some(0) || self.packets == 0;

@@ -31,9 +31,9 @@ impl RingSource {
         Ok(source)
     }
 
-    /// Like [`RingSource::open`], for `workers` rings that share the interface's packets (each flow
-    /// in one ring) and the memory of `options`. The first ring reports the losses of the interface
-    /// itself.
+    /// Opens `workers` rings as [`RingSource::open`] does. They share the interface's packets (each
+    /// flow goes to one ring) and the memory of `options`. Only the first ring reports the losses
+    /// of the interface itself.
     ///
     /// # Errors
     /// As for [`RingSource::open`], and before Linux 4.12.
@@ -60,7 +60,7 @@ impl RingSource {
         Ok(sources)
     }
 
-    /// A source with its ring; no packet comes yet.
+    /// Makes a source with its ring; no packet comes yet.
     fn closed(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
         let retire = options.retire.min(RETIRE_MAX);
@@ -82,7 +82,7 @@ impl RingSource {
         Ok(Self { tap, ring })
     }
 
-    /// Bytes of the ring.
+    /// Returns the length of the ring in bytes.
     #[must_use]
     pub const fn ring_bytes(&self) -> usize {
         self.ring.bytes()
@@ -141,11 +141,11 @@ impl Source for RingSource {
     }
 }
 
-/// Bytes of a block and number of blocks, for a ring of about `bytes`. A block is a sixteenth of
-/// the ring, rounded down to a power of two, with at least 4 KiB and at most 1 MiB.
+/// Returns the bytes of a block and the number of blocks, for a ring of about `bytes`. A block is a
+/// sixteenth of the ring, rounded down to a power of two, with at least 4 KiB and at most 1 MiB.
 fn shape(bytes: usize) -> (usize, usize) {
     let block = (bytes / 16).clamp(BLOCK_BYTES_LEAST, BLOCK_BYTES);
-    // The kernel allocates powers of two: the largest one that is not above.
+    // The kernel allocates powers of two, so the block gets the largest one that is not above.
     let block = 1 << block.ilog2();
     (block, (bytes / block).max(2))
 }

@@ -98,7 +98,7 @@ impl Source for SlotSource {
     }
 }
 
-/// Bytes of the longest frame that is captured whole.
+/// Returns the length in bytes of the longest frame that is captured whole.
 fn frame_bytes(mtu: usize, options: &LiveOptions) -> usize {
     let packet_bytes = if options.has_room_for_super_packets {
         mtu.max(SUPER_PACKET_BYTES)
@@ -113,7 +113,7 @@ const SLOTS_A_SHARE: usize = 4096;
 const HEADER_BYTES: usize = 14 + 2 * 4;
 /// The largest super-packet that a kernel makes by default (`gso_max_size` raises it).
 const SUPER_PACKET_BYTES: usize = 65_536;
-/// Larger slots leave a remark, as the ring then has fewer of them than a user may expect.
+/// Larger slots leave a remark, because the ring then has fewer of them than a user may expect.
 const SLOT_BYTES_REMARKABLE: usize = 32 << 10;
 
 #[cfg(test)]

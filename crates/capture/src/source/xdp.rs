@@ -120,7 +120,7 @@ impl XdpSource {
         })
     }
 
-    /// The sum of what all sockets have dropped.
+    /// Reads how much all sockets together have dropped.
     fn read_drops(&mut self) -> Result<XdpDrops, CaptureError> {
         let mut sum = XdpDrops::default();
         for socket in &self.queues {
@@ -254,14 +254,14 @@ impl Source for XdpSource {
     }
 }
 
-/// Decides whether to wait for the next frame or for a time.
+/// The part that decides whether to wait for the next frame or for a time.
 ///
 /// When a thread waits for a socket, the kernel wakes it with every batch, which takes some
 /// microseconds. Packets cost less when no thread waits and the rings are read before they are
 /// full.
 #[derive(Debug)]
 struct Waiter {
-    /// Has all sockets; during a timed wait it has none.
+    /// Watches all sockets; during a timed wait it watches none.
     epoll: Epoll,
     is_armed: bool,
     due: Option<Instant>,
@@ -326,14 +326,15 @@ fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Opti
     (pause >= PAUSE_LEAST).then_some(pause)
 }
 
-/// Number of receive queues in use.
+/// Returns the number of receive queues in use.
 fn queue_count(tap: &Tap) -> u32 {
     let counted = Ethtool::open().and_then(|mut ethtool| ethtool.receive_queues(tap.link.index));
     // When the driver does not tell, it uses all the queues that it was made with.
     counted.ok().flatten().unwrap_or(tap.link.receive_queues)
 }
 
-/// Puts the program on the interface: in the driver, or behind it when the driver cannot.
+/// Puts the program on the interface: in the driver, or after it when the driver cannot run a
+/// program.
 fn attach(tap: &mut Tap, queues: u32) -> Result<(XdpRedirect, XdpMode), CaptureError> {
     let name = &tap.interface[0].name;
     let loaded = XdpRedirect::load(queues);
@@ -456,8 +457,8 @@ fn open_queue(interface: u32, queue: u32, spec: &XdpSpec, copy: XdpCopy) -> io::
     }
 }
 
-/// The size of chunks, and how many each queue has. Each chunk holds one frame, when the longest
-/// frame fits into a page.
+/// Returns the size of chunks, and how many each queue has. Each chunk holds one frame, when the
+/// longest frame fits into a page.
 fn shape(bytes: usize, queues: u32, frame_bytes: u32) -> XdpSpec {
     let mut spec = XdpSpec {
         chunk_bytes: CHUNK_BYTES,
@@ -486,7 +487,7 @@ fn note_tags(tap: &mut Tap) {
     }
 }
 
-/// The description of the interface in a file.
+/// Returns the description of the interface in a file.
 fn description(mode: XdpMode, copy: XdpCopy, queues: usize) -> String {
     let mode = match mode {
         XdpMode::Native => "in the driver",
@@ -502,7 +503,7 @@ fn description(mode: XdpMode, copy: XdpCopy, queues: usize) -> String {
     )
 }
 
-/// The kind of receiver that a frame is addressed to; `own` is the interface's address.
+/// Returns the kind of receiver that a frame is addressed to; `own` is the interface's address.
 fn direction(frame: &[u8], own: Option<[u8; 6]>) -> Direction {
     let Some(to) = frame.first_chunk::<6>() else {
         return Direction::Host;
@@ -515,12 +516,12 @@ fn direction(frame: &[u8], own: Option<[u8; 6]>) -> Direction {
     }
 }
 
-/// The wall clock minus CLOCK_MONOTONIC.
+/// Returns the wall clock minus CLOCK_MONOTONIC, in nanoseconds.
 fn clock_offset_ns() -> u64 {
     clock::wall_nanos().wrapping_sub(clock::monotonic().as_nanos())
 }
 
-/// Says what a refusal of the system means.
+/// Makes the error of a refusal of the system, and says what the refusal means.
 fn refused(operation: String, cause: io::Error) -> CaptureError {
     let remedy = match cause.raw_os_error() {
         Some(EPERM | EACCES) => return CaptureError::NotPermittedXdp { operation },
