@@ -1,4 +1,4 @@
-//! Names the shared library as programs that were linked against libpgm ask for it.
+//! Gives the shared library the name that programs linked against libpgm ask for.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

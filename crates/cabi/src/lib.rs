@@ -1,5 +1,5 @@
-//! What C hands over, as Rust can take it: places to write to, bytes, text; and the boundary that
-//! no panic crosses.
+//! Turns what C hands over into what Rust can take: places to write to, bytes and text. It also
+//! keeps panics from crossing into C.
 //!
 //! Arguments that C declares as pointers to one object are declared as `Option<&T>` or [`Out`]:
 //! null is `None`; otherwise the caller in C must see to it that the object is there.
@@ -27,7 +27,7 @@ pub fn give<T>(place: Out<'_, T>, value: T) {
     }
 }
 
-/// Runs the body of an exported function; gives `failed` when it panics.
+/// Runs the body of an exported function; returns `failed` when it panics.
 pub fn guard<T>(failed: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(failed)
 }

@@ -2,7 +2,7 @@
  *
  * Every function that can fail returns a towline_result; towline_error_text gives the reason.
  * Handles are made by the functions that end in _new or _open, and freed by those that end in _free or
- * _close. NULL for a handle gives TOWLINE_INVALID, or, where a handle is freed, nothing happens.
+ * _close. NULL for a handle gives TOWLINE_INVALID; functions that end in _free do nothing with NULL.
  *
  * Threads: two threads must not use one handle at the same time. Different handles have nothing in
  * common, and any thread may use any handle.
@@ -54,11 +54,11 @@ typedef struct towline_session towline_session;
 towline_result towline_session_new(const char* group, towline_session** session);
 
 /* Sets one thing by the name that its flag has in the command `towline`: iface (a name, address or
- * prefix), profile (openpgm, zmq, ms-pgm, ibm, tibco; set it first, as it replaces what was set
+ * prefix), profile (openpgm, zmq, ms-pgm, ibm, tibco; set it first, because it replaces what was set
  * before, but not the port of the group), encapsulation (udp or raw), pgm-port, hops,
  * dscp, loop, wait, control-port, name (of this end), key-file, faults, from (senders to take data
  * from: "10.0.0.7,10.1.0.0/16", or "any"), or a parameter of the protocol, such as rate
- * ("100Mbit/s") or mtu ("9000"). And what no flag is: reports (false: receivers do not report). */
+ * ("100Mbit/s") or mtu ("9000"). One name is not a flag: reports (false: receivers do not report). */
 towline_result towline_session_set(towline_session* session, const char* name, const char* value);
 
 void towline_session_free(towline_session* session);
@@ -80,13 +80,13 @@ typedef struct towline_closed {
   uint64_t lost;        /* packets that receivers lost for good */
 } towline_closed;
 
-/* Opens a publisher. It sends nothing before so many receivers have joined. Closing takes at most
- * close_ms. */
+/* Opens a publisher. It sends nothing before this number of receivers has joined. Closing takes at
+ * most close_ms. */
 towline_result towline_publisher_open(const towline_session* session, uint32_t receivers,
                                       int64_t close_ms, towline_publisher** publisher);
 
-/* Takes a copy of a message, and waits for room at most timeout_ms. TOWLINE_AGAIN: it was not
- * taken. */
+/* Takes a copy of a message, and waits for room at most timeout_ms. TOWLINE_AGAIN: the message was
+ * not taken. */
 towline_result towline_publisher_send(towline_publisher* publisher, const void* message, size_t len,
                                       int64_t timeout_ms);
 
@@ -114,7 +114,7 @@ typedef struct towline_subscriber towline_subscriber;
 typedef enum towline_kind {
   TOWLINE_MESSAGE = 1,    /* data and len are the message */
   TOWLINE_FOUND = 2,      /* a sender was heard for the first time */
-  TOWLINE_LOST = 3,       /* so many packets (lost) cannot be had any more */
+  TOWLINE_LOST = 3,       /* this many packets (lost) cannot be had any more */
   TOWLINE_ENDED = 4,      /* the sender closed its session; all was received or told as lost */
   TOWLINE_EXPIRED = 5,    /* nothing was heard of the sender for long */
   TOWLINE_BROKEN_OFF = 6, /* the sender broke its session off, or gave this receiver up */
@@ -162,14 +162,15 @@ typedef struct towline_sent {
   uint64_t bytes;     /* of the files that were sent */
 } towline_sent;
 
-/* Sends files and directories to the first receivers that join (0: all that join), and waits for
- * their proof, at most timeout_ms. TOWLINE_NOT_PROVEN: sent says who lacks something. sent may be
- * NULL. */
+/* Sends files and directories to this number of receivers, the first that join (0: all that join),
+ * and waits for their proof, at most timeout_ms. TOWLINE_NOT_PROVEN: sent says how many are missing,
+ * and towline_error_text what failed. sent may be NULL. */
 towline_result towline_send_files(const towline_session* session, const char* const* paths,
                                   size_t count, uint32_t receivers, int64_t timeout_ms, towline_sent* sent);
 
-/* Receives one transfer into a directory, which must exist, at most until timeout_ms. Where other
- * hosts can reach the interface, the setting from or key-file says whom to take files from. */
+/* Receives one transfer into a directory, which must exist, and waits for its end at most
+ * timeout_ms. Where other hosts can reach the interface, the setting from or key-file says whom to
+ * take files from. */
 towline_result towline_receive_files(const towline_session* session, const char* directory,
                                      int64_t timeout_ms);
 

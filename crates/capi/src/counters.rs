@@ -7,7 +7,7 @@ use towline::Snapshot;
 
 use crate::outcome::{Failure, Outcome, attempt, text};
 
-/// Takes a counter's name and value.
+/// A function of the program that takes a counter's name and value.
 pub(crate) type Visit = extern "C" fn(name: *const c_char, value: u64, closure: *mut c_void);
 
 /// Gives the value of one counter.

@@ -1,4 +1,4 @@
-//! A file into a TCP connection of the caller's.
+//! Sends a file into a TCP connection of the caller's.
 
 use std::{
     ffi::c_void,

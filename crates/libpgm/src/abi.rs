@@ -60,7 +60,7 @@ pub(crate) struct GroupReq {
     pub(crate) address: Address,
 }
 
-/// What a network string stands for. Made as one allocation, with the groups behind it.
+/// What a network string stands for. Made as one allocation, with the groups after it.
 #[repr(C)]
 pub(crate) struct AddrInfo {
     pub(crate) family: u16,
@@ -194,8 +194,8 @@ pub(crate) struct Error {
 /// The most fragments of a message, and its most bytes.
 pub(crate) const FRAGMENTS_MAX: usize = 16;
 pub(crate) const APDU_BYTES_MAX: usize = u16::MAX as usize;
-/// The bytes of a `struct group_req` and a `struct group_source_req`; below, where their parts
-/// begin.
+/// The lengths of a `struct group_req` and a `struct group_source_req` in bytes, and the offsets of
+/// their parts.
 pub(crate) const GROUP_REQ_BYTES: usize = 136;
 pub(crate) const GROUP_SOURCE_REQ_BYTES: usize = 264;
 pub(crate) const GROUP_AT: usize = 8;

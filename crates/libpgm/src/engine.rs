@@ -9,7 +9,7 @@ use cabi::{Out, give};
 
 use crate::{error::Slot, log};
 
-/// How many calls of `pgm_init` no `pgm_shutdown` has answered.
+/// Number of calls of `pgm_init` that no `pgm_shutdown` has answered yet.
 static USERS: Mutex<u32> = Mutex::new(0);
 
 #[unsafe(no_mangle)]

@@ -127,13 +127,13 @@ extern "C" fn pgm_tsi_print_r(tsi: Option<&Tsi>, room: *mut c_char, len: usize) 
     print_to(tsi.map(tsi_text), room, len)
 }
 
-/// Returns text that stays until the thread's next call.
+/// Returns text that stays until this thread calls `pgm_gsi_print` or `pgm_tsi_print` again.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_gsi_print(gsi: Option<&Gsi>) -> *const c_char {
     kept(gsi.map(|gsi| gsi_text(*gsi)))
 }
 
-/// Returns text that stays until the thread's next call.
+/// Returns text that stays until this thread calls `pgm_gsi_print` or `pgm_tsi_print` again.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_tsi_print(tsi: Option<&Tsi>) -> *const c_char {
     kept(tsi.map(tsi_text))
@@ -166,5 +166,5 @@ fn kept(text: Option<String>) -> *const c_char {
     })
 }
 
-/// The bytes of the longest printed identifier, and its end.
+/// The bytes of the longest printed identifier, its zero byte included.
 const TEXT_BYTES_MAX: usize = "000.000.000.000.000.000.00000".len() + 1;

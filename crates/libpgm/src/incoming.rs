@@ -5,8 +5,9 @@
 //!                      <--emptied buffers---- spare <---------------------- lent before
 //! ```
 //!
-//! The descriptor `recv` is readable while queue or inbox hold something, `pending` while a receive
-//! call has left something. When the queue is full, packets stay in the kernel's buffer.
+//! The descriptor `recv` is readable while the queue or the inbox holds something. The descriptor
+//! `pending` is readable while a receive call has left something. When the queue is full, packets
+//! stay in the kernel's buffer.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -319,7 +320,8 @@ impl Queue {
 }
 
 impl Item {
-    /// Returns what it counts in a full queue: the memory that it takes, however short its message.
+    /// Returns how many bytes the item counts in the queue: the memory that it takes, however short
+    /// its message.
     fn bytes(&self) -> usize {
         match self {
             Self::Message(packet) => packet.memory_bytes(),
@@ -338,7 +340,8 @@ fn set(event: &Event, is_raised: bool, wanted: bool) -> bool {
     wanted
 }
 
-/// Tells a program that waits for messages, when it is dropped, that none will come.
+/// A guard that is dropped when a group's thread ends. Unless the thread was told to end, it tells
+/// a program that waits for messages that none will come.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
@@ -365,7 +368,8 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink) {
         let shared = Arc::clone(&sink.shared);
         shared.push(&mut sink.items, &mut sink.spare);
         if shared.is_full() {
-            // The socket stays readable here, so the thread waits for the program, not for it.
+            // The socket stays readable here, so the thread waits for the program, not for the
+            // socket.
             let now = subscriber.now();
             let due = subscriber.next_timeout().map(|due| due.since(now));
             shared.wait_for_room(due.unwrap_or(FULL_WAIT).min(FULL_WAIT));
@@ -375,7 +379,7 @@ fn serve(mut subscriber: Subscriber, mut sink: Sink) {
     }
 }
 
-/// Puts what one turn brings into buffers.
+/// The sink of a group's thread: it puts what one turn brings into buffers.
 struct Sink {
     shared: Arc<Shared>,
     port: u16,

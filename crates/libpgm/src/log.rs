@@ -12,7 +12,7 @@ use cabi::guard;
 
 use crate::memory;
 
-/// Takes a message of `level`.
+/// A function of the program that takes a message of `level`.
 type Handler = extern "C" fn(level: c_int, message: *const c_char, closure: *mut c_void);
 
 /// Which roles a program wants to hear of. All messages of this library are of the role session.
@@ -36,7 +36,7 @@ unsafe impl Send for Closure {}
 /// Drops a message: the first handler. A program that wants messages sets its own.
 extern "C" fn ignore(_level: c_int, _message: *const c_char, _closure: *mut c_void) {}
 
-/// Sets who takes messages, and returns who did; null sets the first handler again.
+/// Sets the handler of messages, and returns the former one; null sets the first handler again.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_log_set_handler(handler: Option<Handler>, closure: *mut c_void) -> Handler {
     let next = (handler.unwrap_or(ignore), Closure(closure));

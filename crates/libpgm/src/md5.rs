@@ -1,5 +1,5 @@
-//! The MD5 digest (RFC 1321), which protects nothing here: its end is a global session identifier
-//! (RFC 3208 section 8).
+//! The MD5 digest (RFC 1321). It protects nothing here: its last six bytes are a global session
+//! identifier (RFC 3208 section 8).
 
 /// Returns the digest of `data`.
 pub(crate) fn digest(data: &[u8]) -> [u8; 16] {
@@ -46,7 +46,8 @@ fn add_block(state: &mut [u32; 4], block: &[u8]) {
     }
 }
 
-/// Returns the constant of a step: the sine of its number, counted from 1, as a fraction of 2^32.
+/// Returns the constant of a step: the absolute sine of its number, counted from 1, as a fraction
+/// of 2^32.
 fn constant(step: usize) -> u32 {
     let angle = (step + 1) as f64;
     (angle.sin().abs() * 4_294_967_296.0) as u32

@@ -7,10 +7,10 @@
 //!
 //! An interface is a name, an address, a prefix such as `10.0.0.0/8`, or empty for the kernel's
 //! choice. Groups are addresses, or names of the hosts file or the DNS that stand for groups.
-//! Without groups it is 239.192.0.1 or ff08::1.
+//! Without groups, the group is 239.192.0.1 or ff08::1.
 //!
-//! Deviation: an interface's name is looked for among the interfaces first, not in the DNS: it
-//! works where there is none.
+//! Deviation: an interface's name is looked for among the interfaces, not in the DNS. So it works
+//! where there is no DNS.
 
 use std::{
     ffi::{CStr, c_char},

@@ -225,8 +225,8 @@ fn set_fec(settings: &mut Settings, value: &[u8]) -> bool {
     fits
 }
 
-/// Takes PGMCC's parameters and does nothing with them: the engine sends no PGMCC options, and no
-/// receiver needs them to receive.
+/// Takes PGMCC's parameters, and does nothing with them but warn: the engine sends no PGMCC
+/// options, and no receiver needs them to receive.
 fn set_pgmcc(value: &[u8]) -> bool {
     let is_taken = value.len() == PGMCC_BYTES;
     if is_taken {

@@ -1,8 +1,8 @@
 //! Messages on their way out: a publisher under a lock. The program's send calls write into it; a
 //! thread turns it when NAKs arrive or a timer is due, so that repairs wait for no call.
 //!
-//! The descriptor `room` is writable unless a send call found no room. The descriptor `repair`,
-//! which OpenPGM raises when the program must call for repairs to go on, never is.
+//! The descriptor `room` is writable unless a send call found no room. OpenPGM raises the
+//! descriptor `repair` when the program must call for repairs to go on. Here it is never raised.
 
 use std::{
     io,
@@ -167,7 +167,7 @@ impl Shared {
     }
 
     fn serve(&self, descriptor: &OwnedFd) {
-        // However the thread ends, also by a panic: a program learns it from its next call.
+        // However the thread ends, also by a panic, a program learns it from its next call.
         let _ending = Ending(self);
         loop {
             let mut publisher = self.publisher();
@@ -194,7 +194,8 @@ impl Shared {
     }
 }
 
-/// Tells a program that waits for room, when it is dropped, that none will come.
+/// A guard that is dropped when the thread ends. It ends a program's wait for room; the program's
+/// next call then fails.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -222,7 +223,7 @@ extern "C" fn send_rest() {
         let all = std::mem::take(&mut *LIVE.lock().unwrap_or_else(PoisonError::into_inner));
         for shared in all.iter().filter_map(Weak::upgrade) {
             for _ in 0..REST_TRIES_MAX {
-                // A thread may have it, which goes on meanwhile.
+                // A thread may have locked the publisher, and goes on meanwhile.
                 if let Ok(mut publisher) = shared.publisher.try_lock() {
                     publisher.send_ready();
                     if publisher.is_drained() {
@@ -231,7 +232,8 @@ extern "C" fn send_rest() {
                 }
                 thread::sleep(WAIT_MIN);
             }
-            // The publisher stays as it is: its end would be told as broken off.
+            // If the publisher were dropped, receivers would be told that the session was broken
+            // off.
             std::mem::forget(shared);
         }
     });

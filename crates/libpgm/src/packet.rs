@@ -71,7 +71,8 @@ impl Packet {
         Self(place)
     }
 
-    /// Puts a message into a buffer that has room for it; one that was used before starts again.
+    /// Puts a message into a buffer that has room for it; a buffer that was used before starts
+    /// again.
     pub(crate) fn fill(&mut self, about: &About, message: &[u8]) {
         let skb = self.skb_mut();
         let capacity = skb.end.addr() - skb.head.addr();
@@ -106,7 +107,7 @@ impl Packet {
         packet
     }
 
-    /// Names the socket that received it.
+    /// Names the socket that received the message.
     pub(crate) fn set_sock(&mut self, sock: *const c_void) {
         self.skb_mut().sock = sock;
     }
@@ -127,7 +128,7 @@ impl Packet {
         HEAD_BYTES + bytes <= skb.end.addr() - skb.head.addr()
     }
 
-    /// Returns true when the program has not kept it, so that it may be filled again.
+    /// Returns true when the program has not kept the buffer, so that it may be filled again.
     pub(crate) fn is_ours(&self) -> bool {
         self.skb().users.load(Ordering::Acquire) == 1
     }
@@ -137,8 +138,8 @@ impl Packet {
         self.0.as_ptr()
     }
 
-    /// Gives the program a share in the buffer, which it frees. The memory stays while this library
-    /// has it, too.
+    /// Gives the program a share in the buffer, which the program then frees. The memory stays
+    /// while this library holds the buffer, too.
     pub(crate) fn share(&self) -> *mut Skb {
         self.skb().users.fetch_add(1, Ordering::AcqRel);
         self.0.as_ptr()
@@ -207,7 +208,7 @@ extern "C" fn pgm_skb_is_valid(skb: Option<&Skb>) -> bool {
 }
 
 /// Returns the bytes before a message in its packet: of the headers, and of the options of a
-/// fragment. Programs that fill buffers for `pgm_send_skbv` leave this room.
+/// fragment and of PGMCC. Programs that fill buffers for `pgm_send_skbv` leave this room.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_pkt_offset(can_fragment: bool, pgmcc_family: u16) -> usize {
     let fragment = if can_fragment { FRAGMENT_BYTES } else { 0 };

@@ -1,7 +1,8 @@
 //! Messages in: `pgm_recv`, `pgm_recvfrom`, `pgm_recvmsg`, `pgm_recvmsgv`.
 //!
 //! Buffers that a call lends are the program's until the socket's next receive call. A loss is told
-//! in its place between the messages, once, by [`Status::Reset`].
+//! in its place between the messages, by [`Status::Reset`]. It is told once, or by every further
+//! call when the program has set `PGM_ABORT_ON_RESET`.
 
 use std::{
     ffi::{c_int, c_void},
@@ -21,7 +22,7 @@ use crate::{
     socket::{Open, Sock},
 };
 
-/// What a receive call has come to.
+/// The result of a receive call.
 enum Came {
     Message(Packet),
     Nothing(Status),
@@ -146,7 +147,8 @@ extern "C" fn pgm_recvmsgv(
     .into()
 }
 
-/// Fills `room` with what is there, and returns its bytes; or what came instead of a first message.
+/// Fills `room` with the messages that are there, and returns the number of their bytes. Without a
+/// message, returns what came instead.
 fn lend(
     open: &Open,
     inbox: &mut Inbox,

@@ -1,9 +1,9 @@
 //! The values of a socket's options, and what they stand for: parameters of a session, options of
 //! its sockets, groups.
 //!
-//! Windows are at least as large as asked for, because a small one only loses what could be
-//! repaired. The intervals of NAKs are not taken over: the engine measures the round trip and asks
-//! earlier; a program's retries and intervals say how long it asks at least.
+//! Up to a bound, windows are at least as large as asked for, because a small one only loses what
+//! could be repaired. The intervals of NAKs are not taken over: the engine measures the round trip
+//! and asks earlier; a program's retries and intervals say how long the engine asks at least.
 
 use std::{ffi::c_int, net::IpAddr, time::Duration};
 
@@ -113,7 +113,8 @@ impl Settings {
         self.window_sqns(Number::RxwSqns, Number::RxwSecs, Number::RxwMaxRte)
     }
 
-    /// Returns what a socket must be told before it can be bound, when it was not.
+    /// Returns the name of an option that must be set before the socket can be bound, and is not;
+    /// `None` when none is missing.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         let sending = [
             (self.is_set(Number::AmbientSpm), "PGM_AMBIENT_SPM"),
@@ -275,9 +276,9 @@ const SPMR_MAX: Duration = Duration::from_secs(60);
 const EXPIRY_MIN: Duration = Duration::from_millis(300);
 const EXPIRY_MAX: Duration = Duration::from_secs(86_400);
 const ASK_MIN: Duration = Duration::from_secs(10);
-/// More senders than any bus has; one that nobody vouches for costs little.
+/// More senders than any bus has.
 const PEERS_MAX: u32 = 1024;
-/// How long a closed sender answers NAKs: some round trips, as closing blocks.
+/// How long a closed sender answers NAKs: only some round trips, because closing blocks.
 const LINGER: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) struct Sock {
     calls: AtomicU32,
 }
 
-/// A call that sends or receives: the socket stays while it lasts.
+/// A call that sends or receives. The socket stays while the call lasts.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     sock: &'a Sock,
@@ -141,7 +141,8 @@ impl Sock {
         (!open.is_closing.load(Ordering::Acquire)).then_some(call)
     }
 
-    /// Ends the calls that other threads have under way. Returns false when one does not end.
+    /// Ends the calls that other threads have under way. Returns false when one does not end in
+    /// time.
     fn end_calls(&self) -> bool {
         if let Some(open) = self.open.get() {
             open.is_closing.store(true, Ordering::Release);
@@ -337,7 +338,7 @@ fn by_index(index: u32) -> Result<Option<Selector>, Fault> {
 /// Draws a data-source port other than the destination's.
 fn random_port(other: u16) -> u16 {
     let mut bytes = [0; 2];
-    // A system without random numbers gives 0 here; the session then draws its own.
+    // A system without random numbers leaves 0 here, which is replaced below.
     let _read = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     match u16::from_ne_bytes(bytes) {
         port if port == other || port == 0 => other ^ 1,
@@ -444,8 +445,9 @@ fn session(
         .sockets(settings.sockets()))
 }
 
-/// Closes a socket, and frees it. What was sent before leaves; without `flush` as with it, NAKs are
-/// answered for a moment more. Calls of other threads that send or receive end with an error first.
+/// Closes a socket, and frees it. With or without `flush`, what was sent before leaves, and NAKs
+/// are answered for a moment more. First, calls of other threads that send or receive end with an
+/// error.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_close(sock: Option<NonNull<Sock>>, _flush: bool) -> bool {
     guard(false, || {
@@ -521,8 +523,8 @@ fn block_signals() -> Option<libc::sigset_t> {
     (result == 0).then(|| unsafe { before.assume_init() })
 }
 
-/// How long a close waits for calls of other threads. A handler of messages that closes the socket
-/// of its own call would wait for ever.
+/// How long a close waits for calls of other threads. Without this limit, a handler of messages
+/// that closes the socket of its own call would wait for ever.
 const CALLS_END_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

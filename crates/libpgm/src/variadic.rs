@@ -1,7 +1,8 @@
 //! `pgm_set_error` and `pgm_prefix_error`, which take a format and any number of arguments. Rust
 //! cannot be called so: a few instructions gather the arguments for the C library's `vasprintf`.
 //!
-//! On other processors than x86-64 the format stands for its text.
+//! On other processors than x86-64, the format itself becomes the text, and the arguments are
+//! ignored.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},

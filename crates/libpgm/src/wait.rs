@@ -66,7 +66,7 @@ extern "C" fn pgm_select_info(
     })
 }
 
-/// Writes a socket's descriptors into an array of `count` elements, and how many in `count`.
+/// Writes a socket's descriptors into an array of `count` elements, and their number into `count`.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_poll_info(
     sock: Option<&Sock>,
