@@ -1,8 +1,9 @@
 //! Turns what C hands over into what Rust can take: places to write to, bytes and text. It also
 //! keeps panics from crossing into C.
 //!
-//! Arguments that C declares as pointers to one object are declared as `Option<&T>` or [`Out`]:
-//! null is `None`; otherwise the caller in C must see to it that the object is there.
+//! Arguments that C declares as pointers to one object are declared as `Option<&T>` or [`Out`].
+//! Null becomes `None`. For any other pointer, the caller in C must see to it that the object is
+//! there.
 //!
 //! Both libraries for C stand on this crate: `libtowline` (`capi`) and the stand-in for libpgm
 //! (`libpgm`).
@@ -80,8 +81,8 @@ pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     Some(unsafe { CStr::from_ptr(text) })
 }
 
-/// Writes `text` and a zero byte into `room`, as much of it as there is room for, and returns the
-/// length that the whole text has, as `snprintf` does.
+/// Writes as much of `text` into `room` as fits, and a zero byte. Returns the length of the whole
+/// text, as `snprintf` does.
 pub fn print(text: &str, room: &mut [MaybeUninit<c_char>]) -> usize {
     if let Some(last) = room.len().checked_sub(1) {
         let written = last.min(text.len());

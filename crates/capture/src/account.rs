@@ -192,8 +192,9 @@ pub struct Second {
 }
 
 impl Account {
-    /// Returns how many packets the kernel says that it gave us or dropped, minus those in the
-    /// account: 0 when the account adds up. `None` for a source that does not count.
+    /// Returns how many packets the kernel gave us or dropped, by its own count, minus those in the
+    /// account. The result is 0 when the account adds up, and `None` for a source that does not
+    /// count.
     #[must_use]
     pub fn residual(&self) -> Option<i128> {
         let seen = i128::from(self.losses.seen?);
@@ -201,8 +202,9 @@ impl Account {
         Some(seen - known.iter().map(|count| i128::from(*count)).sum::<i128>())
     }
 
-    /// Returns how many packets passed the filter (a super-packet counts as its pieces), minus
-    /// those that the sink kept or could not keep: 0 when nothing was lost on the way to the sink.
+    /// Returns how many packets passed the filter, minus those that the sink kept or could not
+    /// keep. A super-packet counts as its pieces. The result is 0 when nothing was lost on the way
+    /// to the sink.
     #[must_use]
     pub fn sink_residual(&self) -> i128 {
         let given = i128::from(self.passed) + i128::from(self.pieces);
@@ -224,8 +226,8 @@ impl Account {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
-    /// Returns true when something may have been lost: also when a file lost bytes at its end,
-    /// which may be any number of packets, or when the account does not add up.
+    /// Returns true when something may have been lost. That includes a file that lost bytes at its
+    /// end, which may be any number of packets, and an account that does not add up.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lost() + self.losses.lost_bytes > 0 || !self.closes()

@@ -1,7 +1,8 @@
 //! Capture and replay of packets through kernel rings, with an account of every packet lost.
 //!
 //! A [`Source`] gives borrowed packets, a [`Sink`] takes them, and a [`Session`] moves them from
-//! one to the other: filter, length limit, segmentation and the [`Account`] are in between.
+//! one to the other. On the way it filters, cuts and segments the packets, and keeps the
+//! [`Account`].
 //!
 //! ```text
 //! Source --Packet<'_>--> Session: filter, cut, segment, count --> Sink

@@ -2,11 +2,11 @@
 //!
 //! Deadlines are computed from the beginning, so that no error adds up. The wait sleeps until
 //! shortly before the deadline and then looks at the clock without pause: the kernel wakes sleepers
-//! tens of microseconds late. When packets are late, for example because another process had the
-//! processor, each gap is shortened by a sixteenth until they are on time, or by half while they
-//! are more than a millisecond late. Packets without gaps would overrun the receiver. Packets that
-//! leave in bursts have one deadline for each burst, and the wait for it only sleeps, so that
-//! others can use the processor; the bursts are a little late.
+//! tens of microseconds late. Packets may be late, for example because another process had the
+//! processor. Then each gap is shortened by a sixteenth until they are on time, or by half while
+//! they are more than a millisecond late. Packets without gaps would overrun the receiver. Packets
+//! that leave in bursts have one deadline for each burst. The wait for it only sleeps, so that
+//! others can use the processor. So the bursts are a little late.
 
 use std::time::Duration;
 

@@ -221,7 +221,7 @@ impl Session {
         self.path.pacer.as_ref().map(Pacer::errors)
     }
 
-    /// Returns the rate that was reached, as a share of the wanted rate; `None` without a pace, or
+    /// Returns the rate that was reached, as a share of the wanted rate. `None` without a pace, or
     /// when too little was sent to tell.
     #[must_use]
     pub fn attained(&self) -> Option<f64> {

@@ -37,8 +37,8 @@ extern "C" fn pgm_shutdown() -> bool {
     was_used
 }
 
-/// Does nothing. OpenPGM gives up here what only raw sockets need; this library opens them when a
-/// socket connects, with the rights that the program has then.
+/// Does nothing. OpenPGM gives up here the rights that only raw sockets need. This library opens
+/// raw sockets when a socket connects, with the rights that the program has then.
 #[unsafe(no_mangle)]
 extern "C" fn pgm_drop_superuser() {}
 

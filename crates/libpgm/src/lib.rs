@@ -24,8 +24,8 @@
 //! | `receive`, `incoming`, `packet` | messages in, in buffers that are lent to the program |
 //!
 //! Invariants: no function lets a panic out, and none trusts a pointer that is null or a length
-//! that is wrong. What is beyond that is the program's duty, as `<pgm/pgm.h>` states it: pointers
-//! are valid for what they point to, and a socket is not used after it was closed.
+//! that is wrong. The rest is the program's duty, as `<pgm/pgm.h>` states it. Pointers must be
+//! valid for what they point to, and a socket must not be used after it was closed.
 //!
 //! Deviation: repairs, SPMs and NAKs wait for no call of the program. Windows and intervals that
 //! the program sets are bounds: where the engine can ask or answer earlier, it does.

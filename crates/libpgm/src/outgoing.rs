@@ -1,5 +1,6 @@
-//! Messages on their way out: a publisher under a lock. The program's send calls write into it; a
-//! thread turns it when NAKs arrive or a timer is due, so that repairs wait for no call.
+//! Messages on their way out: a publisher under a lock. The program's send calls write into the
+//! publisher. A thread turns it when NAKs arrive or a timer is due, so that repairs wait for no
+//! call.
 //!
 //! The descriptor `room` is writable unless a send call found no room. OpenPGM raises the
 //! descriptor `repair` when the program must call for repairs to go on. Here it is never raised.
@@ -56,9 +57,9 @@ impl Events {
         })
     }
 
-    /// Notes whether the window takes another message. Call it while the publisher is locked: two
-    /// callers at a time could leave a descriptor that does not agree with `is_full`, and a program
-    /// that waits for it would wait for ever.
+    /// Notes whether the window takes another message. Call it while the publisher is locked. Two
+    /// callers at a time could leave a descriptor that does not agree with `is_full`; a program
+    /// that waits for this descriptor would wait for ever.
     fn set_full(&self, _publisher: &MutexGuard<'_, Publisher>, is_full: bool) {
         if self.is_full.swap(is_full, Ordering::AcqRel) != is_full {
             if is_full {

@@ -5,7 +5,7 @@
 //!                          ^ head                         ^ data    ^ tail  ... end
 //! ```
 //!
-//! A program may keep a buffer beyond the next receive call: it raises `users`, and frees the
+//! A program may keep a buffer beyond the next receive call. It then raises `users`, and frees the
 //! buffer by `pgm_free_skb`, which is compiled into the program. So each buffer is an allocation of
 //! its own, and whoever lets go last frees it.
 

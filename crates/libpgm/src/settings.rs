@@ -2,8 +2,9 @@
 //! its sockets, groups.
 //!
 //! Up to a bound, windows are at least as large as asked for, because a small one only loses what
-//! could be repaired. The intervals of NAKs are not taken over: the engine measures the round trip
-//! and asks earlier; a program's retries and intervals say how long the engine asks at least.
+//! could be repaired. The intervals of NAKs are not taken over, because the engine measures the
+//! round trip and asks earlier. A program's retries and intervals say how long the engine asks at
+//! least.
 
 use std::{ffi::c_int, net::IpAddr, time::Duration};
 
@@ -260,8 +261,8 @@ const SQNS_MAX: usize = 1 << 24;
 const WINDOW_BYTES_MIN: usize = 256 << 10;
 const WINDOW_BYTES_MAX: usize = 256 << 20;
 const RECEIVE_BYTES_MIN: usize = 4 << 20;
-/// The part of a second for which messages may wait to be sent: short, because a program takes a
-/// message for sent once a call has taken it.
+/// The part of a second for which messages may wait to be sent. It is short, because a program
+/// takes a message for sent once a call has taken it.
 const BACKLOG_PART: usize = 100;
 const BACKLOG_BYTES_MIN: usize = 32 << 10;
 const BACKLOG_BYTES_MAX: usize = 4 << 20;

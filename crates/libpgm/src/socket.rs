@@ -191,8 +191,8 @@ extern "C" fn pgm_socket(
     })
 }
 
-/// Finds out whether this process may speak PGM in IP directly: a program is told when it makes the
-/// socket, and the session's sockets are opened later.
+/// Finds out whether this process may speak PGM in IP directly. The program is to learn it when it
+/// makes the socket, and the session's sockets are opened only later.
 fn may_be_raw(is_v6: bool) -> Result<(), Fault> {
     let family = if is_v6 {
         AddressFamily::INET6

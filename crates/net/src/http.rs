@@ -1,7 +1,7 @@
 //! A small part of HTTP/1.1: enough for a page that one person reads or one scraper fetches.
 //!
 //! This is no web server for many clients. A connection may send one request, with a head of about
-//! 8 KiB at most and no body, and is then closed; the program that serves sets a time limit. One
+//! 8 KiB at most and no body, and is then closed. The program that serves sets a time limit. One
 //! thread takes one connection after the other, so a hostile client can only make others wait.
 //!
 //! It uses no HTTP library, because the small ones read requests without a time limit, or start a
@@ -148,8 +148,8 @@ impl Request {
 
     /// Returns true when a `GET` request names its server by an address or as `localhost`, or not
     /// at all. For any other request the answer is always true, because its server's name is not
-    /// read. A page from elsewhere that a browser has open may use a host name that leads to this
-    /// machine; a server meant for this machine alone refuses such names.
+    /// read. A browser may have a page from elsewhere open, and that page may use a host name that
+    /// leads to this machine. A server meant for this machine alone refuses such names.
     #[must_use]
     pub fn is_for_this_host(&self) -> bool {
         match self {

@@ -189,8 +189,9 @@ impl DatagramRing {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: what the entry points to belongs to a request that is not under way, stays where
-        // it is, and is neither read nor written nor freed until its completion was seen.
+        // SAFETY: what the entry points to belongs to a request that is not under way. It stays
+        // where it is, and is neither read nor written nor freed until the request's completion was
+        // seen.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
     }

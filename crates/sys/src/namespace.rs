@@ -7,8 +7,8 @@
 //! starts in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only a
-//! process with a single thread create one: at the very start of `main` ([`enter_user_namespace`]),
-//! or between fork and exec ([`CommandExt::user_namespace`]).
+//! process with a single thread create one. A process has a single thread at the very start of
+//! `main` ([`enter_user_namespace`]), and between fork and exec ([`CommandExt::user_namespace`]).
 #![expect(unsafe_code, reason = "namespace, process and descriptor system calls")]
 
 use std::{

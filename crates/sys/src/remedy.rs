@@ -1,11 +1,11 @@
-//! What helps against an error, whatever was tried.
+//! What helps against an error, whatever the program was doing.
 
 use std::io;
 
 use crate::errno;
 
-/// Returns what helps against an error of the system, whatever was tried; `None` where that depends
-/// on what was tried, or the error is not the system's.
+/// Returns what helps against an error of the system, whatever the program was doing. `None` where
+/// that depends on what it was doing, or when the error is not the system's.
 #[must_use]
 pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {

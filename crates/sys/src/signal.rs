@@ -5,8 +5,8 @@
 //!                         |  signal within the repeat time: the same request, nothing happens
 //!                         +- signal after it: the process exits at once
 //! ```
-//! One request often comes as several signals, microseconds apart: `timeout` signals its child and
-//! then the child's group, and so do supervisors that signal a whole group.
+//! One request often comes as several signals, microseconds apart. For example, `timeout` signals
+//! its child and then the child's group, and supervisors may signal a whole group.
 //!
 //! The handler needs no thread. So it also serves a program that must stay single-threaded, such as
 //! one that makes a user namespace.

@@ -1,8 +1,8 @@
 //! TCP connections whose set-up does not block.
 //!
 //! The streams and listeners are the standard library's. This module adds what the standard library
-//! lacks: a connect that returns at once, a backlog for a thousand receivers that dial together,
-//! and options of a connection, such as the limit of a peer's silence.
+//! lacks. It has a connect that returns at once, a backlog for a thousand receivers that dial
+//! together, and options of a connection, such as the limit of a peer's silence.
 
 use std::{
     io,
@@ -71,7 +71,7 @@ pub fn read_into(stream: &TcpStream, into: &mut Vec<u8>, room: usize) -> io::Res
 }
 
 /// Makes the kernel give a connection up when the peer's host has been silent for about `limit` (at
-/// least 3 s), whether or not data is on the way to it.
+/// least 3 s). It does so whether or not data is on the way to the peer.
 ///
 /// # Errors
 /// Never in practice.

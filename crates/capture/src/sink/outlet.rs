@@ -2,7 +2,7 @@
 //! takes nothing.
 //!
 //! When the driver drops a frame and reports this (no carrier, a full queue), the frame is kept and
-//! sent again; the interface counts each attempt as a drop. So a cable that is unplugged for a
+//! sent again. The interface counts each such attempt as a drop. So a cable that is unplugged for a
 //! moment costs time and no packet; when it stays unplugged, sending ends.
 
 use std::{

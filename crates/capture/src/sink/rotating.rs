@@ -1,5 +1,5 @@
-//! Files that follow each other: when one is large or old enough the next begins, and when there
-//! are too many the oldest is removed.
+//! Files that follow each other. When a file is large or old enough, the next one begins. When
+//! there are too many files, the oldest is removed.
 //!
 //! ```text
 //! trace.pcapng  ->  trace.00001.pcapng  trace.00002.pcapng  trace.00003.pcapng  ...

@@ -316,8 +316,8 @@ impl Waiter {
 }
 
 /// Returns how long to let frames gather in a ring of `chunks`, when `frames` came within
-/// `elapsed`: until an eighth of the ring is full, and at most `longest`. `None` when it is better
-/// to wait for the first frame, because frames are few or the ring is too small for a sleep.
+/// `elapsed`. That is until an eighth of the ring is full, and at most `longest`. `None` when it is
+/// better to wait for the first frame, because frames are few or the ring is too small for a sleep.
 fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Option<Duration> {
     if frames == 0 || elapsed / frames > APART_MAX {
         return None;
@@ -473,8 +473,8 @@ fn shape(bytes: usize, queues: u32, frame_bytes: u32) -> XdpSpec {
     spec
 }
 
-/// Leaves a remark when an adapter removes VLAN tags from frames: it reports them outside the
-/// frame, and only the kernel's own packets get such reports.
+/// Leaves a remark when an adapter removes VLAN tags from frames. The adapter reports a tag outside
+/// the frame, and only packets that the kernel makes get this report.
 fn note_tags(tap: &mut Tap) {
     let is_active = |mut ethtool: Ethtool| ethtool.is_active(tap.link.index, "rx-vlan-hw-parse");
     let is_adapter = tap.link.kind.is_none() && !tap.link.flags.is_loopback();

@@ -1,8 +1,8 @@
 //! A sender's files: the walk that makes a manifest of them.
 //!
 //! Links in a tree are sent as links and never followed. The walk leaves out, with a note, what is
-//! neither file, directory nor link, and links that receivers would refuse, such as those that lead
-//! out of the tree.
+//! neither file, directory nor link. It also leaves out links that receivers would refuse, such as
+//! those that lead out of the tree.
 
 use std::{
     collections::BTreeMap,
@@ -81,8 +81,8 @@ pub struct TreeOptions {
     /// The manifest says who owns each entry, by number and by name.
     pub owner: bool,
     /// The manifest has the extended attributes of files and directories that this process may
-    /// read: those of users (`user.*`), and for the superuser those of other kinds except file
-    /// capabilities and `system.*`.
+    /// read. These are attributes of users (`user.*`), and for the superuser also those of other
+    /// kinds except file capabilities and `system.*`.
     pub attributes: bool,
 }
 

@@ -17,7 +17,7 @@
 //!
 //! The kernel checks for a full send buffer only when it sends, and counts it only if the writer
 //! already waits for room. A writer of long pieces begins to wait after that check, and waits until
-//! an acknowledgement comes: the kernel does not count this time. So whoever looks at a connection
+//! an acknowledgement comes. The kernel does not count this time. So whoever looks at a connection
 //! checks its buffers, too, and corrects the shares: [`TcpShares::with_buffers`].
 
 use std::{ops::AddAssign, time::Duration};
@@ -149,9 +149,9 @@ impl AddAssign for TcpShares {
     }
 }
 
-/// Returns true when only the send buffer keeps more data from leaving: it has too little room for
-/// a waiting writer, all its data was sent and none of it lost, and neither the congestion window
-/// nor the receive window is full.
+/// Returns true when only the send buffer keeps more data from leaving. Then it has too little room
+/// for a waiting writer, all its data was sent, none of it was lost, and neither the congestion
+/// window nor the receive window is full.
 fn is_buffer_full(info: &TcpInfo, buffers: &SocketBuffers) -> bool {
     let has_window = info.unacked_segments().is_some_and(|under_way| {
         let congestion = info.snd_cwnd_segments();

@@ -442,7 +442,7 @@ pub fn read_cached(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
 /// `TMPFS_MAGIC`.
 const TMPFS: FsWord = 0x0102_1994;
 
-/// Reserves disk space for `bytes` bytes of a file, and gives the file that length: so a full disk
+/// Reserves disk space for `bytes` bytes of a file, and gives the file that length. So a full disk
 /// is found before data arrives.
 ///
 /// # Errors

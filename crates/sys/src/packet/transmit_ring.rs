@@ -6,10 +6,10 @@
 //! A slot is free again when neither the SEND_REQUEST nor the SENDING bit is set; stamps may set
 //! other bits.
 //!
-//! Each frame has a virtio header in front, which tells the kernel how much of the frame to copy
-//! into the packet itself: all of it, up to a limit. Otherwise the kernel would attach the ring's
-//! pages, and a virtual cable would copy these into pages of its own. That copy is a tenth of the
-//! cost of a small frame.
+//! Each frame has a virtio header in front. It tells the kernel how much of the frame to copy into
+//! the packet itself: all of it, up to a limit. Otherwise the kernel would attach the ring's pages,
+//! and a virtual cable would copy these into pages of its own. That copy is a tenth of the cost of
+//! a small frame.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! XDP sockets (AF_XDP): frames taken off an interface before the rest of the kernel sees them.
 //!
 //! [`XdpRedirect`] is a program on the interface that hands each frame to the socket of the frame's
-//! receive queue; [`XdpSocket`] is one such socket with its memory. **What is redirected is taken
+//! receive queue. [`XdpSocket`] is one such socket with its memory. **What is redirected is taken
 //! away**: the host does not receive it.
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Invariants: program, tables and sockets live by their descriptors alone, so nothing stays
-//! behind, not even from a process that is killed; a chunk of the shared memory is either with the
+//! behind, not even from a process that is killed. A chunk of the shared memory is either with the
 //! kernel (in the fill ring, or being filled) or with this process (in the RX ring), never with
-//! both; the kernel's description of a chunk is checked against the memory before it is used.
+//! both. The kernel's description of a chunk is checked against the memory before it is used.
 //!
 //! **Spec**: Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
 

@@ -6,7 +6,7 @@
 //! redirect to sockets[queue], or to the host ---none-> take the stamp off, count as passed
 //! count as redirected, for the queue
 //! ```
-//! The program counts, so that the sum of all counts can be checked: the sockets count only frames
+//! The program counts, so that the sum of all counts can be checked. The sockets count only frames
 //! that they drop, and nothing else counts the frames that they receive.
 
 use std::{

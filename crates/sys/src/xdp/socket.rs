@@ -168,8 +168,8 @@ impl XdpSocket {
     /// # Errors
     /// When a driver that sleeps cannot be woken.
     ///
-    /// **Cost**: no system call and no copy, except a copy for a frame longer than a chunk, and a
-    /// call for a driver that sleeps because it has no chunks.
+    /// **Cost**: a copy for each frame longer than a chunk; a system call when the driver sleeps
+    /// because it has no chunks; otherwise neither.
     pub fn read(
         &mut self,
         limit: u32,

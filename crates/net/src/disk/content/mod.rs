@@ -4,7 +4,7 @@
 //! small files, each of which must be opened first. A thread reads the next pieces into a few
 //! buffers. While the session's thread needs pieces in order, it takes them from these buffers. The
 //! session's thread itself does the short reads that bring one receiver what it lacks. It also
-//! reads a piece of a long file itself, if the piece is in the system's memory and the reading
+//! reads a piece of a long file itself, if the system has the piece in memory and the reading
 //! thread is not about to read it. Bytes that another processor has read would cost several times
 //! as much.
 //!
@@ -13,8 +13,8 @@
 //!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
 //! ```
 //!
-//! Invariants: at most 8 pieces are read ahead; a piece is given only for the exact range that it
-//! was read for; a piece that could not be read returns its error each time that it is asked for.
+//! Invariants: at most 8 pieces are read ahead. A piece is given only for the exact range that it
+//! was read for. A piece that could not be read returns its error each time that it is asked for.
 
 use std::{
     collections::VecDeque,

@@ -3,7 +3,7 @@
 //! Numbers and names are the sender's. For each of them, the receiver decides once which of its own
 //! users or groups is meant. Staged files and links get their owner while they are in the store's
 //! own directory. A file that is already in place gets its owner through a descriptor, and only if
-//! all its names are the transfer's: otherwise somebody who may write in the directory could have
+//! all its names are the transfer's. Otherwise somebody who may write in the directory could have
 //! another user's file given away.
 //!
 //! Invariant: an owner that this process may not set is counted, named once, and no reason to fail.

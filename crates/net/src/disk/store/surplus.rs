@@ -30,8 +30,8 @@ pub enum Delete {
     /// The files stay.
     #[default]
     Nothing,
-    /// The files are deleted when all of the transfer is in place, but not when the sender's rules
-    /// have left something out or the sender could not read everything.
+    /// The files are deleted when all of the transfer is in place. They stay when the sender's
+    /// rules have left something out, or when the sender could not read everything.
     Surplus,
     /// As [`Delete::Surplus`], but also when the sender's rules have left something out: what they
     /// have left out is deleted, too.

@@ -115,8 +115,9 @@ pub struct Choice {
 }
 
 impl Interfaces {
-    /// Chooses the interface by which to reach `destination` (a group or a host): the one that
-    /// `wanted` names, else that of the kernel's route, else the only one that can reach the group.
+    /// Chooses the interface by which to reach `destination`, a group or a host. It is the
+    /// interface that `wanted` names, else that of the kernel's route, else the only one that can
+    /// reach the group.
     ///
     /// # Errors
     /// When the interface cannot be used, or none is obvious; the text has the remedy.

@@ -44,9 +44,9 @@ impl Coalescing {
         !self.at_most.is_zero()
     }
 
-    /// Returns how long a wait that begins now may sleep before it looks at sockets and timers;
-    /// `None` when so little arrives that a sleep does not pay, or so much that only a very short
-    /// one is safe.
+    /// Returns how long a wait that begins now may sleep before it looks at sockets and timers.
+    /// Returns `None` when so little arrives that a sleep does not pay, or so much that only a very
+    /// short sleep is safe.
     pub(super) fn rest(&mut self, now: Instant, counters: &UdpCounters) -> Option<Duration> {
         let packets = counters.received_datagrams - self.packets;
         let bytes = counters.received_bytes - self.bytes;

@@ -287,7 +287,7 @@ impl UdpIo {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
 
-    /// Returns true when only a packet of the group can end a wait before its deadline: no run
+    /// Returns true when only a packet of the group can end a wait before its deadline. Then no run
     /// waits to be sent again, no control connection is open or may come, and no [`Waker`] was
     /// asked for.
     fn waits_for_group_alone(&self) -> bool {

@@ -9,8 +9,8 @@
 //! When several sources are to have the same address and port, the first gets the port. A source
 //! whose setup says `shares_port` then takes any other port, and tells its receivers.
 //!
-//! In a session with a group, a receiver does not bind the session's port at its own address, so
-//! that a source on the same host gets its NAKs. The kernel filters groups: a socket bound to a
+//! In a session with a group, a receiver does not bind the session's port at its own address. So a
+//! source on the same host gets the receiver's NAKs. The kernel filters groups: a socket bound to a
 //! group gets nothing that was sent elsewhere.
 //!
 //! Over raw IP there are no ports: each socket gets all PGM packets to its address, and the state

@@ -1,10 +1,10 @@
 //! Receives many datagrams with one call, coalesced where the kernel can.
 //!
 //! When datagrams come coalesced, a call receives a few buffers at a time, so that they are still
-//! in the cache when the endpoint looks at them. When they come singly, a call that filled all its
-//! buffers is followed by one with twice as many, because every call has a cost of its own.
+//! in the cache when the endpoint looks at them. When they come singly, every call has a cost of
+//! its own. So a call that filled all its buffers is followed by a call with twice as many.
 //!
-//! A socket that filled fewer buffers than it was offered is empty, and is not asked again before
+//! A socket that filled fewer buffers than it was offered is empty. It is not asked again before
 //! the poll set reports it as ready, except by a receiver that spins. The kernel reports what it
 //! dropped at a full buffer together with the next message.
 
@@ -220,7 +220,7 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
 const COALESCED_DEPTH: usize = 4;
 /// Buffers of a batch where datagrams may arrive coalesced. While they do, only a few are used.
 const GRO_SLOTS: usize = 32;
-/// Bytes of the longest IP packet or coalesced message, and 33 cache lines more: at a distance of a
+/// Bytes of the longest IP packet or coalesced message, and 33 cache lines more. At a distance of a
 /// power of two, the heads of all buffers would share a few lines of the cache.
 const SLOT_BYTES: usize = 65_536 + 33 * 64;
 /// Bytes of the longest message that coalesced datagrams can make.

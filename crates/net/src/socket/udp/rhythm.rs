@@ -1,7 +1,7 @@
 //! What the last calls showed about the owner and its packets. With this, the next calls save
 //! system calls.
 //!
-//! It is always right to ask the poll set before every receive and to wait in it, but that costs a
+//! It is always right to ask the poll set before every receive, and to wait in it. But that costs a
 //! call and several microseconds for each packet. Three states tell when something cheaper is
 //! enough:
 //!
