@@ -9,9 +9,9 @@ use crate::Packet;
 /// The changes made to each packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edits {
-    /// The hardware address that packets are sent to.
+    /// The new hardware address of the destination; `None` keeps the packet's own.
     pub to: Option<[u8; 6]>,
-    /// The hardware address that packets are sent from.
+    /// The new hardware address of the source; `None` keeps the packet's own.
     pub from: Option<[u8; 6]>,
     /// Pairs of an old and a new IP address, both of one family. The old one is replaced wherever
     /// it stands, also in ARP.

@@ -263,8 +263,8 @@ pub struct SequenceCheck {
     pub corrupt: u64,
     /// One more than the highest sequence number.
     pub end: u64,
-    /// A bit for each number from `end - WINDOW` to `end` that has come, at the number modulo the
-    /// window.
+    /// A bit for each of the `WINDOW` numbers below `end`, set when that number has come. Its place
+    /// is the number modulo `WINDOW`.
     recent: Vec<u64>,
 }
 
@@ -375,7 +375,8 @@ const FIRST_PORT: u16 = 20_000;
 /// Bytes of the shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_LEAST: u16 = 60;
 const FRAME_BYTES_MOST: u16 = 9_014;
-/// A frame that comes more than this many numbers behind the newest counts as a duplicate.
+/// A frame whose number is at least this much below the highest that has come counts as a
+/// duplicate.
 const WINDOW: u64 = 65_536;
 /// The largest weight: the sum of many larger weights could overflow.
 const WEIGHT_MOST: u32 = 1_000_000;

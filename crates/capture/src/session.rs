@@ -188,7 +188,8 @@ impl Session {
     }
 
     /// Captures until the sources end, a limit is reached, or `is_stopped` gives true. It asks
-    /// `is_stopped` 100 times a second, and passes the account to `tick` each second.
+    /// `is_stopped` about every 10 ms, or every 100 ms while no packets come, and passes the
+    /// account to `tick` each second.
     ///
     /// # Errors
     /// When a source cannot be used any more. What was captured before is in the sink.
@@ -616,7 +617,8 @@ impl Exit {
     }
 }
 
-/// How often the session checks for a stop, between packets and while none arrive.
+/// The least time between two checks for a stop. While no packets arrive, a check comes after each
+/// wait.
 const STOP_CHECK: Duration = Duration::from_millis(10);
 /// The longest wait. A signal ends a wait; a signal that comes just before a wait is seen after it.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);

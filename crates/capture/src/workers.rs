@@ -66,7 +66,8 @@ impl Workers {
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             let ended: Vec<Ended> = ended.collect::<Result<_, _>>()?;
-            // The reason of the worker that ended first counts; the others were only stopped.
+            // A worker that ended by itself gives the reason: of several, the first in order. The
+            // others were only stopped.
             let first = ended.iter().find(|ended| **ended != Ended::Stopped);
             Ok(*first.unwrap_or(&Ended::Stopped))
         })

@@ -7,10 +7,10 @@
 //!
 //! ```text
 //!   program --pgm_send-----> Outgoing: Publisher, under a lock -----------------> network
-//!                               ^ a thread turns it: NAKs, repairs, SPMs
+//!                               ^ a thread calls `turn`: NAKs, repairs, SPMs
 //!   program <--pgm_recvmsgv-- Incoming: queue <-- threads: Subscriber each <---- network
-//!             eventfds: recv and pending (the queue holds something), send (there is room),
-//!             repair (never: nothing waits for the program)
+//!             eventfds: recv (messages are there), pending (a receive call left some),
+//!             room (a message can be sent), repair (never: nothing waits for the program)
 //! ```
 //!
 //! | where | what |

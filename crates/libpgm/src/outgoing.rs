@@ -1,6 +1,6 @@
 //! Messages on their way out: a publisher under a lock. The program's send calls write into the
-//! publisher. A thread turns it when NAKs arrive or a timer is due, so that repairs wait for no
-//! call.
+//! publisher. A thread calls [`Publisher::turn`] when NAKs arrive or a timer is due, so that
+//! repairs wait for no call of the program.
 //!
 //! The descriptor `room` is writable unless a send call found no room. OpenPGM raises the
 //! descriptor `repair` when the program must call for repairs to go on. Here it is never raised.
@@ -22,7 +22,7 @@ use towline::{Error, Publisher, SendStatus, Waker};
 
 use crate::{event::Event, log, socket::spawn};
 
-/// A socket's publisher, and the thread that turns it.
+/// A socket's publisher, and the thread that calls its `turn`.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     shared: Arc<Shared>,

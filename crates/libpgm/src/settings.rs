@@ -277,7 +277,7 @@ const SPMR_MAX: Duration = Duration::from_secs(60);
 const EXPIRY_MIN: Duration = Duration::from_millis(300);
 const EXPIRY_MAX: Duration = Duration::from_secs(86_400);
 const ASK_MIN: Duration = Duration::from_secs(10);
-/// More senders than any bus has.
+/// The most senders that a group's subscriber knows at a time: more than any group has in practice.
 const PEERS_MAX: u32 = 1024;
 /// How long a closed sender answers NAKs: only some round trips, because closing blocks.
 const LINGER: Duration = Duration::from_millis(100);

@@ -252,8 +252,8 @@ fn read_some(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Re
     stream.read(piece)
 }
 
-/// Once this many bytes of a request's head have come, no more are read; browsers send a tenth of
-/// this.
+/// Once this many bytes of a request's head have come, no more are read; browsers send about a
+/// tenth of this.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// How long a server waits before it takes connections again after the system refused one.
 const RETRY_TIME: Duration = Duration::from_secs(1);

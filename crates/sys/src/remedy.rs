@@ -4,8 +4,8 @@ use std::io;
 
 use crate::errno;
 
-/// Returns what helps against an error of the system, whatever the program was doing. `None` where
-/// that depends on what it was doing, or when the error is not the system's.
+/// Returns the usual remedy for an error of the system: what helps whatever the program was doing.
+/// `None` when there is no such remedy, or when the error is not the system's.
 #[must_use]
 pub fn usual_remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {

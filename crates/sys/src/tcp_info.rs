@@ -22,7 +22,7 @@ pub struct TcpInfo {
 pub struct TcpField {
     /// The kernel's name without its prefix, with the unit at the end where there is one.
     pub name: &'static str,
-    /// What it says.
+    /// What the field says.
     pub help: &'static str,
     offset: usize,
     bytes: usize,

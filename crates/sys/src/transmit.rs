@@ -79,7 +79,7 @@ pub fn unacknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
     queue(socket, libc::TIOCOUTQ)
 }
 
-/// Returns how many bytes were written and never sent.
+/// Returns the number of written bytes that the kernel has not sent yet.
 ///
 /// # Errors
 /// As [`unacknowledged_bytes`].
@@ -164,7 +164,7 @@ impl<S: AsFd> Drop for FullSegments<'_, S> {
 }
 
 const SIOCOUTQNSD: libc::Ioctl = 0x894B;
-/// What one call moves at most: the kernel takes no more than 2 GiB less a page.
+/// The most bytes that one call moves: the kernel takes no more than 2 GiB less a page.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
 #[cfg(test)]

@@ -281,8 +281,8 @@ impl Directory {
         status::read_link(parent.as_fd(), &name)
     }
 
-    /// Sets the modification time of what is at `path`; of a link there, the link's own time. The
-    /// access time stays.
+    /// Sets the modification time of what is at `path`. It does not follow a link there: the link
+    /// itself gets the time. The access time stays.
     ///
     /// # Errors
     /// When the file belongs to another user.
@@ -463,7 +463,7 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 /// Sets the mode of an open file or directory.
 ///
 /// # Errors
-/// `PermissionDenied` when it is not this process's.
+/// `PermissionDenied` when it belongs to another user.
 pub fn set_mode(open: &impl AsFd, mode: u32) -> io::Result<()> {
     Ok(fchmod(open, Mode::from_raw_mode(mode))?)
 }

@@ -251,8 +251,8 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the length at which to rewrite the journal: four times its length `len` without surplus
-/// records, at least 1 MiB. So it is rewritten rarely.
+/// Returns the length at which to rewrite the journal: four times `len`, which is its length
+/// without surplus records, and at least 1 MiB. So it is rewritten rarely.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {

@@ -168,7 +168,7 @@ impl Room {
         Ok(())
     }
 
-    /// Counts what the directory holds. Other transfers wait with their next step.
+    /// Counts what the directory holds. Meanwhile, other transfers cannot take room.
     ///
     /// **Cost**: a call of the system for each file in it.
     fn look(&self, directory: &Directory) -> u64 {

@@ -492,7 +492,7 @@ impl Ports {
     }
 }
 
-/// Says when to try again, because no event reports that there is room.
+/// Returns when to try again, because no event reports that there is room.
 fn retry_at(deadline: Option<Instant>) -> Instant {
     let retry = clock::monotonic() + RETRY_AFTER;
     deadline.map_or(retry, |deadline| deadline.min(retry))
