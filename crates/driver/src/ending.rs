@@ -12,10 +12,10 @@
 //! does not come.
 //!
 //! While a reporting receiver lacks something, or an expected one is still to come, the source
-//! answers NAKs until the deadline, however short its linger is. Once all is confirmed, it lingers
-//! only briefly if it takes reports and has heard of no receiver that does not report. One NAK of a
-//! host without a reporting receiver is enough for the full linger: libpgm does not report, and it
-//! asks for what it still lacks only every two seconds.
+//! answers NAKs until the deadline, however short its linger is. Once all is confirmed, a source
+//! that takes reports lingers only briefly. But if a host without a reporting receiver has sent a
+//! NAK, the source stays for the full linger: libpgm does not report, and it asks for what it still
+//! lacks only every two seconds.
 
 use base::{Instant, earliest};
 use delivery::Audience;

@@ -30,8 +30,8 @@ pub trait Endpoint {
     /// Notes what became of the run that `poll_run` gave.
     fn run_done(&mut self, now: Instant, outcome: Outcome);
 
-    /// Notes that handing over a run ended at `end` and took `took`. When that is long, an endpoint
-    /// may send fewer runs with more data in each.
+    /// Notes that handing over a run ended at `end` and took `took`. When `took` is long, an
+    /// endpoint may send fewer runs with more data in each.
     fn run_took(&mut self, _end: Instant, _took: Duration) {}
 
     /// Says when `handle_timeout` or `poll_run` next has something to do.

@@ -36,7 +36,8 @@ impl Stage {
         }
     }
 
-    /// Returns how much of a run that fills `limit` an endpoint may use.
+    /// Returns how much an endpoint may put into a run, so that the run still fits `limit` once it
+    /// is protected.
     pub(crate) fn budget(&mut self, limit: RunLimit) -> Budget {
         let limit = match &mut self.0 {
             None => limit,
@@ -48,7 +49,8 @@ impl Stage {
         }
     }
 
-    /// Sends a run, or as much of its front as fits one run once it is protected.
+    /// Sends a run; with a key, protects it first. The protected run may hold only the packets at
+    /// the front; the others leave with the next run.
     #[inline]
     pub(crate) fn send(&mut self, run: &Run<'_>, io: &mut impl Io) -> Outcome {
         match &mut self.0 {

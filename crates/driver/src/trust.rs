@@ -69,8 +69,8 @@ impl Trust {
         admission.is_none_or(|admission| admission.0(source))
     }
 
-    /// Judges what an SPM of the sender at `source` says besides its window; the receiver has come
-    /// to `at` in its session.
+    /// Judges the mark in an SPM of the sender at `source`. `at` is how far the receiver has come
+    /// in that session.
     pub(crate) fn judge(&self, source: IpAddr, mark: &Mark, at: Option<&Position>) -> Judgement {
         if !self.admits(source) {
             return Judgement::Ignore;
@@ -93,9 +93,9 @@ impl Trust {
         }
     }
 
-    /// Makes the receiver ask each sender to which a report connection is open whether what its
-    /// packets claim is true. With a key it need not ask, because only holders of the key can have
-    /// made the packets.
+    /// Asks each sender, over its report connection, whether the claims of its packets are true. If
+    /// no connection is open, the claims are believed. With a key this end need not ask, because
+    /// only holders of the key can have made the packets.
     pub(crate) fn ask_senders(
         &self,
         now: Instant,

@@ -198,8 +198,8 @@ pub struct AsyncSubscriber {
 }
 
 impl AsyncSubscriber {
-    /// Moves `subscriber` to its own thread. The thread takes data only from the senders that
-    /// [`Subscriber::take_only`] has named, or from all when it was not called.
+    /// Moves `subscriber` to its own thread. The thread takes data only from the senders that the
+    /// caller gave to [`Subscriber::take_only`]. Without that call it takes data from all senders.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -239,12 +239,13 @@ impl AsyncSubscriber {
     }
 
     /// Returns the next message or event that [`AsyncSubscriber::ready`] waited for; `None` when
-    /// the caller must await that again.
+    /// the caller must await `ready` again.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         self.thread.pop()
     }
 
-    /// Returns the sender of the session that a message or event names, while that sender is there.
+    /// Returns the sender of the session that a message or event names; `None` when that sender is
+    /// gone.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         self.thread.session(session)

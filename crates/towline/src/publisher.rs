@@ -57,8 +57,8 @@ impl PublisherBuilder {
     }
 
     /// Gives up a receiver that has been behind for this long without progress. Under
-    /// [`Policy::Drop`] this includes one that makes progress but has been behind, or held the
-    /// others back, for this long. Default: 300 s under [`Policy::Wait`], 2 s under
+    /// [`Policy::Drop`], also gives up a receiver that makes progress but has been behind, or has
+    /// held the others back, for this long. Default: 300 s under [`Policy::Wait`], 2 s under
     /// [`Policy::Drop`], never under [`Policy::Lose`].
     #[must_use]
     pub fn stall_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
@@ -109,11 +109,12 @@ impl PublisherBuilder {
 pub struct Publisher {
     end: End<driver::Publisher>,
     looks: LookTimes,
-    /// The position after the last packet, and the deadline, once the end has begun.
+    /// The position after the last packet, and the deadline; `None` before the session begins to
+    /// end.
     closing: Option<(u64, Instant)>,
 }
 
-/// When a publisher that takes messages also looks at the network.
+/// The state that decides when a publisher looks at the network while it takes messages.
 #[derive(Clone, Copy, Debug)]
 struct LookTimes {
     /// How many messages were taken and not yet given to the network.
@@ -180,8 +181,8 @@ impl Publisher {
         (source.max_apdu(), source.apdu_limit())
     }
 
-    /// Takes a message of `len` bytes, which must fit one packet. `fill` writes it where it is sent
-    /// from, which saves one copy compared with [`Publisher::try_send`].
+    /// Takes a message of `len` bytes, which must fit one packet. `fill` writes the message into
+    /// the buffer from which it is sent. This saves one copy compared with [`Publisher::try_send`].
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -194,7 +195,7 @@ impl Publisher {
     }
 
     /// Takes a message by `offer`. When there is no room, makes a turn and offers it once more.
-    /// `parameter` bounds the length.
+    /// `parameter` is the name of the setting that limits the length.
     fn take(
         &mut self,
         len: usize,
@@ -359,13 +360,13 @@ impl Publisher {
 
     /// Ends the session in good order: sends everything, waits until all expected and all reporting
     /// receivers have been given everything or are gone, and announces the end. When the wait takes
-    /// longer than `timeout`, breaks the session off and tells receivers, unless all who lack
-    /// something have left.
+    /// longer than `timeout`, breaks the session off and tells receivers, unless all receivers that
+    /// lack something have left.
     ///
-    /// **Blocks** at most for `timeout`, and at a low rate for 1 s more to break off. The
+    /// **Blocks** at most for `timeout`. At a low rate, breaking off may take 1 s more. The
     /// announcement takes 0.5 s when receivers can report and none does. It takes the time of the
-    /// parameter `linger` when receivers cannot report, or when one that does not report has sent a
-    /// NAK.
+    /// parameter `linger` when receivers cannot report, or when a receiver that does not report has
+    /// sent a NAK.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -373,9 +374,9 @@ impl Publisher {
         self.close_while(timeout, || true)
     }
 
-    /// Ends the session as [`Publisher::close`] does, but waits only while `may_wait` returns true;
-    /// it is asked at least ten times a second. When it returns false, breaks the session off:
-    /// messages that have not left are never sent, and receivers are told.
+    /// Ends the session as [`Publisher::close`] does, but waits only while `may_wait` returns true.
+    /// `may_wait` is called at least ten times a second. When it returns false, breaks the session
+    /// off: messages that have not left are never sent, and receivers are told.
     ///
     /// # Errors
     /// When the sockets cannot be used any more.
@@ -548,8 +549,8 @@ impl Publisher {
         self.turn().map(drop)
     }
 
-    /// Returns what the last count of receivers found; `None` before one has ended. Any host can
-    /// answer a poll: the number is for people, and proves nothing.
+    /// Returns what the last count of receivers found; `None` before a count has ended. Any host
+    /// can answer a poll: the number is for people, and proves nothing.
     #[must_use]
     pub const fn census(&self) -> Option<Census> {
         self.end.driver.endpoint.source().census()
@@ -580,10 +581,10 @@ impl Count for driver::Publisher {
 }
 
 impl LookTimes {
-    /// Returns true when it is time to look at the clock in a call that may be followed by others
-    /// at once: at messages 1, 2, 4 and 8. A look costs as much as a quarter of a message of 64
-    /// bytes. In a stream, enough messages for a system call come together before the clock says
-    /// that the first is due.
+    /// Returns true when it is time to look at the clock in a call that others may follow at once:
+    /// at messages 1, 2, 4 and 8. A look costs a quarter of what a message of 64 bytes costs. In a
+    /// stream, enough messages for a system call come together before the clock says that the first
+    /// message is due.
     #[inline]
     const fn is_first_look_due(self) -> bool {
         self.waiting <= LOOKS_AT_ONCE && self.waiting.is_power_of_two()

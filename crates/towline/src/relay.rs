@@ -18,8 +18,8 @@ pub struct RelayBuilder {
 }
 
 impl RelayBuilder {
-    /// Sets how many bytes of the newest packets the relay keeps to repair from. It asks the sender
-    /// for what it does not keep. Default 64 MiB, which is half a second at 1 Gbit/s.
+    /// Sets how many bytes of the newest packets the relay keeps for repairs. The relay asks the
+    /// sender for older packets. Default 64 MiB, which is half a second at 1 Gbit/s.
     #[must_use]
     pub const fn keep(mut self, bytes: usize) -> Self {
         self.kept_bytes_max = bytes;

@@ -20,8 +20,8 @@ use wire::object::Phase;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StallWatch {
-    /// The sum of the bytes of manifest held, of content held and of content verified, at the last
-    /// look.
+    /// The bytes of manifest held, plus the bytes of content held, plus the bytes verified, at the
+    /// last look.
     moved: u64,
     moved_at: Instant,
 }

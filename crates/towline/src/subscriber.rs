@@ -131,10 +131,10 @@ impl Subscriber {
         self.end.driver.endpoint.receiver().status()
     }
 
-    /// Returns what the sender of a session calls itself ([`SessionBuilder::name`]), once it has
-    /// said so, while it is there; always `None` for a sender that does not take reports. The text
-    /// comes from another host, and without a key from anybody: pass it through [`text::printable`]
-    /// before a terminal sees it.
+    /// Returns the name of a session's sender ([`SessionBuilder::name`]); `None` before the sender
+    /// has told it, after the sender has gone, and always for a sender that does not take reports.
+    /// The name comes from another host, and without a key from anybody: pass it through
+    /// [`text::printable`] before a terminal sees it.
     ///
     /// [`text::printable`]: crate::text::printable
     #[must_use]
@@ -142,7 +142,8 @@ impl Subscriber {
         self.end.driver.endpoint.sender_name(session)
     }
 
-    /// Returns the sender of the session that a message or event names, while that sender is there.
+    /// Returns the sender of the session that a message or event names; `None` when that sender is
+    /// gone.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         let at = self.end.driver.endpoint.receiver().position(session)?;

@@ -1,4 +1,4 @@
-//! Emits `tracing` events about sessions. They are rare: no packet and no message has one. A
+//! Emits `tracing` events about sessions. They are rare: single packets and messages emit none. A
 //! program without a `tracing` subscriber pays one load and one comparison for each event.
 //!
 //! | level | events |
@@ -7,8 +7,8 @@
 //! | info | session opened, closed; receivers and senders that come and go; transfers |
 //! | debug | control connections (in `net`), passes |
 //!
-//! An event about a peer is emitted when the application takes the event, so that both have the
-//! same order.
+//! When the application takes the library's event about a peer, the `tracing` event is emitted. So
+//! both kinds of events come in the same order.
 
 #![cfg_attr(
     not(feature = "tracing"),

@@ -60,9 +60,9 @@ pub trait Transfer: sealed::Sealed + Send + 'static {
     fn waker(&self) -> Result<net::Waker, Error>;
 }
 
-/// Gives a transfer what all transfers have in common: the waiting methods, made from the `end` and
-/// `is_idle` of its session, and the trait [`Transfer`], made from its `turn`, `pop_event`,
-/// `cancel` and the method that gives its state.
+/// Gives a type what all transfers have in common: the waiting methods and the trait [`Transfer`].
+/// The waiting methods use the type's fields `end` and `is_idle`. The trait uses the type's methods
+/// `turn`, `pop_event`, `cancel` and `$stands`, which returns the state.
 macro_rules! transfer {
     ($transfer:ty, $event:ty, $state:ty, $stands:ident) => {
         impl $transfer {
@@ -198,10 +198,10 @@ impl<T: Transfer> TransferThread<T> {
         self.shared.lock().state.clone()
     }
 
-    /// Puts a question to the transfer, which its thread answers between two turns, and waits for
-    /// the answer: what [`FileReceiver::entries`](crate::FileReceiver::entries) or a transfer's
-    /// counters say now. Once the transfer is over, its last state answers; `None` when it ended
-    /// with an error.
+    /// Puts a question to the transfer, and waits for the answer. The thread answers between two
+    /// turns. The question may read [`FileReceiver::entries`](crate::FileReceiver::entries) or the
+    /// transfer's counters, for example. Once the transfer is over, its last state answers; `None`
+    /// when it ended with an error.
     ///
     /// The question holds the transfer up, so it should only look. It must not call this
     /// `TransferThread`, which would wait for itself.

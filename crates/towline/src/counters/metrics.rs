@@ -23,7 +23,7 @@ impl MetricsServer {
         address: SocketAddr,
         text: impl Fn() -> String + Send + 'static,
     ) -> io::Result<Self> {
-        // A client that has left or does not read affects only itself.
+        // If a client has left or does not read, the next one is answered all the same.
         let serve = move |stream| drop(answer(stream, &text));
         HttpServer::start("metrics", address, serve).map(Self)
     }

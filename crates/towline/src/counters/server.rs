@@ -96,13 +96,14 @@ impl CounterServer {
     /// until the returned server is dropped. Everybody who can reach the address can read them.
     ///
     /// # Errors
-    /// When the address is in use or not of this machine.
+    /// When the address is in use or not of this machine, or when the system refuses.
     pub fn serve_metrics(&self, address: SocketAddr) -> io::Result<MetricsServer> {
         let shared = Arc::clone(&self.shared);
         MetricsServer::start(address, move || shared.document().prometheus())
     }
 
-    /// Adds a session to the list, and returns its slot; dropping the slot removes the session.
+    /// Adds a session to the list, and returns its slot. Dropping the slot and all its clones
+    /// removes the session.
     #[must_use]
     pub fn slot(&self, role: &str, name: &str) -> CounterSlot {
         let mut slots = lock(&self.shared.slots);
@@ -189,7 +190,7 @@ impl Shared {
                 return;
             }
             match stream {
-                // A reader that has left or does not read affects only itself.
+                // If a reader has left or does not read, the next one is answered all the same.
                 Ok(stream) => drop(self.answer(stream)),
                 // The process probably has no free descriptor, which troubles it more than a late
                 // answer.

@@ -20,8 +20,9 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::Error;
 
-/// Ordered rules that say what of a tree is sent. The first whose pattern matches a path decides; a
-/// path that none matches is sent. Everything below an excluded directory is left out.
+/// Ordered rules that say which paths of a tree are sent. The first rule whose pattern matches a
+/// path decides. A path that no rule matches is sent. Everything below an excluded directory is
+/// left out.
 ///
 /// | pattern | matches |
 /// |---|---|

@@ -38,7 +38,8 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
-    /// When to stop waiting for the last words to leave; set once everything is over.
+    /// When to stop waiting until the last messages to receivers have left; set once everything is
+    /// over.
     told_until: Option<Instant>,
     /// Files that could not be read when they were found, and are not in the manifest.
     unsent: Vec<Unsent>,
@@ -144,8 +145,8 @@ impl FileSender {
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// Returns how many files are sent, without withdrawn ones; one with several names counts for
-    /// each.
+    /// Returns how many files are sent, without withdrawn ones; a file with several names counts
+    /// once for each.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let transfer = self.end.driver.endpoint.transfer();
@@ -153,8 +154,8 @@ impl FileSender {
         manifest.files().len() + manifest.hard_links().len() - transfer.unsent().len()
     }
 
-    /// Returns the state of every receiver as it was reported last: at most 200 ms ago, or longer
-    /// ago with many receivers, whose reports are spread. Final after
+    /// Returns the state of every receiver by its last report. The report is at most 200 ms old, or
+    /// older with many receivers, whose reports are spread. Final after
     /// [`TransferSenderEvent::Finished`]. [`TransferOutcome::unsent`] also names files that were
     /// skipped when the tree was walked.
     #[must_use]

@@ -34,8 +34,8 @@ impl fmt::Debug for FileSetBuilder {
 }
 
 impl FileSetBuilder {
-    /// Adds a file or directory, delivered under its last component. With a slash at its end,
-    /// everything in the directory is delivered instead, each entry under its own name.
+    /// Adds a file or directory, delivered under the last component of `path`. If `path` ends with
+    /// a slash, everything in the directory is delivered instead, each entry under its own name.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.sources.push(TreeSource::Path(path.into()));
@@ -58,9 +58,9 @@ impl FileSetBuilder {
         self
     }
 
-    /// Skips files that cannot be read, unless the user named them, and later those that change or
-    /// vanish before they are sent. [`FileSet::unsent`] and `TransferOutcome::unsent` name them.
-    /// Default false: such files are errors.
+    /// Skips files that cannot be read, unless the user named them. Later, also skips files that
+    /// change or vanish before they are sent. [`FileSet::unsent`] and `TransferOutcome::unsent`
+    /// name the skipped files. Default false: such files are errors.
     #[must_use]
     pub const fn skip_changed(mut self, may_skip: bool) -> Self {
         self.options.may_skip = may_skip;
@@ -206,8 +206,8 @@ impl FileSet {
         self.entries().map(|entry| entry.bytes).sum()
     }
 
-    /// Returns how many regular files are in [`FileSet::entries`]; one with several names counts
-    /// for each.
+    /// Returns how many regular files are in [`FileSet::entries`]; a file with several names counts
+    /// once for each.
     #[must_use]
     pub fn file_count(&self) -> usize {
         let entries = self.entries();

@@ -40,7 +40,8 @@ impl fmt::Debug for StreamStore {
 
 impl StreamStore {
     /// Makes a store that writes to `out`. Its thread calls `notify` when there is an event. Until
-    /// the file is verified, it lies in the directory `place`.
+    /// `out` has taken the file, its bytes lie in the directory `place`, or without `place` in the
+    /// system's directory for temporary files.
     pub(super) fn new(
         out: Box<dyn Write + Send>,
         place: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! The settings of a session that are no parameters of the protocol, by name and as text.
 //!
-//! They are in one table, [`SESSION_OPTIONS`]. Its rows and those of [`crate::PARAMETERS`] give the
-//! names of the flags of `towline`, of the keys of its configuration files, and of what
+//! They are in one table, [`SESSION_OPTIONS`]. Its rows and those of [`crate::PARAMETERS`] name the
+//! flags of `towline`, the keys of its configuration files, and the settings that
 //! [`SessionBuilder::set`] and `towline_session_set` (of the library for C) take.
 
 use std::{fmt, str::FromStr};

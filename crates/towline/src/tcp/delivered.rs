@@ -10,7 +10,7 @@
 //! Both ends are of this type, and each may write and read. The bytes that `read` has given count
 //! as taken when the application calls `read` again or ends its own stream. After
 //! [`DeliveredStream::confirm_by_hand`] they count when it calls [`DeliveredStream::confirm`]. A
-//! confirmation leaves with data that is written, or else when `read` would wait.
+//! confirmation leaves with data that is written, when `read` would wait, or after 256 KiB.
 //!
 //! Nothing is encrypted, and the hash finds faults of the network, not of an attacker.
 

@@ -71,7 +71,8 @@ pub struct PlainSender {
     ended_first: bool,
     end: Option<PlainEnd>,
     patience: Duration,
-    /// The number of bytes acknowledged, and the time when it last changed.
+    /// The number of bytes acknowledged, and the last time when it changed or the source had
+    /// nothing to give.
     moved: (u64, Instant),
     began: (Instant, Option<TcpInfo>),
 }

@@ -75,7 +75,8 @@ impl std::error::Error for TransmitError {
 /// to a protocol that has said how much comes.
 ///
 /// **Cost**: the file's bytes are not copied through this process where its filesystem can do that
-/// (`sendfile`). Elsewhere a second thread reads 256 KiB ahead. Six more system calls.
+/// (`sendfile`). Elsewhere a second thread reads 256 KiB ahead. The options of the socket take six
+/// more system calls.
 pub fn transmit_file(
     socket: &impl AsFd,
     head: &[u8],

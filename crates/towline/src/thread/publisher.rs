@@ -36,7 +36,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: Outgoing,
-    /// The application sends no more.
+    /// How the application ends the session; `None` while it may send more.
     end: Option<End>,
     /// The thread has ended.
     is_gone: bool,

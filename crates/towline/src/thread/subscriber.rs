@@ -77,8 +77,8 @@ impl fmt::Debug for SubscriberThread {
 }
 
 impl SubscriberThread {
-    /// Moves `subscriber` to its own thread. The thread takes data only from the senders that
-    /// [`Subscriber::take_only`] has named, or from all when it was not called.
+    /// Moves `subscriber` to its own thread. The thread takes data only from the senders that the
+    /// caller gave to [`Subscriber::take_only`]. Without that call it takes data from all senders.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -140,7 +140,7 @@ impl SubscriberThread {
     }
 
     /// Returns the next message or event that [`SubscriberThread::ready`] waited for; `None` when
-    /// the caller must await that again.
+    /// the caller must await `ready` again.
     pub fn pop(&mut self) -> Option<Received<'_>> {
         let received = self.current.pop();
         if let Some(Received::Event(event)) = received {
@@ -149,7 +149,8 @@ impl SubscriberThread {
         received
     }
 
-    /// Returns the sender of the session that a message or event names, while that sender is there.
+    /// Returns the sender of the session that a message or event names; `None` when that sender is
+    /// gone.
     #[must_use]
     pub fn session(&self, session: u32) -> Option<SessionInfo> {
         self.sessions.of(session)

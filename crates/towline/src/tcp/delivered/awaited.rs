@@ -57,8 +57,8 @@ impl AsyncDeliveredStream {
         Ok(stream)
     }
 
-    /// Takes over a connection that a listener has accepted, as [`DeliveredStream::new`] does. It
-    /// may come from another runtime, by its `into_std`.
+    /// Takes over a connection that a listener has accepted, as [`DeliveredStream::new`] does. A
+    /// connection of an asynchronous runtime becomes a `TcpStream` by its method `into_std`.
     ///
     /// # Errors
     /// When the socket refuses an option, or the system gives no thread or descriptor.
