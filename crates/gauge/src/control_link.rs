@@ -80,8 +80,8 @@ impl ControlLink {
     }
 }
 
-/// Words an error of a connection that says something of the other end, so that it does not read as
-/// one of this host. Its kind stays.
+/// Words an error of a connection that the other end caused, so that it does not read like an error
+/// of this host. The kind stays.
 pub(crate) fn of_other_end(error: io::Error) -> io::Error {
     use io::ErrorKind as Kind;
     let text = match error.kind() {
@@ -99,7 +99,7 @@ pub(crate) fn of_other_end(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Makes the error of an other end that says what this release does not understand.
+/// Makes the error for a message of the other end that this release does not understand.
 pub(crate) fn foreign() -> io::Error {
     let text = "the other end speaks another protocol; use the same release at both ends, or look \
                 which program has that address";

@@ -49,7 +49,7 @@ pub enum SweepBy {
 pub struct CaptureSweep {
     /// What changes.
     pub by: SweepBy,
-    /// Packets a second, sent in bursts of 1.7 ms.
+    /// Packets a second, sent in bursts every 1.7 ms.
     pub packets_per_s: u64,
     /// How long each run is; its first and last fifth are not measured.
     pub time: Duration,

@@ -99,14 +99,14 @@ impl Checksums {
         })
     }
 
-    /// Returns true when all hashes are equal.
+    /// Returns true when there is a receiver, and all hashes are equal.
     #[must_use]
     pub fn agree(&self) -> bool {
         !self.received.is_empty() && self.received.iter().all(|hash| *hash == self.sent)
     }
 }
 
-/// Returns the names in a directory, without hidden ones: Towline hides what it stages.
+/// Returns the names in a directory, without `.towline`, where Towline stages files.
 fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let entries = fs::read_dir(directory)
         .map_err(|error| SystemError::system("read", directory.display(), &error))?;

@@ -1,5 +1,5 @@
-//! The receivers' directories of a demo. The demo removes them at its end; when its process was
-//! killed, the next demo does.
+//! The receivers' directories of a demo. The demo removes them at its end, unless the user keeps
+//! them. When its process was killed, the next demo removes them.
 
 use std::{
     fs::{self, File},
@@ -62,7 +62,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if !self.is_kept {
-            // A directory that cannot be removed stays in the system's temporary directory.
+            // If the directory cannot be removed, the next demo tries again.
             drop(fs::remove_dir_all(&self.root));
         }
     }

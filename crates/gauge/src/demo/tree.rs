@@ -81,7 +81,8 @@ impl Tree {
         self.bytes >= bytes_min && self.files >= files_min
     }
 
-    /// Adds a directory unless it is unsuitable, tiny, or larger than the demo should be.
+    /// Adds a directory, unless it is unsuitable, has no files, is larger than the demo should be,
+    /// or has the name of an earlier one.
     fn add(&mut self, directory: PathBuf, bytes_min: u64) {
         let mut tally = Tally {
             bytes_max: bytes_min,

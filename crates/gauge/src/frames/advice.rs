@@ -39,7 +39,7 @@ pub struct PathFacts {
     pub bits_per_s: Option<u64>,
     /// `net.core.rmem_max`: the largest socket buffer that a receiver without privileges gets.
     pub socket_buffer_bytes_max: Option<u64>,
-    /// Packets that the adapter's receive ring has now, and the most that it can have.
+    /// How many packets the adapter's receive ring holds now, and the most that it can be set to.
     pub ring_packets: Option<[u32; 2]>,
 }
 
@@ -255,8 +255,8 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
 /// Bytes of headers in each datagram: those of PGM and of a frame's piece.
 pub const FRAME_HEADER_BYTES: u32 = (Data::HEAD_LEN + FrameHeader::LEN) as u32;
 
-/// Judgement: how long the kernel may be busy before it empties an adapter's ring, two ticks of 250
-/// Hz. The ring is then larger, which costs little.
+/// Judgement: how long the kernel may be busy before it empties an adapter's ring: two ticks of 250
+/// Hz. A ring that lasts so long is large, which costs little.
 const INTERRUPT_TIME: Duration = Duration::from_millis(8);
 
 /// The shortest deadline with time for two requests and their answers. Judgement: a frame takes

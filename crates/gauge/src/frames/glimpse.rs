@@ -69,7 +69,8 @@ impl Glimpse {
         self.lock().is_over
     }
 
-    /// Locks the slot, even when a thread panicked while holding it: it is valid at all times.
+    /// Locks the slot, even when a thread panicked while holding the lock: the slot is valid at all
+    /// times.
     fn lock(&self) -> MutexGuard<'_, Slot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -39,7 +39,8 @@ impl Preview {
     /// that a browser has open could send them.
     ///
     /// # Errors
-    /// When the system has no such address, or another program has the port.
+    /// When the system has no such address, another program has the port, or the system gives no
+    /// thread.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (serving, encoding) = (Arc::clone(&shared), Arc::clone(&shared));
@@ -63,7 +64,7 @@ impl Preview {
     }
 
     /// Offers a frame. Returns true when it was taken: somebody looks at the page, and the encoder
-    /// has taken the frame before.
+    /// has taken the previous frame.
     ///
     /// **Cost**: one copy of the frame if it is taken, and nothing else; it never waits.
     ///
@@ -110,13 +111,14 @@ struct State {
 }
 
 impl Shared {
-    /// Locks the state, even when a thread panicked while holding it: it is valid at all times.
+    /// Locks the state, even when a thread panicked while holding the lock: the state is valid at
+    /// all times.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the newest picture and its number, once that is greater than `seen`. `None` at the
-    /// end, or when no picture comes for [`PICTURE_TIME_MAX`].
+    /// Returns the newest picture and its number, once the number is greater than `seen`. `None` at
+    /// the end, or when no picture comes for [`PICTURE_TIME_MAX`].
     fn next_picture(&self, seen: u64) -> Option<(u64, Arc<Vec<u8>>)> {
         let until = Instant::now() + PICTURE_TIME_MAX;
         let mut state = self.lock();
@@ -211,11 +213,12 @@ impl Seat {
         taken.is_ok().then(|| Self(Arc::clone(shared)))
     }
 
-    /// Shows one picture, or picture after picture until the viewer leaves or takes none any more.
+    /// Shows one picture, or a stream of pictures. The stream ends when the viewer leaves, when it
+    /// takes no more, or when no picture comes.
     fn view(&self, mut stream: TcpStream, is_stream: bool) -> io::Result<()> {
         let newest = self.0.lock().pictures;
         if !is_stream {
-            // The newest picture may be old: it was made for an earlier viewer.
+            // The newest picture may be old, made for an earlier viewer.
             let Some((_, jpeg)) = self.0.next_picture(newest) else {
                 return respond(
                     stream,

@@ -60,7 +60,7 @@ impl Reel {
                     Err(error) => Err(error),
                 };
                 let is_last = read.is_err();
-                // The reel was dropped, so nobody takes more frames.
+                // The send fails when the reel was dropped, so that nobody takes more frames.
                 if sender.send(read).is_err() || is_last {
                     return;
                 }

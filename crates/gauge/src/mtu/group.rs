@@ -36,7 +36,7 @@ pub struct GroupMtuReport {
 }
 
 impl GroupMtuReport {
-    /// Returns the largest packet that reaches all of them.
+    /// Returns the largest packet that reaches all receivers.
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
         let mtus = self.receivers.iter().map(|(_, mtu)| *mtu);

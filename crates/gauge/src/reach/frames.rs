@@ -1,5 +1,5 @@
-//! Frames to groups as they enter the host, before rules and routes, and reports of membership as
-//! they leave it, after them. Seeing them needs CAP_NET_RAW.
+//! Looks at frames to groups as they enter the host, before rules and routes. Looks at reports of
+//! membership as they leave it, behind rules and routes. Seeing frames needs CAP_NET_RAW.
 
 use std::{
     collections::BTreeSet,

@@ -412,11 +412,11 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// Bytes to a host for each byte that came from its address.
+/// The most bytes sent to a host for each byte that came from its address.
 const ANSWER_SHARE: u64 = 3;
 /// How often a host sends its beacons.
 const GAP: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(20);
-/// How long after joining the first report leaves at the latest, with room for a busy host.
+/// The longest time between joining and the first report, with room for a busy host.
 const REPORT_AFTER_MAX: Duration = Duration::from_millis(1_200);
 const BATCH: usize = 64;

@@ -27,11 +27,11 @@ pub enum Cause {
     NoMulticast,
     /// There is no route to the group.
     MissingRoute,
-    /// No interface can be used, for a reason other than these.
+    /// No interface can be used, or this host cannot send, for another reason.
     NoInterface,
     /// The group arrives by an interface other than the joined one.
     WrongInterface,
-    /// The kernel drops the group's packets, as by its routes their source is behind another
+    /// The kernel drops the group's packets: by its routes, their source is behind another
     /// interface.
     ReversePathFilter,
     /// The group's packets enter the host, and netfilter rules drop them.
@@ -81,8 +81,8 @@ impl Finding {
     }
 }
 
-/// Draws the conclusions. Returns no finding when the group arrives from every host that the user
-/// named or that was heard.
+/// Draws the conclusions. Returns no finding when this host has a route and can send, and the group
+/// arrives from every host that the user named or that sends to the group.
 #[must_use]
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -121,7 +121,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Returns the refusal with the library's words.
+/// Returns the library's words for a refusal.
 pub(super) const fn refused(refusal: &Refusal) -> &Refused {
     match refusal {
         Refusal::Down(text)
@@ -199,8 +199,8 @@ const fn is_heard_cut(facts: &Facts) -> bool {
 }
 
 /// Makes the finding that a named host does not hear this one, although this one sends. `None` when
-/// it hears this one, when its list is cut and does not name this host, or when another finding
-/// explains it.
+/// it hears this one, when its list is cut and does not name this host, when it has sent fewer than
+/// [`WORDS_MIN`] messages, or when another finding explains it.
 fn of_deaf(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let word = peer.word.as_ref()?;
     let is_explained = word.refusal.is_some()
@@ -263,8 +263,8 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     }))
 }
 
-/// Makes the finding for frames of a source that entered the host. `None` when they reached the
-/// socket, or when a cut list cannot tell.
+/// Makes the finding for frames of a source that entered the host. `None` when there are none, when
+/// they reached the socket, or when a list had no room, so that it cannot tell.
 fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     if is_heard_cut(facts) {
         return None;
@@ -337,9 +337,9 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     )
 }
 
-/// Makes the finding that a named host uses the group on another interface than the one by which it
-/// and this host reach each other: its packets to the group come from loopback, or from another
-/// network than this host's although no router is between.
+/// Makes the finding that a named host uses the group on an interface that does not lead here. Then
+/// its packets to the group come from loopback, or from another network than this host's although
+/// no router lies between the two.
 fn elsewhere_of(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let word = peer.word.as_ref()?;
     let (source, reached) = (word.source?, peer.address.ip());

@@ -165,8 +165,8 @@ impl Campaign {
     }
 
     /// Measures all variants on the calling thread, which it binds to processors and moves to
-    /// scheduling classes as the variants ask. Passes remarks for the user to `tell`, and the
-    /// figures of each stretch of time to `watch`.
+    /// scheduling classes as the variants ask. Calls `tell` with remarks for the user, and `watch`
+    /// with the figures of each stretch of time.
     ///
     /// # Errors
     /// When no reflector answers, or when the system refuses. `output` has what was measured before
@@ -260,9 +260,9 @@ impl Campaign {
     /// others.
     ///
     /// The variants are tried before the manifest is written, so that the manifest says what was
-    /// refused. Each is tried on a thread of its own: settings of this thread would pass to the
-    /// recorder's thread, which would then never run on the processor of a measuring thread that
-    /// spins in a real-time class.
+    /// refused. Each is tried on a thread of its own, because the recorder's thread inherits the
+    /// settings of this one. Bound to the processor of a measuring thread that spins in a real-time
+    /// class, the recorder's thread would never run.
     fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
         let mut add = |remark: String| {
             if !remarks.contains(&remark) {

@@ -32,8 +32,8 @@ pub(super) trait Carrier: Debug + Send {
     /// `WouldBlock` means that there was none.
     fn receive(&mut self, rooms: &mut Rooms) -> io::Result<usize>;
 
-    /// Receives as [`Carrier::receive`] does. A carrier that [`Carrier::waits_itself`] first waits
-    /// at most [`LOOK`] in the same system call.
+    /// Receives as [`Carrier::receive`] does. If [`Carrier::waits_itself`] is true, the same system
+    /// call first waits at most [`LOOK`] for a message.
     fn receive_waiting(&mut self, rooms: &mut Rooms) -> io::Result<usize> {
         self.receive(rooms)
     }

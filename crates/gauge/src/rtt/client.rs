@@ -47,7 +47,7 @@ pub struct Client {
 /// Why a measurement ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Messages were sent, and no answer came within the time-out.
+    /// Messages were sent, and no answer came for twice the time-out.
     Silent,
     /// The far end's kernel says that nobody listens there any more.
     Refused,
@@ -246,7 +246,7 @@ impl Client {
         Some(Engine::refusal(&error))
     }
 
-    /// Sends greetings until the welcome comes.
+    /// Sends greetings, at most [`HELLOS`], until the welcome comes.
     fn greet(&mut self) -> Result<(), Error> {
         let mut hello = [0; PROBE_BYTES_MIN];
         let mut refusal = None;
@@ -272,7 +272,8 @@ impl Client {
         Err(Error::Measurement(self.silence(refusal.as_ref())))
     }
 
-    /// Looks for the answer to a greeting, and returns the last refusal seen.
+    /// Waits until `end` for the answer to a greeting. Returns true when it came, false when
+    /// nothing came, and the last refusal if there was one.
     fn welcome_until(&mut self, end: Instant) -> io::Result<bool> {
         let mut refusal = None;
         loop {

@@ -90,7 +90,7 @@ impl Flight {
         true
     }
 
-    /// Takes out the oldest message whose fate is known: it was answered, was sent before
+    /// Takes out the oldest message if its fate is known: it was answered, was sent before
     /// `give_up_ns`, or must leave a full ring.
     pub(super) fn settle(&mut self, give_up_ns: u64, counts: &mut Counts) -> Option<Sample> {
         while self.oldest < self.next {

@@ -131,7 +131,7 @@ impl Recorder {
     }
 
     fn hand_over(&self, block: Block) {
-        // The thread ended because it could not write; `finish` says so.
+        // The send fails when the thread has ended because it could not write; `finish` says so.
         if self.blocks.send(block).is_err() {
             self.has_failed.set(true);
         }

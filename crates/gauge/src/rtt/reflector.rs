@@ -46,7 +46,7 @@ pub struct Reflector {
 /// What a reflector has done, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectCounts {
-    /// Greetings answered; each begins a measurement.
+    /// Greetings answered: the first messages of measurements, and probes of a path's MTU.
     pub greeted: u64,
     /// Messages sent back.
     pub answered: u64,
@@ -216,7 +216,7 @@ fn reflect_tcp(
     })
 }
 
-/// A client over TCP, whom a thread of its own answers.
+/// A client over TCP, and the thread that answers it.
 struct Client<'scope> {
     place: Arc<TcpPlace>,
     thread: ScopedJoinHandle<'scope, ReflectCounts>,
@@ -253,7 +253,7 @@ fn is_beyond_use(error: &io::Error) -> bool {
 }
 
 /// Answers the messages that `carrier` receives into `rooms`, until the caller stops it or the
-/// connection ends. Then takes down what the kernel has dropped.
+/// connection ends. Then, unless there was an error, notes how many datagrams the kernel dropped.
 fn answer(
     carrier: &mut dyn Carrier,
     mut rooms: Rooms,

@@ -91,7 +91,7 @@ impl Stamping {
         }
     }
 
-    /// Reads the stamps that wait; passes each message that then has all its stamps to `found`.
+    /// Reads the stamps that wait; calls `found` for each message that then has all its stamps.
     pub(super) fn collect(&mut self, fd: BorrowedFd<'_>, mut found: impl FnMut(Outcome)) {
         // Only our own stamps and ICMP errors ever wait there.
         while let Ok(Some(report)) = receive_report(fd) {

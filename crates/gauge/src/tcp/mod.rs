@@ -1,9 +1,9 @@
 //! TCP as the kernel sees it, and as applications use it: what holds connections back, and what
 //! ways of writing cost.
 //!
-//! [`Watch`] looks at connections of this host, of any program: time by what held each back,
-//! rates, round trips, and every field that the kernel has. [`Writes`] makes calls to a
-//! [`Responder`] in many ways and says what each costs.
+//! [`Watch`] looks at the connections of all programs on this host. It tells how long each cause
+//! held a connection back, the rates, the round trips, and every field that the kernel has.
+//! [`Writes`] makes calls to a [`Responder`] in many ways and says what each costs.
 
 mod picture;
 pub use picture::draw;

@@ -62,8 +62,8 @@ impl Responder {
         self.listen
     }
 
-    /// Answers until the caller stops it; passes a line for each host that calls to `tell`. Returns
-    /// the number of calls that it answered.
+    /// Answers until the caller stops it. Calls `tell` with a line when a host connects that is not
+    /// the one of the last line. Returns the number of calls that it answered.
     ///
     /// # Errors
     /// When the listening socket cannot be used any more.
@@ -103,12 +103,12 @@ impl Responder {
                 }
                 let (calls, clients, is_over) = (&calls, &clients, &is_over);
                 scope.spawn(move || {
-                    // How a client ends is its own affair.
+                    // An error of one client does not concern the others.
                     let _ended = answer(stream, calls, is_over);
                     clients.fetch_sub(1, Ordering::Relaxed);
                 });
             };
-            // The scope waits for those that are being answered; they look at this.
+            // The scope waits for the threads that still answer clients; they look at `is_over`.
             is_over.store(true, Ordering::Relaxed);
             result
         })

@@ -160,7 +160,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the connections. Returns those that were there at the last look, too, the busiest
+    /// Looks at the connections. Returns those that were also there at the last look, the busiest
     /// first; so the first look returns none.
     ///
     /// # Errors

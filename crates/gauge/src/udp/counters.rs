@@ -172,7 +172,7 @@ fn parse_snmp6(text: &str) -> KernelCounters {
     }
 }
 
-/// Reads for how many seconds the kernel keeps the fragments of an incomplete datagram.
+/// Returns how many seconds the kernel keeps the fragments of an incomplete datagram.
 pub(super) fn reassembly_timeout_s() -> u64 {
     fs::read_to_string("/proc/sys/net/ipv4/ipfrag_time")
         .ok()

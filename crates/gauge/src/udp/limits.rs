@@ -42,7 +42,7 @@ impl ServeSpec {
     /// Checks the groups.
     ///
     /// # Errors
-    /// When one is no group, or one that no server may send to.
+    /// When one of them is no group, or is a group that no server may send to.
     pub fn check(&self) -> Result<(), Error> {
         for group in &self.groups {
             let cause = if !group.ip().is_multicast() {
@@ -113,15 +113,15 @@ fn is_local_control(ip: IpAddr) -> bool {
     }
 }
 
-/// Returns the most bytes on the wire of a datagram: each packet has headers of
-/// Ethernet, IPv6, fragments and UDP.
+/// Returns the most bytes that a datagram takes on the wire: each packet has headers of Ethernet,
+/// IPv6, fragments and UDP.
 fn packet_bytes(size_bytes: usize) -> u64 {
     let size_bytes = size_bytes as u64;
     size_bytes + HEADER_BYTES * size_bytes.div_ceil(FRAGMENT_BYTES).max(1)
 }
 
 /// What a server sends to a group at most, in bits each second, unless its operator says otherwise:
-/// a tenth of a common link, as every member of the group receives it.
+/// a tenth of a common link, because every member of the group receives it.
 pub const GROUP_BITS_PER_S_MAX: u64 = 100_000_000;
 pub(super) const DURATION_MS_MAX: u64 = 60_000;
 const HEADER_BYTES: u64 = 70;

@@ -154,8 +154,9 @@ impl Turn {
             || self.trials.load(Ordering::Relaxed) >= TRIALS_MAX
     }
 
-    /// Returns true when even a trial must stop, because the server stops. Every other reason waits
-    /// for the trial's end, which is at most a minute away.
+    /// Returns true when even a trial must stop: the server stops, or the host was idle while
+    /// another host waited. Every other reason waits for the trial's end, which is at most a minute
+    /// away.
     pub(super) fn is_cut(&self) -> bool {
         self.is_ended.load(Ordering::Relaxed)
     }

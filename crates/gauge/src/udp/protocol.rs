@@ -116,8 +116,8 @@ pub struct Dispatch {
 pub struct Receipt {
     /// Different datagrams that came.
     pub received: u64,
-    /// How many of them the first call brought. They do not count towards the rate, as the time
-    /// starts after them.
+    /// How many of them the first call brought. They do not count towards the rate, because the
+    /// time starts after them.
     pub received_first: u64,
     /// Datagrams that came again.
     pub duplicates: u64,

@@ -47,7 +47,8 @@ impl Expectation {
     }
 }
 
-/// Receives until all datagrams are there, or until all were sent and nothing more comes.
+/// Receives until all datagrams are there, until all were sent and nothing more comes, or until
+/// `expectation` says to stop.
 ///
 /// # Errors
 /// When the system refuses to receive.
@@ -207,7 +208,7 @@ fn now_ns() -> u64 {
 
 /// The longest wait for a datagram before the receiver checks whether to end.
 const LOOK: Duration = Duration::from_millis(5);
-/// The nanoseconds without a datagram, after the last was sent, after which none is under way.
+/// If no datagram comes for this many nanoseconds after the last was sent, none is under way.
 const QUIET_NS: u64 = 150_000_000;
 const GRO_BYTES_MAX: usize = 65_535;
 const GRO_MESSAGES: usize = 16;

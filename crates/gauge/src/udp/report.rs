@@ -71,7 +71,7 @@ pub struct Row {
     /// How many trials were made.
     pub trials: u32,
     /// The flows of the best trial, at the highest rate that the path carried; none when it carried
-    /// no rate. Of several servers, the one that lost most.
+    /// no rate. With several servers, only the flow to the one that lost most.
     pub flows: Vec<Flow>,
     /// Datagrams each second that arrived, for each flow, when the sender sent as fast as possible.
     pub flood_received_per_s: Vec<f64>,
@@ -334,7 +334,8 @@ fn fragments(size_bytes: u64, mtu_bytes: u64, is_ipv6: bool) -> u64 {
     (size_bytes + 8).div_ceil(each)
 }
 
-/// Returns a remark for each pair of rows, there and back, whose rates differ.
+/// Returns a remark for each pair of rows, there and back, whose rates differ, if the path limits
+/// at least one of them.
 pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
     // The speed of processors changes from moment to moment, and is no property of the path.

@@ -31,7 +31,7 @@ use crate::{
     control_link::{ControlLink, foreign},
 };
 
-/// A server of one client's sweep after the other.
+/// A server that serves the sweeps of clients, one after the other.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -62,7 +62,7 @@ impl Server {
         self.listen
     }
 
-    /// Serves until the caller stops it, and passes a line for each client to `tell`. Returns the
+    /// Serves until the caller stops it, and calls `tell` with a line for each client. Returns the
     /// number of trials that it carried out.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Server {
     /// Serves one client until it leaves or its turn is over, and counts its trials.
     fn serve(&self, stream: TcpStream, turn: &Turn, trials: &AtomicU64) {
         let Ok(mut session) = Session::open(stream, self, turn) else {
-            // The client left before it said anything.
+            // The client has left, or this host does not know the connection's interface.
             return;
         };
         while let Ok(Some(request)) = session.hear(Duration::MAX) {
@@ -162,8 +162,8 @@ fn queue(waiting: &mut Vec<Waiting>, client: Waiting) {
     }
 }
 
-/// Returns the first client in line whose turn it is: who was served less goes first. Refuses
-/// those whose turn does not come.
+/// Returns the first client in line whose turn it is; a host that was served less comes first.
+/// Refuses clients that have waited too long, and those whose hosts had all their time.
 fn next_served(waiting: &mut Vec<Waiting>, place: &Mutex<Place>) -> Option<(Waiting, Arc<Turn>)> {
     if waiting.len() > 1 {
         let place = lock(place);

@@ -59,8 +59,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Measures all rows. Passes a line for each finished row to `tell`, and what this end does in
-    /// each stretch of time to `watch`.
+    /// Measures all rows. Calls `tell` with a line for each finished row, and `watch` with what
+    /// this end did in each stretch of time.
     ///
     /// When a sweep ends early, the report says why, and has the rows that were finished by then.
     ///

@@ -43,8 +43,8 @@ impl fmt::Debug for TrialWatch<'_> {
 }
 
 impl<'a> TrialWatch<'a> {
-    /// Makes a watch that calls `tell` after each `every`, and at the end of a trial for the rest.
-    /// **Cost**: one thread for each trial, which sleeps between the calls.
+    /// Makes a watch that calls `tell` for each stretch of length `every`, and at the end of a
+    /// trial for the rest. **Cost**: one thread for each trial, which sleeps between the calls.
     pub fn new(every: Duration, tell: &'a mut (dyn FnMut(&TrialPassage) + Send)) -> Self {
         Self { every, tell }
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::reach::{Facts, PeerWord, ReversePath};
 
-/// Returns the network of all groups of the family.
+/// Returns the network that holds all groups of the group's IP version.
 pub(super) const fn groups(facts: &Facts) -> &'static str {
     if facts.group.is_ipv6() {
         "ff00::/8"

@@ -34,7 +34,7 @@ pub(super) struct Measurement<'a> {
     last_answer_ns: u64,
     last_seen_ns: u64,
     is_refused: bool,
-    /// The wait itself has received a message, so the next receive call is not needed.
+    /// The wait was itself a receive call, so the next receive call is not needed.
     has_received: bool,
     realtime_limit: Option<(u64, u64)>,
 }
@@ -135,14 +135,15 @@ impl<'a> Measurement<'a> {
         is_sent && self.flight.waiting() == 0
     }
 
-    /// Returns true when answers are due, and nothing has been heard for the time-out.
+    /// Returns true when answers are due, and nothing has been heard for twice the time-out.
     fn is_silent(&self, now: u64, timeout_ns: u64) -> bool {
         self.counts.sent > 0
             && self.slot < self.slots
             && now.saturating_sub(self.last_answer_ns) > timeout_ns.saturating_mul(2)
     }
 
-    /// Sends a message when one is due; returns true when another may be due.
+    /// Sends a message when one is due. Returns true when it counted a missed slot instead, so that
+    /// the next slot may be due already.
     fn send_due(&mut self) -> io::Result<bool> {
         let now = self.now();
         if self.slot >= self.slots || self.flight.waiting() >= self.window_messages {
