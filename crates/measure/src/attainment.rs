@@ -4,8 +4,8 @@
 use crate::Series;
 
 impl Series<'_> {
-    /// The most messages of this size that the link carries each second, one way, with the headers
-    /// of its transport; `None` when the link's speed is unknown.
+    /// Returns the most messages of this size that the link carries each second, one way, with the
+    /// headers of its transport; `None` when the link's speed is unknown.
     #[must_use]
     pub fn link_max_per_s(&self) -> Option<u64> {
         let bytes = self.setup.size_bytes + self.setup.transport.extra_bytes();
@@ -13,8 +13,8 @@ impl Series<'_> {
         Some(link.datagrams_per_s(bytes, self.setup.is_ipv6))
     }
 
-    /// What a reader must know before believing the figures of this rate, one sentence each; empty
-    /// when 99 % of the slots were used and the link can carry that rate.
+    /// Returns what a reader must know before believing the figures of this rate, one sentence
+    /// each; empty when 99 % of the slots were used and the link can carry that rate.
     #[must_use]
     pub fn shortfalls(&self) -> Vec<String> {
         let Some(asked) = self.setup.per_second else {
@@ -42,9 +42,9 @@ impl Series<'_> {
         texts
     }
 
-    /// When the answers stopped for good, in nanoseconds from the start, and how many messages were
-    /// sent after that. `None` when the losses at the end are so few that they may happen on any
-    /// path.
+    /// Returns when the answers stopped for good, in nanoseconds from the start, and how many
+    /// messages were sent after that. `None` when the losses at the end are so few that they may
+    /// happen on any path.
     #[must_use]
     pub fn silence(&self) -> Option<(u64, u64)> {
         let unanswered = self.slices.iter().rev().flat_map(|&(start, run)| {
@@ -67,7 +67,7 @@ impl Series<'_> {
         is_silent.then_some((first_ns, count))
     }
 
-    /// What [`Series::silence`] found, in words.
+    /// Returns what [`Series::silence`] found, in words.
     #[must_use]
     pub fn silence_words(&self) -> Option<String> {
         let (since_ns, count) = self.silence()?;

@@ -1,5 +1,5 @@
-//! What the hosts that take part in a search for a group's faults send to the group and to each
-//! other. Each datagram is one JSON document.
+//! Beacons: what hosts send to a group and to each other while they search for the group's faults.
+//! Each datagram is one JSON document.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -76,7 +76,7 @@ impl ClockWord {
 pub const CLOCK_BYTES: usize = PROBE_BYTES_MIN + 40;
 /// Longest that a reflector may say it took to answer: ten seconds.
 pub const ANSWER_NS_MAX: u64 = 10_000_000_000;
-/// A later time is refused, as its differences would not fit a signed number.
+/// A later time is refused, because its differences would not fit a signed number.
 const TIME_NS_MAX: u64 = i64::MAX as u64 - ANSWER_NS_MAX;
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name asks for: `.png`, `.svg`, `.html`, `.hlog` or `.csv`.
+    /// Returns the format that a file's name asks for: `.png`, `.svg`, `.html`, `.hlog` or `.csv`.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
@@ -41,7 +41,7 @@ impl Format {
         }
     }
 
-    /// True for the formats of pictures.
+    /// Returns true for the formats of pictures.
     #[must_use]
     pub const fn is_picture(self) -> bool {
         matches!(self, Self::Png | Self::Svg | Self::Html)
@@ -53,8 +53,8 @@ impl Format {
     pub const PICTURE_NAMES: &'static str = ".png, .svg or .html";
 }
 
-/// Writes results in a format. With `with_hops` a picture shows where the stamped messages' time
-/// went instead of the round trips.
+/// Writes results in a format. With `with_hops`, a picture does not show the round trips, but where
+/// the time of the stamped messages went.
 ///
 /// # Errors
 /// When `output` fails, or when `with_hops` is set and no message was stamped.
@@ -141,7 +141,7 @@ fn csv(output: &mut impl Write, series: &[Series<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// The manifests, as JSON for people.
+/// Returns the manifests, as JSON for people.
 fn about(series: &[Series<'_>]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for one in series {

@@ -23,7 +23,7 @@ pub enum Strain {
 }
 
 impl Strain {
-    /// In words.
+    /// Says in words why the rate lies beyond the knee.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

@@ -29,7 +29,8 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Empty histograms. Values are kept to three digits, from 1 ns to [`Latencies::VALUE_NS_MAX`].
+    /// Makes empty histograms. Values are kept to three digits, from 1 ns to
+    /// [`Latencies::VALUE_NS_MAX`].
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -61,25 +62,26 @@ impl Latencies {
         }
     }
 
-    /// Round trips from the intended time of sending.
+    /// Returns the round trips from the intended time of sending.
     #[must_use]
     pub fn intended(&self) -> Percentiles {
         Percentiles::of(&self.intended)
     }
 
-    /// Round trips from the actual time of sending.
+    /// Returns the round trips from the actual time of sending.
     #[must_use]
     pub fn actual(&self) -> Percentiles {
         Percentiles::of(&self.actual)
     }
 
-    /// Pacing errors.
+    /// Returns the pacing errors.
     #[must_use]
     pub fn late(&self) -> Percentiles {
         Percentiles::of(&self.late)
     }
 
-    /// Share of round trips, 0 to 1, against their time in nanoseconds, rising: a curve to draw.
+    /// Returns a curve to draw: times in nanoseconds, rising, each with the share of the values, 0
+    /// to 1, that are at most this long.
     #[must_use]
     pub fn curve(&self, which: Which) -> Vec<(u64, f64)> {
         let histogram = self.histogram(which);
@@ -129,7 +131,7 @@ impl Delays {
             .expect("all histograms have the same bounds");
     }
 
-    /// The percentiles of these delays.
+    /// Returns the percentiles of these delays.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         Percentiles::of(&self.0)

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! All times are nanoseconds of one monotonic clock since the start of their run. A round trip is
-//! counted twice: from the *intended* time of sending, which no stall of the sender or of the far
-//! end can hide, and from the *actual* one. Half a round trip is never shown, because it is no
-//! one-way delay.
+//! counted twice: from the *intended* time of sending, so that it includes every stall of the
+//! sender, and from the *actual* time. Half a round trip is never shown, because it is no one-way
+//! delay.
 //!
 //! This crate reads no clocks, moves no packets and opens no files.
 #![forbid(unsafe_code)]

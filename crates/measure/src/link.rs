@@ -1,4 +1,4 @@
-//! The most that a link can carry: every plot shows it as a ceiling.
+//! The most that a link can carry; plots show it as a ceiling.
 
 use std::fmt;
 
@@ -18,8 +18,8 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// How many more header bytes a message has than in a plain datagram: those of TCP with its
-    /// time stamps, or of PGM.
+    /// Returns how many more header bytes a message has than in a plain datagram: those of TCP with
+    /// its time stamps, or of PGM.
     #[must_use]
     pub const fn extra_bytes(self) -> usize {
         match self {
@@ -51,10 +51,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// The most datagrams of `payload` bytes that the link carries each second, one way. It counts
-    /// the Ethernet header and check sequence (18 bytes, and at least 64 in total), preamble and
-    /// gap (20 bytes), IP and UDP headers, and the fragments of a datagram that is longer than the
-    /// MTU.
+    /// Returns the most datagrams of `payload` bytes that the link carries each second, one way. It
+    /// counts the Ethernet header and check sequence (18 bytes, and at least 64 in total), preamble
+    /// and gap (20 bytes), IP and UDP headers, and the fragments of a datagram that is longer than
+    /// the MTU.
     #[must_use]
     pub fn datagrams_per_s(&self, payload: usize, is_ipv6: bool) -> u64 {
         let octets = wire_octets(payload, self.mtu_bytes, is_ipv6);
@@ -62,7 +62,7 @@ impl Link {
     }
 }
 
-/// Bytes that one datagram occupies on an Ethernet wire, gap included.
+/// Returns how many bytes one datagram takes on an Ethernet wire, gap included.
 fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
     let fragment_header = if is_ipv6 { 8 } else { 0 };
     let datagram = payload as u64 + UDP_HEADER;
@@ -82,12 +82,13 @@ fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
     whole * frame(each + ip + fragment_header) + last
 }
 
-/// Bytes of the headers of IP and UDP.
+/// Returns how many bytes the headers of IP and UDP have.
 pub(crate) const fn headers(is_ipv6: bool) -> u64 {
     UDP_HEADER + if is_ipv6 { 40 } else { 20 }
 }
 
-/// Bytes of a packet with Ethernet header, check sequence, padding, preamble and gap.
+/// Returns how many bytes a packet takes with Ethernet header, check sequence, padding, preamble
+/// and gap.
 pub(crate) fn frame(packet: u64) -> u64 {
     (packet + ETHERNET).max(FRAME_MIN) + PREAMBLE_AND_GAP
 }

@@ -1,9 +1,9 @@
 //! Load messages whose content proves itself: what `towline load` sends and checks.
 //!
-//! A message carries its sequence number and a slice of a fixed pseudo-random block chosen by that
-//! number, so a receiver that knows only the seed detects a missing, repeated, reordered, truncated
-//! or altered message. A stamped message also says when it was sent, and how far the sender's clock
-//! may be wrong.
+//! A message carries its sequence number and a slice of a fixed pseudo-random block; the number
+//! chooses the slice. So a receiver that knows only the seed detects a missing, repeated,
+//! reordered, truncated or altered message. A stamped message also says when it was sent, and how
+//! far the sender's clock may be wrong.
 //!
 //! ```text
 //!   16 bytes and more:  sequence u64 LE | mark u64 LE | block[start(sequence) ..]
@@ -24,7 +24,7 @@ pub struct LoadPattern {
 }
 
 impl LoadPattern {
-    /// The pattern that `seed` determines. **Cost**: fills 128 KiB once.
+    /// Returns the pattern that `seed` determines. **Cost**: fills 128 KiB once.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut block = vec![0; BLOCK_BYTES + MESSAGE_BYTES_MAX];
@@ -49,7 +49,7 @@ impl LoadPattern {
         body.copy_from_slice(self.body(sequence, body.len()));
     }
 
-    /// The sequence number that a message of 16 bytes or more claims.
+    /// Returns the sequence number that a message of 16 bytes or more claims.
     fn claimed(message: &[u8]) -> Option<u64> {
         let head = message.get(..HEAD_BYTES)?;
         Some(u64::from_le_bytes(head[..8].try_into().ok()?))
@@ -76,7 +76,7 @@ impl LoadPattern {
         })
     }
 
-    /// True when `message` is exactly message number `sequence`, except for a stamp.
+    /// Returns true when `message` is exactly message number `sequence`, except for a stamp.
     fn is_intact(&self, sequence: u64, message: &[u8], is_stamped: bool) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
             // No load message is that long, so another program has sent this one.
@@ -129,7 +129,7 @@ pub struct LoadSizes {
 }
 
 impl LoadSizes {
-    /// The length of message number `sequence`.
+    /// Returns the length of message number `sequence`.
     #[must_use]
     pub fn of(&self, sequence: u64) -> usize {
         if self.bytes_min >= self.bytes_max {
@@ -161,9 +161,9 @@ pub struct LoadTally {
     pub missing: u64,
     /// Messages whose content does not match their number.
     pub corrupt: u64,
-    /// Messages that came again.
+    /// Messages with the same number as the last message received.
     pub duplicates: u64,
-    /// Messages that came after a later one.
+    /// Messages that came after a later one, for the first time or again.
     pub out_of_order: u64,
     /// Number of the first message received.
     pub first: Option<u64>,
@@ -184,13 +184,14 @@ impl LoadTally {
 }
 
 impl LoadCheck {
-    /// A check against the pattern that `seed` determines. **Cost**: that of [`LoadPattern::new`].
+    /// Makes a check against the pattern that `seed` determines. **Cost**: that of
+    /// [`LoadPattern::new`].
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::against(&LoadPattern::new(seed))
     }
 
-    /// A check against a pattern that all senders share. So a forged sender cannot make this
+    /// Makes a check against a pattern that all senders share. So a forged sender cannot make this
     /// receiver build another pattern.
     #[must_use]
     pub fn against(pattern: &LoadPattern) -> Self {
@@ -246,7 +247,7 @@ impl LoadCheck {
         }
     }
 
-    /// What the check has found so far.
+    /// Returns what the check has found so far.
     #[must_use]
     pub const fn tally(&self) -> &LoadTally {
         &self.tally

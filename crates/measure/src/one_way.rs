@@ -126,18 +126,18 @@ impl OneWay {
 }
 
 impl ClockExchange {
-    /// The delay from here to there, by the two wall clocks.
+    /// Returns the delay from here to there, by the two wall clocks.
     fn there_ns(&self) -> i64 {
         difference(self.sent_ns, self.received_there_ns)
     }
 
-    /// The delay from there to here, by the two wall clocks.
+    /// Returns the delay from there to here, by the two wall clocks.
     fn back_ns(&self) -> i64 {
         difference(self.sent_there_ns, self.received_ns)
     }
 
-    /// How far a delay between these two clocks may be wrong, in nanoseconds: the sum of both
-    /// bounds.
+    /// Returns how far a delay between these two clocks may be wrong, in nanoseconds: the sum of
+    /// both bounds.
     #[must_use]
     pub const fn error_ns_max(&self) -> u64 {
         self.here
@@ -179,7 +179,7 @@ fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
     }
 }
 
-/// The time from `from` to `to`, limited to what the type holds.
+/// Returns the time from `from` to `to`, limited to what the type holds.
 fn difference(from: u64, to: u64) -> i64 {
     let wide = i128::from(to) - i128::from(from);
     let most = i128::from(i64::MAX);

@@ -7,8 +7,8 @@
 //! ```
 //! The reflector changes only the kind of a probe and sends it back, so an echo is as long as its
 //! probe, and a reflector cannot be used to multiply traffic. It never answers an echo, so two
-//! reflectors cannot keep each other busy. The token is drawn for each run: an echo with another
-//! token belongs to another program.
+//! reflectors cannot keep each other busy. Each run has its own token: an echo with another token
+//! belongs to another run.
 
 use crate::CLOCK_BYTES;
 #[cfg(doc)]
@@ -19,7 +19,7 @@ use crate::ClockWord;
 pub struct Probe {
     /// The kind of the message.
     pub kind: ProbeKind,
-    /// A random number, drawn for the run.
+    /// The number that tells this run from others.
     pub token: u64,
     /// The slot of the schedule, counted from 0.
     pub sequence: u64,

@@ -18,13 +18,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// How much later than due the message was sent: the pacing error.
+    /// Returns how much later than due the message was sent: the pacing error.
     #[must_use]
     pub const fn late_ns(&self) -> u64 {
         self.sent_ns.saturating_sub(self.intended_ns)
     }
 
-    /// The round trip, counted from when the message should have left.
+    /// Returns the round trip, counted from when the message should have left.
     #[must_use]
     pub fn rtt_intended_ns(&self) -> Option<u64> {
         self.rtt_ns.map(|rtt| rtt + self.late_ns())
@@ -51,7 +51,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// From the application to the device.
+    /// Returns the time from the application to the device.
     #[must_use]
     pub const fn send_path_ns(&self) -> u64 {
         self.queue_ns + self.device_ns
@@ -99,7 +99,7 @@ pub struct Disturbance {
 pub enum DisturbanceKind {
     /// The measuring thread did not run: another thread or the hypervisor had its processor.
     Pause,
-    /// A pause whose length and period match the kernel's limit on real-time threads
+    /// A pause whose length matches the kernel's limit on real-time threads
     /// (`/proc/sys/kernel/sched_rt_runtime_us`).
     Throttled,
     /// The wall clock was set. Messages under way at that time have no stamps in the result.
@@ -114,7 +114,7 @@ pub struct Counts {
     pub slots: u64,
     /// Messages sent. All other slots were missed or refused.
     pub sent: u64,
-    /// Slots that were not used, as the sender was too late for them.
+    /// Slots that were not used, because the sender was too late for them.
     pub missed: u64,
     /// Messages that the kernel refused.
     pub refused: u64,
@@ -173,7 +173,7 @@ impl Repairs {
         self.repairs_received += other.repairs_received;
     }
 
-    /// What was counted since `earlier`.
+    /// Returns what was counted since `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl Repairs {
         }
     }
 
-    /// Packets sent again in either direction.
+    /// Returns how many packets were sent again, in both directions.
     #[must_use]
     pub const fn repairs(&self) -> u64 {
         self.repairs_sent + self.repairs_received

@@ -11,7 +11,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `per_second` slots each second.
+    /// Makes a schedule of `per_second` slots each second.
     ///
     /// # Errors
     /// [`ScheduleError`] for a rate of 0 or above [`Schedule::RATE_MAX`].
@@ -22,14 +22,14 @@ impl Schedule {
         Ok(Self { per_second })
     }
 
-    /// Slots each second.
+    /// Returns the number of slots each second.
     #[must_use]
     pub const fn per_second(&self) -> u64 {
         self.per_second
     }
 
-    /// When slot `slot` is due, in nanoseconds after the start; at most 584 years, which the type
-    /// can hold.
+    /// Returns when slot `slot` is due, in nanoseconds after the start; at most 584 years, the most
+    /// that the type holds.
     #[must_use]
     pub const fn due_ns(&self, slot: u64) -> u64 {
         let due = slot as u128 * NANOS as u128 / self.per_second as u128;
@@ -40,7 +40,8 @@ impl Schedule {
         }
     }
 
-    /// How many slots are due within the first `elapsed_ns` nanoseconds, that instant included.
+    /// Returns how many slots are due within the first `elapsed_ns` nanoseconds, the last instant
+    /// included.
     #[must_use]
     pub const fn slots_due(&self, elapsed_ns: u64) -> u64 {
         // The greatest n with floor(n * 10^9 / rate) <= elapsed, plus slot 0.
@@ -52,8 +53,8 @@ impl Schedule {
         }
     }
 
-    /// How many slots start within `duration_ns`, without its last instant: the slots of a run of
-    /// this length.
+    /// Returns how many slots start within `duration_ns`, the last instant not included: the slots
+    /// of a run of this length.
     #[must_use]
     pub const fn slots_within(&self, duration_ns: u64) -> u64 {
         match duration_ns.checked_sub(1) {

@@ -33,7 +33,7 @@ pub struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// The series of a result, in the order of their first slices.
+    /// Returns the series of a result, in the order of their first slices.
     #[must_use]
     pub fn of(file: &'a File) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -87,14 +87,14 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// Every message, with the start of its slice.
+    /// Returns every message, with the start of its slice.
     pub fn samples(&self) -> impl Iterator<Item = (u64, &'a Sample)> {
         self.slices
             .iter()
             .flat_map(|&(start, run)| run.samples.iter().map(move |sample| (start, sample)))
     }
 
-    /// Every stamped message, with when it was sent on the common axis.
+    /// Returns every stamped message, with when it was sent on the common axis.
     pub fn splits(&self) -> impl Iterator<Item = (u64, &'a Split)> {
         self.slices.iter().flat_map(|&(start, run)| {
             run.splits.iter().map(move |split| {
@@ -120,8 +120,8 @@ impl<'a> Series<'a> {
         Some(sequences.fold(0, gcd)).filter(|&every| every > 0)
     }
 
-    /// What stamping costs: how much longer a stamped message takes than the message before it,
-    /// which was not stamped. `None` when there are too few such pairs with answers.
+    /// Returns what stamping costs: how much longer a stamped message takes than the message before
+    /// it, which was not stamped. `None` when there are too few such pairs with answers.
     #[must_use]
     pub fn stamping_cost(&self) -> Option<StampingCost> {
         let every = self.stamp_interval().filter(|&every| every > 1)?;
@@ -141,7 +141,7 @@ impl<'a> Series<'a> {
         StampingCost::of(longer)
     }
 
-    /// The disturbances of the measurement, on the common axis.
+    /// Returns the disturbances of the measurement, on the common axis.
     pub fn disturbances(&self) -> impl Iterator<Item = Disturbance> {
         self.slices.iter().flat_map(|&(start, run)| {
             run.disturbances.iter().map(move |what| Disturbance {
@@ -151,8 +151,8 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// True when a slice ended early: the far end stopped answering, the user stopped the run, or
-    /// the file was cut.
+    /// Returns true when a slice ended early: the far end stopped answering, the user stopped the
+    /// run, or the file was cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.slices
@@ -160,7 +160,7 @@ impl<'a> Series<'a> {
             .any(|(_, run)| run.end.is_none_or(|end| end.is_cut))
     }
 
-    /// Messages that were really sent each second.
+    /// Returns how many messages were really sent each second.
     #[must_use]
     pub fn sent_per_s(&self) -> f64 {
         self.counts.sent as f64 / (self.lasted_ns.max(1) as f64 / 1e9)
@@ -168,7 +168,7 @@ impl<'a> Series<'a> {
 }
 
 impl Series<'_> {
-    /// True when the two series differ only in their rates: both are points of one sweep.
+    /// Returns true when the two series differ only in their rates: both are points of one sweep.
     #[must_use]
     pub fn is_swept_with(&self, other: &Self) -> bool {
         let same = |one: &Setup| {
@@ -214,7 +214,7 @@ impl StampingCost {
         })
     }
 
-    /// The cost; `None` when it is not above the noise.
+    /// Returns the cost; `None` when it is not above the noise.
     #[must_use]
     pub fn known_ns(&self) -> Option<u64> {
         let cost = u64::try_from(self.p50_ns).ok()?;
@@ -239,7 +239,7 @@ fn told_by(samples: &[Sample]) -> Counts {
     }
 }
 
-/// The fewest differences: of fewer, the ranks around the middle would leave out hardly any.
+/// The fewest differences that give an interval: of fewer, it would take in nearly all.
 const PAIRS_MIN: usize = 12;
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ _towline_processes() {
     compadd -- $(command towline top --once --json 2>/dev/null |
         command grep -o '\"pid\": *[0-9]*' | command grep -o '[0-9]*$')
 }";
-/// What fish runs for a PID.
+/// The line that makes fish offer the running processes to `top` and `stat`.
 const FISH_PROCESSES: &str = "\
 complete -c towline -n '__fish_seen_subcommand_from top stat' -f -a \"(towline top --once --json \
 2>/dev/null | string match -r -g '\\\"pid\\\": *([0-9]+)')\"\n";

@@ -1,7 +1,7 @@
 //! Chances of a number of successes among independent trials, summed term by term from the largest
-//! one on: exact but for the rounding of the sum.
+//! term on: exact but for the rounding of the sum.
 
-/// The chance of at most `most` successes in `trials`, each with the chance `each`.
+/// Returns the chance of at most `most` successes in `trials`, each with the chance `each`.
 pub(super) fn at_most(trials: u64, most: u64, each: f64) -> f64 {
     if most >= trials || each <= 0.0 {
         return 1.0;
@@ -31,8 +31,8 @@ pub(super) fn at_most_below_mean(ways: f64, trials: u64, most: u64, each: f64) -
     sum.min(1.0)
 }
 
-/// The chance of more than `most` successes in `trials`, each with the chance `each`. The result is
-/// exact also for small chances.
+/// Returns the chance of more than `most` successes in `trials`, each with the chance `each`. The
+/// result is exact also for small chances.
 pub(super) fn more_than(trials: u64, most: u64, each: f64) -> f64 {
     if most >= trials || each <= 0.0 {
         return 0.0;
@@ -58,11 +58,11 @@ pub(super) fn more_than(trials: u64, most: u64, each: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// The logarithm of the number of ways in which `count` of `trials` succeed; 0 where [`exactly`]
-/// does not use it.
+/// Returns the logarithm of the number of ways in which `count` of `trials` succeed; 0 where
+/// [`exactly`] does not use it.
 ///
-/// **Cost**: one logarithm for each of the lesser of successes and failures, up to [`SUMMED_MAX`]
-/// of them.
+/// **Cost**: one logarithm for each success or for each failure, whichever are fewer; at most
+/// [`SUMMED_MAX`].
 pub(super) fn ln_ways(trials: u64, count: u64) -> f64 {
     let fewer = count.min(trials - count);
     if fewer > SUMMED_MAX {
@@ -72,7 +72,7 @@ pub(super) fn ln_ways(trials: u64, count: u64) -> f64 {
     ways.sum()
 }
 
-/// The chance of exactly `count` successes. `each` is above 0 and below 1, and `ways` is
+/// Returns the chance of exactly `count` successes. `each` is above 0 and below 1, and `ways` is
 /// [`ln_ways`] of `trials` and `count`.
 ///
 /// When successes and failures are both more than [`SUMMED_MAX`], it uses C. Loader's expansion
@@ -99,7 +99,7 @@ fn expanded(trials: f64, count: f64, rest: f64, each: f64) -> f64 {
     scale.sqrt() * exponent.exp()
 }
 
-/// `found ln(found / mean) + mean - found`, exact where both are nearly equal.
+/// Returns `found ln(found / mean) + mean - found`, exact also where both are nearly equal.
 fn deviance(found: f64, mean: f64) -> f64 {
     let off = found - mean;
     if off.abs() > 0.1 * (found + mean) {

@@ -14,7 +14,7 @@ pub struct LossCount {
 }
 
 impl LossCount {
-    /// The share that was lost, from 0 to 1; 0 while nothing was expected.
+    /// Returns the share that was lost, from 0 to 1; 0 while nothing was expected.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.expected == 0 {
@@ -23,29 +23,30 @@ impl LossCount {
         self.known_lost() as f64 / self.expected as f64
     }
 
-    /// The one-sided 95 % upper bound of the share that this path loses (Clopper and Pearson): a
-    /// path that loses more would show a count as low as this one in at most 5 % of runs. Without
-    /// a loss it is `1 - 0.05^(1/n)`, about `3/n`. 1 while nothing was expected.
+    /// Returns the one-sided 95 % upper bound of the share that this path loses (Clopper and
+    /// Pearson): a path that loses more would show a count as low as this one in at most 5 % of
+    /// runs. Without a loss it is `1 - 0.05^(1/n)`, about `3/n`. 1 while nothing was expected.
     ///
     /// It takes each frame to be lost independently of the others. Losses that come in bursts
     /// prove less than their number.
     ///
-    /// **Cost**: no allocation; a logarithm for each of the fewer of lost and whole frames, 10,000
-    /// at most, and up to 64 halvings, each summing about as many terms as the root of the losses.
+    /// **Cost**: no allocation. A logarithm for each lost or for each whole frame, whichever are
+    /// fewer, 10,000 at most. Up to 64 halvings, each of which sums about as many terms as the root
+    /// of the losses.
     #[must_use]
     pub fn upper_95(self) -> f64 {
         upper(self.known_lost(), self.expected)
     }
 
-    /// The one-sided 95 % lower bound: a path that loses less would show a count as high as this
-    /// one in at most 5 % of runs.
+    /// Returns the one-sided 95 % lower bound: a path that loses less would show a count as high as
+    /// this one in at most 5 % of runs.
     #[must_use]
     pub fn lower_95(self) -> f64 {
         1.0 - upper(self.expected - self.known_lost(), self.expected)
     }
 
-    /// How many frames must be expected in all, with this number of losses, to prove that the share
-    /// lost is below `share`; `None` when `share` is 0 or less, which no number proves.
+    /// Returns how many frames must be expected in all, with this number of losses, to prove that
+    /// the share lost is below `share`; `None` when `share` is 0 or less, which no number proves.
     #[must_use]
     pub fn expected_to_prove(self, share: f64) -> Option<u64> {
         if share <= 0.0 {
@@ -149,7 +150,7 @@ impl Stability {
         last.min(first_to_stop.saturating_add(interval))
     }
 
-    /// Whether the run shows that its path is very stable.
+    /// Returns true when the run shows that its path is very stable.
     #[must_use]
     pub const fn is_very_stable(self) -> bool {
         matches!(self, Self::VeryStable)
@@ -180,8 +181,8 @@ fn ceil_s(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// The largest chance of losing a frame at which 5 % of runs lose at most `lost` of `expected`
-/// frames.
+/// Returns the largest chance of losing a frame at which 5 % of runs lose at most `lost` of
+/// `expected` frames.
 fn upper(lost: u64, expected: u64) -> f64 {
     if lost >= expected {
         return 1.0;

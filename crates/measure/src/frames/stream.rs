@@ -21,51 +21,54 @@ pub struct FrameLoad {
 }
 
 impl FrameLoad {
-    /// Bytes of a frame that one packet carries, at least 1.
+    /// Returns how many bytes of a frame one packet carries, at least 1.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         let headers = headers(self.is_ipv6) + u64::from(self.header_bytes);
         u64::from(self.mtu_bytes).saturating_sub(headers).max(1)
     }
 
-    /// Packets of one frame, without parity and repairs.
+    /// Returns the number of packets of one frame, without parity and repairs.
     #[must_use]
     pub fn packets_per_frame(&self) -> u64 {
         self.frame_bytes.div_ceil(self.payload_bytes())
     }
 
-    /// Packets each second, without parity and repairs.
+    /// Returns the number of packets each second, without parity and repairs.
     #[must_use]
     pub fn packets_per_s(&self) -> f64 {
         self.packets_per_frame() as f64 * self.frames_per_s
     }
 
-    /// Bits each second on an Ethernet wire, with all headers, preamble and gap.
+    /// Returns the number of bits each second on an Ethernet wire, with all headers, preamble and
+    /// gap.
     #[must_use]
     pub fn wire_bits_per_s(&self) -> f64 {
         self.wire_bytes_per_frame() as f64 * 8.0 * self.frames_per_s
     }
 
-    /// The share of the wire's bytes that are bytes of frames, from 0 to 1.
+    /// Returns the share of the wire's bytes that are bytes of frames, from 0 to 1.
     #[must_use]
     pub fn efficiency(&self) -> f64 {
         self.frame_bytes as f64 / self.wire_bytes_per_frame().max(1) as f64
     }
 
-    /// The socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that holds one whole
-    /// frame, for a frame whose packets all come before the receiver reads the first of them.
+    /// Returns the socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that holds one
+    /// whole frame, for a frame whose packets all come before the receiver reads the first of them.
     #[must_use]
     pub fn frame_buffer_bytes(&self) -> u64 {
         self.buffer_bytes(self.packets_per_frame() as f64)
     }
 
-    /// The socket buffer that holds what comes, at the stream's rate, while the receiver pauses.
+    /// Returns the socket buffer that holds what comes, at the stream's rate, while the receiver
+    /// pauses.
     #[must_use]
     pub fn pause_buffer_bytes(&self, pause: Duration) -> u64 {
         self.buffer_bytes(self.packets_per_s() * pause.as_secs_f64())
     }
 
-    /// The packets that the sender must keep, so that a frame can be repaired until its deadline.
+    /// Returns how many packets the sender must keep, so that a frame can be repaired until its
+    /// deadline.
     #[must_use]
     pub fn window_packets(&self, deadline: Duration) -> u64 {
         let frames = (self.frames_per_s * deadline.as_secs_f64()).ceil() as u64;
@@ -73,9 +76,9 @@ impl FrameLoad {
             .saturating_mul(frames.saturating_add(1))
     }
 
-    /// The chance that a frame is not whole at its deadline, when each packet (data, repair, parity
-    /// or request) is lost with the chance `packet_loss`, independently of the others. When losses
-    /// come in bursts, fewer frames are hit, but parity repairs fewer of those.
+    /// Returns the chance that a frame is not whole at its deadline, when each packet (data,
+    /// repair, parity or request) is lost with the chance `packet_loss`, independently of the
+    /// others. When losses come in bursts, fewer frames are hit, but parity repairs fewer of those.
     #[must_use]
     pub fn loss(&self, packet_loss: f64, repair: Repair) -> f64 {
         let packets = self.packets_per_frame();
@@ -99,8 +102,8 @@ impl FrameLoad {
         }
     }
 
-    /// The socket buffer that holds this number of packets. Each packet costs a descriptor, and
-    /// memory in the powers of two that drivers allocate.
+    /// Returns the socket buffer that holds this number of packets. Each packet costs a descriptor,
+    /// and memory in the powers of two that drivers allocate.
     fn buffer_bytes(&self, packets: f64) -> u64 {
         let packet = u64::from(self.mtu_bytes) + ETHERNET_HEADER;
         let data = (packet + HEADROOM + SHARED_INFO).next_power_of_two();
@@ -164,8 +167,8 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// The frames each second at which this resource becomes the limit; infinite when it never
-    /// does. The stream's own rate is not used.
+    /// Returns the frames each second at which this resource becomes the limit; infinite when it
+    /// never does. The stream's own rate is not used.
     #[must_use]
     pub fn frames_per_s_max(&self, stream: &FrameLoad) -> f64 {
         let one = FrameLoad {
@@ -197,8 +200,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The resource that limits the stream first, and the frames each second at which it does. Of equal
-/// resources the first counts. `None` when `resources` is empty.
+/// Returns the resource that limits the stream first, and the frames each second at which it does.
+/// Of equal resources the first counts. `None` when `resources` is empty.
 #[must_use]
 pub fn tightest(resources: &[Resource], stream: &FrameLoad) -> Option<(Resource, f64)> {
     let limits = resources.iter();
@@ -206,8 +209,8 @@ pub fn tightest(resources: &[Resource], stream: &FrameLoad) -> Option<(Resource,
     limits.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The chance that at least one of `count` independent events occurs, each with the chance `each`.
-/// The result is exact also for small chances.
+/// Returns the chance that at least one of `count` independent events occurs, each with the chance
+/// `each`. The result is exact also for small chances.
 fn any_of(count: u64, each: f64) -> f64 {
     if count == 0 {
         return 0.0;

@@ -21,7 +21,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis from `min` to `max`, widened to round values.
+    /// Makes an axis for values from `min` to `max`, widened to round values. A linear axis begins
+    /// at 0.
     #[must_use]
     pub fn around(scale: Scale, min: f64, max: f64) -> Self {
         match scale {
@@ -38,7 +39,8 @@ impl Axis {
         }
     }
 
-    /// Where `value` lies: 0 at the beginning, 1 at the end, below 0 or above 1 outside the axis.
+    /// Returns where `value` lies: 0 at the beginning, 1 at the end, below 0 or above 1 outside the
+    /// axis.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         match self.scale {
@@ -50,7 +52,7 @@ impl Axis {
         }
     }
 
-    /// The value at a place: the inverse of [`Axis::place`].
+    /// Returns the value at a place: the inverse of [`Axis::place`].
     #[must_use]
     pub fn value(&self, place: f64) -> f64 {
         match self.scale {
@@ -59,7 +61,7 @@ impl Axis {
         }
     }
 
-    /// About `count` round values to name on the axis, or fewer.
+    /// Returns round values to name on the axis, about `count` of them or fewer.
     #[must_use]
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         let inside = |value: &f64| (-1e-9..=1.0 + 1e-9).contains(&self.place(*value));
@@ -90,7 +92,7 @@ impl Axis {
     }
 }
 
-/// The next 1, 2 or 5 times a power of ten at or above `value`.
+/// Returns the next 1, 2 or 5 times a power of ten at or above `value`.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
@@ -107,7 +109,7 @@ fn round_down(value: f64) -> f64 {
     step.unwrap_or(1.0) * power
 }
 
-/// A time as text for an axis or a read-out: `12.5us`.
+/// Returns a time as text for an axis or a read-out: `12.5us`.
 pub(super) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         // Zero needs no unit.

@@ -14,7 +14,7 @@ pub struct Bar {
     pub name: String,
     /// Minimum, median and maximum of the program's runs.
     pub spread: [f64; 3],
-    /// Text behind the bar, after its median.
+    /// Text to the right of the bar, after the median.
     pub told: String,
 }
 
@@ -56,7 +56,8 @@ pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
     page.scene
 }
 
-/// The size of a letter, and the width left for the text behind the longest bar, both in pixels.
+/// The width of a letter, and the room to the right of the longest bar for its text, both in
+/// pixels.
 const LETTER: f64 = 12.0;
 const FIGURES: f64 = 480.0;
 const ROW: f64 = 34.0;

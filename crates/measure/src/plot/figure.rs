@@ -195,7 +195,7 @@ fn disturbances(series: &Series<'_>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// The text above a panel's map: rate, datagrams and the link's ceiling.
+/// Returns the text above a panel's map: rate, datagrams and the link's ceiling.
 fn headline(series: &Series<'_>) -> String {
     let counts = &series.counts;
     format!(
@@ -209,7 +209,7 @@ fn headline(series: &Series<'_>) -> String {
     )
 }
 
-/// The text below a panel's headline: figures and counts.
+/// Returns the text below a panel's headline: figures and counts.
 fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
     let ns = |value: u64| axis::time(value as f64);
     let mut text = format!(
@@ -253,12 +253,12 @@ fn ceiling(series: &Series<'_>) -> String {
     }
 }
 
-/// The height of this many maps, in pixels.
+/// Returns the height of this many maps, in pixels.
 fn maps_height(panels: usize) -> f64 {
     panels as f64 * (PANEL_HEIGHT + PANEL_GAP) + 40.0
 }
 
-/// A line for each result that says where it comes from.
+/// Returns a line for each result that says where it comes from.
 fn provenances(series: &[Series<'_>]) -> Vec<String> {
     let mut manifests: Vec<&Manifest> = Vec::new();
     for one in series {

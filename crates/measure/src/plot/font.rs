@@ -14,8 +14,8 @@ pub(super) struct Face {
 }
 
 impl Face {
-    /// The face with letters [`ADVANCE`] times `scale` pixels wide. **Cost**: reads the font's
-    /// tables, no letters.
+    /// Makes the face whose letters are [`ADVANCE`] times `scale` pixels wide. **Cost**: reads the
+    /// font's tables, no letters.
     pub(super) fn new(scale: u32) -> Self {
         let font = FontRef::try_from_slice(dejavu::sans_mono::regular());
         let font = font.expect("the program carries this font");

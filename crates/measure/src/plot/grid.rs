@@ -14,7 +14,7 @@ pub struct Point {
 /// Counts by time and value.
 ///
 /// **Shape**: `columns` of time, each with `rows` of values from the lowest up. A value beyond the
-/// axis counts in the last row on its side, so no point is ever left out.
+/// axis counts in the lowest or the highest row, so no point is ever left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
     columns: usize,
@@ -25,7 +25,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// An empty grid for times from 0 to `lasted_ns` and values along `axis`.
+    /// Makes an empty grid for times from 0 to `lasted_ns` and values along `axis`.
     #[must_use]
     pub fn new(columns: usize, rows: usize, lasted_ns: u64, axis: Axis) -> Self {
         let (columns, rows) = (columns.max(1), rows.max(1));
@@ -47,7 +47,7 @@ impl Grid {
         self.counts[column * self.rows + row] += 1;
     }
 
-    /// The count of a cell.
+    /// Returns the count of a cell.
     ///
     /// **Panics** (bug): when there is no such cell.
     #[must_use]
@@ -56,31 +56,31 @@ impl Grid {
         self.counts[column * self.rows + row]
     }
 
-    /// The greatest count of all cells.
+    /// Returns the greatest count of all cells.
     #[must_use]
     pub fn count_max(&self) -> u32 {
         self.counts.iter().copied().max().unwrap_or(0)
     }
 
-    /// All points.
+    /// Returns the number of all points.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Columns and rows.
+    /// Returns the numbers of columns and of rows.
     #[must_use]
     pub const fn shape(&self) -> (usize, usize) {
         (self.columns, self.rows)
     }
 
-    /// The axis of values.
+    /// Returns the axis of values.
     #[must_use]
     pub const fn axis(&self) -> Axis {
         self.axis
     }
 
-    /// The end of the time axis, in nanoseconds.
+    /// Returns the end of the time axis, in nanoseconds.
     #[must_use]
     pub const fn lasted_ns(&self) -> u64 {
         self.lasted_ns

@@ -24,7 +24,7 @@ pub(super) struct Chart {
 }
 
 impl Chart {
-    /// The pixel at a place across and a place up.
+    /// Returns the pixel at a place across and a place up.
     pub(super) fn at(&self, across: f64, up: f64) -> (f64, f64) {
         let [left, top, width, height] = self.area;
         let up = up.clamp(0.0, 1.0);
@@ -33,7 +33,7 @@ impl Chart {
 }
 
 impl Page {
-    /// A page with a head (a title, and grey lines below it) and room for `body` pixels.
+    /// Makes a page with a head (a title, and grey lines below it) and room for `body` pixels.
     pub(super) fn new(title: &str, lines: &[String], body: f64) -> Self {
         let head = 52.0 + LINE * lines.len() as f64;
         let mut scene = Scene::new(WIDTH as u32, (head + body) as u32);
@@ -97,17 +97,18 @@ impl Page {
     }
 }
 
-/// The height that the names of this many curves take, with the title of the chart below them.
+/// Returns the height that the names of this many curves take, with the title of the chart below
+/// them.
 pub(super) fn names_height(curves: usize) -> f64 {
     LINE * curves as f64 + 26.0
 }
 
-/// A colour for each curve; after twelve curves the colours repeat.
+/// Returns a colour for each curve; after twelve curves the colours repeat.
 pub(super) fn colours() -> impl Iterator<Item = Colour> {
     palette::LINES.into_iter().cycle()
 }
 
-/// The beginning of a line, as much as the page has room for.
+/// Returns the beginning of a line, as much as the page has room for.
 pub(super) fn fitted(text: &str) -> String {
     text.chars().take(LETTERS_MAX).collect()
 }

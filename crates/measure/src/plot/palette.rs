@@ -30,16 +30,17 @@ pub(super) const LINES: [Colour; 12] = [
 /// Number of colours of the map.
 pub(super) const LEVELS: u8 = 200;
 
-/// A colour of the map for a count, from low (0) to high (`LEVELS - 1`). The colours are those of
-/// viridis, whose lightness changes evenly, so that colour-blind readers and grey prints show the
-/// same. High counts are dark, as the ground is white. The lightest quarter, yellow, is left out:
-/// outliers are single messages in cells of two pixels, and must be seen on the white ground.
+/// Returns the colour of the map for a count, from low (0) to high (`LEVELS - 1`). The colours are
+/// those of viridis, whose lightness changes evenly. So grey prints and colour-blind readers show
+/// the same differences. High counts are dark, because the ground is white. The lightest quarter,
+/// yellow, is left out: outliers are single messages in cells of two pixels, and must be seen on
+/// the white ground.
 pub(super) fn level(level: u8) -> Colour {
     let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&VIRIDIS, LIGHTEST * place)
 }
 
-/// The colour at a place, from 0 to 1, between the colours of a row.
+/// Returns the colour at a place, from 0 to 1, between the colours of a row.
 fn between(row: &[Colour], place: f64) -> Colour {
     let at = place * (row.len() - 1) as f64;
     let index = (at as usize).min(row.len() - 2);
@@ -51,8 +52,8 @@ fn between(row: &[Colour], place: f64) -> Colour {
     })
 }
 
-/// A colour of the map on a terminal, from blue for low counts to orange for high ones. The ground
-/// of a terminal may be dark or light, so all colours are far from black and from white.
+/// Returns the colour of the map on a terminal, from blue for low counts to orange for high ones.
+/// The ground of a terminal may be dark or light, so all colours are far from black and from white.
 pub(super) fn terminal_level(level: u8) -> Colour {
     let place = f64::from(level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&GLOW, place)

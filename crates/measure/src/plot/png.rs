@@ -53,7 +53,7 @@ pub(super) fn encode(canvas: &Canvas) -> Vec<u8> {
     file
 }
 
-/// A number for each colour; `None` when there are more than 256 colours.
+/// Returns a number for each colour; `None` when there are more than 256 colours.
 fn palette(canvas: &Canvas) -> Option<BTreeMap<Colour, u8>> {
     let mut palette = BTreeMap::new();
     for &colour in &canvas.dots {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Series, Strain};
 
-/// True when at least two series differ only in their rates.
+/// Returns true when at least two series differ only in their rates.
 pub(super) fn is_sweep(series: &[Series<'_>]) -> bool {
     sweeps(series).iter().any(|sweep| sweep.len() > 1)
 }
@@ -67,7 +67,7 @@ pub(super) fn draw(
     page.top += height;
 }
 
-/// Why a rate lies beyond the knee, in a word or two.
+/// Returns why a rate lies beyond the knee, in a word or two.
 pub(super) const fn brief(strain: Strain) -> &'static str {
     match strain {
         Strain::Lost => "loss",
@@ -86,7 +86,7 @@ fn strain_of(
     series.iter().position(same).and_then(|at| strains[at])
 }
 
-/// The series of each sweep, by rising rate.
+/// Returns the series of each sweep, by rising rate.
 fn sweeps<'s, 'a>(series: &'s [Series<'a>]) -> Vec<Vec<&'s Series<'a>>> {
     let mut all: Vec<Vec<&Series<'_>>> = Vec::new();
     for one in series.iter().filter(|one| one.setup.per_second.is_some()) {
@@ -105,7 +105,8 @@ fn sweeps<'s, 'a>(series: &'s [Series<'a>]) -> Vec<Vec<&'s Series<'a>>> {
 type Value<'v> = &'v dyn Fn(&Series<'_>) -> f64;
 
 impl Page {
-    /// Draws a line with dots against the rate, and marks the knee where `is_beyond` begins.
+    /// Draws the first value as a line and the second as dots, by rate. Marks the knee before the
+    /// first rate for which `is_beyond` returns true.
     fn by_rate(
         &mut self,
         area: [f64; 4],
@@ -166,21 +167,21 @@ impl Page {
     }
 }
 
-/// The name that distinguishes a sweep from others.
+/// Returns the name that distinguishes a sweep from others.
 fn of_sweep(one: &Series<'_>) -> String {
     let setup = one.setup;
     let (host, sched, engine) = (&one.manifest.host.name, &setup.sched, &setup.engine);
     format!("{host} {sched} {engine} {}", setup.transport)
 }
 
-/// The minimum and the maximum.
+/// Returns the minimum, and the maximum or 1e-9 if that is greater.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 1e-9), |(min, max), value| {
         (f64::min(min, value), f64::max(max, value))
     })
 }
 
-/// A rate as text: `40k`, `500`, `0.1`, `0.001`.
+/// Returns a rate as text: `40k`, `500`, `0.1`, `0.001`.
 pub(super) fn number(value: f64) -> String {
     let (value, unit) = match value {
         value if value >= 1e9 => (value / 1e9, "G"),

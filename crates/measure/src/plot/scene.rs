@@ -85,7 +85,7 @@ pub struct Map {
 }
 
 impl Scene {
-    /// An empty white picture.
+    /// Makes an empty white picture.
     #[must_use]
     pub fn new(width: u32, height: u32) -> Self {
         let mut scene = Self {
@@ -133,14 +133,15 @@ impl Scene {
 }
 
 impl Map {
-    /// The colour of a cell; `None` for an empty cell.
+    /// Returns the colour of a cell; `None` for an empty cell.
     pub(super) fn colour(&self, column: usize, row: usize) -> Option<Colour> {
         let count = self.grid.count(column, row);
         (count > 0).then(|| super::palette::level(shade(count, self.count_max, self.colours)))
     }
 }
 
-/// The colour level of a count: 0 for a count of one, the last level for the greatest count.
+/// Returns the colour level of a count: 0 for a count of one, the last level for the greatest
+/// count.
 pub(super) fn shade(count: u32, count_max: u32, colours: super::Scale) -> u8 {
     let (count, count_max) = (f64::from(count), f64::from(count_max.max(2)));
     let place = match colours {

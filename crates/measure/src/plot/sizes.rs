@@ -120,7 +120,7 @@ type Curve<'a, P> = (&'a String, &'a Vec<P>);
 trait BySize {
     fn size_bytes(&self) -> usize;
 
-    /// The text of a read-out for this point.
+    /// Returns the text of a read-out for this point.
     fn told(&self, curve: &str) -> String;
 }
 
@@ -234,7 +234,7 @@ impl Page {
     }
 }
 
-/// A logarithmic axis between powers of ten, also below 1.
+/// Returns a logarithmic axis between powers of ten, also below 1.
 fn decades(min: f64, max: f64) -> Axis {
     let floor = 10_f64.powf(min.log10().floor());
     let ceiling = 10_f64.powf(max.log10().ceil());

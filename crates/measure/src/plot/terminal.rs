@@ -46,8 +46,8 @@ pub fn terminal(grid: &Grid, title: &str, colour: bool) -> String {
     text
 }
 
-/// The names on the value axis, from the bottom up: round values, with at least one line between
-/// two names.
+/// Returns the names on the value axis, from the bottom up: round values, with at least one line
+/// between two names.
 fn names(grid: &Grid, lines: usize) -> Vec<String> {
     let mut names = vec![String::new(); lines];
     let mut last = None;

@@ -12,12 +12,12 @@
 //!   kind 5  disturbance  JSON: something that happened to the measurement (Disturbance)
 //!   kind 6  run end   JSON: its accounts (End)
 //! ```
-//! Numbers of kinds 3 and 4 are LEB128, nanoseconds. A run with a schedule stores how late each
-//! message left; one without (ping-pong) stores the time since the message before it. A file ends
-//! early when the measurement was killed or the disk was full. Then the reader reads all complete
-//! blocks, and [`File::cut`] says what is missing. Unknown kinds are skipped.
+//! Numbers of kinds 3 and 4 are LEB128; times are nanoseconds. A run with a schedule stores how
+//! late each message left. A run without one (ping-pong) stores the time since the message before.
+//! A file ends early when the measurement was killed or the disk was full. Then the reader reads
+//! all complete blocks, and [`File::cut`] says what is missing. Unknown kinds are skipped.
 //!
-//! The writer holds one block in memory, so only the disk limits the length of a run.
+//! The writer holds two blocks in memory, so only the disk limits the length of a run.
 
 use std::io;
 
@@ -141,7 +141,7 @@ pub struct File {
     pub cut: Option<FileCut>,
 }
 
-/// How much a file lacks that ends too early.
+/// What is missing from a file that ends too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCut {
     /// Bytes at the end of the file that begin a block; they are left out.
@@ -166,7 +166,7 @@ pub struct Run {
 }
 
 impl Setup {
-    /// The schedule; `None` for ping-pong, where a message leaves when the answer has come.
+    /// Returns the schedule; `None` for ping-pong, where a message leaves when the answer has come.
     #[must_use]
     pub fn schedule(&self) -> Option<Schedule> {
         self.per_second.and_then(|rate| Schedule::new(rate).ok())

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{Disturbance, Sample, Split};
 
-/// Writes one result. It gathers samples into blocks, and writes the gathered samples before any
-/// other block. So a file that ends early is right as far as it goes.
+/// A writer of one result. It gathers samples into blocks, and writes the gathered samples before a
+/// run begins or ends. So a file that ends early is right as far as it goes.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: W,

@@ -45,13 +45,13 @@ pub struct RateSearch {
     has_failed_once: bool,
     /// The highest rate that the sender reaches.
     flood: f64,
-    /// By which share the next rate is higher than one that passed.
+    /// The share by which the next rate exceeds a rate that passed.
     step: f64,
     trials: u32,
 }
 
 impl RateSearch {
-    /// A search for the highest rate with a loss of at most `loss_max`, 0 to 1.
+    /// Makes a search for the highest rate with a loss of at most `loss_max`, 0 to 1.
     #[must_use]
     pub const fn new(loss_max: f64) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl RateSearch {
         }
     }
 
-    /// The next trial; `None` when the rate is known.
+    /// Returns the next trial; `None` when the rate is known.
     #[must_use]
     pub const fn next(&self) -> Option<Load> {
         self.next
@@ -99,7 +99,7 @@ impl RateSearch {
         is_best
     }
 
-    /// The highest rate that passed, in datagrams each second; 0 when none did.
+    /// Returns the highest rate that passed, in datagrams each second; 0 when none did.
     #[must_use]
     pub const fn found_per_s(&self) -> f64 {
         self.low

@@ -26,7 +26,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A tally that has seen no datagram.
+    /// Makes a tally that has seen no datagram.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -55,19 +55,19 @@ impl Tally {
         true
     }
 
-    /// Different datagrams that came.
+    /// Returns how many different datagrams came.
     #[must_use]
     pub const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Datagrams that came again.
+    /// Returns how many datagrams came again.
     #[must_use]
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Datagrams that came after one with a greater number.
+    /// Returns how many datagrams came after one with a greater number.
     #[must_use]
     pub const fn out_of_order(&self) -> u64 {
         self.out_of_order
