@@ -69,7 +69,8 @@ impl Failure {
         Self::environment(operation, &sys::with_usual_remedy(error))
     }
 
-    /// Makes the failure to start a thread `for_what`.
+    /// Makes the failure of starting a thread; `for_what` says what it would do, as in "that reads
+    /// standard input".
     pub(crate) fn thread(for_what: &str, error: &io::Error) -> Self {
         Self::Environment(format!(
             "starting a thread {for_what}: {error}; {}",

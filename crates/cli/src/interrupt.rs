@@ -25,7 +25,7 @@ use crate::failure::{EXIT_INTERRUPTED, Failure};
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     is_requested: Arc<AtomicBool>,
-    /// When the command first saw it.
+    /// When the command first saw the request.
     seen: Cell<Option<Instant>>,
 }
 

@@ -62,8 +62,8 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
 }
 
 /// Limits the lines about receivers, because anybody can come and go a thousand times a second.
-/// Guests have an allowance of their own: their lines hide none about receivers that are expected
-/// or that have the key.
+/// Guests are receivers that are not expected and have no key. They have an allowance of their own,
+/// so their lines hide none about the other receivers.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// Receivers with this number or a higher one are guests.

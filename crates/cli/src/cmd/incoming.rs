@@ -405,7 +405,7 @@ fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
 }
 
 /// Returns the paths that a transfer has brought into the directory, for the program that runs
-/// after it; none when no program is to run.
+/// after it; none without a directory, or when no program is to run.
 fn items_of(
     plan: &RecvPlan,
     number: u32,

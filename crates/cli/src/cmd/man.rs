@@ -169,10 +169,10 @@ fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
     (notes, examples)
 }
 
-/// Puts requests to the formatter into a page: for space in place of each empty line, which is bad
-/// style in a manual, and for a line break before each item of a list, which the formatter would
-/// otherwise join to the line before. A request for space also breaks the line, so no break stands
-/// beside it.
+/// Puts requests to the formatter into a page. A request for space takes the place of each empty
+/// line, because empty lines are bad style in a manual. A request for a line break stands before
+/// each item of a list, because the formatter would otherwise join the item to the line before. A
+/// request for space also breaks the line, so no break stands beside it.
 fn spaced(page: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in page.lines() {

@@ -164,8 +164,8 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Says which receivers the sender waits for: after a moment, and whenever another number of
-    /// them has joined.
+    /// Says which receivers the sender waits for: after a moment, and then whenever the number of
+    /// those that have joined changes.
     fn await_receivers(&mut self, outcome: &TransferOutcome) {
         let joined = outcome.receivers.len();
         let text = || waiting(self.plan, outcome, self.opened.elapsed());

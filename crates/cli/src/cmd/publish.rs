@@ -334,8 +334,7 @@ impl<'a> Watch<'a> {
         self.joined
     }
 
-    /// Returns how many receivers are gone that lack something of what the session has taken so
-    /// far.
+    /// Returns how many receivers are gone and lack something of what the session has taken so far.
     pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
         self.departed.short_of(publisher.lead())
     }

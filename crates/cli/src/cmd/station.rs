@@ -26,7 +26,7 @@ pub(super) struct Station {
 }
 
 impl Station {
-    /// Starts to serve. A failure is no error, unless `--metrics` asks for it.
+    /// Starts to serve. If that fails, it is an error only with `--metrics`.
     pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
         Self::at(role, &plan.place.to_string(), plan.metrics, output)
     }

@@ -19,7 +19,8 @@ pub(crate) struct PublishPlan {
     /// The only message; without one, those of standard input.
     pub(crate) message: Option<String>,
     pub(crate) framing: Framing,
-    /// When the window is full, the input waits; otherwise messages are thrown away and counted.
+    /// True when the input waits while the window is full. When false, messages are thrown away and
+    /// counted instead.
     pub(crate) is_blocking: bool,
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,
@@ -53,8 +54,8 @@ impl PublishPlan {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SubscribePlan {
     pub(crate) framing: Framing,
-    /// When the reader of the output is slow, reception waits; otherwise messages are thrown away
-    /// and counted.
+    /// True when reception waits for a slow reader of the output. When false, messages are thrown
+    /// away and counted instead.
     pub(crate) is_blocking: bool,
     pub(crate) is_tagged: bool,
     /// The senders whose messages are taken; all when it is empty.

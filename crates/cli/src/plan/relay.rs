@@ -22,7 +22,7 @@ pub(crate) struct RelayPlan {
     pub(crate) hops: u8,
     /// TCP port for reports; 0 lets the system choose.
     pub(crate) control_port: u16,
-    /// The most bytes of data that are kept to repair from.
+    /// The most bytes of data that are kept for repairs.
     pub(crate) kept_bytes_max: u64,
     /// The address that answers Prometheus.
     pub(crate) metrics: Option<SocketAddr>,

@@ -41,7 +41,7 @@ pub(crate) struct CaptureReport {
     pub(crate) unwritten: u64,
     pub(crate) unwritten_bytes: u64,
     pub(crate) lost: LostReport,
-    /// What the kernel says the sockets saw, drops included.
+    /// How many packets the sockets saw by the kernel's count, drops included.
     pub(crate) seen: Option<u64>,
     /// `seen` less all that is accounted for: 0 when the account closes.
     pub(crate) residual: Option<i128>,
@@ -453,8 +453,8 @@ impl CaptureReport {
             unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
-                // Only block rings and XDP sockets count this. Losses with a count of 0 mean that
-                // nobody counted.
+                // Only block rings and XDP sockets count this. If there are losses and the count is
+                // 0, nobody counted.
                 ring_full_times: Some(losses.freezes)
                     .filter(|times| *times > 0 || losses.ring == 0),
                 interface: losses.interface,

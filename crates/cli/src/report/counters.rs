@@ -27,7 +27,7 @@ impl Counters {
     }
 
     /// Returns the counters of dropped packets, by reason, without reasons that did not occur.
-    /// `kernel` counts socket buffers that the kernel dropped because the receive buffer was full.
+    /// `kernel` counts what the kernel dropped because a receive buffer was full.
     pub(crate) fn drops(&self) -> Self {
         let reasons = self.0.iter().filter_map(|(name, count)| {
             let reason = name.strip_prefix("drop.").or_else(|| {

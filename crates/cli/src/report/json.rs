@@ -87,7 +87,7 @@ pub(crate) struct MessageLine<'a> {
     pub(crate) received_s: f64,
     /// Who sent it: the identifier of its session.
     pub(crate) sender: &'a str,
-    /// What its sender calls itself (`pub --name`), in messages after it has said so.
+    /// The name of its sender (`pub --name`); absent until the sender has told it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sender_name: Option<&'a str>,
     /// The address that its sender sends from.

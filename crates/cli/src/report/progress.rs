@@ -37,8 +37,8 @@ impl Progress {
         self.is_shown
     }
 
-    /// Adds a bar towards a known number of bytes. All such bars have one length; the text behind
-    /// them is cut where the terminal ends.
+    /// Adds a bar towards a known number of bytes. All such bars have one length. The text to the
+    /// right of a bar is cut where the terminal ends.
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
         let rest = columns().saturating_sub(BYTES_COLUMNS);
         let length = (rest / 3).clamp(BAR_MIN, BAR_MAX);

@@ -399,8 +399,8 @@ fn push(text: &mut String, name: &str, value: &str) {
     wrap(text, &format!("{name:<13}"), value);
 }
 
-/// Says what most of the late answers of a group are. `None` for a host, and when late answers are
-/// at most half as many as answered messages.
+/// Says that most late answers of a group come from further reflectors. `None` for a host, and when
+/// late answers are at most half as many as answered messages.
 fn second_answers(target: &str, counts: &Counts) -> Option<String> {
     let is_group = target
         .parse()

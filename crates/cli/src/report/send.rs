@@ -478,8 +478,8 @@ pub(crate) struct UnreachedRow {
     pub(crate) why: String,
 }
 
-/// Of the receivers that have proved delivery, returns the most bytes of content that one lacked
-/// when it joined; 0 when none has proved delivery.
+/// Returns the most bytes of content that a receiver with proven delivery lacked when it joined; 0
+/// when none has proved delivery.
 fn moved_bytes(outcome: &TransferOutcome) -> u64 {
     let done = outcome.receivers.iter().filter_map(|receiver| {
         let held = receiver.held_at_join.min(outcome.content_bytes);

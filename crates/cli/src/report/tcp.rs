@@ -1,5 +1,5 @@
-//! The reports of `tcp`: connections with what held each back, and how long calls take by way of
-//! writing.
+//! The reports of `tcp`: connections with what held each back, and how long calls take with each
+//! way of writing.
 
 use std::collections::BTreeSet;
 
