@@ -56,8 +56,8 @@ impl Interrupt {
         Arc::clone(&self.is_requested)
     }
 
-    /// Returns true when a signal came and [`FAREWELL`] has passed since the command saw it: the
-    /// command then no longer waits for receivers that have not answered the farewell.
+    /// Returns true when a signal came and [`FAREWELL`] has passed since the command saw it. Then
+    /// the command no longer waits for receivers that have not answered the farewell.
     pub(crate) fn is_farewell_over(&self) -> bool {
         self.is_requested()
             && self

@@ -47,7 +47,7 @@ pub struct ClockReport {
     pub reading_ns: u64,
     /// Whether this clock is good enough to measure one-way delays, and how exactly, in words.
     pub one_way: String,
-    /// True when it is good enough.
+    /// True when this clock is good enough for that.
     pub has_one_way: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Finds the largest packet that passes a path unfragmented, by sending packets that must not be
-//! fragmented, and says which ICMP messages were right about the path.
+//! Finds the largest packet that passes a path unfragmented: sends packets that must not be
+//! fragmented. Also says which ICMP messages were right about the path.
 //!
 //! ```text
 //!   probe(size) --> arrived   the reflector answers at this size, or the host says: nobody listens

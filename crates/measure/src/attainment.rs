@@ -4,8 +4,8 @@
 use crate::Series;
 
 impl Series<'_> {
-    /// Returns the most messages of this size that the link carries each second, one way, with the
-    /// headers of its transport; `None` when the link's speed is unknown.
+    /// Returns the most messages of this size that the link carries each second, one way. Counts
+    /// the headers of the transport. `None` when the link's speed is unknown.
     #[must_use]
     pub fn link_max_per_s(&self) -> Option<u64> {
         let bytes = self.setup.size_bytes + self.setup.transport.extra_bytes();
@@ -14,7 +14,8 @@ impl Series<'_> {
     }
 
     /// Returns what a reader must know before believing the figures of this rate, one sentence
-    /// each; empty when 99 % of the slots were used and the link can carry that rate.
+    /// each. Empty for ping-pong. Also empty when 99 % of the slots were used and the link, if its
+    /// speed is known, can carry that rate.
     #[must_use]
     pub fn shortfalls(&self) -> Vec<String> {
         let Some(asked) = self.setup.per_second else {

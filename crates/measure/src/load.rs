@@ -210,8 +210,8 @@ impl LoadCheck {
         self
     }
 
-    /// Takes the next message. A message of less than 16 bytes carries no number and is compared
-    /// with the message that is due; after a loss, the next longer message says where the stream
+    /// Takes the next message. A message of less than 16 bytes carries no number, so it is compared
+    /// with the message that is due. After a loss, the next longer message says where the stream
     /// is. Returns the stamp of a message that counts as received.
     pub fn take(&mut self, message: &[u8]) -> Option<LoadStamp> {
         let due = self.next.unwrap_or(0);

@@ -122,7 +122,8 @@ pub struct Counts {
     pub answered: u64,
     /// Messages without an answer in time.
     pub lost: u64,
-    /// Echoes of a message that was already answered or given up.
+    /// Echoes of messages that were already answered or given up; also late answers from before
+    /// this run.
     pub late_or_twice: u64,
     /// Datagrams that do not belong to this run.
     pub foreign: u64,

@@ -191,8 +191,8 @@ impl Series<'_> {
 pub struct StampingCost {
     /// Median of the differences, in nanoseconds.
     pub p50_ns: i64,
-    /// Half the width of the median's 95 % interval. When the cost is negative, which is
-    /// impossible, the noise is at least the size of that cost.
+    /// Half the width of the median's 95 % interval. A median below zero can only be noise, so this
+    /// is at least its size.
     pub noise_ns: u64,
 }
 

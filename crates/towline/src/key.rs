@@ -1,4 +1,5 @@
-//! The key that all ends of a session share, read from a file that nobody else may read.
+//! The key that all ends of a session share. [`read_key`] takes it from a file that only its owner
+//! may read.
 
 use std::{io::Read as _, os::unix::fs::MetadataExt as _, path::Path};
 

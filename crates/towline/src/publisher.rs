@@ -96,8 +96,8 @@ impl PublisherBuilder {
 /// A sender of messages.
 ///
 /// When little is sent, a message leaves in the call that takes it. In a long stream of messages
-/// without pauses, several share a system call: the last ones leave with the next call, at the
-/// latest with [`Publisher::flush`].
+/// without pauses, several share a system call. Then the last messages leave when the program calls
+/// the publisher again, at the latest with [`Publisher::flush`].
 ///
 /// Receivers that ask for repairs, or join, also wait for the next call. So a program that has
 /// nothing to send must call [`Publisher::turn`] when the publisher's descriptor is readable. A

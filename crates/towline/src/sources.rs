@@ -3,8 +3,8 @@
 //!
 //! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
 //! other machines can reach must name the senders that it takes files from, or share a key with
-//! them; a group with a source names the sender already. On loopback addresses, which only this
-//! machine can reach, a receiver needs neither. Link-local addresses are reached by all neighbours.
+//! them. A group with a source names the sender already. On loopback addresses, which only this
+//! machine can reach, a receiver needs neither. All neighbours can reach link-local addresses.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -51,8 +51,8 @@ fn reason<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Error {
     finish(thread).err().unwrap_or(Error::Closed)
 }
 
-/// When a thread shows the application the state of its session: soon after something has happened,
-/// and at most 20 times a second.
+/// The times at which a thread shows the application the state of its session: soon after something
+/// has happened, and at most 20 times a second.
 #[derive(Debug, Default)]
 struct Posted {
     at: Option<Instant>,

@@ -7,8 +7,8 @@ use crate::{
     report::{Counted, Document as _, Done, Interval, Output},
 };
 
-/// Prints a line of counts for each interval of `--every`. Without `--every` it does nothing, and
-/// reads no clock.
+/// A printer of one line of counts for each interval of `--every`. Without `--every` it does
+/// nothing, and reads no clock.
 pub(super) struct Intervals<'a> {
     output: &'a Output,
     every: Option<Duration>,

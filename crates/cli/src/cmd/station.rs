@@ -91,8 +91,8 @@ fn serve(
     Ok(metrics)
 }
 
-/// A line that is printed once, when nothing has come for a moment: that the command waits, and for
-/// what.
+/// A line that is printed once, when nothing has come for a moment. It says what the command waits
+/// for.
 #[derive(Debug)]
 pub(crate) struct Patience {
     began: Instant,

@@ -62,7 +62,7 @@ pub(crate) struct CaptureReport {
     pub(crate) seconds_unlisted: u64,
 }
 
-/// The part of one interface.
+/// One interface's share of the account.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfaceReport {
     pub(crate) seen: Option<u64>,

@@ -51,7 +51,7 @@ pub(crate) struct RecvReport {
     pub(crate) unset: Vec<UnsetRow>,
     /// How many senders were passed over: the receiver took nothing from them.
     pub(crate) passed_over: u64,
-    /// Why the last of them was passed over.
+    /// Why the last of these senders was passed over.
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_failures: u64,
     /// Counters of the session, without `--serve`. With `--serve` they are in the report at the

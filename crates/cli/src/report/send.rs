@@ -155,7 +155,7 @@ pub(crate) struct SendReport {
     /// Bytes of content sent to single receivers, without repairs.
     pub(crate) unicast_bytes: u64,
     /// With `--skip-changed`: paths that could not be read or had changed. `is_proven` is about
-    /// everything else. A receiver that had proved delivery before may hold a file of these.
+    /// everything else. A receiver that had proved delivery before may hold one of these files.
     pub(crate) unsent: Vec<UnsentRow>,
     /// With `--hash`: the checksums, once every byte was read.
     pub(crate) sums: Option<Vec<SumRow>>,

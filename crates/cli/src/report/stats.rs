@@ -40,7 +40,7 @@ pub(crate) struct StatsReport {
     pub(crate) tagged_packets: u64,
     pub(crate) fragments: u64,
     /// Packets that end within or in front of an Ethernet, VLAN or IP header, extension headers of
-    /// IPv6 included. They were captured in part, or sent so.
+    /// IPv6 included. They were captured in part, or were sent like that.
     pub(crate) cut_packets: u64,
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,

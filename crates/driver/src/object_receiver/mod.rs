@@ -1,5 +1,6 @@
-//! The receiving end of object sessions: one PGM receiver in arrival order, and the transfers that
-//! its packets are for; or the transfers alone, whose senders dial this end.
+//! The receiving end of object sessions. It is one PGM receiver in arrival order, with the
+//! transfers that its packets are for. Or it is the transfers alone, and their senders dial this
+//! end.
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 3 and 7.
 

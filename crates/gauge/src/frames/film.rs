@@ -86,8 +86,8 @@ impl Film {
         })
     }
 
-    /// Takes a frame: the numbers of its sender and of the frame, its label ([`Header::label`]),
-    /// which says how to read it, and its bytes. Returns false when the frame is not written,
+    /// Takes a frame with the numbers of its sender and of the frame, and with its label
+    /// ([`Header::label`]), which says how to read it. Returns false when the frame is not written,
     /// because the writer is behind or has ended.
     ///
     /// **Cost**: one copy of a frame that is taken; it never waits.
@@ -323,8 +323,8 @@ fn refused(error: VideoError) -> SystemError {
     }
 }
 
-/// Number of frames that wait for the writer: 8 frames bridge a pause of the disk of a third of a
-/// second at 25 frames a second.
+/// Number of frames that wait for the writer. At 25 frames a second, 8 frames bridge a pause of the
+/// disk of a third of a second.
 const QUEUE_FRAMES: usize = 8;
 
 #[cfg(test)]

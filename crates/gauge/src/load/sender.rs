@@ -32,8 +32,8 @@ pub struct LoadSpec {
 /// A message for which there is no room when it is due leaves later, but its stamp says when it was
 /// due. So the delays that a receiver finds include the sender's own waits.
 ///
-/// At the publisher's rate, it hands over no more messages than leave within 20 ms. So messages
-/// that were handed over have left, or leave soon.
+/// While more waits in the publisher than leaves within 20 ms at its rate, the sender hands over no
+/// message. So messages that were handed over have left, or leave soon.
 ///
 /// ```no_run
 /// # use towline_gauge::load::{LoadSender, LoadSpec};

@@ -49,9 +49,9 @@ pub struct Facts {
     pub chains: Vec<RuleChain>,
     /// Chains of netfilter rules that outgoing packets pass.
     pub outgoing_chains: Vec<RuleChain>,
-    /// Whether this host's report that it has joined the group left by the interface. None when
-    /// none was due, because another program of this host had joined before, or when frames cannot
-    /// be seen.
+    /// Whether the interface has sent this host's report that it has joined the group. None when no
+    /// report was due, for example because another program of this host had joined before; when the
+    /// run was too short to tell; or when frames cannot be seen.
     pub has_reported: Option<bool>,
     /// Counts of what came from hosts for which the lists above had no room.
     pub unlisted: Unlisted,
@@ -67,8 +67,8 @@ impl Facts {
         network.is_some_and(|network| network.admits(reached) && !network.admits(source))
     }
 
-    /// Returns what to call a host: its name, with its address where another host, or this one, has
-    /// the same name, as containers often do.
+    /// Returns what to call a host: its name. If another host or this one has the same name, as
+    /// containers often have, adds the host's address.
     #[must_use]
     pub fn called(&self, word: &PeerWord) -> String {
         let mut words = self.peers.iter().filter_map(|peer| peer.word.as_ref());

@@ -254,8 +254,8 @@ const MEMBERSHIPS_ONLY: [FilterOp; 9] = [
     FilterOp::keep(0),
 ];
 const SNAP_BYTES: u32 = 256;
-/// Bytes that are kept of a report of memberships: all of it, because it names all groups of the
-/// host.
+/// Bytes that are kept of a report of memberships: enough for a whole report, because it names all
+/// groups of the host.
 const REPORT_BYTES: u32 = 2_048;
 const FRAME_BYTES: usize = 2_304;
 const BUFFER_BYTES: usize = 1 << 20;

@@ -264,7 +264,7 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
 }
 
 /// Makes the finding for frames of a source that entered the host. `None` when there are none, when
-/// they reached the socket, or when a list had no room, so that it cannot tell.
+/// they reached the socket, or when a full list leaves this uncertain.
 fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     if is_heard_cut(facts) {
         return None;
@@ -393,8 +393,7 @@ fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     found
 }
 
-/// The fewest messages of a host, at five a second, after which it must have heard others if it
-/// can.
+/// The number of messages, at five a second, after which a host must have heard others if it can.
 const WORDS_MIN: u64 = 3;
 /// How long a host is silent before it counts as stopped; beacons leave five times a second.
 const STOPPED: Duration = Duration::from_millis(1_500);

@@ -48,7 +48,7 @@ pub struct Campaign {
     pub window_messages: Option<u32>,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// The seed from which tokens are drawn.
+    /// The number from which the tokens of the runs count up.
     pub seed: u64,
     /// The kernel stamps one message in this many; 0 for none.
     pub stamp_every_messages: u64,
@@ -77,7 +77,7 @@ pub struct Variant {
     pub wait: Wait,
 }
 
-/// A result in memory: the thread that records writes it, and the caller takes it.
+/// A result in memory. The recording thread writes it, and the caller takes it.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -101,7 +101,7 @@ impl Write for Memory {
 
 impl Campaign {
     /// Describes a measurement of 10 s in ping-pong over `transport`: 64 bytes, after a second of
-    /// warm-up, without kernel stamps, tokens drawn from seed 0, on the calling thread as it is.
+    /// warm-up, without kernel stamps, with tokens from 0 up, on the calling thread as it is.
     /// The fields can be changed.
     ///
     /// ```no_run

@@ -76,7 +76,7 @@ pub(super) trait Carrier: Debug + Send {
     }
 
     /// Returns how many datagrams the kernel has dropped at this end's sockets since they were
-    /// opened, mostly because a receive buffer was full; `None` for a protocol that loses none
+    /// opened, mostly because a receive buffer was full. `None` for a protocol that loses none
     /// there, and where the kernel does not tell.
     fn socket_drops(&self) -> Option<u64> {
         None

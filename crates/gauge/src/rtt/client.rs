@@ -34,7 +34,7 @@ pub struct Client {
     rooms: Rooms,
     peer: SocketAddr,
     local: Option<SocketAddr>,
-    /// The number drawn for each measurement: an echo with another token is another measurement's.
+    /// The number of the present measurement; an echo with another token belongs to another one.
     token: u64,
     /// How long an answer may take.
     timeout: Duration,

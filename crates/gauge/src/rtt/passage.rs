@@ -42,8 +42,9 @@ impl fmt::Debug for Watch {
 
 impl Watch {
     /// Makes a watch that calls `tell` for each stretch of length `every`, and at the end of a run
-    /// for the rest, on the thread that writes the result. Stretches without a message are joined
-    /// into one. **Cost**: 200 KiB, and tens of nanoseconds a message on that thread.
+    /// for the rest. The thread that writes the result makes these calls. Stretches without a
+    /// message are joined into one. **Cost**: 200 KiB, and tens of nanoseconds a message on that
+    /// thread.
     pub fn new(every: Duration, tell: impl FnMut(&Passage) + Send + 'static) -> Self {
         Self {
             every_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1),

@@ -221,7 +221,7 @@ impl Watch {
     }
 
     /// Returns the connections with the figures of all the time that each was seen, the busiest
-    /// first; of the connections that have ended, the last thousand.
+    /// first. Connections that have ended are included, the last thousand of them.
     #[must_use]
     pub fn whole(&self) -> Vec<Connection> {
         let seen = self.seen.values().filter(|seen| seen.at > seen.first.0);

@@ -1,6 +1,6 @@
-//! Measures what an application's way of writing costs. It makes calls to a responder, each of
-//! several writes, with different sizes of write, send buffers, and settings of the kernel for
-//! small segments.
+//! Measures what an application's way of writing costs. It makes calls to a responder; each call
+//! consists of several writes. It varies the size of a write, the send buffer, and the kernel's
+//! settings for small segments.
 //!
 //! ```text
 //!   one call:   write, write, ... --> responder reads all of them --> answer --> read

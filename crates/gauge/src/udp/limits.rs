@@ -120,8 +120,8 @@ fn packet_bytes(size_bytes: usize) -> u64 {
     size_bytes + HEADER_BYTES * size_bytes.div_ceil(FRAGMENT_BYTES).max(1)
 }
 
-/// What a server sends to a group at most, in bits each second, unless its operator says otherwise:
-/// a tenth of a common link, because every member of the group receives it.
+/// The most bits each second that a server sends to a group, unless its operator says otherwise. It
+/// is a tenth of a common link, because every member of the group receives them.
 pub const GROUP_BITS_PER_S_MAX: u64 = 100_000_000;
 pub(super) const DURATION_MS_MAX: u64 = 60_000;
 const HEADER_BYTES: u64 = 70;

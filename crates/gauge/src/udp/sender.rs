@@ -199,7 +199,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The nanoseconds within which datagrams that are due leave in one call, in the modes that can do
+/// Datagrams that are due within this many nanoseconds leave in one call, in the modes that can do
 /// so.
 pub(super) const SPAN_NS: u64 = 500_000;
 /// The longest burst after a pause, in nanoseconds of the schedule.

@@ -54,7 +54,7 @@ pub struct Sweep {
     pub duration: Duration,
     /// The highest acceptable share of lost datagrams, 0 to 1.
     pub loss_max_share: f64,
-    /// The seed from which tokens are drawn.
+    /// The number from which the tokens of the trials count up.
     pub seed: u64,
 }
 

@@ -118,8 +118,8 @@ fn deviance(found: f64, mean: f64) -> f64 {
     sum
 }
 
-/// The ratio of a term to the sum at which the sum ends: neither this term nor a later one changes
-/// a digit of the sum.
+/// The sum ends at a term that is less than this part of the sum: neither this term nor a later one
+/// changes a digit of the sum.
 const NEGLIGIBLE: f64 = 1e-18;
 /// The most logarithms that [`ln_ways`] sums; beyond this [`exactly`] uses an expansion instead.
 const SUMMED_MAX: u64 = 10_000;

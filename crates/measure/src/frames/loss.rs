@@ -27,8 +27,8 @@ impl LossCount {
     /// Pearson): a path that loses more would show a count as low as this one in at most 5 % of
     /// runs. Without a loss it is `1 - 0.05^(1/n)`, about `3/n`. 1 while nothing was expected.
     ///
-    /// It takes each frame to be lost independently of the others. Losses that come in bursts
-    /// prove less than their number.
+    /// It assumes that frames are lost independently of each other. Losses that come in bursts
+    /// prove less than their number suggests.
     ///
     /// **Cost**: no allocation. A logarithm for each lost or for each whole frame, whichever are
     /// fewer, 10,000 at most. Up to 64 halvings, each of which sums about as many terms as the root
@@ -132,9 +132,9 @@ impl Stability {
         }
     }
 
-    /// Returns how long a run lasted in which `expected` frames came at equal intervals:
-    /// `first_to_last` is the time between the first and the last of them, `first_to_stop` the time
-    /// between the first and the end of the run.
+    /// Returns how long a run lasted in which `expected` frames came at equal intervals.
+    /// `first_to_last` is the time between the first frame and the last. `first_to_stop` is the
+    /// time between the first frame and the end of the run.
     ///
     /// Each frame stands for the interval up to the next frame: 12,000 frames at 20 a second are
     /// ten minutes, though the last comes 599.95 s after the first. One more interval allows for

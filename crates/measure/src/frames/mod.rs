@@ -1,5 +1,5 @@
-//! Frames of a camera, in numbers: how many get lost and how sure that is, and what a stream of
-//! them needs from a path before the first one is sent.
+//! Frames of a camera, in numbers: how many get lost, how sure that is, and what a stream of frames
+//! needs from a path.
 //!
 //! ```text
 //!   expected, lost ----> LossCount --(lasted)--> Stability: very stable, or what is missing
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! "Very stable" is a published definition for video in control systems: fewer than one frame in a
-//! thousand lost, over more than ten minutes. A proportion that was counted is not the proportion
-//! of the path, so the claim is made for the upper end of what the count allows at 95 %.
+//! thousand lost, over more than ten minutes. The proportion in a count is not the proportion of
+//! the path. So the claim must hold for the highest proportion that the count allows at 95 %.
 //!
 //! **Sources**: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits
 //! illustrated in the case of the binomial", Biometrika 26 (1934), for the bounds; the rule of

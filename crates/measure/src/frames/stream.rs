@@ -54,7 +54,7 @@ impl FrameLoad {
     }
 
     /// Returns the socket buffer (as `SO_RCVBUF` and `net.core.rmem_max` count it) that holds one
-    /// whole frame, for a frame whose packets all come before the receiver reads the first of them.
+    /// whole frame. So all packets of a frame may come before the receiver reads the first.
     #[must_use]
     pub fn frame_buffer_bytes(&self) -> u64 {
         self.buffer_bytes(self.packets_per_frame() as f64)

@@ -30,8 +30,8 @@ pub enum View {
     Actual,
 }
 
-/// Draws the series one below the other, on one scale of times and one of colours; below them the
-/// shares of round trips and of pacing errors.
+/// Draws the series one below the other, on one scale of times and one scale of colours. Below them
+/// come the shares of round trips and of pacing errors, and for a sweep the times by rate.
 #[must_use]
 pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
     let strains = strains(series);

@@ -32,9 +32,9 @@ impl Face {
         }
     }
 
-    /// Draws a letter whose left end stands at `left` on the line `baseline`: calls `dot` with the
-    /// place of each pixel that it touches, and how much of that pixel it covers, 0 to 1. A letter
-    /// that the font lacks is a box.
+    /// Draws a letter whose left end stands at `left` on the line `baseline`. Calls `dot` with the
+    /// place of each pixel that the letter touches, and how much of that pixel it covers, 0 to 1. A
+    /// letter that the font lacks is a box.
     pub(super) fn draw(
         &self,
         letter: char,

@@ -1,8 +1,8 @@
 //! Pictures of results: heat maps of round trips over time, cumulative shares, pacing errors.
 //!
-//! A picture is a [`Scene`], a list of rectangles, lines, texts and maps in pixels, which every
-//! format draws: [`png()`], [`svg()`], and [`html()`] with a read-out under the pointer. A heat map
-//! can also be printed to a terminal ([`terminal()`]).
+//! A picture is a [`Scene`]: a list of rectangles, lines, texts and maps in pixels. Every format
+//! draws it: [`png()`], [`svg()`], and [`html()`] with a read-out under the pointer. A heat map can
+//! also be printed to a terminal ([`terminal()`]).
 //!
 //! ```text
 //!   raw::File --> Panel (points of one kind over time) --> Grid (counts) --> Scene --> bytes

@@ -83,8 +83,8 @@ impl Page {
         }
     }
 
-    /// Prints the names of curves, a line each in the colour of its curve, and leaves
-    /// [`names_height`] pixels for them: charts stand below, so that no name lies over a curve.
+    /// Prints the names of curves, each on a line in the colour of its curve. Charts begin
+    /// [`names_height`] pixels lower, so that no name lies over a curve.
     pub(super) fn names<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         let mut lines = 0;
         for (name, colour) in names.into_iter().zip(colours()) {

@@ -53,7 +53,7 @@ pub struct Manifest {
     pub driver: Option<String>,
     /// The interface's link, when its speed is known.
     pub link: Option<Link>,
-    /// The seed of all random numbers.
+    /// The number from which the tokens of the runs count up.
     pub seed: u64,
     /// What the system refused and what was used instead, in words.
     pub remarks: Vec<String>,

@@ -9,7 +9,8 @@
 /// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// A random number, drawn for each trial: datagrams with another one belong to somebody else.
+    /// A number of its own for each trial and direction: datagrams with another number do not
+    /// belong to it.
     pub token: u64,
     /// The datagram's number in the trial, from 0.
     pub sequence: u64,

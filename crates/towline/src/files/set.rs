@@ -67,9 +67,9 @@ impl FileSetBuilder {
         self
     }
 
-    /// Sends a file that has several names in the set once; receivers make its further names hard
-    /// links. Receivers that are too old for this refuse the transfer. Default false: each name is
-    /// a file of its own.
+    /// If a file has several names in the set, sends its content once; receivers make the further
+    /// names hard links. Receivers that are too old for this refuse the transfer. Default false:
+    /// each name is a file of its own.
     #[must_use]
     pub const fn hard_links(mut self, are_kept: bool) -> Self {
         self.options.hard_links = are_kept;

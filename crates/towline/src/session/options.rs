@@ -219,7 +219,7 @@ impl SessionBuilder {
 /// `af11` to `af43`.
 ///
 /// # Errors
-/// What the text is not.
+/// When the text is neither.
 pub fn dscp(text: &str) -> Result<u8, String> {
     let digits = |text: &str| text.parse::<u8>().ok();
     let found = match text.to_ascii_lowercase().as_str() {
@@ -240,7 +240,7 @@ pub fn dscp(text: &str) -> Result<u8, String> {
 /// Checks that a receiver can have this name, and a sender can expect it.
 ///
 /// # Errors
-/// What the name breaks.
+/// Says which rule for names this name breaks.
 pub fn check_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > 255 || !text.chars().all(is_plain) {
         return Err("a name has 1 to 255 bytes, and no control or format characters".into());

@@ -682,9 +682,9 @@ const INBOX_BYTES: usize = 64 << 10;
 const STASH_BYTES_MAX: usize = 1 << 20;
 /// When more bytes than this wait for room in the socket, `write` waits, too.
 const REST_BYTES_MAX: usize = 64;
-/// Bytes after which a receiver whose `read` never waits confirms what it has taken.
+/// After this many bytes, a receiver confirms what it has taken, even if its `read` never waits.
 const CONFIRM_BYTES: u64 = 256 << 10;
-/// Bytes after which a sender that never reads looks at what the peer says.
+/// After this many bytes, a sender that never reads looks at what the peer says.
 const HEAR_BYTES: usize = 256 << 10;
 /// The most pieces under way whose places are kept; for older pieces, the progress is less exact.
 const PIECES_MAX: usize = 4_096;

@@ -72,7 +72,7 @@ impl std::error::Error for TransmitError {
 /// # Errors
 /// What has ended the connection; `UnexpectedEof` when the file is shorter than the range; what the
 /// system says of a socket that is not of TCP. After an error the connection is of no further use
-/// to a protocol that has said how much comes.
+/// to a protocol that has announced the length.
 ///
 /// **Cost**: the file's bytes are not copied through this process where its filesystem can do that
 /// (`sendfile`). Elsewhere a second thread reads 256 KiB ahead. The options of the socket take six

@@ -414,7 +414,7 @@ impl PublisherThread {
         })
     }
 
-    /// Polls a flush; ready when all messages have left that came before flush number `asked`.
+    /// Polls a flush; ready when all messages that came before flush number `asked` have left.
     pub(crate) fn poll_flushed(
         &mut self,
         cx: &mut Context<'_>,

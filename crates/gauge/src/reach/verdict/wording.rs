@@ -113,8 +113,9 @@ pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Find
     )
 }
 
-/// Makes the finding that this host's report of its membership was dropped before it left, so that
-/// a switch with snooping sends it nothing; `None` when the report left or is not known.
+/// Makes the finding that this host's report of its membership was dropped before it left. Without
+/// the report, a switch with snooping sends this host nothing. `None` when the report left, or when
+/// that is not known.
 fn of_report(facts: &Facts, seen: &str) -> Option<Finding> {
     if facts.has_reported != Some(false) {
         return None;

@@ -409,8 +409,8 @@ fn now_ns() -> u64 {
     sys::clock::monotonic().as_nanos()
 }
 
-/// Says what made a pause: the kernel's limit on real-time threads, if the pause is as long as that
-/// limit makes it.
+/// Returns the kind of a pause: [`DisturbanceKind::Throttled`] if it is about as long as the
+/// kernel's limit on real-time threads makes it, otherwise [`DisturbanceKind::Pause`].
 fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> DisturbanceKind {
     match limit {
         Some((runtime, period))

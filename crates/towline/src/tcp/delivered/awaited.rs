@@ -33,8 +33,8 @@ use super::{DeliveredProgress, DeliveredProof, DeliveredStream, Undelivered, rea
 /// ```
 ///
 /// The other end may be of either type. A future that is dropped early has taken no bytes and lost
-/// none. Only the future of [`AsyncDeliveredStream::write_all`] may have taken some. One task has
-/// the stream: to read and write at the same time, it uses the methods `poll_...`.
+/// none; only that of [`AsyncDeliveredStream::write_all`] may have taken some. One task has the
+/// stream: to read and write at the same time, it uses the methods `poll_...`.
 ///
 /// When the stream is dropped before [`AsyncDeliveredStream::finish`], the other end learns that it
 /// broke off.
