@@ -259,7 +259,7 @@ impl Publisher {
     }
 
     /// Takes a message as [`Publisher::send`] does, but waits for room at most `timeout`, and says
-    /// whether the message was taken. With a `timeout` of zero it makes one turn at most.
+    /// whether the message was taken. With a `timeout` of zero it does not wait.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].

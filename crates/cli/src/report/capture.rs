@@ -201,10 +201,11 @@ pub(crate) struct ReplayReport {
     pub(crate) packets_per_s: f64,
     /// Bits of frames as captured, without check sequence, preamble and gap.
     pub(crate) bits_per_s: f64,
-    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size; null without them.
+    /// The rate that `--pps` or `--rate` asked for, in packets of the mean size; null without them,
+    /// and with `--rate` when nothing was sent.
     pub(crate) asked_packets_per_s: Option<f64>,
     /// The attained rate as a share of the rate that an option or the stamps asked for; null at top
-    /// speed.
+    /// speed, and when the replay was too short to tell.
     pub(crate) attained_share: Option<f64>,
     /// What the link carries at the mean size; null when its driver names no speed, or nothing was
     /// sent.

@@ -56,8 +56,9 @@ pub(crate) struct DelayReport {
     /// How many messages came before they were due, which means that the clocks disagree.
     pub(crate) negative: u64,
     /// How far the clocks of a sender and of this host may be apart, as their daemons state it: the
-    /// greatest sum of both errors. Null when a clock has no daemon that keeps it right. On one
-    /// host there is one clock, which is not apart from itself.
+    /// greatest error of a sender's clock plus the error of this host's. Null when no stamped
+    /// message came, or when no daemon keeps one of these clocks right. If both ends are on one
+    /// host, they read the same clock, and the delays have no such error.
     pub(crate) clock_error_ns_max: Option<u64>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct RecvReport {
     pub(crate) is_interrupted: bool,
     pub(crate) sender: Option<String>,
     pub(crate) manifest: Option<String>,
-    /// The directory, or the path in it when the transfer brings only one.
+    /// The directory, or the path in it when the transfer brings only one; `-` without a directory.
     pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) bytes: u64,

@@ -130,7 +130,8 @@ impl Document for FileListing {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SendReport {
     pub(crate) group: String,
-    /// Every expected receiver holds everything, verified, synced and in place.
+    /// Every expected receiver, and at least one, holds everything: verified, synced and in place.
+    /// With `--to`, a receiver has joined at every host.
     pub(crate) is_proven: bool,
     pub(crate) manifest: String,
     /// BLAKE3 of what `b3sum` prints for all files, in the order of their paths' bytes.
@@ -148,7 +149,8 @@ pub(crate) struct SendReport {
     pub(crate) missing_names: Vec<String>,
     /// With `--to`: the hosts of which no receiver joined.
     pub(crate) unreached: Vec<UnreachedRow>,
-    /// The name of the expected receiver that finished last, or is furthest behind.
+    /// The name of the expected receiver that finished last, or is furthest behind. Null with fewer
+    /// than two expected receivers that have not failed.
     pub(crate) slowest: Option<String>,
     /// Bytes of content sent to all receivers, without repairs.
     pub(crate) multicast_bytes: u64,

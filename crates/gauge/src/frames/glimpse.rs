@@ -46,8 +46,8 @@ impl Glimpse {
         true
     }
 
-    /// Takes the frame that is there or comes within `time`, and returns its shape. The memory of
-    /// `into` serves a later frame.
+    /// Takes the frame that is there or comes within `time`, and returns its shape; `None` when no
+    /// frame comes, or [`Glimpse::end`] ends the wait. The memory of `into` serves a later frame.
     pub fn take(&self, into: &mut Vec<u8>, time: Duration) -> Option<Shape> {
         let nothing = |slot: &mut Slot| slot.shape.is_none() && !slot.is_over;
         let waited = self.changed.wait_timeout_while(self.lock(), time, nothing);

@@ -268,7 +268,7 @@ impl<'a, 'w> Bench<'a, 'w> {
     }
 
     /// Makes one trial. Returns its flows and, when it was lower than `load`, the rate to which the
-    /// server limits itself. With several servers, these are the flows of the worst.
+    /// server limits itself. With several servers, returns only the flow to the one that lost most.
     fn trial(&mut self, row: &Row, load: Load) -> Result<(Vec<Flow>, Option<u64>), Error> {
         let &Row {
             size_bytes,
