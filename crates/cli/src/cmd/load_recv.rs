@@ -144,7 +144,7 @@ struct Checker {
     pattern: LoadPattern,
     checks: BTreeMap<u32, LoadCheck>,
     /// The tallies of forgotten senders, added up. The session number of such a sender has gone to
-    /// another one.
+    /// another sender.
     past: LoadTally,
     senders: Senders,
     received: u64,

@@ -10,8 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 use super::quantity;
 
-/// The bars on standard error: one set for the process. They are hidden while a line is printed.
-/// Leave a bar whose work has failed as it is (`abandon`): `finish` would fill it.
+/// The bars on standard error: one set for the process. They are hidden while a line is printed. If
+/// the work of a bar fails, call `abandon`, which leaves the bar as it is: `finish` would fill it.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     bars: MultiProgress,

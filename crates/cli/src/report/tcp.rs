@@ -63,7 +63,7 @@ fn connection(one: &Connection) -> String {
         one.congestion,
     );
     wrap(&mut text, "   ", &moved);
-    // An end that sends nothing is held back by nothing but its application.
+    // If an end sends nothing, only its application holds it back.
     if let Some(shares) = one.shares.filter(|_| one.sent_per_s > 0.0) {
         let limit = one.limited_by.map_or("nothing", |limit| limit.words());
         let told = format!(

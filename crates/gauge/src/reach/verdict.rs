@@ -48,8 +48,7 @@ pub enum Cause {
     SnoopingWithoutQuerier,
     /// Something on the way drops the packets, although a querier renews the memberships.
     DroppedOnTheWay,
-    /// This host's report that it has joined the group never left it: its rules for outgoing
-    /// packets drop it.
+    /// This host's rules for outgoing packets drop its report that it has joined the group.
     ReportDropped,
     /// The other host cannot send.
     PeerCannotSend,
@@ -198,9 +197,10 @@ const fn is_heard_cut(facts: &Facts) -> bool {
     facts.unlisted.heard > 0
 }
 
-/// Makes the finding that a named host does not hear this one, although this one sends. `None` when
-/// it hears this one, when its list is cut and does not name this host, when it has sent fewer than
-/// [`WORDS_MIN`] messages, or when another finding explains it.
+/// Makes the finding that a named host does not hear this host, although this host sends. `None`
+/// when the named host hears this one; when its list of the hosts that it hears is cut and does not
+/// name this host; when it has sent fewer than [`WORDS_MIN`] messages; or when another finding
+/// explains the fault.
 fn of_deaf(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let word = peer.word.as_ref()?;
     let is_explained = word.refusal.is_some()

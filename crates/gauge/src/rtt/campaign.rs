@@ -101,8 +101,8 @@ impl Write for Memory {
 
 impl Campaign {
     /// Describes a measurement of 10 s in ping-pong over `transport`: 64 bytes, after a second of
-    /// warm-up, without kernel stamps, with tokens from 0 up, on the calling thread as it is.
-    /// The fields can be changed.
+    /// warm-up, without kernel stamps, with tokens from 0 up, on the calling thread as it is. The
+    /// fields can be changed.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), towline_gauge::Error> {

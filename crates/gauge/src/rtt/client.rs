@@ -34,7 +34,8 @@ pub struct Client {
     rooms: Rooms,
     peer: SocketAddr,
     local: Option<SocketAddr>,
-    /// The number of the present measurement; an echo with another token belongs to another one.
+    /// The number of the present measurement. An echo with another token belongs to another
+    /// measurement.
     token: u64,
     /// How long an answer may take.
     timeout: Duration,

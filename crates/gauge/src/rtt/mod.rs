@@ -7,11 +7,11 @@
 //!          +------------- one thread, which never waits for a disk -+                     |
 //!                                                                                    result file
 //! ```
-//! A message leaves at its slot of the schedule whether or not the one before was answered, unless
-//! a window bounds how many may be under way. The round trip of a message that leaves late counts
-//! from the time when it should have left, so that no stall can hide. The measuring thread may run
-//! in a real-time class, on its own processor, with its memory locked; the report names what the
-//! machine refused.
+//! A message leaves at its slot of the schedule, even if the message before it was not answered
+//! yet. Only a window can bound how many messages are under way. The round trip of a message that
+//! leaves late counts from the time when it should have left, so that no stall can hide. The
+//! measuring thread may run in a real-time class, on its own processor, with its memory locked; the
+//! report names what the machine refused.
 
 mod campaign;
 pub use campaign::{Campaign, Variant};

@@ -17,8 +17,8 @@ use super::{
 };
 
 /// What a receiver and the control thread share: how many datagrams were sent, when to stop, and
-/// how many have come. It has cache lines of its own, because the sending thread writes its count
-/// next to it.
+/// how many have come. This struct has cache lines of its own, because the sending thread writes
+/// its own count beside the struct.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expectation {

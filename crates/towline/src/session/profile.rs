@@ -1,5 +1,5 @@
 //! Profiles for other implementations of PGM: settings with which a session works with such an
-//! implementation as it is.
+//! implementation, which need not change.
 //!
 //! One table, [`PROFILES`]. A profile is a set of settings by name. Settings that the user gives
 //! besides count more; [`Profile::beside`] decides this for programs and the command. The table has
