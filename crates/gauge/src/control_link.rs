@@ -44,7 +44,7 @@ impl ControlLink {
     ///
     /// # Errors
     /// `UnexpectedEof` when the other end has gone, `InvalidData` when it sends something that is
-    /// no message.
+    /// no message. Otherwise the error of the connection.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<Option<T>> {
         let end = sys::clock::monotonic() + limit;
         loop {

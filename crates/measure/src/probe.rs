@@ -70,7 +70,7 @@ impl Probe {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`ProbeError`] when the bytes are no probe, or only part of one.
+    /// [`ProbeError`] when the bytes are no probe of this version, or only part of one.
     pub fn parse(message: &[u8]) -> Result<Self, ProbeError> {
         let header = message.get(..PROBE_BYTES_MIN).ok_or(ProbeError::Short)?;
         if header[..4] != MAGIC {
@@ -145,7 +145,7 @@ impl ProbeKind {
 /// Why a message is no probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// The message is shorter than it says, or than the header.
+    /// The message does not have the length that it states, or is shorter than the header.
     #[error("the message was cut short")]
     Short,
     /// The message has another program's first bytes, or a kind that does not exist.

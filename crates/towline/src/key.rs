@@ -75,9 +75,9 @@ impl Aead for Cipher {
 /// line end after the first 32 bytes does not count.
 ///
 /// # Errors
-/// When the file cannot be read, when neither this user nor root owns it, when others may read or
-/// change it, when it is too short or too long, or when it repeats a few bytes: a host that hears
-/// one packet could then guess the key.
+/// When the file cannot be read or is not a regular file, when neither this user nor root owns it,
+/// or when others may read or change it. When the secret is too short or too long, or repeats a few
+/// bytes: a host that hears one packet could then guess the key.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
     let failed = |error: &std::io::Error| unread(&shown, error);

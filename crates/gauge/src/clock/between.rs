@@ -58,8 +58,8 @@ pub struct Between {
 /// Compares this host's clock with that of a reflector's host. It changes nothing.
 ///
 /// # Errors
-/// When no reflector answers, when the reflector does not know the question, or when the system
-/// refuses.
+/// When the peer is a group; when no reflector answers, or the reflector does not know the
+/// question; when the caller stops it before an answer; or when the system refuses.
 ///
 /// **Cost**: `count` times a round trip and the gap.
 pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Between, Error> {

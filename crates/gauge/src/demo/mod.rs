@@ -85,8 +85,8 @@ impl Demo {
     /// [`Demo::keep`] names, also after an error.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; or when a process cannot be started or prints no report, or when a
-    /// directory cannot be written.
+    /// [`Error::Interrupted`]; or when no checking tool is installed or the tool fails, when a
+    /// process cannot be started or prints no report, or when a directory cannot be written.
     pub fn run(
         &self,
         place: &Place,

@@ -24,7 +24,7 @@ impl Tree {
     /// does not count.
     ///
     /// # Errors
-    /// When something below cannot be read.
+    /// When something below cannot be read, or lies more than 40 levels deep.
     pub fn of(path: &Path) -> Result<Self, Error> {
         // The processes and the checking tool run in other directories, so the path must be
         // absolute.

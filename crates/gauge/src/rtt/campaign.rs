@@ -169,8 +169,8 @@ impl Campaign {
     /// with the figures of each stretch of time.
     ///
     /// # Errors
-    /// When no reflector answers, or when the system refuses. `output` has what was measured before
-    /// the error.
+    /// When no reflector answers, when [`Client::run`] refuses a size or rate, or when the system
+    /// or `output` refuses. `output` has what was measured before the error.
     pub fn run(
         &self,
         output: impl Write + Send + 'static,

@@ -65,7 +65,7 @@ impl Reflector {
     /// Opens the socket. Joins a group on the interface of the kernel's route.
     ///
     /// # Errors
-    /// When the address or port cannot be had.
+    /// When the address or port cannot be had, or when the system refuses.
     pub fn open(spec: ReflectSpec) -> Result<Self, Error> {
         Self::open_on(spec, None)
     }

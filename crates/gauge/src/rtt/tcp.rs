@@ -36,7 +36,7 @@ impl Tcp {
     /// Connects to a reflector.
     ///
     /// # Errors
-    /// When nobody listens there within `limit`.
+    /// When nobody listens there or answers within `limit`, or when the system refuses.
     pub(super) fn connect(peer: SocketAddr, limit: Duration) -> Result<Self, Error> {
         let stream = TcpStream::connect_timeout(&peer, limit).map_err(|error| {
             SystemError::system("connect to the reflector at", peer, &error)

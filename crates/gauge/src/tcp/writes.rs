@@ -95,7 +95,7 @@ impl Writes {
     /// Checks what is asked for.
     ///
     /// # Errors
-    /// When a call would have no bytes, or more than a responder takes.
+    /// When there would be no calls, or a call would have no bytes or more than a responder takes.
     pub fn check(&self) -> Result<(), Error> {
         let is_possible = |size: &usize| {
             let all = size.checked_mul(self.writes);
@@ -113,7 +113,8 @@ impl Writes {
     /// Makes the calls; `tell` gets each row when it is measured.
     ///
     /// # Errors
-    /// When the responder cannot be reached or ends, or the caller stops the measurement.
+    /// Those of [`Writes::check`]; or when the responder cannot be reached or ends, or the caller
+    /// stops the measurement.
     pub fn run(
         &self,
         is_stopped: &dyn Fn() -> bool,

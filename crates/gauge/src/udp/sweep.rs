@@ -65,7 +65,8 @@ impl Sweep {
     /// When a sweep ends early, the report says why, and has the rows that were finished by then.
     ///
     /// # Errors
-    /// When a server cannot be reached or refuses, or the system refuses, before any row is known.
+    /// When a size or the time of a trial is out of range. When a server cannot be reached or
+    /// refuses, or the system refuses, before any row is known.
     pub fn run(
         &self,
         is_stopped: &dyn Fn() -> bool,

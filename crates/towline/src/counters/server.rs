@@ -37,7 +37,7 @@ impl CounterServer {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves; or when the
-    /// socket cannot be made. The process can go on without a server.
+    /// socket or the thread cannot be made. The process can go on without a server.
     pub fn start(command: &str) -> io::Result<Self> {
         Self::start_in(&directory::path()?, command)
     }

@@ -591,7 +591,9 @@ impl Read for DeliveredStream {
     /// application has ended its stream and the hash of all bytes was found equal.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the stream broke off, `InvalidData` when bytes changed on the way.
+    /// `UnexpectedEof` when the stream broke off. `InvalidData` when bytes changed on the way, or
+    /// the peer speaks another protocol. `WouldBlock` when no bytes are there and calls do not
+    /// wait. Otherwise the error that ended the connection.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);

@@ -123,7 +123,7 @@ impl PlainSender {
     /// nothing more is acknowledged, or the peer does not close its side.
     ///
     /// # Errors
-    /// When nobody listens there, or the file's length cannot be read.
+    /// When nobody listens there or answers in time, or when the file's length cannot be read.
     pub fn open(to: SocketAddr, source: PlainSource, patience: Duration) -> Result<Self, Error> {
         let failed = |error: io::Error| unconnected(to, &error);
         let source = match source {
