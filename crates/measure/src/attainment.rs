@@ -44,7 +44,7 @@ impl Series<'_> {
     }
 
     /// Returns when the answers stopped for good, in nanoseconds from the start, and how many
-    /// messages were sent after that. `None` when the losses at the end are so few that they may
+    /// messages were sent from then on. `None` when the losses at the end are so few that they may
     /// happen on any path.
     #[must_use]
     pub fn silence(&self) -> Option<(u64, u64)> {

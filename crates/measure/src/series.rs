@@ -168,7 +168,8 @@ impl<'a> Series<'a> {
 }
 
 impl Series<'_> {
-    /// Returns true when the two series differ only in their rates: both are points of one sweep.
+    /// Returns true when the two series are from one result and differ only in their rates: both
+    /// are points of one sweep.
     #[must_use]
     pub fn is_swept_with(&self, other: &Self) -> bool {
         let same = |one: &Setup| {

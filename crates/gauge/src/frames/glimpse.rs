@@ -25,7 +25,8 @@ struct Slot {
 }
 
 impl Glimpse {
-    /// Offers a frame. Returns true when there was room for it.
+    /// Offers a frame. Returns true when it was taken; false when an earlier frame still waits, or
+    /// when another thread has the lock at this moment.
     ///
     /// **Cost**: one copy of the frame if there was room, and nothing else.
     ///

@@ -152,7 +152,8 @@ fn of_refusal(facts: &Facts, refusal: &Refusal) -> Finding {
     Finding::new(cause, words.clone(), fix)
 }
 
-/// Finds why a named host's packets do not arrive; `None` when they do.
+/// Finds why a named host's packets do not arrive; `None` when they do, or when a full list leaves
+/// this uncertain.
 fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let Some(word) = &peer.word else {
         return of_silent_peer(facts, peer);

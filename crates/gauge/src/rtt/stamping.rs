@@ -129,7 +129,7 @@ impl Stamping {
     }
 
     /// Takes out the first message that has all its stamps. The inner value is `None` when the
-    /// stamps make no sense.
+    /// stamps make no sense or are not exact enough.
     fn take(&mut self) -> Option<Option<Outcome>> {
         let whole = |one: &Pending| Some((one.scheduled_ns?, one.left?, one.echoed?));
         let found = self.pending.iter().position(|one| whole(one).is_some())?;

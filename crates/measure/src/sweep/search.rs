@@ -66,7 +66,7 @@ impl RateSearch {
         }
     }
 
-    /// Returns the next trial; `None` when the rate is known.
+    /// Returns the next trial; `None` when the rate is known, or the search has used up its trials.
     #[must_use]
     pub const fn next(&self) -> Option<Load> {
         self.next
