@@ -235,7 +235,7 @@ fn of_deaf(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
 }
 
 fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
-    // Of a host that says nothing, only the address of its packets is known.
+    // If a host says nothing, only the address of its packets is known.
     let ip = peer.address.ip();
     if facts
         .heard
