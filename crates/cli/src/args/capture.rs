@@ -11,8 +11,9 @@ use super::{EveryArgs, FailOn, bytes, duration};
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_HELP)]
 pub(crate) struct CaptureArgs {
-    /// Interface or file: IF (the same as ring:IF), ring2:IF, int:IF, xdp:IF, FILE, pcap:FILE,
-    /// pcapng:FILE or gen:SPEC; several are merged
+    /// Interface, read by a ring of blocks (IF or ring:IF), a ring of slots (ring2:IF), system
+    /// calls (int:IF) or XDP (xdp:IF); file (FILE, pcap:FILE or pcapng:FILE); or generated frames
+    /// (gen:SPEC). Several are merged
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// Write packets to pcapng:FILE or pcap:FILE ('-' is standard output); null: discards them
@@ -51,7 +52,8 @@ pub(crate) struct CaptureArgs {
     /// Begin a new file when one spans this time
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Files")]
     pub(crate) rotate_time: Option<Duration>,
-    /// Keep only the newest files, this many
+    /// Keep only this many files, the newest; needs --rotate-size or --rotate-time to begin new
+    /// ones
     #[arg(long, value_name = "COUNT", help_heading = "Files")]
     pub(crate) rotate_files: Option<usize>,
     /// Keep all capabilities; without this flag the capture drops them when everything is open, but
@@ -83,11 +85,13 @@ impl CaptureArgs {
 /// How packets are captured from interfaces.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
-    /// Memory shared with the kernel, for each interface; 'max' is a quarter of the free memory
+    /// Memory for packets that wait to be read, for each interface; 'max' is a quarter of the free
+    /// memory, at most 2GiB
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "32MiB")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
-    /// Longest time that a packet stays in the ring at low rates
+    /// Longest time for which packets wait to be read together, at most 2s; it is the delay at low
+    /// rates
     #[arg(long, value_name = "TIME", value_parser = retire, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
@@ -145,10 +149,15 @@ const CAPTURE_HELP: &str = "\
 Ctrl-C ends a capture properly: it reads the packets in the ring, closes the file, prints the
 account and exits with 0, or 1 by --fail-on.
 
-Every packet that reached the socket is delivered, dropped because the ring was full, or left unread
-because a limit (such as --count) was reached. The account says when these do not add up. If the
-ring overflows, give it more memory (--ring), keep less of each packet (-s), or filter. Frames
-longer than the MTU are several packets in one piece (GSO, GRO) and never crossed a wire like that.
+Every packet that reached the socket is delivered, rejected by the filter, dropped because the ring
+was full, left unread because a limit (such as --count) was reached, or not written because the sink
+failed. The account says when these do not add up. If the ring overflows, give it more memory
+(--ring), keep less of each packet (-s), or filter. Frames longer than the MTU are several packets
+in one piece (GSO, GRO) and never crossed a wire like that.
+
+A name without a kind is a FILE if it ends in .pcap, .pcapng or .cap (also with .gz or .zst behind
+it) or has a '/'. Otherwise it is an interface. An example of gen:SPEC is
+gen:size=60-1514,rate=20k,count=1000.
 
 xdp:IF (AF_XDP) takes all arriving packets AWAY FROM THE HOST: until the capture ends, no other
 program receives anything by IF, not even your login through it. What the host sends is not seen. It

@@ -20,7 +20,7 @@ Examples:
   towline frames advise --size 1360x1024x2 --fps 20
   towline frames advise --size 4MB --fps 60 --iface eth1 --packet-loss 0.1% --json")]
 pub(crate) struct FramesAdviseArgs {
-    /// Size of each frame: width, height and bytes of a pixel, or bytes
+    /// Size of each frame: width x height x bytes of a pixel, or the number of its bytes
     #[arg(long, value_name = "WxHxB|BYTES", default_value = "1360x1024x2")]
     pub(crate) size: FrameSize,
     /// How many frames are sent each second
@@ -34,7 +34,7 @@ pub(crate) struct FramesAdviseArgs {
     /// route, or else the first that is up]
     #[arg(long, short, value_name = "IFACE")]
     pub(crate) iface: Option<String>,
-    /// Largest IP packet of the path [default: the interface's]
+    /// Largest IP packet of the path, 576 bytes or more [default: the interface's]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..))]
     pub(crate) mtu: Option<u32>,
     /// Bits a second that the line carries, such as 10G [default: what the driver says]

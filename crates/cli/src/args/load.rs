@@ -54,9 +54,10 @@ pub(crate) struct LoadSendArgs {
     /// messages are lost without an error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Longest wait for --receivers to report; for progress of a receiver that is behind, which is
-    /// then given up; and at the end for what has not arrived [default: no limit, but 2s for
-    /// progress with --policy drop, and 60s at the end]
+    /// Longest wait at each of three points: for --receivers to report; for a receiver that is
+    /// behind to make progress, after which it is given up; and at the end, for what has not
+    /// arrived [default: no limit for reports; for progress 300s, 2s with --policy drop, no limit
+    /// with --policy lose; 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

@@ -21,8 +21,8 @@ pub(crate) struct PublishArgs {
     /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When the transmit window is full: stop reading standard input (yes), or drop the message and
-    /// count it (no)
+    /// When a message cannot leave at once, because the transmit window is full or the rate is
+    /// reached: stop reading standard input (yes), or drop the message and count it (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
@@ -37,9 +37,10 @@ pub(crate) struct PublishArgs {
     /// exit code 0 means that N receivers were given every message.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Longest wait for --receivers to report; for progress of a receiver that is behind, which is
-    /// then given up; and at the end for what has not arrived [default: no limit, but 2s for
-    /// progress with --policy drop, and 60s at the end]
+    /// Longest wait at each of three points: for --receivers to report; for a receiver that is
+    /// behind to make progress, after which it is given up; and at the end, for what has not
+    /// arrived [default: no limit for reports; for progress 300s, 2s with --policy drop, no limit
+    /// with --policy lose; 60s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -78,8 +79,7 @@ pub(crate) struct SubscribeArgs {
     /// Give up (exit code 1) after this time without a message [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Which faults make the exit code 1: none, or messages that were lost or dropped (loss and
-    /// any)
+    /// Exit with code 1 when messages were lost or dropped ('loss'; 'any' means the same here)
     #[arg(long, value_enum, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]

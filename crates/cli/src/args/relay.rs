@@ -27,8 +27,8 @@ pub(crate) struct RelayArgs {
     /// TCP port on which receivers open their connections for reports; 0 lets the system choose
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) control_port: u16,
-    /// How much of the newest data the relay keeps to repair from; it asks the sender for older
-    /// data
+    /// How much of the newest data the relay keeps to repair from, at most 64GiB; it asks the
+    /// sender for older data
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "64MiB")]
     pub(crate) keep: u64,
     /// Answer Prometheus on this port of this machine, or at ADDRESS:PORT

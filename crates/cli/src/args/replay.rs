@@ -12,7 +12,8 @@ use super::{bytes, duration, positive_bit_rate, positive_count};
 #[command(after_help = REPLAY_HELP)]
 #[command(group(ArgGroup::new("pace").args(["pps", "rate", "speed", "top_speed"])))]
 pub(crate) struct ReplayArgs {
-    /// FILE, pcap:FILE, pcapng:FILE or gen:SPEC; several are sent in the order of their stamps
+    /// File (FILE, pcap:FILE or pcapng:FILE) or generated frames (gen:SPEC); packets of several are
+    /// sent in the order of their time stamps
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// Interface to send on: IF (the same as ring:IF), or int:IF (one system call for each packet)
@@ -53,7 +54,7 @@ pub(crate) struct ReplayArgs {
         help_heading = "Interface"
     )]
     pub(crate) batch: usize,
-    /// Memory shared with the kernel
+    /// Memory for packets that wait to be sent
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1MiB")]
     #[arg(help_heading = "Interface")]
     pub(crate) ring: u64,

@@ -88,10 +88,10 @@ pub(crate) struct RttRunArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     #[arg(default_value = "10k")]
     pub(crate) rate: Vec<u64>,
-    /// Send each message when the answer to the last has arrived, without a schedule
+    /// Send each message as soon as the answer to the one before has arrived, without a schedule
     #[arg(long, conflicts_with_all = ["rate", "window"])]
     pub(crate) ping_pong: bool,
-    /// Payload bytes of a message
+    /// Payload bytes of a message, 24 to 65507
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64")]
     pub(crate) size: u64,
     /// Time to measure each rate, class or engine
@@ -120,10 +120,11 @@ pub(crate) struct RttRunArgs {
     /// Length of a turn when comparing
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) slice: Duration,
-    /// Rate of the line in bit/s, where the system does not know it: 1G, 10G
+    /// Rate of the line in bit/s, such as 1G or 10G, where the system does not know it; the report
+    /// compares --rate with it
     #[arg(long, value_name = "BITS", value_parser = bit_rate)]
     pub(crate) link: Option<u64>,
-    /// Result file [default: a new file in the current directory]
+    /// Result file, which must not exist yet [default: a new file in the current directory]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Seed of the random tokens in the messages

@@ -11,8 +11,8 @@ use super::{LiveArgs, duration, positive_count};
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
-    /// Interface or file: ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; - for
-    /// standard input; several are counted together
+    /// Interface (IF, ring:IF, ring2:IF, int:IF or xdp:IF: see `towline capture --help`) or file
+    /// (FILE, pcap:FILE or pcapng:FILE; - is standard input); several are counted together
     #[arg(value_name = "SOURCE", required_unless_present = "sweep")]
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
@@ -30,8 +30,8 @@ pub(crate) struct StatsArgs {
     /// Stop after this many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
-    /// Stop after this time; a plain number is seconds. In a sweep, the length of each run; a
-    /// size has several [default in a sweep: 2s]
+    /// Stop after this time; a plain number is seconds. In a sweep it is the length of each run, of
+    /// which each size has several [default in a sweep: 2s]
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     /// Count the packets that a wire would carry, not super-packets (GSO); for interfaces, not

@@ -41,7 +41,7 @@ pub(crate) struct TcpWatchArgs {
     /// Also show connections on which no data has moved
     #[arg(long)]
     pub(crate) all: bool,
-    /// Time between two readings of the connections
+    /// Time between two readings of the connections, 100ms or more
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) every: Duration,
     /// End after this time [default: at Ctrl-C]
@@ -98,7 +98,7 @@ Examples:
   towline tcp serve
   towline tcp serve --listen 10.0.0.1:7702")]
 pub(crate) struct TcpServeArgs {
-    /// Address and port, or only one of them
+    /// Address and port to listen at, or only one of them
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7702")]
     pub(crate) listen: SocketAddr,

@@ -75,7 +75,7 @@ pub(crate) struct UdpRunArgs {
     /// Time to live of packets to the group
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) hops: u8,
-    /// Payload bytes of a datagram
+    /// Payload bytes of a datagram, 20 to 65507
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "64,512,1024,1025,1472,1473,8192,65507")]
     pub(crate) size: Vec<u64>,
@@ -97,8 +97,8 @@ pub(crate) struct UdpRunArgs {
     /// Send as fast as possible and count what arrives, instead of searching for the highest rate
     #[arg(long, conflicts_with = "rate")]
     pub(crate) flood: bool,
-    /// How long each trial sends; each combination of --size, --mode, --direction and --profile
-    /// takes about eight trials
+    /// How long each trial sends, 50ms to 60s; each combination of --size, --mode, --direction and
+    /// --profile takes about eight trials
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) time: Duration,
     /// Highest acceptable share of lost datagrams, in percent
