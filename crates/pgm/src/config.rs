@@ -177,13 +177,13 @@ parameters! {
         "longest time that new messages wait for more, to leave in one system call";
     repair_share: u32 = 50, 1 => 100, "percent of rate", Source,
         "RFC 3208 section 5.1.3: weighted sharing; judgement",
-        "share of the rate that repairs may take; new data always has the rest";
+        "percent of the rate that repairs may take; new data always has the rest";
     repair_bytes_per_s_max: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
         "judgement: a third of what one core sends",
         "maximum rate of repairs when no rate is set";
     stranger_repair_share: u32 = 25, 0 => 100, "percent of recent data", Source,
         "judgement: ten times the loss of a bad path",
-        "limit of repairs for hosts that do not report, as a share of the new data of about the \
+        "limit of repairs for hosts that do not report, in percent of the new data of about the \
          last second, because anybody can send NAKs; no limit when there is a key";
     stranger_repair_bytes_per_s_min: u64 = 1_250_000, 10_000 => 125_000_000_000,
         "bytes a second", Source,
@@ -261,8 +261,8 @@ parameters! {
          sender of the SPMs";
     nak_share: u32 = 5, 1 => 100, "percent of received bytes", Receiver,
         "judgement: far more than lists of missing packets take",
-        "requests sent to a sender are at most this share of the bytes that came from it, or one \
-         short NAK for each of its packets, whichever is more";
+        "requests sent to a sender are at most this percentage of the bytes that came from it, or \
+         one short NAK for each of its packets, whichever is more";
     rx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Receiver,
         "tx_window_sqns of a peer",
         "sequence numbers that a receiver tracks for one sender (RXW_SQNS)";

@@ -45,8 +45,8 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("openpgm|zmq|ms-pgm|ibm|tibco"),
         default: None,
         role: Role::Both,
-        help: "Defaults that suit another implementation of PGM: port, timers, form of parity; \
-               what is given beside it counts more",
+        help: "Defaults that suit another implementation of PGM: port, timers, form of parity; an \
+               option that is given beside it overrides its default",
         check: Profile::check,
     },
     SessionOption {
@@ -79,7 +79,8 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("CODE"),
         default: Some("0"),
         role: Role::Both,
-        help: "Differentiated services code point: a number, ef, cs1, af41 ...",
+        help: "Differentiated services code point (DSCP): a number from 0 to 63, or a name such as \
+               ef, cs1 or af41",
         check: |text| dscp(text).map(drop),
     },
     SessionOption {
@@ -96,7 +97,8 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("block|busy[:N]|spin"),
         default: Some("block"),
         role: Role::Both,
-        help: "How to wait for packets: sleep; poll N times, then sleep; or never sleep",
+        help: "How to wait for packets: block sleeps, busy polls N times (200 unless given) before \
+               it sleeps, and spin never sleeps, which uses a whole processor",
         check: |text| form::<WaitStrategy>(text).map(drop),
     },
     SessionOption {
