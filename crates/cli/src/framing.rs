@@ -91,7 +91,8 @@ impl Framing {
             }
             Self::Length => {
                 let length = u32::try_from(message.len()).map_err(|_| {
-                    let text = "a message of 4 GiB or more is too long for --framing length";
+                    let text = "a message of 4 GiB or more is too long for --framing length; use \
+                                --framing nul";
                     io::Error::new(io::ErrorKind::InvalidData, text)
                 })?;
                 output.write_all(&length.to_be_bytes())?;
@@ -155,7 +156,7 @@ fn cut_short(error: io::Error) -> io::Error {
         io::Error::new(
             io::ErrorKind::InvalidData,
             "it ends within a message, or within the length before it, which --framing length \
-             reads as u32, big-endian",
+             reads as u32, big-endian; check the program that writes it",
         )
     } else {
         error

@@ -49,7 +49,7 @@ pub(crate) fn positive_number(text: &str) -> Result<f64, String> {
     }
 }
 
-const NOTHING: &str = "a rate of 0 sends nothing: name one of 1 or more";
+const NOTHING: &str = "a rate of 0 carries nothing: name one of 1 or more";
 
 #[cfg(test)]
 mod tests {

@@ -157,7 +157,9 @@ fn tag(text: &str) -> Result<TagEdit, String> {
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(speed) if speed > 0.0 && speed < 1e9 => Ok(speed),
-        _ => Err(format!("{text:?} is not a factor such as 0.5 or 2")),
+        _ => Err(format!(
+            "{text:?} is not a factor above 0, such as 0.5 or 2"
+        )),
     }
 }
 

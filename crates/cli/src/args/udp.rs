@@ -186,5 +186,7 @@ fn percent(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.trim_end_matches('%').parse().ok();
     number
         .filter(|number| (0.0..100.0).contains(number))
-        .ok_or_else(|| format!("{text:?} is not a percentage below 100, such as 0.1 for 0.1 %"))
+        .ok_or_else(|| {
+            format!("{text:?} is not a percentage from 0 to below 100, such as 0.1 for 0.1 %")
+        })
 }

@@ -97,7 +97,7 @@ pub(super) fn too_short(account: &Account, snap_len: u32) -> Option<String> {
     (account.uncut_super_frames > 0 && is_cut).then(|| {
         format!(
             "{} stayed in one piece: with -s {snap_len} too little of a packet is kept to cut it \
-             up as --segment asks; leave one of the two out",
+             up as --segment asks; leave -s or --segment out",
             count(account.uncut_super_frames, "super-packet")
         )
     })

@@ -30,8 +30,9 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
         bytes(tree.bytes),
         count(tree.paths.len() as u64, "path")
     ));
-    let program =
-        std::env::current_exe().map_err(|error| Failure::system("finding this program", &error))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::system("finding this program's file by /proc/self/exe", &error)
+    })?;
     let demo = Demo {
         program,
         tree,

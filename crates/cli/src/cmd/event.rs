@@ -53,7 +53,7 @@ pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option
         }
         AudienceEvent::PassedOver { name, .. } => format!(
             "receiver {name} holds others back and is not waited for any longer: it may lose \
-             messages; --receivers N, or --key-file at all ends, makes it count"
+             messages; to have it waited for, give --receivers N, or --key-file at all ends"
         ),
         AudienceEvent::Refused { peer, reason } => return refusals.note(*peer, *reason),
         _ => return None,

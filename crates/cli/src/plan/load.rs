@@ -52,7 +52,9 @@ impl LoadSendPlan {
         check_reports(args.receivers, args.policy, &session)?;
         let bytes_max = session.config.apdu_bytes_max().min(MESSAGE_BYTES_MAX);
         if args.size.max > bytes_max {
-            let text = format!("--size: a load message has at most {bytes_max} bytes");
+            let text = format!(
+                "--size: a load message has at most {bytes_max} bytes; give a smaller size"
+            );
             return Err(Failure::usage(text));
         }
         if args.stamp && args.size.min < STAMPED_BYTES_MIN {

@@ -63,7 +63,7 @@ fn a_rate_that_is_not_attained_is_told() {
             let args = ["replay", "gen:count=9", "-o", "ring:e0", flag, "0"];
             let output = run(lab.host(0), &args);
             assert_eq!(output.status.code(), Some(2));
-            assert!(said(&output).contains("a rate of 0 sends nothing"));
+            assert!(said(&output).contains("a rate of 0 carries nothing"));
         }
         // More than 10 Gbit/s carries of the least frames, which no single processor makes either.
         let fast = ["--pps", "20M", "--json"];
