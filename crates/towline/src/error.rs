@@ -44,7 +44,7 @@ pub enum Error {
         parameter: &'static str,
     },
     /// The session was closed.
-    #[error("the session was closed")]
+    #[error("the session was closed; open a new one")]
     Closed,
     /// The caller stopped the wait.
     #[error("interrupted")]
@@ -174,7 +174,8 @@ fn too_long_text(max: usize, parameter: &str) -> String {
     match max {
         0 => "a frame must have at least one byte".to_owned(),
         _ => format!(
-            "the message is longer than the {max} bytes that can be sent; raise {parameter}"
+            "the message or frame is longer than the {max} bytes that can be sent; raise \
+             {parameter}"
         ),
     }
 }
@@ -183,8 +184,12 @@ fn missing_text(joined: u32, missing: u32, refused: u64) -> String {
     let expected = joined + missing;
     let plural = if expected == 1 { "" } else { "s" };
     let mut text = format!("{joined} of {expected} receiver{plural} joined in time");
-    if refused > 0 {
-        text += &format!("; refusals of receivers, for their name or their key: {refused}");
-    }
+    text += &match refused {
+        0 => "; start the missing ones, or allow more time".to_owned(),
+        _ => format!(
+            "; receivers were refused for their name or their key: correct it there (refusals: \
+             {refused})"
+        ),
+    };
     text
 }

@@ -98,7 +98,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     }
     if metadata.mode() & OTHERS != 0 {
         let cause = format!(
-            "its mode {:04o} lets other users read or change it",
+            "its mode {:04o} gives rights to other users than its owner",
             metadata.mode() & 0o7777
         );
         return Err(refused(&cause)
@@ -136,7 +136,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     distinct.dedup();
     if distinct.len() < DISTINCT_BYTES_MIN {
         let cause = format!(
-            "it repeats {} different bytes, so it can be guessed",
+            "it has only {} different bytes, so it can be guessed",
             distinct.len()
         );
         let remedy = new_key(&shown);

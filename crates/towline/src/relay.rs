@@ -45,7 +45,7 @@ impl RelayBuilder {
         for (path, session) in (0_u8..).map(PathId).zip(&self.ways) {
             if port_of(session) != destination_port {
                 let cause = format!(
-                    "its PGM port {} is not the first network's, {destination_port}",
+                    "its PGM port is {}, and that of the first network is {destination_port}",
                     port_of(session)
                 );
                 let error = SystemError::refused("relay to", &session.place, cause);

@@ -400,7 +400,10 @@ fn who_waits_for_receivers_is_told_how_many_came() {
         .wait_for_receivers(Some(Duration::from_millis(20)))
         .unwrap_err();
     assert_eq!(error.kind(), towline::ErrorKind::TimedOut);
-    assert_eq!(error.to_string(), "0 of 2 receivers joined in time");
+    assert_eq!(
+        error.to_string(),
+        "0 of 2 receivers joined in time; start the missing ones, or allow more time"
+    );
     let error = std::io::Error::from(error);
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
 }

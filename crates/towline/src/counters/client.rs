@@ -53,7 +53,8 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
     let stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             let text = format!(
-                "process {pid} serves no counters to this user; run as the user of that process"
+                "process {pid} serves no counters to this user: it has no open session, or another \
+                 user runs it; check its number, or run as its user"
             );
             io::Error::new(io::ErrorKind::NotFound, text)
         }

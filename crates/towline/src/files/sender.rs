@@ -59,7 +59,8 @@ impl FileSender {
         let mut names = expectation.names.iter();
         while let Some(name) = names.next() {
             if names.as_slice().contains(name) {
-                let cause = "it is named twice, and each receiver of a session has another name";
+                let cause = "it is named twice, and no two receivers of a session have the same \
+                             name";
                 let error = SystemError::refused("expect", name, cause);
                 return Err(error.advise("name each receiver once").into());
             }

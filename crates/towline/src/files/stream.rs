@@ -66,8 +66,8 @@ impl StreamStore {
         if !is_one_file {
             let count = manifest.entries().len();
             let text = format!(
-                "the receiver takes one file, and this is a tree of {count} entries; receive it \
-                 into a directory"
+                "the receiver takes one file, and this is a directory, a link or several files \
+                 (entries: {count}); receive it into a directory"
             );
             return Err((ErrorCode::ManifestRefused, text));
         }
@@ -154,7 +154,9 @@ impl Store for StreamStore {
 
     fn commit(&mut self, withdrawn: &[usize]) {
         if !withdrawn.is_empty() {
-            let text = "the sender could not read the file to its end".to_owned();
+            let text = "the sender could not read the file to its end, or the file changed \
+                        meanwhile; send it again"
+                .to_owned();
             let code = ErrorCode::SourceChanged;
             return self.events.push_back(StoreEvent::Failed { code, text });
         }

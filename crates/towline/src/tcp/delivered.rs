@@ -238,7 +238,9 @@ impl DeliveredStream {
             Ok(Some(proof)) => return Some(Ok(proof)),
             Ok(None) if self.is_full() => "what the peer has sent must be read first".to_owned(),
             Ok(None) if clock::monotonic() < until => return None,
-            Ok(None) => "the other application has not confirmed everything in time".to_owned(),
+            Ok(None) => "the other application has not confirmed everything in time; look whether \
+                         it still reads"
+                .to_owned(),
             Err(error) => sys::with_usual_remedy(&error),
         };
         Some(Err(self.unproven(cause)))
@@ -368,8 +370,8 @@ impl DeliveredStream {
             return Ok(());
         };
         if (total, digest) != (inn.given, *inn.hasher.finalize().as_bytes()) {
-            let text = "the bytes that arrived are not those that were sent";
-            return self.ended(Err(foreign(text)));
+            let text = "the bytes that arrived are not those that were sent; send them again";
+            return self.ended(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
         }
         if inn.taken == inn.given {
             Frame::Done { total, digest }.emit(&mut self.out.rest);
@@ -536,7 +538,7 @@ impl Write for DeliveredStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         if self.out.end.is_some() {
-            let text = "this end has ended its stream, so it cannot write";
+            let text = "this end has ended its stream, so it cannot write; open a new connection";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if bytes.is_empty() {

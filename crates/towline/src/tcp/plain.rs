@@ -294,7 +294,10 @@ impl PlainSender {
             true => "the peer acknowledged everything and did not close the connection",
             false => "the peer acknowledged nothing more",
         };
-        let text = format!("{what} within {} s", self.patience.as_secs_f64());
+        let text = format!(
+            "{what} within {} s; look at the program there, or allow more time",
+            self.patience.as_secs_f64()
+        );
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
