@@ -35,8 +35,10 @@ impl Tree {
             ..Tally::default()
         };
         if !tally.visit(&path, 0) {
-            let cause =
-                format!("something in it cannot be read, or is over {DEPTH_MAX} levels deep");
+            let cause = format!(
+                "something in it cannot be read, or is over {DEPTH_MAX} levels deep; name another \
+                 path"
+            );
             return Err(net::SystemError::refused("send", path.display(), cause).into());
         }
         Ok(Self {

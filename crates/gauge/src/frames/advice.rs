@@ -224,7 +224,8 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
         && most < load.frames_per_s
     {
         texts.push(format!(
-            "{:.1} frames/s are more than {resource} carries, which is {most:.1}",
+            "{:.1} frames/s are more than {resource} carries, which is {most:.1}. Send fewer \
+             frames each second, or smaller ones",
             load.frames_per_s
         ));
     }
@@ -233,8 +234,8 @@ fn findings(asked: &FramesAsked, path: &PathFacts, resources: &[Resource]) -> Ve
     let lost = load.loss(asked.packet_loss, Repair::Requests(requests));
     if lost >= VERY_STABLE_LOSS {
         texts.push(format!(
-            "with {} % of packets lost, {} for each of them loses {:.2} % of frames, more than 1 \
-             in 1000. {}",
+            "with {} % of packets lost and {} for each of them, {:.2} % of frames are lost, which \
+             is 1 in 1000 or more. {}",
             asked.packet_loss * 100.0,
             if has_time {
                 "two requests"

@@ -47,7 +47,7 @@ impl Engine {
             "check the sysctl kernel.io_uring_disabled, and whether a container filters system \
              calls"
         };
-        format!("the engine io_uring does not work here, using recv: {error}; {remedy}")
+        format!("the engine io_uring does not work here, so recv is used: {error}; {remedy}")
     }
 }
 
@@ -124,7 +124,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
             Ok(()) => ready.cpu = Some(wanted),
             Err(error) => {
                 let remedy = match scheduler::cpus() {
-                    Ok(cpus) => format!("this process may use {cpus:?}"),
+                    Ok(cpus) => format!("this process may use the processors {cpus:?}"),
                     Err(_) => "the thread runs on any processor".to_owned(),
                 };
                 let what = format!("not bound to processor {wanted}");
@@ -149,7 +149,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
             } else {
                 "the thread stays in the ordinary class"
             };
-            let what = format!("cannot use the class {scheduling}, using SCHED_OTHER");
+            let what = format!("cannot use the class {scheduling}, so SCHED_OTHER is used");
             ready.remarks.push(format!("{what}: {error}; {remedy}"));
         }
     }
@@ -166,7 +166,10 @@ mod tests {
         let ready = ready.join().unwrap();
         assert_eq!((ready.scheduling, ready.cpu), (Scheduling::Other, None));
         let texts = ready.remarks.join("\n");
-        assert!(texts.contains("fifo:100, using SCHED_OTHER"), "{texts}");
+        assert!(
+            texts.contains("fifo:100, so SCHED_OTHER is used"),
+            "{texts}"
+        );
         assert!(texts.contains("processor 100000"), "{texts}");
     }
 }

@@ -132,7 +132,8 @@ fn answer(stream: TcpStream, calls: &AtomicU64, is_over: &AtomicBool) -> io::Res
     let is_allowed = (1..=BYTES_MAX).contains(&spec.request_bytes)
         && (1..=spec.request_bytes).contains(&spec.reply_bytes);
     if !is_allowed {
-        let text = "a request has 1 to 4194304 bytes, and its answer no more than the request";
+        let text = "a request has 1 to 4194304 bytes, and its answer at least 1 byte and no more \
+                    than the request";
         return link.say(&CallAnswer::Refused(text.to_owned()));
     }
     link.say(&CallAnswer::Ready)?;

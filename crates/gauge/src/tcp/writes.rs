@@ -105,7 +105,7 @@ impl Writes {
             return Ok(());
         }
         let text = format!(
-            "a row has 1 call or more, and a call 1 to {BYTES_MAX} bytes in all its writes"
+            "at least 1 call is made, and the writes of a call have 1 to {BYTES_MAX} bytes together"
         );
         Err(Error::Measurement(text))
     }

@@ -95,7 +95,7 @@ impl ServeSpec {
         if hops > self.hops_max {
             let text = format!(
                 "the server allows a TTL of at most {} for groups: start it with --hops-max \
-                 {hops}, or measure with fewer --hops",
+                 {hops}, or measure with a smaller --hops",
                 self.hops_max
             );
             return Err(io::Error::other(text));

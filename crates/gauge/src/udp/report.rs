@@ -271,8 +271,8 @@ impl Row {
             self.limit = Limit::Server;
         }
         self.remarks.push(format!(
-            "the server sends at most {rate_per_s_max}/s of this size: its operator limits it \
-             (--rate-max)"
+            "the server sends at most {rate_per_s_max}/s of this size: its --rate-max limits it, \
+             which for a group is 100Mbit/s unless given"
         ));
     }
 

@@ -175,7 +175,7 @@ fn next_served(waiting: &mut Vec<Waiting>, place: &Mutex<Place>) -> Option<(Wait
         match answer {
             Answer::Served(turn) => return Some((waiting.remove(index), turn)),
             Answer::Later(pause) => waiting.remove(index).refuse(&format!(
-                "it has served this host for long; it will again in {} s",
+                "it has served this host for long enough; it serves this host again in {} s",
                 pause.as_secs() + 1
             )),
             Answer::Wait if now() >= waiting[index].until => waiting.remove(index).refuse(BUSY),
@@ -337,7 +337,7 @@ impl<'a> Session<'a> {
                 Some(_) => return Err(foreign()),
             }
             if self.turn.is_cut() || now().since(began) > limit {
-                let text = "the trial was not over in its time, or lost its place; try again";
+                let text = "the trial did not end in time, or the server is stopping; try again";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
         }

@@ -162,7 +162,7 @@ pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Fi
         Some(querier) => Finding::new(
             Cause::DroppedOnTheWay,
             format!(
-                "{seen}, although {} sends IGMP queries ({})",
+                "{seen}, although {} asks for members ({} queries)",
                 querier.source, querier.version
             ),
             format!(
@@ -174,8 +174,8 @@ pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Fi
         None => Finding::new(
             Cause::SnoopingWithoutQuerier,
             format!(
-                "{seen}, and no IGMP query arrived within {seconds} s: a switch with IGMP \
-                 snooping forgets members when there is no querier"
+                "{seen}, and no query for members (IGMP or MLD) arrived within {seconds} s: a \
+                 switch with snooping forgets members when there is no querier"
             ),
             "switch an IGMP/MLD querier on in the switch or router (Linux bridge: `ip link set \
              BRIDGE type bridge mcast_querier 1`), or snooping off (`mcast_snooping 0`); queriers \
