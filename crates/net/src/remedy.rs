@@ -79,13 +79,20 @@ impl fmt::Display for Remedy {
             Self::NameSenders => {
                 f.write_str("name the senders, allow all senders, or give both ends a key")
             }
-            Self::StartReflector => f.write_str("start a reflector there that answers over TCP"),
-            Self::StartSweepServer => f.write_str(
-                "start a server of sweeps there, and let its port through firewalls, TCP and UDP",
+            Self::StartReflector => f.write_str(
+                "start a reflector there that answers over TCP, or check the address and the way \
+                 to it",
             ),
-            Self::StartResponder => f.write_str("start a responder to calls over TCP there"),
+            Self::StartSweepServer => f.write_str(
+                "start a server of sweeps there, and let its port through firewalls, TCP and UDP; \
+                 or check the address and the way to it",
+            ),
+            Self::StartResponder => f.write_str(
+                "start a responder to calls over TCP there, or check the address and the way to it",
+            ),
             Self::StopOtherSearch => f.write_str(
-                "end the other search for a group on this host, or give both ends another port",
+                "if another search for a group runs on this host, end it, or give both ends \
+                 another port",
             ),
         }
     }

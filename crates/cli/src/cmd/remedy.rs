@@ -42,13 +42,20 @@ fn words(remedy: &Remedy) -> String {
         Remedy::NameSenders => "name the senders with --from ADDRESS[/BITS], allow all with \
                                 --from any, or give both ends a --key-file"
             .into(),
-        Remedy::StartReflector => "start `towline rtt reflect --over tcp` there".into(),
-        Remedy::StartSweepServer => "start `towline udp serve` there, and let its port through \
-                                     the firewalls, for TCP and for UDP"
+        Remedy::StartReflector => "start `towline rtt reflect --over tcp` there, or check the \
+                                   address and the way to it"
             .into(),
-        Remedy::StartResponder => "start `towline tcp serve` there".into(),
+        Remedy::StartSweepServer => {
+            "start `towline udp serve` there, and let its port through the firewalls, for TCP and \
+             for UDP; or check the address and the way to it"
+                .into()
+        }
+        Remedy::StartResponder => "start `towline tcp serve` there, or check the address and the \
+                                   way to it"
+            .into(),
         Remedy::StopOtherSearch => {
-            "end the other `towline reach` on this host, or give both ends another --port".into()
+            "if another `towline reach` runs on this host, end it, or give both ends another --port"
+                .into()
         }
         other => other.to_string(),
     }

@@ -251,7 +251,10 @@ impl Files {
 }
 
 fn changed(path: &Path) -> ContentError {
-    let text = format!("{} changed after the transfer was planned", path.display());
+    let text = format!(
+        "{} changed after the transfer was planned; send it again",
+        path.display()
+    );
     ContentError::new(ErrorCode::SourceChanged, text)
 }
 

@@ -71,12 +71,14 @@ faults! {
         loss: "a received datagram is thrown away",
         duplicate: "a received datagram is delivered twice",
         corrupt: "one bit of a received datagram is flipped",
-        short: "only part of a run is sent, then the socket reports once that it is full",
+        short: "of several datagrams in one call only some are sent, then the socket reports once \
+                that it is full",
         eintr: "a system call is interrupted by a signal",
         eagain: "a socket reports once that it is full or empty, although it is not",
         enobufs: "a send finds the interface's queue full",
         enomem: "a call finds no memory",
-        eio: "the kernel refuses to segment a run, which ends segmentation for good",
+        eio: "the kernel refuses to segment a buffer into datagrams, which ends segmentation for \
+              good",
     }
     switches {
         nogso: "as on a kernel without UDP segmentation",
