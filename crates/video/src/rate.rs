@@ -75,7 +75,9 @@ impl FromStr for FrameRate {
             None => decimal(text),
         };
         let rate = parsed.and_then(|(frames, seconds)| Self::new(frames, seconds));
-        rate.ok_or_else(|| format!("{text:?}: a rate is 25, 15.5 or 30000/1001 frames a second"))
+        rate.ok_or_else(|| {
+            format!("{text:?} is not a rate such as 25, 15.5 or 30000/1001 frames a second")
+        })
     }
 }
 

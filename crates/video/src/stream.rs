@@ -33,7 +33,7 @@ impl<R: Read> VideoReader<R> {
         let header = Header::parse(&line)?;
         if !header.is_y4m() {
             return Err(VideoError::header(
-                "a line of Y4M is expected, and not",
+                "a line of Y4M is expected here, not this",
                 &line,
             ));
         }
@@ -101,7 +101,10 @@ impl<R: Read> VideoReader<R> {
         let mut line = start[..read].to_vec();
         let is_frame = line.starts_with(FRAME) && matches!(line.last(), Some(b'\n' | b' '));
         if read < start.len() || !is_frame {
-            return Err(VideoError::header("FRAME is expected, and not", &line));
+            return Err(VideoError::header(
+                "FRAME is expected here, not this",
+                &line,
+            ));
         }
         if line.pop() == Some(b' ') {
             // Parameters of this frame alone: how its lines interlace, and remarks.
@@ -265,7 +268,7 @@ fn read_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<(), VideoError
     let mut byte = [0];
     while line.len() <= Header::LINE_BYTES_MAX {
         if read_all(input, &mut byte)? == 0 {
-            return Err(VideoError::header("the stream ends in its line", line));
+            return Err(VideoError::header("the stream ends within this line", line));
         }
         if byte == *b"\n" {
             return Ok(());
@@ -349,15 +352,15 @@ mod tests {
         for (stream, what) in [
             (
                 &b"YUV4MPEG2 W1 H1 Cmono\nFRAMES\n0"[..],
-                "FRAME is expected, and not: \"FRAMES\"",
+                "FRAME is expected here, not this: \"FRAMES\"",
             ),
             (
                 b"YUV4MPEG2 W1 H1 Cmono\nFRA",
-                "FRAME is expected, and not: \"FRA\"",
+                "FRAME is expected here, not this: \"FRA\"",
             ),
-            (b"YUV4MPEG2 W1 H1 Cmono", "the stream ends in its line"),
+            (b"YUV4MPEG2 W1 H1 Cmono", "the stream ends within this line"),
             (b"RAW W1 H1 CMono8\n0", "a line of Y4M is expected"),
-            (b"RIFF\0\0\0\x1b[2J", "the stream ends in its line"),
+            (b"RIFF\0\0\0\x1b[2J", "the stream ends within this line"),
         ] {
             let error = VideoReader::y4m(stream)
                 .and_then(frames)

@@ -56,17 +56,20 @@ impl Header {
         let wrong = |what: &str| Err(VideoError::header(what, line));
         let text = match std::str::from_utf8(line) {
             Ok(text) if text.len() <= Self::LINE_BYTES_MAX && !text.contains('\n') => text,
-            _ => return wrong("a line of at most 1024 bytes of text is expected, and not"),
+            _ => return wrong("a line of at most 1024 bytes of text is expected here, not this"),
         };
         let mut words = text.split(' ');
         let signature = words.next().unwrap_or_default();
         if signature != Y4M && signature != RAW {
-            return wrong("a line beginning with YUV4MPEG2 is expected, and not");
+            return wrong("a line beginning with YUV4MPEG2 is expected here, not this");
         }
         let mut told = Told::default();
         for word in words.filter(|word| !word.is_empty()) {
             if told.take(word).is_none() {
-                return wrong(&format!("the parameter {:?} in", printable(word)));
+                return wrong(&format!(
+                    "the parameter {:?} is unknown, repeated or impossible in",
+                    printable(word)
+                ));
             }
         }
         let colour = told.colour.unwrap_or("420jpeg");
@@ -82,7 +85,7 @@ impl Header {
             ));
         };
         let (Some(width), Some(height)) = (told.width, told.height) else {
-            return wrong("W and H are missing in");
+            return wrong("the width W or the height H is missing in");
         };
         Ok(Self {
             line: text.to_owned(),
@@ -272,8 +275,8 @@ mod tests {
         for (line, what) in [
             ("", "beginning with YUV4MPEG2"),
             ("YUV4MPEG3 W4 H2", "beginning with YUV4MPEG2"),
-            ("YUV4MPEG2", "W and H are missing"),
-            ("YUV4MPEG2 W4", "W and H are missing"),
+            ("YUV4MPEG2", "the width W or the height H is missing"),
+            ("YUV4MPEG2 W4", "the width W or the height H is missing"),
             ("YUV4MPEG2 W4 H2 W4", "\"W4\""),
             ("YUV4MPEG2 W-4 H2", "\"W-4\""),
             ("YUV4MPEG2 W+4 H2", "\"W+4\""),
