@@ -410,7 +410,7 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { name } => write!(f, "there is no parameter called {name:?}"),
+            Self::Unknown { name } => write!(f, "there is no option or parameter called {name:?}"),
             Self::NotUnderstood {
                 name,
                 text,

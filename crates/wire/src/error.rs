@@ -121,7 +121,7 @@ impl fmt::Display for ParseError {
             }
             Fault::OptionOrder(kind) => write!(
                 f,
-                "option {kind:#04x} is misplaced: OPT_LENGTH is the first option and comes once"
+                "option {kind:#04x} is misplaced: OPT_LENGTH must be the first option and come once"
             ),
             Fault::OptionEnd => write!(f, "the END bit is not on the last option"),
             Fault::TooManyOptions => write!(f, "more than {needed} options"),

@@ -89,7 +89,7 @@ pub enum ManifestError {
         max: u32,
     },
     /// All files together are longer than 2^63 - 1 bytes.
-    #[error("the files together are longer than 2^63 bytes")]
+    #[error("the files together are longer than 2^63 - 1 bytes; send less at a time")]
     ContentTooLong,
     /// The sum of the files' sizes differs from that in the header.
     #[error("the files have {files} bytes where the manifest's header says {header}")]
@@ -122,11 +122,14 @@ pub enum PathFault {
     #[error("a name is \".\" or \"..\"")]
     Dots,
     /// The path or the link's target holds a NUL byte.
-    #[error("a name holds a NUL byte")]
+    #[error("the path or the link's target holds a NUL byte")]
     Nul,
     /// A component is longer than 255 bytes, the path or the link's target is longer than 4095
     /// bytes, or the path has more than 255 levels.
-    #[error("a name is longer than 255 bytes, or the path than 4095 bytes or 255 levels")]
+    #[error(
+        "a name is longer than 255 bytes, the path or the link's target longer than 4095 bytes, or \
+         the path deeper than 255 levels"
+    )]
     TooLong,
     /// The path or the link leads to the directory in which receivers keep unfinished files.
     #[error("the name .towline is reserved for what receivers keep of unfinished transfers")]

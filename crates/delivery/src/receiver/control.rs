@@ -241,7 +241,8 @@ impl<S: Store> TransferReceiver<S> {
                 if is_refused && self.welcome.is_none() {
                     self.pass_over(
                         now,
-                        "its control port is not open, or cannot be reached (firewall?)",
+                        "its control port is not open, or cannot be reached: look at firewalls and \
+                         the way to it",
                         true,
                     );
                 }
@@ -320,7 +321,7 @@ impl<S: Store> TransferReceiver<S> {
                      {seconds} s"
                 ),
                 None => format!(
-                    "the connection to the sender was lost, and there was none again within \
+                    "the connection to the sender was lost, and no new one came up within \
                      {seconds} s"
                 ),
             };

@@ -92,7 +92,10 @@ fn texts_that_mean_nothing_are_refused() {
     let seventeen = ["1s"; 17].join(",");
     assert!(builder.set("spm_heartbeat", &seventeen).is_err());
     let unknown = builder.set("mtv", "1500").unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no parameter called \"mtv\"");
+    assert_eq!(
+        unknown.to_string(),
+        "there is no option or parameter called \"mtv\""
+    );
     assert_eq!(builder, Config::builder());
 }
 
