@@ -207,8 +207,9 @@ const SOURCE_FORM: &str =
     "write IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE, pcap:FILE or pcapng:FILE";
 const SINK_FORM: &str = "write FILE.pcapng, FILE.pcap, pcapng:FILE, pcap:FILE, IF, ring:IF, \
                          int:IF or null:";
-const UNPACKED: &str = "files are written as they are: write pcapng:- to a pipe that packs, as \
-                        `| zstd > FILE.pcapng.zst`, or pack the file afterwards";
+const UNPACKED: &str = "captures are not packed while they are written: write pcapng:- to a pipe \
+                        that packs, such as `| zstd > FILE.pcapng.zst`, or pack the file \
+                        afterwards";
 /// Bytes of the longest name that the kernel lets an interface have.
 const INTERFACE_NAME_MAX: usize = 15;
 

@@ -48,7 +48,8 @@ fn parse(text: &str, family: Option<Family>) -> Result<Network, Fault> {
         [interfaces, groups, own] | [interfaces, groups, own, ""] => (interfaces, groups, own),
         _ => {
             return Err(inval(
-                "a network has at most three parts, separated by semicolons",
+                "a network has at most three parts, separated by semicolons: interface, groups to \
+                 receive, group to send to",
             ));
         }
     };
@@ -154,7 +155,10 @@ fn vias(text: &str, wanted: Option<Family>) -> Result<Vec<Via>, Fault> {
             .iter()
             .find_map(|one| select(one, &selector, wanted));
         found.ok_or_else(|| {
-            let text = format!("there is no interface {name:?}; name one of this host (`ip link`)");
+            let text = format!(
+                "no interface matches {name:?}; name one of this host, or one of its addresses \
+                 (`ip address`)"
+            );
             fault(Code::NoDev, text)
         })
     };

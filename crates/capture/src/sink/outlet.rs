@@ -81,8 +81,8 @@ impl Outlet {
         if is_too_long && !std::mem::replace(&mut self.is_too_long_told, true) {
             self.remarks.push(format!(
                 "{} takes frames of at most {most} bytes, because its MTU is {}: it refuses longer \
-                 frames, as of captures that hold several packets in one piece; the first of them \
-                 has {} bytes",
+                 frames, such as super-packets (several packets captured in one piece); the first \
+                 such frame has {} bytes",
                 self.name,
                 self.mtu_bytes,
                 frame.len()
