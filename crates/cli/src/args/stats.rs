@@ -67,8 +67,9 @@ longer than the MTU are several packets in one piece; --segment counts what a wi
 
 xdp:IF keeps arriving packets from the host's other programs: see `towline capture --help`.
 
-A sweep sends over a virtual cable for 2 s (or --for) at each size. It shows the share of packets
-that were lost, and the machine's processor time for each packet, less the cost of sending alone.
+A sweep sends over a virtual cable to each of int:, ring: and ring2: at each size, each time for 2 s
+(or --for). It shows the share of packets that were lost, and the machine's processor time for each
+packet, less the cost of sending alone.
 
 Examples:
   towline stats pcap:trace.pcap

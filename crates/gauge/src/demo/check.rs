@@ -137,7 +137,12 @@ fn hash_below(
             Process::start(&mut command, true)?.output(tool.name(), is_interrupted)?;
         let printed: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
         if !status.success() || printed.len() != chunk.len() {
-            let cause = format!("it ended with {status}");
+            let cause = format!(
+                "it ended with {status} and printed {} of {} hashes; check that the files can be \
+                 read and that nothing changes them",
+                printed.len(),
+                chunk.len()
+            );
             return Err(SystemError::refused("use", tool.name(), cause).into());
         }
         let pairs = chunk.iter().zip(printed);

@@ -218,7 +218,7 @@ impl Process {
         serde_json::from_str(&printed).map_err(|_| {
             let said = text(self.stderr.take());
             let cause = match said.trim() {
-                "" => format!("it printed none and ended with {status}"),
+                "" => format!("it printed no report and ended with {status}"),
                 said => format!("it ended with {status} and said: {said}"),
             };
             net::SystemError::refused("read the report of", what, cause).into()

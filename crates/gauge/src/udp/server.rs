@@ -337,7 +337,8 @@ impl<'a> Session<'a> {
                 Some(_) => return Err(foreign()),
             }
             if self.turn.is_cut() || now().since(began) > limit {
-                let text = "the trial did not end in time, or the server is stopping; try again";
+                let text = "the trial did not end in time, or the server is stopping or serves \
+                            another host; try again";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
         }

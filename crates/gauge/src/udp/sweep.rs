@@ -217,7 +217,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         let headers = if is_ipv6 { 48 } else { 28 };
         if mode == Mode::Gso && size_bytes + headers > mtu as usize {
             row.remarks.push(format!(
-                "not measured: GSO needs {size_bytes} B within the MTU of {mtu}"
+                "not measured: GSO sends only datagrams that fit the MTU of {mtu}"
             ));
             return Ok(row);
         }

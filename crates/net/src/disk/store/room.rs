@@ -304,7 +304,8 @@ impl FromStr for KeepFree {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is neither a size nor a share: write 2GiB, 0 or 10%");
+        let wrong =
+            || format!("{text:?} is neither a size nor a share below 100%: write 2GiB, 0 or 10%");
         match text.trim().strip_suffix('%') {
             None => quantity::size(text).map(Self::Bytes).map_err(|_| wrong()),
             Some(percent) => match percent.trim().parse() {
