@@ -21,7 +21,7 @@ pub(crate) struct ClockArgs {
     /// Host of a reflector (`towline rtt reflect`) to compare clocks with; port 7700 unless given
     #[arg(value_name = "HOST[:PORT]", value_parser = place)]
     pub(crate) target: Option<Place>,
-    /// Number of time exchanges with the other host, ten milliseconds apart
+    /// Number of time exchanges with the other host, 1 to 100000, ten milliseconds apart
     #[arg(long, value_name = "N", default_value_t = 100, requires = "target")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,

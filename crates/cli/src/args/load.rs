@@ -95,8 +95,10 @@ pub(crate) struct LoadRecvArgs {
     /// Give up after this time without an intact message [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Which faults of the messages make the exit code 1. These always do: no message at all, fewer
-    /// than --count, or without --count a sender that vanished or broke off its session
+    /// Exit with code 1 when messages or packets were lost ('loss'), or also when messages were
+    /// damaged, duplicated or out of order ('any'). The code is 1 anyway when no intact message
+    /// came, when fewer than --count came, and, without --count, when a sender vanished or broke
+    /// off its session
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(crate) struct ReplayArgs {
     /// Send this many packets a second
     #[arg(long, value_name = "COUNT", value_parser = positive_count, help_heading = "Pace")]
     pub(crate) pps: Option<u64>,
-    /// Send frames at this bit rate
+    /// Send frames at this bit rate, such as 100M, without preambles and gaps
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
     /// Keep the timing of the packets' stamps, but this many times as fast: 2 sends in half the
@@ -46,7 +46,7 @@ pub(crate) struct ReplayArgs {
     /// Send everything this many times; 0 repeats without end
     #[arg(long = "loop", value_name = "TIMES", default_value = "1")]
     pub(crate) rounds: u64,
-    /// Send this many packets in one system call, at top speed
+    /// At top speed, send this many packets in one system call
     #[arg(
         long,
         value_name = "COUNT",
@@ -58,7 +58,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1MiB")]
     #[arg(help_heading = "Interface")]
     pub(crate) ring: u64,
-    /// Send through the queueing discipline, where other captures see the packets
+    /// Send through the kernel's queueing discipline, which is slower, but where other captures see
+    /// the packets
     #[arg(long, help_heading = "Interface")]
     pub(crate) queue: bool,
     #[command(flatten)]

@@ -57,7 +57,7 @@ Examples:
   towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1
   towline rtt reflect --listen 239.192.0.1@eth0")]
 pub(crate) struct RttReflectArgs {
-    /// Address and port, or only one of them; or a group to join, GROUP[@IFACE][:PORT]
+    /// Address and port to listen at, or only one of them; or a group to join, GROUP[@IFACE][:PORT]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7700")]
     pub(crate) listen: Listen,

@@ -61,7 +61,7 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .value_parser(value_parser!(PathBuf))
             .help(
                 "Read settings from a TOML file; its keys are the names of long flags, and a flag \
-                 on the command line goes before the file",
+                 on the command line overrides the file",
             )
             .help_heading(NETWORK);
         let options = session_options().filter(|option| is_for(option.role, E::ROLE));
