@@ -70,6 +70,8 @@ pub(super) fn wrong_interface(facts: &Facts, name: &str, interface: &str) -> Fin
 
 pub(super) fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
     let (name, source) = (&path.interface, path.source);
+    // In the names of `sysctl`, a slash stands for a dot in an interface's name.
+    let setting = name.replace('.', "/");
     let way = path.leaves_by.as_ref().map_or_else(
         || "there is no route to it".to_owned(),
         |via| format!("packets to it leave by {via}"),
@@ -82,8 +84,8 @@ pub(super) fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
             path.mode, facts.reverse_path_drops
         ),
         format!(
-            "`ip route add {source}/32 dev {name}`, or `sysctl -w net.ipv4.conf.{name}.rp_filter=0 \
-             net.ipv4.conf.all.rp_filter=0`"
+            "`ip route add {source}/32 dev {name}`, or `sysctl -w \
+             net.ipv4.conf.{setting}.rp_filter=0 net.ipv4.conf.all.rp_filter=0`"
         ),
     )
 }
