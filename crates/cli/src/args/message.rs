@@ -21,8 +21,9 @@ pub(crate) struct PublishArgs {
     /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When a message cannot leave at once, because the transmit window is full or the rate is
-    /// reached: stop reading standard input (yes), or drop the message and count it (no)
+    /// When the session has no room for another message, because unsent ones or receivers that are
+    /// behind fill its window: stop reading standard input (yes), or drop the message and count it
+    /// (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
