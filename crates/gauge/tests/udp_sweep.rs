@@ -235,7 +235,7 @@ fn both_directions_modes_and_ipv6() {
             assert_eq!(report.rows.len(), 27);
             for row in &report.rows {
                 if row.mode == Mode::Gso && row.size_bytes == 9_000 {
-                    assert!(row.remarks[0].contains("GSO needs"), "{row:?}");
+                    assert!(row.remarks[0].contains("GSO sends only"), "{row:?}");
                     continue;
                 }
                 let flows = if row.direction == Direction::Both {

@@ -363,7 +363,7 @@ fn one_file_is_printed_when_all_of_it_is_verified_and_a_tree_is_refused() {
         assert_eq!(code, Some(1), "{sent:#}");
         let error = sent["receivers"][0]["error"].as_str().unwrap();
         assert!(
-            error.contains("tree of") && error.contains("directory"),
+            error.contains("takes one file") && error.contains("directory"),
             "{error}"
         );
         let (status, printed) = printer.finish_raw(LIMIT);
