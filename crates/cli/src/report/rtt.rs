@@ -408,8 +408,8 @@ fn second_answers(target: &str, counts: &Counts) -> Option<String> {
     (is_group && counts.late_or_twice > counts.answered / 2).then(|| {
         let text = "the figures are of the first answer to each message";
         format!(
-            "several reflectors of {target} answered: {text}; {} further answers count as late or \
-             twice. Name a host instead to measure one of them",
+            "several reflectors of {target} answered: {text}; {} further answers are in the count \
+             of those that came late or twice. Name a host instead to measure one of them",
             counts.late_or_twice
         )
     })
