@@ -9,8 +9,9 @@ use super::duration;
 /// Whether a command also prints lines while it measures.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct EveryArgs {
-    /// Also print what was measured in each interval of this length (100ms to 1h): a line on
-    /// standard error, or with --json an object on standard output, which is then JSON Lines
+    /// Also print what was measured in each interval of this length (100ms to 1h; capture: whole
+    /// seconds): a line on standard error, or with --json an object on standard output, which is
+    /// then JSON Lines
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) every: Option<Duration>,
 }
