@@ -155,9 +155,9 @@ failed. The account says when these do not add up. If the ring overflows, give i
 (--ring), keep less of each packet (-s), or filter. Frames longer than the MTU are several packets
 in one piece (GSO, GRO) and never crossed a wire like that.
 
-A name without a kind is a FILE if it ends in .pcap, .pcapng or .cap (also with .gz or .zst behind
-it) or has a '/'. Otherwise it is an interface. An example of gen:SPEC is
-gen:size=60-1514,rate=20k,count=1000.
+A source without a kind is a FILE if it ends in .pcap, .pcapng or .cap (also with .gz or .zst behind
+it), if it has a '/', or if it is '-' (standard input). Otherwise it is an interface. An example of
+gen:SPEC is gen:size=60-1514,rate=20k,count=1000.
 
 xdp:IF (AF_XDP) takes all arriving packets AWAY FROM THE HOST: until the capture ends, no other
 program receives anything by IF, not even your login through it. What the host sends is not seen. It
