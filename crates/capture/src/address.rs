@@ -203,8 +203,8 @@ fn is_file_name(text: &str) -> bool {
     text == "-" || text.contains('/') || matches!(end, Some("pcap" | "pcapng" | "cap"))
 }
 
-const SOURCE_FORM: &str =
-    "write IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE, pcap:FILE or pcapng:FILE";
+const SOURCE_FORM: &str = "write IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE.pcap, \
+                           FILE.pcapng, pcap:FILE or pcapng:FILE";
 const SINK_FORM: &str = "write FILE.pcapng, FILE.pcap, pcapng:FILE, pcap:FILE, IF, ring:IF, \
                          int:IF or null:";
 const UNPACKED: &str = "captures are not packed while they are written: write pcapng:- to a pipe \
