@@ -186,8 +186,7 @@ impl Answer<'_> {
     /// Sends the answer, and ends the connection.
     ///
     /// # Errors
-    /// When the client has left, or when it has not taken the answer or not closed its side by
-    /// `until`.
+    /// When the client has left, or when it takes the answer or closes its side later than `until`.
     pub fn send(&self, stream: &mut TcpStream, until: Instant) -> io::Result<()> {
         let Self {
             status,

@@ -47,7 +47,8 @@ impl LinkIo {
     /// unspecified IPv6 address takes connections by IPv4, too.
     ///
     /// # Errors
-    /// When this host has no such address, or the port is taken.
+    /// When this host has no such address, or when the port is taken or needs a right that this
+    /// process lacks.
     pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, SystemError> {
         self.links.listen(address, &self.readiness)
     }

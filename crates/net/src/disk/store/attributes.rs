@@ -10,8 +10,8 @@
 //! program from the network. The other is attributes of the system (`system.*`, access lists): they
 //! hold user numbers of the sender's machine.
 //!
-//! Invariant: an attribute that this process may not set is counted, and is no reason to fail. The
-//! first 16 names of such attributes are reported.
+//! Invariant: an attribute that cannot be set, for want of rights, support or room, is counted, and
+//! is no reason to fail. The first 16 names of such attributes are reported.
 
 use std::{collections::BTreeMap, io, os::fd::AsFd};
 

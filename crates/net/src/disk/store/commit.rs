@@ -151,7 +151,8 @@ impl Commit<'_> {
     /// it.
     fn own_in_place(&mut self) -> Result<(), Fault> {
         let manifest = std::sync::Arc::clone(&self.staging.manifest);
-        // If names must be free, this transfer put in place what is there, and has set its owner.
+        // If names must be free, only this transfer can have put a file in place, and it had set
+        // the file's owner before.
         let owners = self.owners.as_mut();
         let Some(owners) = owners.filter(|_| self.taken == Taken::Replace) else {
             return Ok(());

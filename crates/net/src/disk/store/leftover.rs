@@ -71,9 +71,10 @@ pub(super) struct Current<'a> {
 }
 
 /// Removes leftovers that probably nobody needs. Those are: leftovers older than [`KEPT_TIME`];
-/// leftovers that exceed [`KEPT_BYTES`] together with the newer ones that stay; and, when `current`
-/// is in place, leftovers that it supersedes. A leftover of `current` itself, or one that another
-/// receiver has locked, stays. Returns a sentence for each leftover removed.
+/// leftovers that exceed [`KEPT_BYTES`] together with newer ones that stay; and, when `current` is
+/// in place, leftovers that it supersedes. Size alone never removes the newest. A leftover of
+/// `current` itself, or one that another receiver has locked, stays. Returns a sentence for each
+/// leftover removed.
 pub(super) fn tidy(directory: &Arc<Directory>, shown: &Path, current: &Current<'_>) -> Vec<String> {
     let now = SystemTime::now();
     let mut kept_bytes = 0_u64;

@@ -6,7 +6,8 @@
 //! all its names are the transfer's. Otherwise somebody who may write in the directory could have
 //! another user's file given away.
 //!
-//! Invariant: an owner that this process may not set is counted, named once, and no reason to fail.
+//! Invariant: an owner that cannot be set, for want of rights or support, is counted and named
+//! once. It is no reason to fail.
 
 use std::{collections::BTreeMap, io};
 

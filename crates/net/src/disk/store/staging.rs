@@ -202,7 +202,7 @@ impl Staging {
             &mut self.notes,
             at.end - from,
         )?;
-        // Bytes before these may be still to come, and get room, too.
+        // Bytes before these may still come. They get room as well, if enough was bought.
         let gap = from - open.taken_to;
         if size <= SMALL_BYTES_MAX || self.has_holes || !self.share.covers(gap) {
             return Ok(());
@@ -479,7 +479,7 @@ impl Staging {
 }
 
 impl Works {
-    /// Takes the hashing of a slab that is hashed in part; `None` when none of it was hashed.
+    /// Takes the hashing of a slab that is hashed in part; `None` when none is kept for it.
     fn take_hashing(&mut self, slab: u32) -> Option<SlabGroups> {
         let is_it = |known: &SlabGroups| known.slab().index == slab;
         let at = self.hashing.iter().position(is_it)?;

@@ -66,9 +66,9 @@ impl Coalescing {
 
 /// With fewer packets since the last wait, there is no stream.
 const PACKETS_MIN: u64 = 8;
-/// At the rate just seen, packets fill at most the buffer's size divided by this number during one
-/// sleep. The number is large because the kernel counts about twice what a packet carries, and
-/// because a burst may be faster.
+/// A sleep ends before packets, at the rate just seen, fill more than 1/16 of the buffer. The part
+/// is small because the kernel counts about twice what a packet carries, and because a burst may be
+/// faster.
 const BUFFER_SHARE: u64 = 16;
 /// A shorter sleep costs as much as the wake-ups that it saves.
 const REST_MIN: Duration = Duration::from_micros(200);

@@ -134,7 +134,8 @@ impl UdpIo {
     /// Accepts control connections on `address` (port 0: any free one). Returns the address bound.
     ///
     /// # Errors
-    /// When this host has no such address, or the port is taken.
+    /// When this host has no such address, or when the port is taken or needs a right that this
+    /// process lacks.
     pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, SystemError> {
         let address = self.setup.scoped(address);
         self.links.listen(address, &self.readiness)
@@ -184,7 +185,7 @@ impl UdpIo {
     }
 
     /// Says why nothing has left: the kernel has refused every datagram so far. `None` when the
-    /// kernel has taken one, or has refused none for another reason than want of room.
+    /// kernel has taken a datagram, or when want of room was its only reason to refuse any.
     #[must_use]
     pub fn send_error(&self) -> Option<SystemError> {
         let (to, errno) = self.tally.refused?;

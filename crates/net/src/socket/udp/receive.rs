@@ -134,8 +134,8 @@ impl Collector {
         if self.has_gro { self.depth } else { MANY_MAX }
     }
 
-    /// Adapts the depth to the last call, which gave `count` messages; `is_filled` when these
-    /// filled all its room.
+    /// Adapts the depth to the last call, which gave `count` messages. `is_filled` is true when
+    /// they filled all its room.
     fn adapt(&mut self, is_filled: bool, count: usize) {
         let is_single = |index| {
             let message = self.inbox.message(index);
