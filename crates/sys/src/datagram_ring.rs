@@ -8,8 +8,8 @@
 //! whether the receive is done: a spinning thread makes no system call until a datagram is there.
 //!
 //! Only raw pointers reach memory that the kernel may still write to. Drop waits for the requests
-//! that are under way, and then frees the memory. If a request does not complete in that time, the
-//! memory of all requests is leaked.
+//! that are under way, about a second at most, and then frees the memory. If a request is still
+//! under way then, the memory of all requests is leaked.
 //!
 //! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
 
