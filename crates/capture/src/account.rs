@@ -307,8 +307,7 @@ impl Account {
         self.amend_second(before)
     }
 
-    /// Adds to the second that was noted last what has changed since the account was `before`.
-    /// Returns the account now.
+    /// Adds the changes since `before` to the second that was noted last. Returns the account now.
     pub(crate) fn amend_second(&mut self, before: &Totals) -> Totals {
         let now = Totals::of(self);
         for ((now, before), field) in now.0.iter().zip(before.0).zip(FIELDS) {

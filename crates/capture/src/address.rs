@@ -18,7 +18,7 @@ pub enum SourceAddress {
     /// `gen:SPEC`: frames made on the spot.
     Generated(GeneratorSpec),
     /// `pcap:FILE`, `pcapng:FILE` or `file:FILE`, which all take a file of either format. A name
-    /// alone is a file's when it ends in `.pcap`, `.pcapng` or `.cap` (also packed: `.gz`, `.zst`)
+    /// alone means a file when it ends in `.pcap`, `.pcapng` or `.cap` (also packed: `.gz`, `.zst`)
     /// or has a `/`. `-` is standard input.
     File(PathBuf),
 }

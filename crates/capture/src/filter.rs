@@ -9,7 +9,7 @@ use wire::trace_file::ETHERNET;
 
 use crate::{CaptureError, Packet};
 
-/// A filter, compiled for each link type that its packets have.
+/// A filter, compiled for one or more link types ([`Filter::add_link_type`]).
 #[derive(Clone, Debug)]
 pub struct Filter {
     text: String,

@@ -23,7 +23,7 @@ pub struct Packet<'a> {
     /// Options that the packet's file has for it, such as comments; they stay with the packet.
     pub notes: Options<'a>,
     /// True when the kernel's filter has rejected the packet. It is then only counted, and `data`
-    /// is a stub.
+    /// holds just the first two bytes.
     pub is_rejected: bool,
 }
 

@@ -137,5 +137,6 @@ impl Packets {
     }
 }
 
-/// The longest wait before a source is asked again. In some sources packets wait for a full block.
+/// The longest wait before a source is asked again: some sources hold packets back until a block is
+/// full.
 const WAIT_MAX: Duration = Duration::from_millis(100);

@@ -188,8 +188,8 @@ impl Session {
     }
 
     /// Captures until the sources end, a limit is reached, or `is_stopped` gives true. It asks
-    /// `is_stopped` about every 10 ms, or every 100 ms while no packets come, and passes the
-    /// account to `tick` each second.
+    /// `is_stopped` about every 10 ms while packets come, and at least every 100 ms while it waits.
+    /// It passes the account to `tick` each second.
     ///
     /// # Errors
     /// When a source cannot be used any more. What was captured before is in the sink.
@@ -617,8 +617,8 @@ impl Exit {
     }
 }
 
-/// The least time between two checks for a stop. While no packets arrive, a check comes after each
-/// wait.
+/// Once this much time has passed since the last check for a stop, the session's loop checks again
+/// at its next turn.
 const STOP_CHECK: Duration = Duration::from_millis(10);
 /// The longest wait. A signal ends a wait; a signal that comes just before a wait is seen after it.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);

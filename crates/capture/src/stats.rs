@@ -291,8 +291,8 @@ impl Counts {
         self.rate[self.step_at.index].add(bytes);
     }
 
-    /// Finds the step of a packet. It is called only when a new step begins, because its division
-    /// takes as long as all the rest.
+    /// Finds the step of a packet. It is called only for a packet outside the last packet's step,
+    /// because its division takes as long as all the rest.
     fn enter_step(&mut self, stamp_ns: u64) {
         let first_ns = *self.first_ns.get_or_insert(stamp_ns);
         let since_ns = stamp_ns.saturating_sub(first_ns);
@@ -406,7 +406,8 @@ impl<K> Default for Pairs<K> {
 }
 
 impl<K: Copy + Eq + Hash> Pairs<K> {
-    /// Counts a packet of a pair. Returns false when there are too many pairs already.
+    /// Counts a packet of a pair. Returns false when the pair is new and there are too many pairs
+    /// already.
     #[inline]
     fn add(&mut self, pair: K, bytes: u64) -> bool {
         let mut mixer = Mixer::default();
@@ -426,7 +427,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
         true
     }
 
-    /// Returns the place in `counts` of a pair; `None` when there are too many pairs.
+    /// Returns the place in `counts` of a pair; `None` when it is new and there are too many pairs.
     fn place(&mut self, pair: K) -> Option<u32> {
         if let Some(place) = self.places.get(&pair) {
             return Some(*place);

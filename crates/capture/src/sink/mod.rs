@@ -84,8 +84,8 @@ pub trait Sink: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Returns how many packets the sink passed on that the interface then dropped on their way
-    /// out.
+    /// Returns how many packets the interface dropped on their way out, after the sink had passed
+    /// them on.
     fn dropped_later(&mut self) -> u64 {
         0
     }

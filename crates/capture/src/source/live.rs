@@ -301,7 +301,7 @@ fn link_type(link: &Link) -> Result<u16, CaptureError> {
 /// How long packets may still be under way when the interface is removed.
 const LATE_PACKETS: Duration = Duration::from_millis(200);
 /// The longest [`LiveOptions::retire`]. The kernel has 16 bits for the milliseconds, and the end of
-/// a capture waits this long.
+/// a capture may wait as long as that.
 pub const RETIRE_MAX: Duration = Duration::from_secs(2);
 /// More bytes than any frame has, super-packets included.
 pub(crate) const SNAP_LEN: u32 = 262_144;

@@ -80,7 +80,8 @@ pub trait Source: fmt::Debug + Send {
         None
     }
 
-    /// Returns when the next packet is due, for a source that keeps a pace.
+    /// Returns when the next packets are to be read, for a source that keeps a pace or lets packets
+    /// gather; otherwise `None`.
     fn due(&self) -> Option<Instant> {
         None
     }
