@@ -54,11 +54,12 @@ typedef struct towline_session towline_session;
 towline_result towline_session_new(const char* group, towline_session** session);
 
 /* Sets one thing by the name that its flag has in the command `towline`: iface (a name, address or
- * prefix), profile (openpgm, zmq, ms-pgm, ibm, tibco; set it first, because it replaces what was set
- * before, but not the port of the group), encapsulation (udp or raw), pgm-port, hops,
+ * prefix), profile (openpgm, zmq, ms-pgm, ibm, tibco; set it first, because it replaces what was
+ * set before, but not the port of the group), encapsulation (udp or raw), pgm-port, hops,
  * dscp, loop, wait, control-port, name (of this end), key-file, faults, from (senders to take data
  * from: "10.0.0.7,10.1.0.0/16", or "any"), or a parameter of the protocol, such as rate
- * ("100Mbit/s") or mtu ("9000"). One name is not a flag: reports (false: receivers do not report). */
+ * ("100Mbit/s") or mtu ("9000"). One name is not a flag: reports (false: receivers do not
+ * report). */
 towline_result towline_session_set(towline_session* session, const char* name, const char* value);
 
 void towline_session_free(towline_session* session);
@@ -163,8 +164,8 @@ typedef struct towline_sent {
 } towline_sent;
 
 /* Sends files and directories to this number of receivers, the first that join (0: all that join),
- * and waits for their proof, at most timeout_ms. TOWLINE_NOT_PROVEN: sent says how many are missing,
- * and towline_error_text what failed. sent may be NULL. */
+ * and waits for their proof, at most timeout_ms. TOWLINE_NOT_PROVEN: sent says how many receivers
+ * are missing, and towline_error_text gives the reason. sent may be NULL. */
 towline_result towline_send_files(const towline_session* session, const char* const* paths,
                                   size_t count, uint32_t receivers, int64_t timeout_ms, towline_sent* sent);
 

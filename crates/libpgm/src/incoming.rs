@@ -320,8 +320,8 @@ impl Queue {
 }
 
 impl Item {
-    /// Returns how many bytes the item counts in the queue: the memory that it takes, however short
-    /// its message.
+    /// Returns how many bytes the item counts for in the queue: the memory that it takes, however
+    /// short its message.
     fn bytes(&self) -> usize {
         match self {
             Self::Message(packet) => packet.memory_bytes(),
@@ -340,8 +340,8 @@ fn set(event: &Event, is_raised: bool, wanted: bool) -> bool {
     wanted
 }
 
-/// A guard that is dropped when a group's thread ends. Unless the thread was told to end, it tells
-/// a program that waits for messages that none will come.
+/// A guard that is dropped when a group's thread ends. Unless the thread was told to end, the guard
+/// tells the program that no more messages will come.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
