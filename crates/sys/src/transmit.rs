@@ -43,12 +43,12 @@ pub fn send_file(socket: &impl AsFd, file: &File, at: u64, bytes: usize) -> io::
 }
 
 /// Moves up to `bytes` bytes from a pipe into a socket without a copy through this process. Returns
-/// how many; 0 when the pipe is at its end. It waits neither for bytes in the pipe nor for room in
-/// the socket.
+/// how many; 0 when the pipe is at its end. It does not wait for bytes in the pipe. It waits for
+/// room in the socket only if the socket blocks.
 ///
 /// # Errors
-/// `WouldBlock` when the pipe is empty or the socket has no room; `InvalidInput` when neither is a
-/// pipe; and what has ended the connection.
+/// `WouldBlock` when the pipe is empty, or when a socket that does not block has no room;
+/// `InvalidInput` when neither is a pipe; and what has ended the connection.
 pub fn splice(from: &impl AsFd, socket: &impl AsFd, bytes: usize) -> io::Result<usize> {
     let (most, flags) = (bytes.min(CALL_BYTES_MAX), SpliceFlags::NONBLOCK);
     Ok(retry_on_intr(|| {
