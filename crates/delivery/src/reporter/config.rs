@@ -102,7 +102,7 @@ pub enum ReporterEvent {
     Named {
         /// The owner's index of the session.
         session: u32,
-        /// The name, of at most 255 bytes; any characters except control characters.
+        /// The name, of at most 255 bytes; no control or format characters.
         name: String,
     },
     /// How far the sender says that its packet stream is.

@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text of at most `max` bytes with its length in front. The text must be UTF-8 without
-    /// control characters, because names and explanations end up on terminals.
+    /// control and format characters, because names and explanations end up on terminals.
     pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, ParseError> {
         let start = self.at;
         let len = usize::from(self.u16(what)?);
@@ -88,8 +88,8 @@ impl<'a> Reader<'a> {
         let bytes = self.take(what, len)?;
         let text = std::str::from_utf8(bytes)
             .map_err(|error| self.fault(what, start + error.valid_up_to(), Fault::Text))?;
-        if let Some((at, control)) = text.char_indices().find(|(_, c)| c.is_control()) {
-            return Err(self.forbidden(what, start + at, u64::from(u32::from(control))));
+        if let Some((at, hidden)) = text.char_indices().find(|&(_, c)| !is_plain(c)) {
+            return Err(self.forbidden(what, start + at, u64::from(u32::from(hidden))));
         }
         Ok(text)
     }
@@ -223,12 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_short_valid_and_without_control_characters() {
+    fn a_text_is_short_valid_and_without_hidden_characters() {
         let text = |bytes: &'static [u8]| reader(bytes).text("name", 4);
         assert_eq!(text(&[0, 3, b'a', 0xC3, 0xA4]), Ok("a\u{e4}"));
-        let refused: [(&[u8], Fault); 4] = [
+        let refused: [(&[u8], Fault); 5] = [
             (&[0, 5, b'a', b'b', b'c', b'd', b'e'], Fault::TooLong),
             (&[0, 2, b'a', 0x1B], Fault::Value(0x1B)),
+            // U+202E, after which a terminal writes from right to left.
+            (&[0, 4, b'a', 0xE2, 0x80, 0xAE], Fault::Value(0x202E)),
             (&[0, 1, 0xC3], Fault::Text),
             (&[0, 2, b'a'], Fault::Truncated),
         ];
@@ -260,6 +262,7 @@ mod tests {
         };
         assert_eq!(written("abc"), [9, 0, 3, b'a', b'b', b'c']);
         assert_eq!(written("a\nb"), [9, 0, 3, b'a', b'?', b'b']);
+        assert_eq!(written("a\u{202e}b"), [9, 0, 3, b'a', b'?', b'b']);
         // The cut is between characters.
         assert_eq!(written("abc\u{e4}"), [9, 0, 3, b'a', b'b', b'c']);
     }
