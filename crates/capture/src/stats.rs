@@ -330,8 +330,13 @@ impl Counts {
         let others = self.by_type.iter();
         let others = others.map(|(kind, count)| (type_name(*kind), *count));
         let unknown = self.by_link_type.iter();
-        let unknown = unknown
-            .map(|(link_type, count)| (format!("link type {link_type}, not looked into"), *count));
+        let unknown = unknown.map(|(link_type, count)| {
+            let name = match *link_type {
+                OTHER_TYPES => "other link types".to_owned(),
+                link_type => format!("link type {link_type}"),
+            };
+            (format!("{name}, not looked into"), *count)
+        });
         let unreached = (
             "IPv6, transport protocol not reached".to_owned(),
             self.unreached,
@@ -375,12 +380,16 @@ impl Counts {
     }
 }
 
+/// Counts a frame under its type; under [`OTHER_TYPES`] when the list has no place for a new type.
 fn add_to(kinds: &mut Vec<(u16, Count)>, kind: u16, bytes: u64) {
-    let known = kinds.iter().position(|(known, _)| *known == kind);
-    match known {
+    let place = |kinds: &[(u16, Count)], kind| kinds.iter().position(|(known, _)| *known == kind);
+    let (kind, at) = match place(kinds, kind) {
+        None if kinds.len() + 1 >= TYPES_MAX => (OTHER_TYPES, place(kinds, OTHER_TYPES)),
+        at => (kind, at),
+    };
+    match at {
         Some(at) => kinds[at].1.add(bytes),
-        None if kinds.len() < TYPES_MAX => kinds.push((kind, Count { packets: 1, bytes })),
-        None => kinds[TYPES_MAX - 1].1.add(bytes),
+        None => kinds.push((kind, Count { packets: 1, bytes })),
     }
 }
 
@@ -554,6 +563,27 @@ const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 mod tests {
     use super::*;
     use crate::{generated::Generator, packet::tests::packet};
+
+    #[test]
+    fn types_beyond_the_longest_list_are_counted_together() {
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            for kind in 0x0800..0x0800 + 2 * TYPES_MAX as u16 {
+                add_to(&mut kinds, kind, 10);
+            }
+        }
+        assert_eq!(kinds.len(), TYPES_MAX);
+        let (others, listed): (Vec<_>, Vec<_>) = kinds
+            .into_iter()
+            .partition(|(kind, _)| *kind == OTHER_TYPES);
+        assert!(
+            listed
+                .iter()
+                .all(|(_, count)| (count.packets, count.bytes) == (2, 20))
+        );
+        let others: u64 = others.iter().map(|(_, count)| count.packets).sum();
+        assert_eq!(others, 2 * (TYPES_MAX as u64 + 1));
+    }
 
     #[test]
     fn everything_is_counted_once() {
