@@ -142,21 +142,44 @@ fn a_receiver_that_comes_from_many_addresses_takes_no_host_of_another() {
     config.receivers_max = 2;
     let mut world = World::with(71, 0, tree(), config);
     for (name, node) in (10..20).map(|node| ("moving", node)).chain([("r2", 30)]) {
-        let link = world.fabric.dial(node, 0);
-        let hello = wire::object::Hello {
-            version_min: 1,
-            version_max: 1,
-            instance: 77,
-            session_id: SESSION,
-            name,
-            nonce: None,
-        };
-        let mut bytes = Vec::new();
-        wire::object::Message::Hello(hello).emit(&mut bytes);
-        world.fabric.send(node, link, bytes, false);
-        world.run_until(Duration::from_millis(50), |_| false);
+        greet(&mut world, name, node);
     }
     let has_host = |node| world.sender.has_host(Fabric::address(node).ip());
     let known: Vec<usize> = (10..40).filter(|&node| has_host(node)).collect();
     assert_eq!(known, [19, 30]);
+}
+
+#[test]
+fn a_host_takes_half_of_the_places_and_none_of_a_name_that_is_expected() {
+    let mut config = TransferSenderConfig::new(SESSION, 0, SEED);
+    config.receivers_max = 4;
+    config.expected_names = vec!["rack1".to_owned()];
+    let mut world = World::with(72, 0, tree(), config);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        greet(&mut world, name, 10);
+    }
+    for (name, node) in [("g", 11), ("h", 12), ("i", 13), ("rack1", 14), ("j", 15)] {
+        greet(&mut world, name, node);
+    }
+    let outcome = world.sender.outcome();
+    let here: Vec<_> = outcome.receivers.iter().map(|it| &it.name[..]).collect();
+    assert_eq!(here, ["a", "b", "g", "h", "rack1"]);
+    assert_eq!(outcome.missing, 0);
+}
+
+/// A receiver of this name greets from the host of this node.
+fn greet(world: &mut World, name: &str, node: usize) {
+    let link = world.fabric.dial(node, 0);
+    let hello = wire::object::Hello {
+        version_min: 1,
+        version_max: 1,
+        instance: 77,
+        session_id: SESSION,
+        name,
+        nonce: None,
+    };
+    let mut bytes = Vec::new();
+    wire::object::Message::Hello(hello).emit(&mut bytes);
+    world.fabric.send(node, link, bytes, false);
+    world.run_until(Duration::from_millis(50), |_| false);
 }

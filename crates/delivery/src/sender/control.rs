@@ -3,9 +3,9 @@
 //!
 //! **Spec**: `docs/src/protocol.md` sections 5 and 6.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use base::{Instant, LinkEvent, LinkId};
+use base::{Instant, LinkEvent, LinkId, Share, share};
 use wire::object::{
     Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION, Welcome,
 };
@@ -92,13 +92,14 @@ impl<C: Content> TransferSender<C> {
         hello: &Hello<'_>,
     ) -> Result<usize, Refusal> {
         let slot = self.members.len();
-        if slot >= self.config.receivers_max as usize {
+        let names = &self.config.expected_names;
+        let is_named = names.iter().any(|name| name == hello.name);
+        if !is_named && !self.has_place(peer.ip()) {
             return Err(Refusal::Full);
         }
         let mut member = self.new_member(now, peer, hello);
-        let names = &self.config.expected_names;
         member.is_expected = match (&self.config.carriage, self.config.expected) {
-            _ if !names.is_empty() => names.iter().any(|name| name == hello.name),
+            _ if !names.is_empty() => is_named,
             // Nobody takes the place of a receiver at another host.
             (Carriage::Links(_), _) => self.invitations.awaits(peer),
             (Carriage::Packets, 0) => self.stage == Stage::Joining || self.settle_time().is_some(),
@@ -116,6 +117,22 @@ impl<C: Content> TransferSender<C> {
             peer,
         });
         Ok(slot)
+    }
+
+    /// Returns true when one more receiver at `host` has a place that nobody has named. There are
+    /// `receivers_max` such places, and a receiver that has left keeps its own. Where anybody may
+    /// join, one host gets half of them at most.
+    fn has_place(&self, host: IpAddr) -> bool {
+        let places = self.config.receivers_max as usize;
+        let has_names = !self.config.expected_names.is_empty();
+        let unnamed = |member: &&Member| !(has_names && member.is_expected);
+        let taken = || self.members.iter().filter(unnamed);
+        let may_anybody_join =
+            self.config.key.is_none() && matches!(self.config.carriage, Carriage::Packets);
+        let hosts = taken().map(|member| member.peer.ip());
+        let is_within_share =
+            !may_anybody_join || share(places.div_ceil(2), places, hosts, host) == Share::Free;
+        taken().count() < places && is_within_share
     }
 
     /// Takes a receiver's HAVE: it holds the manifest, has made room, and says which content it
