@@ -28,6 +28,9 @@
 #[cfg(test)]
 mod fabric;
 
+mod admission;
+pub use admission::Admission;
+
 mod control;
 pub use control::LinkCommand;
 pub use protection::Key;

@@ -191,4 +191,4 @@ mod subscriber;
 pub use subscriber::{Left, MessageSink, SessionEvent, Subscriber};
 
 mod trust;
-pub use trust::Admission;
+pub use delivery::Admission;

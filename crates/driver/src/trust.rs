@@ -4,30 +4,12 @@
 //! application takes; the key, which no forger has; and an answer on the connection for reports,
 //! which shows that it is at the address of its packets.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use base::Instant;
-use delivery::Reporter;
+use delivery::{Admission, Reporter};
 use pgm::{Position, Receiver};
 use wire::pgm::Mark;
-
-/// Decides which senders a subscriber takes, by the senders' addresses.
-#[derive(Clone)]
-pub struct Admission(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
-
-impl Admission {
-    /// Takes the senders at the addresses for which `admits` gives true.
-    #[must_use]
-    pub fn new(admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(admits))
-    }
-}
-
-impl fmt::Debug for Admission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Admission")
-    }
-}
 
 /// What a subscriber knows that decides whom it believes.
 #[derive(Debug)]
@@ -66,7 +48,7 @@ impl Trust {
     /// Returns true for a sender whose messages are taken.
     pub(crate) fn admits(&self, source: IpAddr) -> bool {
         let admission = self.admission.as_ref();
-        admission.is_none_or(|admission| admission.0(source))
+        admission.is_none_or(|admission| admission.admits(source))
     }
 
     /// Judges the mark in an SPM of the sender at `source`. `at` is how far the receiver has come

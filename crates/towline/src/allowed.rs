@@ -1,10 +1,10 @@
-//! Which senders a receiver takes data from, as addresses and prefixes.
+//! Which hosts an end takes as its peers, as addresses and prefixes.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use driver::Admission;
 
-/// One sender, or a network of senders, from which data is taken.
+/// One host, or a network of hosts, that an end takes as its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// Every host that reaches this machine.
@@ -28,14 +28,14 @@ impl Allowed {
         }
     }
 
-    /// Makes the rule that admits senders of `list` alone; `None` for an empty list.
+    /// Makes the rule that admits the hosts of `list` alone; `None` for an empty list.
     pub(crate) fn admission(list: impl IntoIterator<Item = Self>) -> Option<Admission> {
         let list: Vec<Self> = list.into_iter().collect();
         let is_some = !list.is_empty();
         is_some.then(|| Admission::new(move |ip| list.iter().any(|allowed| allowed.admits(ip))))
     }
 
-    /// Returns true when data from `ip` may be taken.
+    /// Returns true when a peer at `ip` may be taken.
     #[must_use]
     pub fn admits(&self, ip: IpAddr) -> bool {
         match (self, ip.to_canonical()) {
@@ -76,7 +76,7 @@ impl FromStr for Allowed {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let wrong = || format!("{text:?} is not a sender; write 10.0.0.7, 10.0.0.0/8, or any");
+        let wrong = || format!("{text:?} is not a host; write 10.0.0.7, 10.0.0.0/8, or any");
         let ip: IpAddr = address.parse().map_err(|_| wrong())?;
         let ip = ip.to_canonical();
         let bits_max = bits_of(ip);

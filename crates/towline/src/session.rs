@@ -21,7 +21,7 @@ use protection::PacketProtection;
 use wire::pgm::Tsi;
 
 use self::profile::Profile;
-use crate::{Error, Place, Snapshot, backend::Backend, trace::Open};
+use crate::{Allowed, Error, Place, Snapshot, backend::Backend, trace::Open};
 
 pub mod options;
 
@@ -42,6 +42,7 @@ pub struct SessionBuilder {
     pub(crate) pgm_port: Option<u16>,
     pub(crate) tsi: Option<Tsi>,
     pub(crate) control_port: u16,
+    pub(crate) receivers_from: Vec<Allowed>,
     profile: Option<&'static Profile>,
     /// The names of the settings that were set by name, which count more than the profile.
     given: BTreeSet<String>,
@@ -82,6 +83,7 @@ impl SessionBuilder {
             pgm_port: None,
             tsi: None,
             control_port: 0,
+            receivers_from: Vec::new(),
             profile: None,
             given: BTreeSet::new(),
         }
@@ -164,6 +166,15 @@ impl SessionBuilder {
     #[must_use]
     pub const fn control_port(mut self, port: u16) -> Self {
         self.control_port = port;
+        self
+    }
+
+    /// Makes a sender admit only receivers at these addresses: connections from others are refused.
+    /// Packets still reach every member of the group. A receiver behind a relay comes from the
+    /// relay's address. Default: all.
+    #[must_use]
+    pub fn receivers_from(mut self, hosts: impl IntoIterator<Item = Allowed>) -> Self {
+        self.receivers_from = hosts.into_iter().collect();
         self
     }
 
@@ -317,6 +328,7 @@ impl SessionBuilder {
     pub(crate) fn audience(&self, sending: &Sending) -> AudienceConfig {
         let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.key);
+        config.admission = Allowed::admission(self.receivers_from.iter().copied());
         let name = self.name.clone();
         config.name = name.unwrap_or_else(|| default_name(&std::process::id().to_string()));
         config

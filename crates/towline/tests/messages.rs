@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{Publisher, Received, SendStatus, SessionBuilder, SessionEvent, Subscriber};
+use towline::{
+    Publisher, Received, SendStatus, SessionBuilder, SessionEvent, Snapshot, Subscriber,
+};
 use wire::{
     Sqn,
     pgm::{Addressing, Body, Data, PgmOption, Rst, Spm, emit},
@@ -87,7 +89,7 @@ fn messages_in_a_row_share_system_calls() {
     let mut publisher = publisher(2, 0);
     publisher.turn().unwrap();
     let runs = |publisher: &Publisher| {
-        let mut snapshot = towline::Snapshot::default();
+        let mut snapshot = Snapshot::default();
         publisher.snapshot(&mut snapshot);
         let mut all = snapshot.iter();
         let (_, _, runs) = all
@@ -436,7 +438,7 @@ fn debug_of_every_face_is_short() {
         }
     };
     assert!(got.contains("bytes: 1000"), "{got}");
-    let mut snapshot = towline::Snapshot::default();
+    let mut snapshot = Snapshot::default();
     publisher.snapshot(&mut snapshot);
     let mut batch = towline::Batch::default();
     subscriber.turn(&mut batch).unwrap();
@@ -515,6 +517,28 @@ fn messages_are_taken_from_the_senders_that_are_named_and_from_no_others() {
     }
     assert_eq!(came[2], 0);
     assert_eq!(publisher.receiver_count(), 2, "the third did not dial");
+}
+
+#[test]
+fn a_sender_admits_receivers_of_the_hosts_that_it_names_and_of_no_others() {
+    for (port, from, admitted) in [(39, "10.9.9.9,fd00::/8", 0), (40, "127.0.0.0/8", 1)] {
+        let mut subscriber = Subscriber::open(&session(port)).unwrap();
+        let sending = session(port).set("receivers-from", from).unwrap();
+        let mut publisher = Publisher::builder(sending).open().unwrap();
+        let end = Instant::now() + SECONDS;
+        let (mut came, mut answered) = (0, 0);
+        while came < 5 || answered == 0 {
+            assert!(Instant::now() < end, "{came} messages from {from}");
+            publisher.send(b"for all").unwrap();
+            came += u32::from(message(&mut subscriber, Duration::from_millis(5)).is_some());
+            let mut snapshot = Snapshot::default();
+            publisher.snapshot(&mut snapshot);
+            answered = snapshot.value_of("audience", "refused").unwrap();
+            answered += u64::from(publisher.receiver_count());
+        }
+        // The packets reach the group whoever is admitted.
+        assert_eq!(publisher.receiver_count(), admitted, "{from}");
+    }
 }
 
 #[test]

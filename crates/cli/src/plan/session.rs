@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Dura
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
-    Config, Encapsulation, Faults, Group, Key, PARAMETERS, Place, Profile, Selector,
+    Allowed, Config, Encapsulation, Faults, Group, Key, PARAMETERS, Place, Profile, Selector,
     SessionBuilder, SocketOptions, WaitStrategy,
-    options::{check_name, dscp},
+    options::{check_name, dscp, hosts},
 };
 
-use super::{Settings, place::interface};
+use super::{Settings, place::interface, transfer::texts};
 use crate::{
     args::{Given, metrics_address, session_options},
     failure::Failure,
@@ -47,6 +47,10 @@ pub(crate) struct SessionPlan {
     pub(crate) wait: WaitStrategy,
     /// TCP port for reports; 0 lets the system choose.
     pub(crate) control_port: u16,
+    /// The hosts whose receivers a sender admits; all when it is empty.
+    #[serde(serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) receivers_from: Vec<Allowed>,
     /// The name of this end in reports; `None` leaves it to the library.
     pub(crate) name: Option<String>,
     /// The file with the key that both ends have.
@@ -112,6 +116,7 @@ impl SessionPlan {
                 .unwrap_or(defaults.multicast_loop),
             wait: settings.parse("wait", str::parse)?.unwrap_or(defaults.wait),
             control_port: settings.parse("control_port", str::parse)?.unwrap_or(0),
+            receivers_from: settings.parse("receivers_from", hosts)?.unwrap_or_default(),
             name: settings.parse("name", |text| check_name(text).map(|()| text.to_owned()))?,
             key: key_file.as_deref().map(towline::read_key).transpose()?,
             key_file,
@@ -141,6 +146,7 @@ impl SessionPlan {
             .faults(self.faults)
             .pgm_port(self.pgm_port)
             .control_port(self.control_port)
+            .receivers_from(self.receivers_from.iter().copied())
             .key(self.key.clone());
         match &self.name {
             Some(name) => session.name(name),

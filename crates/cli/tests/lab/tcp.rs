@@ -763,7 +763,11 @@ fn a_sender_that_is_not_admitted_or_has_another_key_is_told_and_gets_nothing_thr
         let to = address(lab.host(1)).to_string();
         // (the receiver's flags, the sender's, what the sender is told)
         let cases = [
-            ("--from 10.77.0.9", "", "takes no files from that host"),
+            (
+                "--from 10.77.0.9",
+                "",
+                "is not among those that this end takes",
+            ),
             (&one, "", "key"),
             (&one, &other, "key"),
             ("--from any", &one, "key"),

@@ -6,7 +6,7 @@ use crate::parameters::{
     DROP_AFTER, GREETING_TIMEOUT, HISTORY_MAX, LOOK_INTERVAL, MESSAGE_REPORT_INTERVAL,
     RECEIVERS_MAX, STALL_TIMEOUT,
 };
-use crate::{Key, RateConfig};
+use crate::{Admission, Key, RateConfig};
 
 /// What happens when a receiver is slower than the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct AudienceConfig {
     pub name: String,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
+    /// The hosts whose receivers are admitted. Default: all.
+    pub admission: Option<Admission>,
     /// What happens when a receiver is too slow.
     pub policy: Policy,
     /// How many receivers are expected. Under [`Policy::Wait`] the sender forgets nothing before
@@ -73,6 +75,7 @@ impl AudienceConfig {
             session_id,
             name: String::new(),
             key: None,
+            admission: None,
             policy: Policy::Wait,
             expected: 0,
             receivers_max: RECEIVERS_MAX,

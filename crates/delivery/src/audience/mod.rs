@@ -112,7 +112,8 @@ impl Audience {
     pub fn new(config: AudienceConfig) -> Self {
         let max = config.receivers_max;
         let listener = Listener::new(config.session_id, max, config.greeting_timeout)
-            .with_key(config.key.clone());
+            .with_key(config.key.clone())
+            .with_admission(config.admission.clone());
         Self {
             rate: None,
             config,

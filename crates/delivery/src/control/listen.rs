@@ -3,7 +3,6 @@
 //!
 //! **Spec**: `docs/src/protocol.md` sections 2, 5 and 6.
 
-use crate::parameters::GREETINGS_MAX;
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkId, network_of};
@@ -11,6 +10,8 @@ use protection::Key;
 use wire::object::{
     Challenge, Decoder, ErrorCode, Hello, Invite, Message, Refusal, StreamError, VERSION,
 };
+
+use crate::{Admission, parameters::GREETINGS_MAX};
 
 use super::{
     dial::features,
@@ -23,6 +24,8 @@ use super::{
 pub(crate) struct Listener {
     session_id: u64,
     key: Option<Key>,
+    /// The hosts whose connections are taken; with `None`, those of all.
+    admission: Option<Admission>,
     /// The longest time from connection to greeting.
     greeting_timeout: Duration,
     /// The most connections that are served at once.
@@ -71,6 +74,7 @@ impl Listener {
         Self {
             session_id,
             key: None,
+            admission: None,
             greeting_timeout,
             links_max: (receivers_max + GREETINGS_MAX) as usize,
             links: Links::default(),
@@ -85,7 +89,14 @@ impl Listener {
         self
     }
 
-    /// Takes a connection; when the session is over or full, returns why not.
+    /// Sets the hosts whose connections are taken; with `None`, those of all.
+    pub(crate) fn with_admission(mut self, admission: Option<Admission>) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// Takes a connection. When the session is over or full, or the host is not to be taken, returns
+    /// why not.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -94,6 +105,11 @@ impl Listener {
         is_over: bool,
     ) -> Result<(), Refusal> {
         self.links.insert(link);
+        let admission = self.admission.as_ref();
+        if admission.is_some_and(|it| !it.admits(peer.ip())) {
+            self.refuse(link, Refusal::NotAdmitted);
+            return Err(Refusal::NotAdmitted);
+        }
         if self.links.len() > self.links_max && !is_over {
             self.make_room_for(peer);
         }
@@ -365,6 +381,22 @@ mod tests {
             }
             assert!(listener.greeting.contains_key(&honest));
             assert_eq!(listener.links.len(), listener.links_max);
+        });
+    }
+
+    #[test]
+    fn a_host_that_is_not_admitted_takes_no_place() {
+        over_ipv4_and_ipv6(|| {
+            let admission = Admission::new(|host| host == peer(1).ip());
+            let listener = Listener::new(1, 4, Duration::from_secs(5));
+            let mut listener = listener.with_admission(Some(admission));
+            for number in 0..100 {
+                let accepted = listener.accept(at(0), LinkId(number), peer(2), false);
+                assert_eq!(accepted, Err(Refusal::NotAdmitted));
+            }
+            assert!(listener.greeting.is_empty());
+            let accepted = listener.accept(at(0), LinkId(100), peer(1), false);
+            assert_eq!(accepted, Ok(()));
         });
     }
 

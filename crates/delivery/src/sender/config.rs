@@ -8,7 +8,7 @@ use crate::parameters::{
     ANSWER_TIMEOUT, COMMIT_FACTOR, GREETING_TIMEOUT, JOIN_TIMEOUT, NEEDS_MAX, PROGRESS_INTERVAL,
     PROGRESS_TIMEOUT, RECEIVERS_MAX, RECONNECT_TIMEOUT, SLOW_AFTER, TRANSFER_LINGER,
 };
-use crate::{Hash, Key, ManifestId, RateConfig};
+use crate::{Admission, Hash, Key, ManifestId, RateConfig};
 
 base::counters! {
     /// What a transfer sender has counted.
@@ -54,6 +54,9 @@ pub struct TransferSenderConfig {
     pub seed: u64,
     /// The key. With one, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
+    /// The hosts whose receivers are admitted; hosts that this end dials are admitted without it.
+    /// Default: all.
+    pub admission: Option<Admission>,
     /// How content goes to the receivers. Default: in a packet stream.
     pub carriage: Carriage,
     /// How many receivers are expected. 0: all that have joined by the join deadline; see also
@@ -115,6 +118,7 @@ impl TransferSenderConfig {
             session_id,
             seed,
             key: None,
+            admission: None,
             carriage: Carriage::Packets,
             expected,
             settle: None,

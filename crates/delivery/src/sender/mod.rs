@@ -204,7 +204,8 @@ impl<C: Content> TransferSender<C> {
                 config.receivers_max,
                 config.greeting_timeout,
             )
-            .with_key(config.key.clone()),
+            .with_key(config.key.clone())
+            .with_admission(config.admission.clone()),
             members: Vec::new(),
             by_link: BTreeMap::new(),
             by_name: BTreeMap::new(),

@@ -14,7 +14,7 @@ use wire::object::ErrorCode;
 
 use super::{Expectation, FileSet, FileSums};
 use crate::{
-    Error, Place, Snapshot,
+    Allowed, Error, Place, Snapshot,
     session::{Count, End, SessionBuilder, face, random_u64},
     trace,
     transfer::transfer,
@@ -85,6 +85,7 @@ impl FileSender {
         config.slow = expectation.slow;
         config.withdraws = may_skip;
         config.key.clone_from(&session.key);
+        config.admission = Allowed::admission(session.receivers_from.iter().copied());
         config.expected_names.clone_from(&expectation.names);
         let mut end = open(session, config, manifest, content)?;
         end.warnings.extend(notes);

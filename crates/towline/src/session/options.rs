@@ -10,7 +10,7 @@ use base::parameter::Role;
 use net::{Encapsulation, Faults, WaitStrategy, interface::Selector};
 
 use super::{SessionBuilder, profile::Profile};
-use crate::{Error, PARAMETERS, text::is_plain};
+use crate::{Allowed, Error, PARAMETERS, text::is_plain};
 
 /// A setting of a session that is not a parameter of the protocol.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,15 @@ pub const SESSION_OPTIONS: &[SessionOption] = &[
         check: |text| number(text, 0, 65_535).map(drop),
     },
     SessionOption {
+        name: "receivers_from",
+        value: Some("ADDRESS[/BITS],...|any"),
+        default: Some("any"),
+        role: Role::Source,
+        help: "Admit only receivers at these addresses or prefixes to the reports; 'any' admits \
+               all. Packets still reach every member of the group",
+        check: |text| hosts(text).map(drop),
+    },
+    SessionOption {
         name: "name",
         value: Some("NAME"),
         default: None,
@@ -204,6 +213,7 @@ impl SessionBuilder {
             "loop" => self.sockets.multicast_loop = switch(text).map_err(wrong)?,
             "wait" => self.sockets.wait = form(text).map_err(wrong)?,
             "control_port" => self.control_port = port(0).map_err(wrong)?,
+            "receivers_from" => self.receivers_from = hosts(text).map_err(wrong)?,
             "name" => {
                 check_name(text).map_err(wrong)?;
                 self.name = Some(text.to_owned());
@@ -255,6 +265,14 @@ pub fn check_name(text: &str) -> Result<(), String> {
         return Err(text.into());
     }
     Ok(())
+}
+
+/// Reads a list of hosts, separated by commas: addresses, prefixes, or `any`.
+///
+/// # Errors
+/// Which of them is neither.
+pub fn hosts(text: &str) -> Result<Vec<Allowed>, String> {
+    text.split(',').map(|one| one.trim().parse()).collect()
 }
 
 fn form<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
@@ -317,6 +335,7 @@ mod tests {
             ("encapsulation", "raw"),
             ("pgm-port", "7501"),
             ("control-port", "7502"),
+            ("receivers_from", "10.0.0.7, fd00::/8"),
             ("name", "camera"),
             ("rate", "1MB/s"),
         ];
@@ -331,6 +350,8 @@ mod tests {
         assert_eq!(sockets.encapsulation, Encapsulation::Raw);
         assert_eq!((set.pgm_port, set.control_port), (Some(7501), 7502));
         assert_eq!(set.name.as_deref(), Some("camera"));
+        let from = set.receivers_from.iter().map(ToString::to_string);
+        assert_eq!(from.collect::<Vec<_>>(), ["10.0.0.7", "fd00::/8"]);
         let rate = set.config.build().unwrap().rate().pace();
         assert_eq!(rate.bytes_per_s(), Some(1_000_000));
     }

@@ -72,7 +72,7 @@ codes! {
         KeyRequired = 7, "the sender requires a key";
         NoKey = 8, "the sender has no key";
         WrongKey = 9, "the keys of the two ends differ";
-        NotAdmitted = 10, "this receiver takes no files from that host";
+        NotAdmitted = 10, "that host is not among those that this end takes";
         Busy = 11, "this receiver has no place for another transfer now";
     }
 }
