@@ -95,7 +95,7 @@ impl Listener {
         self
     }
 
-    /// Takes a connection. When the session is over or full, or the host is not to be taken, returns
+    /// Takes a connection. When the session is over or full, or the host is not admitted, returns
     /// why not.
     pub(crate) fn accept(
         &mut self,

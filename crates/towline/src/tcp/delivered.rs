@@ -117,8 +117,7 @@ struct Incoming {
 
 impl DeliveredStream {
     /// Connects; gives up after `patience`. Later, the connection ends when the peer's host is
-    /// silent for that long (at least 3 s), or takes nothing more because its application does not
-    /// read.
+    /// silent for that long (at least 3 s), or its application reads nothing for that long.
     ///
     /// # Errors
     /// When nobody listens there or answers in time, or the socket refuses an option.
@@ -360,7 +359,7 @@ impl DeliveredStream {
     /// the answer to the peer's end.
     fn answer(&mut self) -> io::Result<()> {
         let inn = &mut self.inn;
-        // While bytes wait for room, no confirmation is queued: a later one covers this one.
+        // While bytes wait for room, none is queued: a later one covers it.
         let has_room = self.out.rest.len() <= REST_BYTES_MAX;
         if inn.taken > inn.told && inn.end.is_none() && has_room {
             Frame::Confirm { total: inn.taken }.emit(&mut self.out.rest);
