@@ -90,7 +90,7 @@ fn a_subscription_that_fails_says_why_in_its_last_line() {
         "pub {group} --json --receivers 1 --timeout 1s"
     )));
     let failure = &json(&publish)["failure"];
-    assert_eq!(failure, "0 of 1 expected receiver confirmed everything");
+    assert_eq!(failure, "nothing was sent: 0 of 1 receiver joined in time");
 }
 
 #[test]

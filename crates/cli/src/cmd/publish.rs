@@ -18,7 +18,7 @@ use crate::{
     framing::{Framing, Limit},
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
-    report::{LimitedBy, Output, PublishReport, count},
+    report::{LimitedBy, Output, PublishReport, count, lacking},
 };
 
 pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -59,11 +59,13 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         SendingEnd::Whole | SendingEnd::Unbegun => closed.is_complete(),
     };
     let mut report = job.report(started.elapsed(), is_proven && is_confirmed(&closed));
+    report.unconfirmed.clone_from(&closed.unconfirmed);
     let given_up = report.given_up;
     let refused = refused(&job.publisher);
     report.failure = match &sent {
         Err(error) => Some(error.to_string()),
         Ok(_) if refused.is_some() => refused.clone(),
+        Ok(SendingEnd::Unbegun) => Some(unbegun(plan.receivers, report.receivers)),
         Ok(_) => {
             let is_told = (report.receivers, given_up);
             failure(plan.receivers, is_told, is_proven, &closed)
@@ -92,6 +94,12 @@ pub(super) fn refused(publisher: &Publisher) -> Option<String> {
     Some(format!("nothing was sent: {}", Failure::from(error)))
 }
 
+/// Says that nothing was sent, because too few receivers joined.
+fn unbegun(expected: u32, joined: u64) -> String {
+    let expected = count(expected.into(), "receiver");
+    format!("nothing was sent: {joined} of {expected} joined in time")
+}
+
 /// Says which receivers lack something, or that some do. `None` when none does, or when none is
 /// expected and none has joined. `load send` uses this too.
 pub(super) fn failure(
@@ -109,7 +117,10 @@ pub(super) fn failure(
     let confirmed = joined.saturating_sub(given_up);
     if confirmed < u64::from(expected) {
         let expected = count(expected.into(), "expected receiver");
-        return Some(format!("{confirmed} of {expected} confirmed everything"));
+        let lacking = lacking(&closed.unconfirmed);
+        return Some(format!(
+            "{confirmed} of {expected} confirmed everything{lacking}"
+        ));
     }
     let is_proven = is_proven || joined == 0;
     (!is_proven).then(|| "not every receiver confirmed everything in time".to_owned())
@@ -429,6 +440,7 @@ impl Job<'_> {
             is_interrupted: self.interrupt.is_requested(),
             receivers: self.watch.joined(),
             given_up: self.watch.given_up(&self.publisher),
+            unconfirmed: Vec::new(),
             limited_by: self.watch.limited_by(),
             failure: None,
             drops: counters.drops(),

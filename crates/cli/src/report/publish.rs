@@ -14,6 +14,8 @@ use super::{
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PublishReport {
     pub(crate) group: String,
+    /// Messages that the session took. When a signal ended the command, some of them may not have
+    /// left.
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
     /// With `--block=no`: messages thrown away because the window was full.
@@ -29,6 +31,8 @@ pub(crate) struct PublishReport {
     pub(crate) receivers: u64,
     /// Receivers that were dropped, or left without having everything.
     pub(crate) given_up: u64,
+    /// Names of receivers that joined and lack something, or lost some of it.
+    pub(crate) unconfirmed: Vec<String>,
     /// With an automatic rate: the receiver that limited the rate last.
     pub(crate) limited_by: Option<LimitedBy>,
     /// Packets that the session dropped, by reason, without reasons that did not occur.
@@ -60,8 +64,10 @@ impl Document for PublishReport {
     const IS_DATA: bool = false;
 
     fn text(&self) -> String {
+        // What a signal cut off may still have waited to be sent.
+        let did = if self.is_interrupted { "took" } else { "sent" };
         let mut told = vec![format!(
-            "{}sent {}, {}, in {}{}",
+            "{}{did} {}, {}, in {}{}",
             interrupted(self.is_interrupted),
             quantity::count(self.messages, "message"),
             quantity::bytes(self.bytes),
@@ -78,7 +84,10 @@ impl Document for PublishReport {
                 1 => "the receiver".to_owned(),
                 receivers => format!("all {receivers} receivers"),
             };
-            told.push(format!("{state}confirmed by {receivers}"));
+            told.push(format!(
+                "{state}confirmed by {receivers}{}",
+                lacking(&self.unconfirmed)
+            ));
         } else {
             told.push("no receiver reported".to_owned());
         }
@@ -94,3 +103,20 @@ impl Document for PublishReport {
         text
     }
 }
+
+/// Names those that lack something, for the end of a clause.
+pub(crate) fn lacking(names: &[String]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let verb = if names.len() == 1 { "lacks" } else { "lack" };
+    let named = &names[..names.len().min(NAMED_MAX)];
+    format!(" ({}{more} {verb} something)", named.join(", "))
+}
+
+/// The most receivers that a line names.
+const NAMED_MAX: usize = 5;

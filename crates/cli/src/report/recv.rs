@@ -169,7 +169,7 @@ impl Document for RecvReport {
         let text = match (&self.error, &self.root) {
             // Without a path, this receiver does not know what the transfer would have brought.
             (Some(error), _) if self.path.is_none() => {
-                format!("nothing received: {error}{news}\n")
+                format!("nothing received{from}: {error}{news}\n")
             }
             (Some(error), _) => format!(
                 "{path}: FAILED with {held} of {}{from}: {error}\n{numbers}\n",

@@ -440,7 +440,8 @@ impl Document for SendReport {
             text += &format!("no receiver was admitted; the last was refused: {refusal}\n");
         } else if is_nobody {
             let told = "no receiver joined: `towline recv` must use the same group and port, on an \
-                        interface that the group reaches; `towline reach` says what is in the way";
+                        interface that the group reaches, and with the same key; `towline reach` \
+                        says what is in the way, and `recv` whether it takes this sender";
             wrap(&mut text, "", told);
         }
         text += &named("left out", self.unsent.iter().map(|row| row.why.clone()));

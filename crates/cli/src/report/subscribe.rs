@@ -80,6 +80,11 @@ impl Document for SubscribeReport {
         } else {
             String::new()
         };
+        let mut lost = format!("{} lost", quantity::count(self.lost_packets, "packet"));
+        if self.senders.broken() > 0 {
+            let senders = quantity::count(self.senders.broken(), "sender");
+            lost += &format!(", not counting what {senders} still had to send");
+        }
         let mut told = vec![
             format!(
                 "{}{}, {}{time}{}",
@@ -88,7 +93,7 @@ impl Document for SubscribeReport {
                 quantity::bytes(self.bytes),
                 rate(self.messages, self.bytes, self.seconds),
             ),
-            format!("{} lost", quantity::count(self.lost_packets, "packet")),
+            lost,
         ];
         if self.discarded > 0 {
             let discarded = quantity::count(self.discarded, "message");

@@ -54,6 +54,7 @@ fn publish() {
         is_interrupted: false,
         receivers: 2,
         given_up: 0,
+        unconfirmed: Vec::new(),
         limited_by: None,
         drops: Counters::default(),
         counters: Counters::default(),
@@ -62,6 +63,7 @@ fn publish() {
     report.receivers = 0;
     text += &report.text();
     (report.receivers, report.given_up, report.discarded) = (3, 1, 40);
+    report.unconfirmed = (1..8).map(|nth| format!("host-{nth}")).collect();
     report.is_interrupted = true;
     report.limited_by = Some(LimitedBy {
         receiver: "host-b".into(),
@@ -360,6 +362,7 @@ fn hostile() {
         is_interrupted: false,
         receivers: 1,
         given_up: 0,
+        unconfirmed: vec![odd.into()],
         limited_by: Some(LimitedBy {
             receiver: odd.into(),
             cause: "network".into(),
