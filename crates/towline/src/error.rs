@@ -173,10 +173,13 @@ impl From<Error> for io::Error {
 fn too_long_text(max: usize, parameter: &str) -> String {
     match max {
         0 => "a frame must have at least one byte".to_owned(),
-        _ => format!(
-            "the message or frame is longer than the {max} bytes that can be sent; raise \
-             {parameter}"
-        ),
+        _ => {
+            let what = match parameter {
+                "frame_bytes_max" => "frame",
+                _ => "message",
+            };
+            format!("the {what} is longer than the {max} bytes that can be sent; raise {parameter}")
+        }
     }
 }
 

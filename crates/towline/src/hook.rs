@@ -165,8 +165,16 @@ impl Hook {
         }
         let bytes = completed.items_bytes();
         let is_long = self.waiting_bytes.saturating_add(bytes) > Self::WAITING_BYTES_MAX;
-        if self.waiting.len() >= Self::WAITING_MAX || (is_long && !self.waiting.is_empty()) {
-            let cause = format!("{} runs are waiting already", self.waiting.len());
+        let count = self.waiting.len();
+        if count >= Self::WAITING_MAX || (is_long && count > 0) {
+            let cause = if count >= Self::WAITING_MAX {
+                format!("{count} runs wait already, and no more may wait")
+            } else {
+                format!(
+                    "the paths of all runs that wait would have more than {} bytes",
+                    Self::WAITING_BYTES_MAX
+                )
+            };
             let path = completed.path;
             return self.fail(HookFailure::NotRun { path, cause });
         }

@@ -101,9 +101,14 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
             "its mode {:04o} gives rights to other users than its owner",
             metadata.mode() & 0o7777
         );
-        return Err(refused(&cause)
-            .advise(format!("run `chmod 600 {shown}`"))
-            .into());
+        let own = sys::file::effective_user();
+        let remedy = if metadata.uid() == own {
+            format!("run `chmod 600 {shown}`")
+        } else {
+            // Root has the file: with mode 600 alone this user could not read it.
+            format!("as root run `chown {own} {shown}; chmod 600 {shown}`")
+        };
+        return Err(refused(&cause).advise(remedy).into());
     }
     let mut secret = Vec::new();
     let limit = SECRET_BYTES_MAX as u64 + 1;
@@ -113,54 +118,58 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     while secret.len() > SECRET_BYTES_MIN && matches!(secret.last(), Some(b'\n' | b'\r')) {
         secret.pop();
     }
-    if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
+    check_secret(&secret, &shown)?;
+    Ok(Key::derive(&secret))
+}
+
+/// Checks that nobody can guess the secret.
+fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), SystemError> {
+    let len = secret.len();
+    let refused = |cause: String| SystemError::refused("use the key in", shown, cause);
+    if len > SECRET_BYTES_MAX {
         let cause = format!(
-            "it has {} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}",
-            secret.len()
+            "it has more than {SECRET_BYTES_MAX} bytes, and a key has {SECRET_BYTES_MIN} to \
+             {SECRET_BYTES_MAX}"
         );
-        let remedy = new_key(&shown);
-        return Err(refused(&cause).advise(remedy).into());
+        return Err(refused(cause).advise("name the file that holds the key"));
     }
-    let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    if is_text && secret.len() < TEXT_BYTES_MIN {
-        let cause = format!(
-            "it is a text of {} characters, which a dictionary may hold; 32 random bytes take \
-             {TEXT_BYTES_MIN} in base64",
-            secret.len()
-        );
-        let remedy = new_key(&shown);
-        return Err(refused(&cause).advise(remedy).into());
-    }
-    let mut distinct = secret.clone();
+    let mut distinct = secret.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    if distinct.len() < DISTINCT_BYTES_MIN {
-        let cause = format!(
-            "it has only {} different bytes, so it can be guessed",
+    let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let cause = if len < SECRET_BYTES_MIN {
+        format!("it has {len} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")
+    } else if is_text && len < TEXT_BYTES_MIN {
+        format!(
+            "it is a text of {len} characters, which can be guessed: 32 random bytes, written in \
+             base64, take {TEXT_BYTES_MIN} characters"
+        )
+    } else if distinct.len() < DISTINCT_BYTES_MIN {
+        format!(
+            "its {len} bytes repeat a few values ({} in all), so it can be guessed",
             distinct.len()
-        );
-        let remedy = new_key(&shown);
-        return Err(refused(&cause).advise(remedy).into());
-    }
-    Ok(Key::derive(&secret))
+        )
+    } else {
+        return Ok(());
+    };
+    Err(refused(cause).advise(format!(
+        "make a new one with `head -c 32 /dev/urandom > {shown}`, and copy it to all ends"
+    )))
 }
 
 /// Makes the error of a key file that cannot be read.
 fn unread(shown: &impl std::fmt::Display, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("read the key in", shown, error);
     match error.kind() {
-        std::io::ErrorKind::NotFound => fault.advise(
-            "check the path, or make a key with `head -c 32 /dev/urandom` and copy it to all ends",
-        ),
+        std::io::ErrorKind::NotFound => fault.advise(format!(
+            "check the path, or make a key with `(umask 077; head -c 32 /dev/urandom > {shown})` \
+             and copy it to all ends"
+        )),
         std::io::ErrorKind::PermissionDenied => {
             fault.advise("let this user read the file, and nobody else (mode 0600)")
         }
         _ => fault,
     }
-}
-
-fn new_key(shown: &impl std::fmt::Display) -> String {
-    format!("make a new one with `head -c 32 /dev/urandom > {shown}`, and copy it to all ends")
 }
 
 /// The permission bits of the group and all others.
@@ -233,7 +242,7 @@ mod tests {
         let error = write(&[7; 5000], 0o600).expect_err("no key file");
         assert!(error.contains("32 to 4096"), "{error}");
         let error = write(&[b'a'; 64], 0o600).expect_err("guessed at once");
-        assert!(error.contains("repeats 1 different bytes"), "{error}");
+        assert!(error.contains("(1 in all)"), "{error}");
         let phrase = b"correct horse battery staple and more";
         let error = write(phrase, 0o600).expect_err("in a dictionary");
         assert!(error.contains("a text of 37 characters"), "{error}");

@@ -33,8 +33,11 @@ impl Place {
         let mut peers: Vec<SocketAddr> = Vec::with_capacity(hosts.len());
         for host in hosts {
             let peer = net::resolve(host, Group::PORT)?;
-            if peers.contains(&peer) {
-                let cause = format!("another receiver that is named has its address {peer} too");
+            if let Some(earlier) = peers.iter().position(|it| *it == peer) {
+                let cause = match &hosts[earlier] {
+                    same if same == host => "it is named twice".to_owned(),
+                    other => format!("its address {peer} is also that of {other}"),
+                };
                 return Err(
                     SystemError::refused("send to", host, cause).advise("name each receiver once")
                 );
@@ -46,8 +49,8 @@ impl Place {
 
     /// Makes the error of asking for something that needs packets where there are none.
     pub(crate) fn no_packets(&self) -> SystemError {
-        let cause = "this needs packets, and a session without a group has TCP connections alone";
-        SystemError::refused("use", self, cause).advise("name a group")
+        let cause = "TCP connections were asked for, and these carry files, without packets";
+        SystemError::refused("exchange packets with", self, cause).advise("name a group")
     }
 }
 

@@ -34,10 +34,7 @@ impl RelayBuilder {
     pub fn open(self) -> Result<Relay, Error> {
         let first = self.ways.first();
         let (Some(first), 2..=WAYS_MAX) = (first, self.ways.len()) else {
-            let named = self.ways.len();
-            let cause = format!("it joins 2 to {WAYS_MAX} networks, and {named} are named");
-            let error = SystemError::refused("open", "a relay", cause);
-            return Err(error.advise("name another, or fewer for each relay").into());
+            return Err(wrong_count(self.ways.len()).into());
         };
         let destination_port = port_of(first);
         let (mut ways, mut ios, mut joined, mut warnings) =
@@ -45,8 +42,9 @@ impl RelayBuilder {
         for (path, session) in (0_u8..).map(PathId).zip(&self.ways) {
             if port_of(session) != destination_port {
                 let cause = format!(
-                    "its PGM port is {}, and that of the first network is {destination_port}",
-                    port_of(session)
+                    "its PGM port is {}, and that of {} is {destination_port}",
+                    port_of(session),
+                    first.place
                 );
                 let error = SystemError::refused("relay to", &session.place, cause);
                 let advice = "give all networks the same port, or set the PGM port of all";
@@ -210,6 +208,18 @@ impl fmt::Debug for Relay {
             .field("ways", &self.ways)
             .finish_non_exhaustive()
     }
+}
+
+/// Makes the error of a relay between too few or too many networks.
+fn wrong_count(named: usize) -> SystemError {
+    let (cause, remedy) = if named < 2 {
+        let cause = format!("it joins 2 networks at least (named: {named})");
+        (cause, "name 2 or more")
+    } else {
+        let cause = format!("it joins {WAYS_MAX} networks at most (named: {named})");
+        (cause, "name fewer")
+    };
+    SystemError::refused("open", "a relay", cause).advise(remedy)
 }
 
 /// Returns the PGM data-destination port of a place.

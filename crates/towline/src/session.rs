@@ -182,11 +182,18 @@ impl SessionBuilder {
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
         if self.key.is_some() && (!self.reports || config.strict_pgm()) {
-            let cause = "a sender shows that it has the key on the connection for reports alone";
-            let error = SystemError::refused("open a session", "without reports", cause);
-            return Err(error
-                .advise("let receivers report (without strict_pgm), or leave the key out")
-                .into());
+            let cause = "it has a key, and a sender proves on the connections for reports that it \
+                         has the key too";
+            let remedy = if self.reports {
+                "leave strict_pgm or the key out"
+            } else {
+                "let receivers report, or leave the key out"
+            };
+            return Err(
+                SystemError::refused("open a session", "without reports", cause)
+                    .advise(remedy)
+                    .into(),
+            );
         }
         let shares_port = !config.strict_pgm();
         let Sockets { io, choice } =

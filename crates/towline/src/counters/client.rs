@@ -1,6 +1,12 @@
 //! The reading side: finds processes and asks them for their counters.
 
-use std::{fs, io, io::Read as _, os::unix::net::UnixStream, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::{fs::MetadataExt as _, net::UnixStream},
+    path::Path,
+    time::Duration,
+};
 
 use super::{ProcessCounters, directory};
 
@@ -17,7 +23,8 @@ pub fn processes() -> io::Result<Vec<u32>> {
 ///
 /// # Errors
 /// `NotFound` when no process of this user with that identifier serves its counters; `TimedOut`
-/// when the process does not answer; `InvalidData` when this library cannot read its answer.
+/// when the process does not answer; `UnexpectedEof` when its answer breaks off; `InvalidData` when
+/// this library cannot read its answer.
 pub fn read(pid: u32) -> io::Result<ProcessCounters> {
     read_in(&directory::path()?, pid)
 }
@@ -52,11 +59,7 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
     let stream = UnixStream::connect(directory::socket(directory, pid));
     let stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            let text = format!(
-                "process {pid} serves no counters to this user: it has no open session, or another \
-                 user runs it; check its number, or run as its user"
-            );
-            io::Error::new(io::ErrorKind::NotFound, text)
+            io::Error::new(io::ErrorKind::NotFound, unserved(directory, pid))
         }
         _ => error,
     })?;
@@ -72,6 +75,10 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
         _ => error,
     })?;
     let document: ProcessCounters = serde_json::from_slice(&text).map_err(|error| {
+        if error.is_eof() && (text.len() as u64) < DOCUMENT_BYTES_MAX {
+            let text = format!("process {pid} sent only a part of its counters; read them again");
+            return io::Error::new(io::ErrorKind::UnexpectedEof, text);
+        }
         let text = format!(
             "process {pid} serves no counters that this release reads ({error}); read them with \
              the release that serves them"
@@ -87,6 +94,21 @@ pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters>
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(document)
+}
+
+/// Says why a process serves no counters here.
+fn unserved(directory: &Path, pid: u32) -> String {
+    match fs::metadata(format!("/proc/{pid}")) {
+        Err(_) => format!("there is no process {pid}; check its number"),
+        Ok(found) if directory::user().is_ok_and(|own| own != found.uid()) => {
+            format!("user {0} runs process {pid}; run as user {0}", found.uid())
+        }
+        Ok(_) => format!(
+            "process {pid} has no session whose counters are served in {}; check its number, and \
+             that it has the same XDG_RUNTIME_DIR",
+            directory.display()
+        ),
+    }
 }
 
 const READ_TIME_MAX: Duration = Duration::from_secs(2);

@@ -19,7 +19,17 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(PRIVATE).create(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check(path),
-        Err(error) => Err(error),
+        Err(error) => {
+            let remedy = match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                    "; set XDG_RUNTIME_DIR to a directory that exists and that this user may write"
+                }
+                _ => "",
+            };
+            let cause = sys::with_usual_remedy(&error);
+            let text = format!("cannot make {}: {cause}{remedy}", path.display());
+            Err(io::Error::new(error.kind(), text))
+        }
     }
 }
 
@@ -27,12 +37,20 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
 /// enter it, makes it private.
 pub(super) fn check(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
-    if !found.is_dir() || found.uid() != user()? {
-        let text = format!(
-            "{} must be a directory that the user of this process owns, and no symbolic link; \
-             remove what is there",
-            path.display()
-        );
+    let fault = if found.is_symlink() {
+        Some("it is a symbolic link; remove it".to_owned())
+    } else if !found.is_dir() {
+        Some("it is not a directory; remove it".to_owned())
+    } else if found.uid() != user()? {
+        let owner = found.uid();
+        let text =
+            format!("user {owner} owns it; remove it as user {owner}, or set XDG_RUNTIME_DIR");
+        Some(text)
+    } else {
+        None
+    };
+    if let Some(fault) = fault {
+        let text = format!("cannot use {} for counters: {fault}", path.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     if found.mode() & 0o077 != 0 {
@@ -47,7 +65,7 @@ pub(super) fn socket(directory: &Path, pid: u32) -> PathBuf {
 }
 
 /// Finds the effective user by `/proc`, so that this crate needs no system call of its own.
-fn user() -> io::Result<u32> {
+pub(super) fn user() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 

@@ -459,6 +459,9 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
                 io::ErrorKind::PermissionDenied => {
                     fault.advise("name a directory that this user may write")
                 }
+                io::ErrorKind::NotADirectory => {
+                    fault.advise("name a directory whose path leads through directories alone")
+                }
                 _ => fault,
             })
         }

@@ -111,6 +111,7 @@ impl FileSetBuilder {
     /// name, when a name cannot be delivered, or when there is nothing to send or no file matches.
     pub fn read(self) -> Result<FileSet, Error> {
         let selection = self.selection;
+        let has_source = !self.sources.is_empty();
         let mut has_left_out = false;
         let may_skip = self.options.may_skip;
         let tree = Tree::select(self.sources, self.options, |path, is_directory| {
@@ -132,13 +133,11 @@ impl FileSetBuilder {
                 (first.text.clone(), remedy)
             }
             _ if has_left_out => {
-                let cause = "no file matches the patterns".to_owned();
-                (cause, "let the patterns take at least one")
+                let cause = "the patterns leave every file out".to_owned();
+                (cause, "let them take at least one")
             }
-            0 if tree.notes.is_empty() => {
-                let cause = "no path is named, or what is named is empty".to_owned();
-                (cause, name_one)
-            }
+            0 if !has_source => ("no path is named".to_owned(), name_one),
+            0 if tree.notes.is_empty() => ("what is named is empty".to_owned(), name_one),
             0 => (tree.notes.join("; "), name_one),
             // A tree of directories alone may be what the user wants.
             _ => return Ok(FileSet { tree, may_skip }),
@@ -330,15 +329,20 @@ impl Spool {
             .open(&path);
         let failed = |error: &io::Error| {
             let fault = SystemError::system("make a file in", directory.display(), error);
-            match error.kind() {
+            let is_wrong_place = matches!(
+                error.kind(),
                 io::ErrorKind::NotFound
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::PermissionDenied => fault.advise(
-                    "name a directory that exists and that this user may write, or set TMPDIR to \
-                     one",
-                ),
-                _ => fault,
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::PermissionDenied
+            );
+            if !is_wrong_place {
+                return fault;
             }
+            fault.advise(if directory == std::env::temp_dir() {
+                "set TMPDIR to a directory that exists and that this user may write"
+            } else {
+                "name a directory that exists and that this user may write"
+            })
         };
         let file = made.map_err(|error| failed(&error))?;
         fs::remove_file(&path).map_err(|error| failed(&error))?;

@@ -58,16 +58,17 @@ impl StreamStore {
     }
 
     fn stage(&self, manifest: &Arc<Manifest>) -> Result<fs::File, (ErrorCode, String)> {
-        let mut entries = manifest.entries();
-        let is_one_file = entries
-            .next()
-            .is_some_and(|entry| entry.kind == EntryKind::File)
-            && entries.next().is_none();
-        if !is_one_file {
-            let count = manifest.entries().len();
+        let first = manifest.entries().next().map(|entry| entry.kind);
+        let other = match (first, manifest.entries().len()) {
+            (Some(EntryKind::File), 1) => None,
+            (Some(EntryKind::Directory), 1) => Some("a directory".to_owned()),
+            (_, 1) => Some("a link".to_owned()),
+            (_, count) => Some(format!("{count} files, directories and links")),
+        };
+        if let Some(other) = other {
             let text = format!(
-                "the receiver takes one file, and this is a directory, a link or several files \
-                 (entries: {count}); receive it into a directory"
+                "the receiver takes one file, and this transfer brings {other}; receive it into a \
+                 directory"
             );
             return Err((ErrorCode::ManifestRefused, text));
         }

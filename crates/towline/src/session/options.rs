@@ -254,17 +254,21 @@ pub fn dscp(text: &str) -> Result<u8, String> {
 /// # Errors
 /// Says which rule for names this name breaks.
 pub fn check_name(text: &str) -> Result<(), String> {
-    if text.is_empty() || text.len() > 255 || !text.chars().all(is_plain) {
-        return Err("a name has 1 to 255 bytes, and no control or format characters".into());
-    }
-    // A sender could not expect such a name: the list of --expect is split at commas, and blanks
-    // are cut.
-    if text.contains(',') || text.trim() != text {
-        let text = "a name must not contain a comma, or begin or end with a blank: send --expect \
-                    takes a list of names";
-        return Err(text.into());
-    }
-    Ok(())
+    // A sender could not expect a name with commas or blanks at its ends: the list of --expect is
+    // split at commas, and blanks are cut.
+    let problem = match text.len() {
+        0 => "a name must not be empty".to_owned(),
+        256.. => format!("a name has at most 255 bytes, and this one {}", text.len()),
+        _ if !text.chars().all(is_plain) => {
+            "a name must not contain control or format characters".to_owned()
+        }
+        _ if text.contains(',') => {
+            "a name must not contain a comma: send --expect takes a list of names".to_owned()
+        }
+        _ if text.trim() != text => "a name must not begin or end with a blank".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(problem)
 }
 
 /// Reads a list of hosts, separated by commas: addresses, prefixes, or `any`.

@@ -442,7 +442,7 @@ impl DeliveredStream {
                 (out.confirmed, out.is_done) = (total, true);
             }
             Frame::Confirm { .. } | Frame::Done { .. } => {
-                return Err(foreign("the peer confirms what was not written"));
+                return Err(foreign("the peer's confirmation does not fit the stream"));
             }
         }
         Ok(())

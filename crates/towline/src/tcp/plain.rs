@@ -383,7 +383,7 @@ impl PlainSender {
              everything"
                 .to_owned()
         } else if is_reset {
-            "the peer reset the connection".to_owned()
+            "the peer reset the connection; look at the program there".to_owned()
         } else {
             sys::with_usual_remedy(error)
         };

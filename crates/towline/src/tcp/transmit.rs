@@ -231,8 +231,8 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 /// Makes the error of a file that is shorter than its range.
 pub(super) fn ended_at(at: u64) -> io::Error {
     let text = format!(
-        "the file ended at byte {at}, before the end of what was to be sent; send it again, and \
-         let nothing cut it meanwhile"
+        "the file ends at byte {at}, before the end of what was to be sent; send no bytes behind \
+         its end, and let nothing cut it meanwhile"
     );
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
