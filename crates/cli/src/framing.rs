@@ -134,13 +134,21 @@ fn read_counted(
         return Ok(Found::End);
     }
     let mut head = [0; 4];
-    input.read_exact(&mut head).map_err(cut_short)?;
+    let read = input.read_exact(&mut head);
+    read.map_err(|error| cut_short(error, "the 4 bytes of a length"))?;
     let length = u32::from_be_bytes(head) as usize;
     if length > limit.bytes {
-        return Err(too_long(limit));
+        let Limit { bytes, parameter } = limit;
+        let text = format!(
+            "a message of {length} bytes is announced, and at most {bytes} are taken; raise --{}, \
+             or check {WRITER}",
+            parameter.replace('_', "-")
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     message.resize(length, 0);
-    input.read_exact(message).map_err(cut_short)?;
+    let read = input.read_exact(message);
+    read.map_err(|error| cut_short(error, &format!("a message of {length} bytes")))?;
     Ok(Found::Message)
 }
 
@@ -151,17 +159,19 @@ fn too_long(limit: Limit) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-fn cut_short(error: io::Error) -> io::Error {
+/// Words the error of an input that ends too early; `within` says in what.
+fn cut_short(error: io::Error, within: &str) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it ends within a message, or within the length before it, which --framing length \
-             reads as u32, big-endian; check the program that writes it",
-        )
+        let text = format!("it ends within {within}; check {WRITER}");
+        io::Error::new(io::ErrorKind::InvalidData, text)
     } else {
         error
     }
 }
+
+/// Whom to check when lengths do not fit.
+const WRITER: &str = "the program that writes it: --framing length reads a u32, big-endian, before \
+                      each message";
 
 #[cfg(test)]
 mod tests {

@@ -49,19 +49,23 @@ pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
 
 /// Reads a configuration file as a table.
 fn table(path: &Path) -> Result<Table, String> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| {
         let limit = CONFIG_BYTES_MAX as u64 + 1;
-        file.take(limit).read_to_string(&mut text)
+        file.take(limit).read_to_end(&mut bytes)
     });
     read.map_err(|error| unreadable(path, &error))?;
-    if text.len() > CONFIG_BYTES_MAX {
+    if bytes.len() > CONFIG_BYTES_MAX {
         return Err(format!(
             "{}: it is longer than {} KiB, too long for a configuration; name the right file",
             path.display(),
             CONFIG_BYTES_MAX >> 10
         ));
     }
+    let text = String::from_utf8(bytes).map_err(|_| {
+        let path = path.display();
+        format!("{path}: it is not text in UTF-8; name the right file")
+    })?;
     let table = text.parse();
     table.map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -69,7 +69,7 @@ pub(crate) struct FramesSendArgs {
     #[arg(long, value_name = "N")]
     pub(crate) receivers: Option<u32>,
     /// Longest wait for --receivers to report, and at the end for what has not arrived [default: no
-    /// limit for the first, 15s at the end]
+    /// limit for --receivers, 15s at the end]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Seed of the generated content; the receiver needs the same
@@ -140,8 +140,8 @@ impl FromStr for FrameSize {
             let pixels = [number(width)?, number(height)?, number(depth)?];
             let size = pixels
                 .iter()
-                .try_fold(1_u64, |product, &part| product.checked_mul(part.into()));
-            (Some(pixels), size.ok_or_else(wrong)?)
+                .fold(1_u64, |product, &part| product.saturating_mul(part.into()));
+            (Some(pixels), size)
         } else {
             (None, bytes(text).map_err(|_| wrong())?)
         };

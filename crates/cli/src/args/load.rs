@@ -128,9 +128,12 @@ impl FromStr for SizeRange {
             Some((min, max)) => (one(min)?, one(max)?),
             None => (one(text)?, one(text)?),
         };
-        if min > max || min == 0 {
+        if min == 0 {
+            return Err(format!("{text:?}: a message has 1 byte or more"));
+        }
+        if min > max {
             return Err(format!(
-                "{text:?} is not a size or a range of sizes, such as 64 or 64-1400, from 1 byte up"
+                "{text:?}: the smaller size comes first, as in 64-1400"
             ));
         }
         Ok(Self { min, max })

@@ -14,7 +14,7 @@ pub(crate) enum TcpCommand {
     Watch(TcpWatchArgs),
     /// Measure how long calls take, by size and way of writing
     Writes(TcpWritesArgs),
-    /// Answer the calls of `tcp writes` of other hosts
+    /// Serve `tcp writes` of other hosts: read what they write, and answer
     Serve(TcpServeArgs),
 }
 
@@ -88,11 +88,11 @@ pub(crate) struct TcpWritesArgs {
     pub(crate) to: Vec<PathBuf>,
 }
 
-/// Answer the calls of other hosts.
+/// Serve `tcp writes` of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It sends no more bytes than it receives, and serves at most 16 clients at once. It closes the
-connection of a client that is silent for 30 s.
+No answer is longer than its call. It serves at most 16 clients at once, and refuses others. It
+closes the connection of a client that does not begin within 5 s, or is then silent for 30 s.
 
 Examples:
   towline tcp serve

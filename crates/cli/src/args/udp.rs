@@ -44,7 +44,8 @@ pub(crate) struct UdpServeArgs {
     /// no limit to the host that asks]
     #[arg(long, value_name = "RATE", value_parser = positive_bit_rate)]
     pub(crate) rate_max: Option<u64>,
-    /// Highest time to live of its packets to a group
+    /// Highest time to live of what the server sends to a group; a host that asks for more is
+    /// refused
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) hops_max: u8,
 }

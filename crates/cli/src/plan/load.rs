@@ -52,10 +52,14 @@ impl LoadSendPlan {
         check_reports(args.receivers, args.policy, &session)?;
         let bytes_max = session.config.apdu_bytes_max().min(MESSAGE_BYTES_MAX);
         if args.size.max > bytes_max {
-            let text = format!(
-                "--size: a load message has at most {bytes_max} bytes; give a smaller size"
-            );
-            return Err(Failure::usage(text));
+            let or_raise = match bytes_max {
+                MESSAGE_BYTES_MAX => "",
+                _ => ", or raise --apdu-bytes-max",
+            };
+            return Err(Failure::usage(format!(
+                "--size: a load message has at most {bytes_max} bytes; give a smaller \
+                 size{or_raise}"
+            )));
         }
         if args.stamp && args.size.min < STAMPED_BYTES_MIN {
             let text = format!(

@@ -102,8 +102,8 @@ impl ReachPlan {
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         if let Some(other) = peers.iter().find(|peer| peer.is_ipv4() != group.is_ipv4()) {
             let text = format!(
-                "{other} and {group} are not both IPv4 or both IPv6: name the host by an address \
-                 of the group's kind"
+                "{other} and {group} are of different IP versions: name the host by an address of \
+                 the group's version"
             );
             return Err(Failure::usage(text));
         }

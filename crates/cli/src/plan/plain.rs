@@ -30,8 +30,12 @@ impl Plan for PlainPlan {
 impl PlainPlan {
     pub(crate) fn new(args: &SendArgs) -> Result<Self, Failure> {
         let ([path], [to]) = (&args.paths[..], &args.to[..]) else {
-            let text = "--plain sends one file, or - for standard input, to one HOST:PORT";
-            return Err(Failure::usage(text));
+            return Err(Failure::usage(format!(
+                "--plain sends one file, or - for standard input, to one HOST:PORT (paths named: \
+                 {}, hosts: {})",
+                args.paths.len(),
+                args.to.len()
+            )));
         };
         let has_port = to
             .rsplit_once(':')

@@ -247,9 +247,12 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
             .map(|_| "--stamp-every")
     };
     match has_asked {
+        Some(name) if args.over != OverArg::Udp => Err(Failure::usage(format!(
+            "{name}: the kernel stamps single datagrams only; leave {name} or --over out"
+        ))),
         Some(name) if !can_stamp => Err(Failure::usage(format!(
-            "{name}: the kernel stamps single datagrams only; leave {name} out with --over tcp or \
-             pgm, and with the engines mmsg and io_uring"
+            "{name}: with the engines mmsg and io_uring the kernel stamps nothing; leave {name} \
+             or these engines out"
         ))),
         Some(name) if wanted == 0 => Err(Failure::usage(format!(
             "{name}: needs --stamp-every of 1 or more"

@@ -107,7 +107,12 @@ impl TcpWritesPlan {
         }
         let any = SocketAddr::from(([0, 0, 0, 0], PORT));
         let checked = plan.writes(any).check();
-        checked.map_err(|error| Failure::usage(format!("--size, --writes, --calls: {error}")))?;
+        let flags = if args.calls == 0 {
+            "--calls"
+        } else {
+            "--size, --writes"
+        };
+        checked.map_err(|error| Failure::usage(format!("{flags}: {error}")))?;
         Ok(plan)
     }
 

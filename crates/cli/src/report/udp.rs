@@ -38,14 +38,21 @@ impl UdpReport {
             schema: String,
             version: u32,
         }
-        let say = |error: serde_json::Error| error.to_string();
+        let say = |error: serde_json::Error| match error.is_eof() {
+            true => format!("it was cut short: {error}"),
+            false => error.to_string(),
+        };
         let all = serde_json::Deserializer::from_slice(documents).into_iter();
         let all: Result<Vec<serde_json::Value>, _> = all.collect();
         let last = all.map_err(say)?.pop().ok_or("it is empty")?;
         let envelope = Envelope::deserialize(&last).map_err(say)?;
         let Envelope { schema, version } = envelope;
         if (schema.as_str(), version) != (Self::SCHEMA, Self::VERSION) {
-            return Err(format!("it is {schema}, version {version}"));
+            return Err(format!(
+                "it is {schema}, version {version}, and not {}, version {}",
+                Self::SCHEMA,
+                Self::VERSION
+            ));
         }
         serde_json::from_value(last).map(Self).map_err(say)
     }
