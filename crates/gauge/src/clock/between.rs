@@ -97,7 +97,9 @@ fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Betwe
         Ok(one_way) => (Some(one_way), None),
         Err(_) if found.answered.is_empty() => (
             None,
-            Some("the wall clock of this host was set during the exchange".to_owned()),
+            Some(
+                "the wall clock of this host was set during the exchange; measure again".to_owned(),
+            ),
         ),
         Err(reason) => (None, Some(reason)),
     };

@@ -35,11 +35,13 @@ impl Tree {
             ..Tally::default()
         };
         if !tally.visit(&path, 0) {
-            let cause = format!(
-                "something in it cannot be read, or is over {DEPTH_MAX} levels deep; name another \
-                 path"
-            );
-            return Err(net::SystemError::refused("send", path.display(), cause).into());
+            let cause = match tally.is_deep {
+                true => format!("something in it is over {DEPTH_MAX} levels deep"),
+                false => "something in it cannot be read".to_owned(),
+            };
+            return Err(net::SystemError::refused("send", path.display(), cause)
+                .advise("name another path")
+                .into());
         }
         Ok(Self {
             paths: vec![path],
@@ -71,7 +73,8 @@ impl Tree {
             return Ok(found);
         }
         let cause = format!(
-            "the directories of this machine that suit have only {} bytes in {} files",
+            "the directories of this machine that suit have {} bytes in {} files together, and \
+             {bytes_min} bytes in {files_min} files are wanted",
             found.bytes, found.files
         );
         Err(net::SystemError::refused("find", "a tree to send", cause)
@@ -108,6 +111,8 @@ struct Tally {
     bytes_max: u64,
     /// Entries that `send` leaves out are suitable, too.
     is_lenient: bool,
+    /// An entry was unsuitable because it lies too deep.
+    is_deep: bool,
 }
 
 impl Tally {
@@ -133,10 +138,13 @@ impl Tally {
         let Ok(entries) = fs::read_dir(path) else {
             return false;
         };
-        depth < DEPTH_MAX
-            && entries
-                .flatten()
-                .all(|entry| self.visit(&entry.path(), depth + 1))
+        if depth >= DEPTH_MAX {
+            self.is_deep = true;
+            return false;
+        }
+        entries
+            .flatten()
+            .all(|entry| self.visit(&entry.path(), depth + 1))
     }
 }
 

@@ -173,8 +173,11 @@ impl<'a> Talk<'a> {
             None => None,
         };
         let unicast = unicast(spec).map_err(|error| {
-            SystemError::system("listen to other hosts at UDP port", spec.port, &error)
-                .advise(Remedy::StopOtherSearch)
+            let fault = SystemError::system("listen to other hosts at UDP port", spec.port, &error);
+            match error.kind() {
+                io::ErrorKind::AddrInUse => fault.advise(Remedy::StopOtherSearch),
+                _ => fault,
+            }
         })?;
         Ok(Self {
             spec,

@@ -304,9 +304,14 @@ impl Client {
                 "no reflector at {peer}: the host answers, but no program listens on port {port}; \
                  start `towline rtt reflect` there, or name its port as HOST:PORT"
             ),
-            Some((_, io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidData)) => format!(
-                "the program at {peer} is no reflector over TCP, or has no room for another \
-                 client: start `towline rtt reflect --over tcp` there, or try later"
+            Some((_, io::ErrorKind::InvalidData)) => format!(
+                "the program at {peer} is no reflector over TCP: start `towline rtt reflect --over \
+                 tcp` there, or name its port as HOST:PORT"
+            ),
+            Some((_, io::ErrorKind::ConnectionAborted)) => format!(
+                "the program at {peer} has closed the connection: it is no reflector over TCP, or \
+                 has no room for another client; start `towline rtt reflect --over tcp` there, or \
+                 try later"
             ),
             Some((error, _)) => format!(
                 "cannot reach the reflector at {peer}: {}",

@@ -41,13 +41,17 @@ impl Engine {
 
     /// Says why `io_uring` does not work here, and what is used instead.
     pub(super) fn refusal(error: &std::io::Error) -> String {
-        let remedy = if error.raw_os_error() == Some(errno::ENOSYS) {
-            "it needs Linux 5.11"
-        } else {
-            "check the sysctl kernel.io_uring_disabled, and whether a container filters system \
-             calls"
+        let remedy = match error.raw_os_error() {
+            Some(errno::ENOSYS) => "; it needs Linux 5.11",
+            Some(errno::EPERM | errno::EACCES) => {
+                "; check the sysctl kernel.io_uring_disabled, and whether a container filters \
+                 system calls"
+            }
+            Some(errno::ENOMEM) => "; free memory, or raise `ulimit -l`",
+            _ => "",
         };
-        format!("the engine io_uring does not work here, so recv is used: {error}; {remedy}")
+        let cause = sys::with_usual_remedy(error);
+        format!("the engine io_uring does not work here, so recv is used: {cause}{remedy}")
     }
 }
 

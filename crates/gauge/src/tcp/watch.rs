@@ -265,11 +265,16 @@ impl Watch {
                 let inodes = process::sockets_of(pid);
                 let inodes = inodes.map_err(|error| {
                     let target = format!("the sockets of process {pid}");
-                    let advice = match error.kind() {
-                        std::io::ErrorKind::NotFound => "name a process that is running (`ps`)",
-                        _ => "watch a process of your own, or be root",
-                    };
-                    SystemError::system("list", target, &error).advise(advice)
+                    let fault = SystemError::system("list", target, &error);
+                    match error.kind() {
+                        std::io::ErrorKind::NotFound => {
+                            fault.advise("name a process that is running (`ps`)")
+                        }
+                        std::io::ErrorKind::PermissionDenied => {
+                            fault.advise("watch a process of your own, or be root")
+                        }
+                        _ => fault,
+                    }
                 })?;
                 Some(inodes.into_iter().collect())
             }

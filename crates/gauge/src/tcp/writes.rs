@@ -101,11 +101,16 @@ impl Writes {
             let all = size.checked_mul(self.writes);
             all.is_some_and(|all| (1..=BYTES_MAX).contains(&all))
         };
-        if self.calls > 0 && self.sizes.iter().all(is_possible) {
-            return Ok(());
+        if self.calls == 0 {
+            let text = "at least 1 call must be made";
+            return Err(Error::Measurement(text.to_owned()));
         }
+        let Some(size) = self.sizes.iter().find(|size| !is_possible(size)) else {
+            return Ok(());
+        };
         let text = format!(
-            "at least 1 call is made, and the writes of a call have 1 to {BYTES_MAX} bytes together"
+            "the writes of a call have 1 to {BYTES_MAX} bytes together, and not {} times {size}",
+            self.writes
         );
         Err(Error::Measurement(text))
     }
@@ -203,7 +208,7 @@ impl Writes {
                 return Err(SystemError::refused("use", self.server, cause).into());
             }
             None => {
-                let cause = "it does not answer as a responder";
+                let cause = format!("it has not answered within {CONNECT_MAX:?}");
                 return Err(SystemError::refused("use", self.server, cause)
                     .advise(Remedy::StartResponder)
                     .into());

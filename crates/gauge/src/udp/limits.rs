@@ -46,9 +46,9 @@ impl ServeSpec {
     pub fn check(&self) -> Result<(), Error> {
         for group in &self.groups {
             let cause = if !group.ip().is_multicast() {
-                "it is not a multicast group"
+                "it is not a multicast group; name one"
             } else if is_local_control(group.ip()) {
-                "every host of the network listens to such groups, asked or not; name another"
+                "every host of the network is a member of such a group; name another"
             } else {
                 continue;
             };
@@ -63,8 +63,14 @@ impl ServeSpec {
     /// # Errors
     /// When the server does not make such a trial; the text is for the client.
     pub(super) fn allow(&self, asked: &TrialSpec) -> io::Result<(TrialSpec, Option<u64>)> {
-        if !SIZES.contains(&asked.size_bytes) || asked.duration_ms > DURATION_MS_MAX {
-            let text = "a trial has datagrams of 20 to 65507 bytes and lasts at most 60 s";
+        if !SIZES.contains(&asked.size_bytes) {
+            let asked = asked.size_bytes;
+            let text = format!("a trial has datagrams of 20 to 65507 bytes, and not of {asked}");
+            return Err(io::Error::other(text));
+        }
+        if asked.duration_ms > DURATION_MS_MAX {
+            let asked = asked.duration_ms;
+            let text = format!("a trial lasts at most 60 s, and not {asked} ms");
             return Err(io::Error::other(text));
         }
         if let Some(group) = asked.group {

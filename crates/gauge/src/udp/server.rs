@@ -275,6 +275,9 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
         }
+        if self.turn.is_cut() {
+            return Err(io::Error::other(CUT));
+        }
         let text = format!(
             "no datagram from {} has come to UDP port {}: let this port through the firewalls",
             self.peer,
@@ -336,9 +339,11 @@ impl<'a> Session<'a> {
                 }
                 Some(_) => return Err(foreign()),
             }
-            if self.turn.is_cut() || now().since(began) > limit {
-                let text = "the trial did not end in time, or the server is stopping or serves \
-                            another host; try again";
+            if self.turn.is_cut() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, CUT));
+            }
+            if now().since(began) > limit {
+                let text = format!("the trial did not end within {limit:?}; try again");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
         }
@@ -381,6 +386,7 @@ pub(super) fn send_plan(spec: &TrialSpec, token: u64) -> SendPlan {
     }
 }
 
+const CUT: &str = "the server is stopping, or serves another host now; try later";
 const BUSY: &str = "it serves another client now; try later, as two would disturb each other";
 const BACKLOG: u16 = 8;
 /// How late a stop may be noticed.

@@ -141,11 +141,13 @@ impl<'a, 'w> Bench<'a, 'w> {
         watch: Option<TrialWatch<'w>>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, Error> {
-        let is_sound = sweep.sizes.iter().all(|size| SIZES.contains(size))
-            && sweep.duration <= Duration::from_millis(DURATION_MS_MAX);
-        if !is_sound {
-            let text = "a datagram has 20 to 65507 bytes, and a trial lasts at most 60 s";
-            return Err(Error::Measurement(text.to_owned()));
+        if let Some(size) = sweep.sizes.iter().find(|size| !SIZES.contains(size)) {
+            let text = format!("{size} bytes: a datagram has 20 to 65507");
+            return Err(Error::Measurement(text));
+        }
+        if sweep.duration > Duration::from_millis(DURATION_MS_MAX) {
+            let text = format!("{:?}: a trial lasts at most 60 s", sweep.duration);
+            return Err(Error::Measurement(text));
         }
         let peers = sweep
             .servers
