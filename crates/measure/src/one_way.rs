@@ -100,7 +100,7 @@ impl OneWay {
         let earliest = self.there.min_ns.min(self.back.min_ns);
         if i128::from(earliest) < -bound {
             let text = if is_one_clock {
-                "the wall clock was set meanwhile".to_owned()
+                "the wall clock was set meanwhile; measure again".to_owned()
             } else {
                 format!(
                     "by these clocks a message arrived {} before it was sent, which is more than \
