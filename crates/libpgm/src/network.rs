@@ -127,14 +127,17 @@ fn group(text: &str) -> Result<IpAddr, Fault> {
 }
 
 fn look_up(name: &str) -> Result<IpAddr, Fault> {
-    let unknown = || {
+    let unknown = |cause: &str| {
         let text = format!(
-            "{name:?} is neither a group nor a name that is known; check it (`getent hosts`)"
+            "{name:?} is no address, and as a name it leads to none: {cause}; check it (`getent \
+             hosts`)"
         );
         Fault::new(Domain::Interface, Code::NoName, text)
     };
-    let mut found = (name, 0).to_socket_addrs().map_err(|_| unknown())?;
-    found.next().map(|address| address.ip()).ok_or_else(unknown)
+    let found = (name, 0).to_socket_addrs();
+    let mut found = found.map_err(|error| unknown(&error.to_string()))?;
+    let first = found.next().map(|address| address.ip());
+    first.ok_or_else(|| unknown("it has no address"))
 }
 
 fn vias(text: &str, wanted: Option<Family>) -> Result<Vec<Via>, Fault> {
