@@ -38,7 +38,10 @@ fn run() -> Result<u8, Box<dyn Error>> {
             }
             "--direct" => change.push(Box::new(LabSpec::direct)),
             "--segments" => change.push(Box::new(LabSpec::segments_at_switch)),
-            _ => return Err(format!("{flag} is not known").into()),
+            _ => {
+                let known = "--hosts, --in, --loss, --mtu, --direct and --segments";
+                return Err(format!("{flag} is not known, only {known} are").into());
+            }
         }
     }
     let spec = change
@@ -58,9 +61,9 @@ fn run() -> Result<u8, Box<dyn Error>> {
         "all" => lab.hosts(),
         index => {
             let index: usize = index.parse()?;
-            lab.hosts()
-                .get(index..=index)
-                .ok_or("there is no such host")?
+            lab.hosts().get(index..=index).ok_or(format!(
+                "--in {index}: hosts are numbered from 0 below --hosts"
+            ))?
         }
     };
     let mut children = Vec::new();

@@ -20,7 +20,7 @@ pub enum LabError {
         remedy: String,
     },
     /// No lab can be built by this specification.
-    #[error("no such lab: {0}")]
+    #[error("not possible in a lab: {0}")]
     Spec(&'static str),
     /// A network object could not be made, changed or read.
     #[error(transparent)]
