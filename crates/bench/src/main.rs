@@ -135,11 +135,13 @@ impl Request {
                 ("--soak", Some(seconds)) if seconds >= SOAK_SECONDS_LEAST => {
                     request.soak_seconds = Some(seconds as u64);
                 }
-                _ => {
+                ("--soak", _) => {
                     return Err(format!(
-                        "'{arg}' is not an option, or its value is missing or wrong"
+                        "--soak wants a number of seconds, {SOAK_SECONDS_LEAST} or more"
                     ));
                 }
+                ("--pairs" | "--size", None) => return Err(format!("{arg} wants a number")),
+                _ => return Err(format!("'{arg}' is not an option")),
             }
         }
         Ok(request)
