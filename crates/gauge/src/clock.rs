@@ -128,7 +128,8 @@ fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
     let bound_us = error_ns_max.div_ceil(1_000);
     if !is_synchronised {
         let text = "refused: no daemon keeps this clock synchronised (start chrony, ntpd or ptp4l \
-                    with phc2sys); round trips need no such clock";
+                    with phc2sys, and wait until it has set the clock); round trips need no such \
+                    clock";
         return (false, text.to_owned());
     }
     if error_ns_max > ERROR_NS_MAX {

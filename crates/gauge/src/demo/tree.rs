@@ -35,9 +35,11 @@ impl Tree {
             ..Tally::default()
         };
         if !tally.visit(&path, 0) {
+            let unsuitable = tally.unsuitable.unwrap_or_default();
+            let unsuitable = unsuitable.display();
             let cause = match tally.is_deep {
-                true => format!("something in it is over {DEPTH_MAX} levels deep"),
-                false => "something in it cannot be read".to_owned(),
+                true => format!("what is in {unsuitable} lies over {DEPTH_MAX} levels deep"),
+                false => format!("{unsuitable} cannot be read"),
             };
             return Err(net::SystemError::refused("send", path.display(), cause)
                 .advise("name another path")
@@ -111,13 +113,23 @@ struct Tally {
     bytes_max: u64,
     /// Entries that `send` leaves out are suitable, too.
     is_lenient: bool,
-    /// An entry was unsuitable because it lies too deep.
+    /// The first unsuitable entry.
+    unsuitable: Option<PathBuf>,
+    /// It is unsuitable because what is in it lies too deep.
     is_deep: bool,
 }
 
 impl Tally {
     /// Counts the files and bytes below `path`; returns false as soon as an entry is unsuitable.
     fn visit(&mut self, path: &Path, depth: usize) -> bool {
+        let is_suitable = self.count(path, depth);
+        if !is_suitable && self.unsuitable.is_none() {
+            self.unsuitable = Some(path.to_owned());
+        }
+        is_suitable
+    }
+
+    fn count(&mut self, path: &Path, depth: usize) -> bool {
         let Ok(metadata) = fs::symlink_metadata(path) else {
             return false;
         };
