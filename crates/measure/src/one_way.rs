@@ -162,19 +162,26 @@ impl OneWayTimes {
 
 /// Checks that each end had a synchronised clock in every exchange.
 fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
-    let remedy = "start chrony, ntpd, or ptp4l with phc2sys";
+    let remedy = |place: &str| {
+        format!(
+            "start chrony, ntpd, or ptp4l with phc2sys {place}, and wait until it has set the clock"
+        )
+    };
     let here = exchanges.iter().all(|one| one.here.is_synchronised);
     let there = exchanges.iter().all(|one| one.there.is_synchronised);
     match (here, there) {
         (true, true) => Ok(()),
         (false, true) => Err(format!(
-            "no daemon keeps this host's clock synchronised; {remedy} here"
+            "no daemon keeps this host's clock synchronised; {}",
+            remedy("here")
         )),
         (true, false) => Err(format!(
-            "no daemon keeps the far end's clock synchronised; {remedy} there"
+            "no daemon keeps the far end's clock synchronised; {}",
+            remedy("there")
         )),
         (false, false) => Err(format!(
-            "no daemon keeps either clock synchronised; {remedy} at both ends"
+            "no daemon keeps either clock synchronised; {}",
+            remedy("at both ends")
         )),
     }
 }
