@@ -3,6 +3,7 @@
 use std::{fs, io};
 
 use sys::{
+    errno::ENOSPC,
     namespace::{Refusal, Step},
     netlink::NetlinkError,
 };
@@ -61,6 +62,19 @@ impl LabError {
             operation: operation.into(),
             cause,
         }
+    }
+
+    /// Makes the error of a network namespace that cannot be made.
+    pub(crate) fn no_network(operation: &str, cause: io::Error) -> Self {
+        let cause = match cause.raw_os_error() {
+            // No disk is full: this is how the kernel says that a limit is reached.
+            Some(ENOSPC) => io::Error::other(format!(
+                "{cause}: the limit of network namespaces is reached; as root raise it with \
+                 `sysctl -w user.max_net_namespaces=N`"
+            )),
+            _ => cause,
+        };
+        Self::os(operation, cause)
     }
 
     /// Makes the error of a refused step. It names the kernel setting (sysctl) that forbids the

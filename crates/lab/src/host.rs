@@ -28,7 +28,7 @@ impl Host {
     /// Makes the namespace; its interface appears when its cable is made.
     pub(crate) fn new(number: u8) -> Result<Self, LabError> {
         let network = Namespace::network()
-            .map_err(|cause| LabError::os("make a host's network namespace", cause))?;
+            .map_err(|cause| LabError::no_network("make a host's network namespace", cause))?;
         // The host's name is its address, so the name resolves without a file.
         let name = Namespace::host_name(&ipv4(number).to_string())
             .map_err(|cause| LabError::os("give a host its name", cause))?;

@@ -22,7 +22,7 @@ impl Switch {
     /// Makes the bridge and a cable from it to every host.
     pub(crate) fn new(spec: &LabSpec, hosts: &[Host]) -> Result<Self, LabError> {
         let namespace = Namespace::network()
-            .map_err(|cause| LabError::os("make the switch's network namespace", cause))?;
+            .map_err(|cause| LabError::no_network("make the switch's network namespace", cause))?;
         in_namespace(&namespace, || -> Result<(), LabError> {
             let mut netlink = Rtnetlink::open()?;
             netlink.add_bridge(BRIDGE)?;
