@@ -66,9 +66,9 @@ codes! {
         Version = 1, "no common protocol version";
         DuplicateName = 2, "another live receiver has this name";
         WrongSession = 3, "that session is not served here";
-        Full = 4, "the sender serves no further receivers";
+        Full = 4, "all places are taken";
         Over = 5, "the session is over";
-        Protocol = 6, "the first message was not a greeting";
+        Protocol = 6, "the first message was not a valid greeting";
         KeyRequired = 7, "the sender requires a key";
         NoKey = 8, "the sender has no key";
         WrongKey = 9, "the keys of the two ends differ";
