@@ -266,7 +266,7 @@ pub const BIT_RATE_FORM: &str = "a rate such as 10M, 1Gbit/s, 12MB/s or 5000 (bi
 /// What [`count`] reads, in words that complete "is not ...".
 pub const COUNT_FORM: &str = "a number such as 500, 40k or 1.5M";
 /// What [`Chance`] reads, in words that complete "is not ...".
-pub const CHANCE_FORM: &str = "a probability such as 5%, 0.1%, 1/1000 or 0.05";
+pub const CHANCE_FORM: &str = "a probability from 0 to 1, such as 5%, 0.1%, 1/1000 or 0.05";
 
 /// A decimal number: `digits * 10^exponent`.
 #[derive(Clone, Copy)]
