@@ -157,7 +157,8 @@ impl Library {
         // SAFETY: the function takes two integers by value.
         let pcap = unsafe { (self.open_dead)(link_type.into(), SNAP_LEN) };
         if pcap.is_null() {
-            return Err(FilterError::NoLibrary);
+            let text = "libpcap cannot compile it: it has no memory";
+            return Err(FilterError::Text(text.to_owned()));
         }
         let mut compiled = Compiled {
             len: 0,

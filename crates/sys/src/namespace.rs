@@ -303,6 +303,13 @@ impl fmt::Display for Refusal {
             Step::IdMap => "map this user to root in a user namespace",
             Step::NetworkNamespace => "make a network namespace inside a user namespace",
         };
+        if self.errno == libc::ENOSPC {
+            // The system's own text would speak of a disk.
+            return write!(
+                f,
+                "cannot {what}: this user has as many namespaces as the kernel allows"
+            );
+        }
         let error = io::Error::from_raw_os_error(self.errno);
         write!(f, "cannot {what}: {error}")
     }

@@ -342,10 +342,11 @@ impl Directory {
         if kind.is_file() {
             return Ok(file);
         }
-        let what = if kind.is_fifo() || kind.is_socket() {
-            "a pipe or socket"
-        } else {
-            "a device or directory"
+        let what = match () {
+            () if kind.is_fifo() => "a pipe",
+            () if kind.is_socket() => "a socket",
+            () if kind.is_dir() => "a directory",
+            () => "a device",
         };
         let text = format!("{what}, not a regular file");
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -521,9 +522,17 @@ fn components(path: &Path) -> io::Result<Vec<CString>> {
 }
 
 fn unusable(path: &Path) -> io::Error {
+    let odd = path
+        .components()
+        .find(|it| !matches!(it, Component::Normal(_)));
+    let cause = match odd {
+        None => "it is empty",
+        Some(Component::CurDir) => "it begins with `.`",
+        Some(Component::ParentDir) => "it contains `..`",
+        Some(_) => "it begins with `/`",
+    };
     let text = format!(
-        "{}: not a relative path of plain names (it is empty, begins with `/` or `.`, or contains \
-         `..`)",
+        "{}: not a relative path of plain names: {cause}",
         path.display()
     );
     io::Error::new(io::ErrorKind::InvalidInput, text)
