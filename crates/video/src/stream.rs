@@ -100,11 +100,16 @@ impl<R: Read> VideoReader<R> {
         }
         let mut line = start[..read].to_vec();
         let is_frame = line.starts_with(FRAME) && matches!(line.last(), Some(b'\n' | b' '));
+        if read < start.len() && FRAME.starts_with(&line) {
+            let what = format!(
+                "the stream was cut: it ends in the line before frame {}",
+                self.frames
+            );
+            return Err(VideoError::header(&what, &line));
+        }
         if read < start.len() || !is_frame {
-            return Err(VideoError::header(
-                "FRAME is expected here, not this",
-                &line,
-            ));
+            let what = format!("FRAME is expected before frame {}, not this", self.frames);
+            return Err(VideoError::header(&what, &line));
         }
         if line.pop() == Some(b' ') {
             // Parameters of this frame alone: how its lines interlace, and remarks.
@@ -352,11 +357,11 @@ mod tests {
         for (stream, what) in [
             (
                 &b"YUV4MPEG2 W1 H1 Cmono\nFRAMES\n0"[..],
-                "FRAME is expected here, not this: \"FRAMES\"",
+                "FRAME is expected before frame 0, not this: \"FRAMES\"",
             ),
             (
                 b"YUV4MPEG2 W1 H1 Cmono\nFRA",
-                "FRAME is expected here, not this: \"FRA\"",
+                "the stream was cut: it ends in the line before frame 0: \"FRA\"",
             ),
             (b"YUV4MPEG2 W1 H1 Cmono", "the stream ends within this line"),
             (b"RAW W1 H1 CMono8\n0", "a line of Y4M is expected"),

@@ -55,8 +55,12 @@ impl Header {
     pub fn parse(line: &[u8]) -> Result<Self, VideoError> {
         let wrong = |what: &str| Err(VideoError::header(what, line));
         let text = match std::str::from_utf8(line) {
-            Ok(text) if text.len() <= Self::LINE_BYTES_MAX && !text.contains('\n') => text,
-            _ => return wrong("a line of at most 1024 bytes of text is expected here, not this"),
+            Ok(text) if text.len() > Self::LINE_BYTES_MAX => {
+                return wrong("a line is longer than 1024 bytes");
+            }
+            Ok(text) if text.contains('\n') => return wrong("one line is expected here, not more"),
+            Ok(text) => text,
+            Err(_) => return wrong("this line is not text (UTF-8)"),
         };
         let mut words = text.split(' ');
         let signature = words.next().unwrap_or_default();
@@ -65,27 +69,38 @@ impl Header {
         }
         let mut told = Told::default();
         for word in words.filter(|word| !word.is_empty()) {
-            if told.take(word).is_none() {
-                return wrong(&format!(
-                    "the parameter {:?} is unknown, repeated or impossible in",
-                    printable(word)
-                ));
-            }
+            let fault = match told.take(word) {
+                Some(true) => continue,
+                Some(false) => "comes twice",
+                None if word.starts_with(LETTERS) => "has an impossible value",
+                None => "is unknown",
+            };
+            let word = printable(word);
+            return wrong(&format!("the parameter {word:?} {fault} in"));
         }
-        let colour = told.colour.unwrap_or("420jpeg");
-        let format = match signature {
-            Y4M => format_of(colour),
-            _ => colour.parse().ok(),
+        let format = match (signature, told.colour) {
+            (Y4M, colour) => {
+                let colour = colour.unwrap_or("420jpeg");
+                format_of(colour).ok_or_else(|| {
+                    format!(
+                        "the colours {:?} are not read here (those read are 420, 420jpeg, \
+                         420mpeg2, 420paldv, 422, 444, mono, mono10, mono12 and mono16), in",
+                        printable(colour)
+                    )
+                })
+            }
+            (_, Some(name)) => name.parse(),
+            (_, None) => Err("the pixel format (C) is missing in".to_owned()),
         };
-        let Some(format) = format else {
-            return wrong(&format!(
-                "the colours {:?} are not read here (those read are 420*, 422, 444, mono, mono10, \
-                 mono12 and mono16), in",
-                printable(colour)
-            ));
+        let format = match format {
+            Ok(format) => format,
+            Err(fault) => return wrong(&fault),
         };
-        let (Some(width), Some(height)) = (told.width, told.height) else {
-            return wrong("the width W or the height H is missing in");
+        let (width, height) = match (told.width, told.height) {
+            (Some(width), Some(height)) => (width, height),
+            (None, Some(_)) => return wrong("the width (W) is missing in"),
+            (Some(_), None) => return wrong("the height (H) is missing in"),
+            (None, None) => return wrong("the width (W) and the height (H) are missing in"),
         };
         Ok(Self {
             line: text.to_owned(),
@@ -159,9 +174,9 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// Takes one parameter. Returns `None` when it is unknown or malformed, or comes a second time;
-    /// only remarks may come more than once.
-    fn take(&mut self, word: &'a str) -> Option<()> {
+    /// Takes one parameter. Returns `None` when it is unknown or malformed, and false when it comes
+    /// a second time; only remarks may come more than once.
+    fn take(&mut self, word: &'a str) -> Option<bool> {
         let mut letters = word.chars();
         let (letter, value) = (letters.next()?, letters.as_str());
         match letter {
@@ -180,14 +195,14 @@ impl<'a> Told<'a> {
             }
             'A' => fraction(value).and_then(|_| once(&mut self.aspect, ())),
             'C' => once(&mut self.colour, value),
-            'X' => Some(()),
+            'X' => Some(true),
             _ => None,
         }
     }
 }
 
-fn once<T>(place: &mut Option<T>, value: T) -> Option<()> {
-    place.replace(value).is_none().then_some(())
+fn once<T>(place: &mut Option<T>, value: T) -> Option<bool> {
+    Some(place.replace(value).is_none())
 }
 
 fn number(text: &str) -> Option<u32> {
@@ -235,6 +250,8 @@ pub(crate) const fn colour_of(format: PixelFormat) -> Option<&'static str> {
 
 const Y4M: &str = "YUV4MPEG2";
 const RAW: &str = "RAW";
+/// The first letters of all parameters.
+const LETTERS: [char; 7] = ['W', 'H', 'F', 'I', 'A', 'C', 'X'];
 
 #[cfg(test)]
 mod tests {
@@ -275,10 +292,11 @@ mod tests {
         for (line, what) in [
             ("", "beginning with YUV4MPEG2"),
             ("YUV4MPEG3 W4 H2", "beginning with YUV4MPEG2"),
-            ("YUV4MPEG2", "the width W or the height H is missing"),
-            ("YUV4MPEG2 W4", "the width W or the height H is missing"),
-            ("YUV4MPEG2 W4 H2 W4", "\"W4\""),
-            ("YUV4MPEG2 W-4 H2", "\"W-4\""),
+            ("YUV4MPEG2", "the width (W) and the height (H) are missing"),
+            ("YUV4MPEG2 W4", "the height (H) is missing"),
+            ("YUV4MPEG2 H4", "the width (W) is missing"),
+            ("YUV4MPEG2 W4 H2 W4", "\"W4\" comes twice"),
+            ("YUV4MPEG2 W-4 H2", "\"W-4\" has an impossible value"),
             ("YUV4MPEG2 W+4 H2", "\"W+4\""),
             ("YUV4MPEG2 W H2", "\"W\""),
             ("YUV4MPEG2 W4 H99999999999", "H99999999999"),
@@ -286,13 +304,14 @@ mod tests {
             ("YUV4MPEG2 W4 H2 F25:0", "\"F25:0\""),
             ("YUV4MPEG2 W4 H2 Iq", "\"Iq\""),
             ("YUV4MPEG2 W4 H2 A1", "\"A1\""),
-            ("YUV4MPEG2 W4 H2 Z", "\"Z\""),
+            ("YUV4MPEG2 W4 H2 Z", "\"Z\" is unknown"),
             ("YUV4MPEG2 W4 H2 C420p10", "420p10"),
             ("YUV4MPEG2 W4 H2 CMono8", "Mono8"),
             ("YUV4MPEG2 W0 H2", "each side has 1 to 65535"),
             ("YUV4MPEG2 W65535 H65535", "at most 268435456"),
-            ("RAW W4 H2", "420jpeg"),
-            ("YUV4MPEG2 W4 H2\n", "a line of at most"),
+            ("RAW W4 H2", "the pixel format (C) is missing"),
+            ("RAW W4 H2 C420jpeg", "Mono12Packed"),
+            ("YUV4MPEG2 W4 H2\n", "one line is expected"),
         ] {
             let error = parse(line).expect_err(line).to_string();
             assert!(error.contains(what), "{line}: {error}");
