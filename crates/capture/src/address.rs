@@ -109,7 +109,7 @@ impl FromStr for SourceAddress {
             return match text {
                 file if is_file_name(file) => Ok(Self::File(file.into())),
                 interface if is_interface_name(interface) => Ok(Self::Ring(interface.to_owned())),
-                _ => Err(error(SOURCE_FORM)),
+                other => Err(error(&(no_name(other).to_owned() + SOURCE_FORM))),
             };
         };
         if rest.is_empty() && kind != "gen" {
@@ -144,7 +144,7 @@ impl FromStr for SinkAddress {
                 Some("pcap") => Ok(Self::Pcap(text.into())),
                 Some("pcapng") => Ok(Self::Pcapng(text.into())),
                 _ if is_interface_name(text) => Ok(Self::Ring(text.to_owned())),
-                _ => Err(error(SINK_FORM)),
+                _ => Err(error(&(no_name(text).to_owned() + SINK_FORM))),
             };
         };
         match (kind, rest) {
@@ -189,6 +189,17 @@ fn is_interface_name(text: &str) -> bool {
     let is_long = text.len() > INTERFACE_NAME_MAX;
     let has_odd = text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
     !(text.is_empty() || is_long || has_odd || is_packed(text) || text == "-")
+}
+
+/// Says why a bare text is no interface's name; empty when another form is the likely fault.
+const fn no_name(text: &str) -> &'static str {
+    match text.len() {
+        0 => "it is empty; ",
+        len if len > INTERFACE_NAME_MAX => {
+            "it is too long for an interface, and has no ending of a capture file; "
+        }
+        _ => "",
+    }
 }
 
 fn is_packed(text: &str) -> bool {

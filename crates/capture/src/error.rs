@@ -19,7 +19,10 @@ pub enum CaptureError {
         reason: String,
     },
     /// There is no such interface.
-    #[error("there is no interface {name}; this host has {known}; for a file write pcapng:{name}")]
+    #[error(
+        "there is no interface {name}; this host has {known}; if {name} is a file, write \
+         pcapng:{name}"
+    )]
     NoInterface {
         /// The name that was given.
         name: String,

@@ -68,7 +68,8 @@ impl FromStr for GeneratorSpec {
                 what: "source of packets",
                 reason: reason.to_owned(),
             };
-            let (key, value) = part.split_once('=').ok_or_else(|| error(FORM))?;
+            let no_value = || error(&format!("{part:?} has no value; {FORM}"));
+            let (key, value) = part.split_once('=').ok_or_else(no_value)?;
             let is_read = match key {
                 "size" => value.parse().ok().map(|sizes| spec.sizes = sizes),
                 "rate" => frames_per_s(value).map(|it| spec.frames_per_s = Some(it)),
@@ -78,9 +79,9 @@ impl FromStr for GeneratorSpec {
                 "flows" => positive(value).map(|flows| spec.flows = flows),
                 "seed" => value.parse().ok().map(|seed| spec.seed = seed),
                 "to" => hardware_address(value).map(|to| spec.to = to),
-                _ => None,
+                _ => return Err(error(&format!("{key:?} is no key; {FORM}"))),
             };
-            is_read.ok_or_else(|| error(FORM))?;
+            is_read.ok_or_else(|| error(&format!("{part:?} cannot be used; {FORM}")))?;
         }
         Ok(spec)
     }

@@ -196,10 +196,14 @@ fn make(address: &SinkAddress, number: u64) -> Result<(Box<dyn Sink>, PathBuf), 
             (SinkAddress::Pcapng(path.clone()), path)
         }
         other => {
+            let reason = match other.is_standard_output() {
+                true => "standard output cannot be several files; name a file",
+                false => "write pcapng:FILE or pcap:FILE",
+            };
             return Err(CaptureError::Address {
                 address: other.to_string(),
                 what: "sink of several files",
-                reason: "only pcapng:FILE and pcap:FILE can be".to_owned(),
+                reason: reason.to_owned(),
             });
         }
     };

@@ -91,9 +91,23 @@ impl FileSource {
         match probe.step(source.buffer.bytes()).1 {
             Step::Lost(damage) => Err(source.format_error(&damage.to_string())),
             _ if source.buffer.bytes().len() < 4 => {
-                Err(source.format_error("it is empty or cut short"))
+                let reason = source.too_short();
+                Err(source.format_error(&reason))
             }
             _ => Ok(source),
+        }
+    }
+
+    /// Says why the file is too short for its first four bytes.
+    fn too_short(&self) -> String {
+        match (self.remarks.first(), self.buffer.bytes().len()) {
+            // A packed file that could not be unpacked.
+            (Some(remark), _) => {
+                let path = format!("{}: ", self.path.display());
+                remark.trim_start_matches(path.as_str()).to_owned()
+            }
+            (None, 0) => "it is empty".to_owned(),
+            (None, bytes) => format!("it is cut short after {bytes} bytes"),
         }
     }
 

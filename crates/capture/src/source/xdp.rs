@@ -528,7 +528,7 @@ fn refused(operation: String, cause: io::Error) -> CaptureError {
         Some(EAFNOSUPPORT | ENOSYS) => {
             "the kernel has no XDP sockets (CONFIG_XDP_SOCKETS): use ring:"
         }
-        Some(EINVAL) => "it needs Linux 5.9 or later, with XDP sockets; use ring:",
+        Some(EINVAL) => "if this kernel is older than Linux 5.9, update it; else use ring:",
         Some(EBUSY | EEXIST) => {
             "another XDP program or socket is there (`ip link show` names programs): end it, or \
              use ring:, which works beside them"

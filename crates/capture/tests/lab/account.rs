@@ -286,7 +286,7 @@ fn errors_name_what_to_do() {
         };
         assert_eq!(
             open("ring:e9"),
-            "there is no interface e9; this host has lo, e0; for a file write pcapng:e9"
+            "there is no interface e9; this host has lo, e0; if e9 is a file, write pcapng:e9"
         );
         let missing = open("pcap:no/such/x.pcap");
         assert!(missing.starts_with("cannot open no/such/x.pcap: No such file"));

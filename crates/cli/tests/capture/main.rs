@@ -264,7 +264,7 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["capture", "ring:e7"],
-                "there is no interface e7; this host has lo, e0; for a file write pcapng:e7",
+                "there is no interface e7; this host has lo, e0; if e7 is a file, write pcapng:e7",
             ),
             (
                 &["capture", "ring:e0", "-f", "udp and and"],
