@@ -46,7 +46,7 @@ pub(super) fn section(entries: &[Entry]) -> Result<Option<Vec<u8>>, ManifestErro
         of.push(number);
         if bytes > ATTRIBUTES_LEN_MAX {
             return Err(ManifestError::Attributes(
-                "different ones take more than 16 MiB in all",
+                "all sets of them, each counted once, take more than 16 MiB",
             ));
         }
     }
@@ -63,10 +63,12 @@ fn set_of(entry: &Entry) -> Result<Vec<AttributeRef<'_>>, ManifestError> {
     if is_link && !attributes.is_empty() {
         return fail(PathFault::ExtendedAttributes);
     }
-    let is_fine =
-        |it: &Attribute| is_attribute_name(&it.name) && it.value.len() <= ATTRIBUTE_VALUE_LEN_MAX;
-    if !attributes.iter().all(is_fine) {
+    if !attributes.iter().all(|it| is_attribute_name(&it.name)) {
         return fail(PathFault::AttributeForm);
+    }
+    let is_long = |it: &Attribute| it.value.len() > ATTRIBUTE_VALUE_LEN_MAX;
+    if attributes.iter().any(is_long) {
+        return fail(PathFault::AttributeTooLong);
     }
     let mut set: Vec<AttributeRef<'_>> = attributes
         .iter()
@@ -74,7 +76,10 @@ fn set_of(entry: &Entry) -> Result<Vec<AttributeRef<'_>>, ManifestError> {
         .collect();
     set.sort_unstable();
     let is_doubled = set.windows(2).any(|pair| pair[0].name == pair[1].name);
-    if is_doubled || set.len() > usize::from(u16::MAX) {
+    if is_doubled {
+        return fail(PathFault::AttributeTwice);
+    }
+    if set.len() > usize::from(u16::MAX) {
         return fail(PathFault::AttributeCount);
     }
     Ok(set)

@@ -61,7 +61,10 @@ pub enum ManifestError {
     #[error("the owners of the entries cannot be sent: {0}")]
     Owners(&'static str),
     /// The extended attributes cannot be written.
-    #[error("the extended attributes of the entries cannot be sent: {0}; send them without")]
+    #[error(
+        "the extended attributes of the entries cannot be sent: {0}; send without extended \
+         attributes"
+    )]
     Attributes(&'static str),
     /// The manifest is longer than allowed: raise the limit or send less.
     #[error("the manifest has {bytes} bytes where {max} are allowed; send fewer files at a time")]
@@ -121,19 +124,33 @@ pub enum PathFault {
     /// A component is `.` or `..`.
     #[error("a name is \".\" or \"..\"")]
     Dots,
-    /// The path or the link's target holds a NUL byte.
-    #[error("the path or the link's target holds a NUL byte")]
+    /// The path holds a NUL byte.
+    #[error("the path holds a NUL byte")]
     Nul,
-    /// A component is longer than 255 bytes, the path or the link's target is longer than 4095
-    /// bytes, or the path has more than 255 levels.
-    #[error(
-        "a name is longer than 255 bytes, the path or the link's target longer than 4095 bytes, or \
-         the path deeper than 255 levels"
-    )]
+    /// The link's target holds a NUL byte.
+    #[error("the link's target holds a NUL byte")]
+    TargetNul,
+    /// A component is longer than 255 bytes.
+    #[error("a name in the path is longer than 255 bytes")]
+    NameTooLong,
+    /// The path is longer than 4095 bytes.
+    #[error("the path is longer than 4095 bytes")]
     TooLong,
-    /// The path or the link leads to the directory in which receivers keep unfinished files.
-    #[error("the name .towline is reserved for what receivers keep of unfinished transfers")]
+    /// The path has more than 255 levels.
+    #[error("the path is deeper than 255 levels")]
+    TooDeep,
+    /// The link's target is longer than 4095 bytes.
+    #[error("the link's target is longer than 4095 bytes")]
+    TargetTooLong,
+    /// The path is in the directory in which receivers keep unfinished files, or is that directory.
+    #[error(
+        "the name .towline is reserved for what receivers keep of unfinished transfers; leave it \
+         out, or rename it"
+    )]
     Reserved,
+    /// The link leads to the directory in which receivers keep unfinished files.
+    #[error("the symbolic link leads to .towline, where receivers keep unfinished transfers")]
+    LinkReserved,
     /// An earlier entry has the same path.
     #[error("the path comes twice")]
     Duplicate,
@@ -146,8 +163,11 @@ pub enum PathFault {
     /// The entry is no file, and has a size.
     #[error("only files have a size")]
     Size,
-    /// An entry that is no link has a target, or a link has none.
-    #[error("a link needs a target, and no other entry may have one")]
+    /// A link has no target.
+    #[error("the link has no target")]
+    NoTarget,
+    /// An entry that is no link has a target.
+    #[error("it has the target of a link, but is none")]
     Target,
     /// The link leads out of the tree.
     #[error("the symbolic link leads out of the tree")]
@@ -155,23 +175,32 @@ pub enum PathFault {
     /// A hard link names no file, or one that comes after it.
     #[error("the hard link is not to a file that comes before it")]
     HardLink,
-    /// A hard link has a mode, time or owner of its own.
-    #[error("a hard link must not have a mode, time or owner of its own")]
+    /// A hard link has a mode or time of its own.
+    #[error("a hard link must not have a mode or time of its own")]
     Attributes,
+    /// A hard link has an owner of its own.
+    #[error("a hard link must not have an owner of its own")]
+    HardLinkOwner,
     /// A link has extended attributes.
     #[error("a link must not have extended attributes of its own")]
     ExtendedAttributes,
-    /// The name of an extended attribute is empty, longer than 255 bytes or holds a NUL byte, or
-    /// its value is longer than 65,536 bytes.
+    /// The name of an extended attribute is empty, longer than 255 bytes or holds a NUL byte.
     #[error(
-        "an extended attribute's name must have 1 to 255 bytes and no NUL, its value at most \
-         65,536 bytes; send without extended attributes"
+        "the name of an extended attribute must have 1 to 255 bytes and no NUL; send without \
+         extended attributes"
     )]
     AttributeForm,
-    /// Two extended attributes have the same name, or there are more than 65,535.
+    /// The value of an extended attribute is longer than 65,536 bytes.
     #[error(
-        "it has more than 65,535 extended attributes, or two of the same name; send without them"
+        "the value of an extended attribute is longer than 65,536 bytes; send without extended \
+         attributes"
     )]
+    AttributeTooLong,
+    /// Two extended attributes have the same name.
+    #[error("two of its extended attributes have the same name; send without extended attributes")]
+    AttributeTwice,
+    /// There are more than 65,535 extended attributes.
+    #[error("it has more than 65,535 extended attributes; send without extended attributes")]
     AttributeCount,
 }
 
@@ -317,7 +346,7 @@ impl Parts {
         let file = file.and_then(|file| u32::try_from(file).ok());
         let file = file.ok_or_else(|| ManifestError::path(link.path, PathFault::HardLink))?;
         if owner.is_some_and(|owner| owner != (0, 0)) {
-            return Err(ManifestError::path(link.path, PathFault::Attributes));
+            return Err(ManifestError::path(link.path, PathFault::HardLinkOwner));
         }
         self.hard_links.push(HardLink { file, entry });
         Ok(())
@@ -359,8 +388,10 @@ impl<'a> Walk<'a> {
             return fail(PathFault::Size);
         }
         let is_link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);
-        if is_link == entry.target.is_empty() {
-            return fail(PathFault::Target);
+        match (is_link, entry.target.is_empty()) {
+            (true, true) => return fail(PathFault::NoTarget),
+            (false, false) => return fail(PathFault::Target),
+            _ => {}
         }
         match entry.kind {
             EntryKind::Directory => self.above.push(entry.path),
@@ -393,7 +424,8 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
             b"." | b".." => return Err(PathFault::Dots),
             RESERVED if depth == 1 => return Err(PathFault::Reserved),
             _ if name.contains(&0) => return Err(PathFault::Nul),
-            _ if name.len() > NAME_LEN_MAX || depth > DEPTH_MAX => return Err(PathFault::TooLong),
+            _ if name.len() > NAME_LEN_MAX => return Err(PathFault::NameTooLong),
+            _ if depth > DEPTH_MAX => return Err(PathFault::TooDeep),
             _ => {}
         }
     }
@@ -407,10 +439,10 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
 /// What is wrong with the target: usually [`PathFault::LinkOut`].
 pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
     if target.len() > PATH_LEN_MAX {
-        return Err(PathFault::TooLong);
+        return Err(PathFault::TargetTooLong);
     }
     if target.contains(&0) {
-        return Err(PathFault::Nul);
+        return Err(PathFault::TargetNul);
     }
     if target.first() == Some(&b'/') {
         return Err(PathFault::LinkOut);
@@ -421,7 +453,7 @@ pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
             b"" | b"." => {}
             b".." if has_name || ups == depth => return Err(PathFault::LinkOut),
             b".." => ups += 1,
-            RESERVED if !has_name && ups == depth => return Err(PathFault::Reserved),
+            RESERVED if !has_name && ups == depth => return Err(PathFault::LinkReserved),
             _ => has_name = true,
         }
     }

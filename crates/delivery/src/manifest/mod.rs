@@ -131,11 +131,15 @@ impl Manifest {
             .iter()
             .try_fold(0_u64, |sum, entry| sum.checked_add(entry.size_bytes));
         let content_bytes = total.ok_or(ManifestError::ContentTooLong)?;
-        let too_long = entries.iter().find(|entry| {
-            entry.path.len() > check::PATH_LEN_MAX || entry.target.len() > check::PATH_LEN_MAX
-        });
-        if let Some(entry) = too_long {
-            return Err(ManifestError::path(&entry.path, PathFault::TooLong));
+        for entry in &entries {
+            let lengths = [
+                (entry.path.len(), PathFault::TooLong),
+                (entry.target.len(), PathFault::TargetTooLong),
+            ];
+            let is_long = |(len, _): &(usize, PathFault)| *len > check::PATH_LEN_MAX;
+            if let Some((_, fault)) = lengths.into_iter().find(is_long) {
+                return Err(ManifestError::path(&entry.path, fault));
+            }
         }
         let header = ManifestHeader {
             slab_shift: SLAB_SHIFT,

@@ -34,9 +34,15 @@ impl OwnerNames {
         let owners = || owned().filter_map(|entry| entry.owner);
         let users = accounts(owners().map(|owner| owner.user), &self.users);
         let groups = accounts(owners().map(|owner| owner.group), &self.groups);
-        if users.len().max(groups.len()) > usize::from(u16::MAX) {
+        let is_many = |accounts: &[Account<'_>]| accounts.len() > usize::from(u16::MAX);
+        if is_many(&users) {
             return Err(ManifestError::Owners(
-                "more than 65,535 users or groups own them; send them without owners",
+                "more than 65,535 users own them; send them without owners",
+            ));
+        }
+        if is_many(&groups) {
+            return Err(ManifestError::Owners(
+                "more than 65,535 groups own them; send them without owners",
             ));
         }
         let index = |list: &[Account<'_>], number| {

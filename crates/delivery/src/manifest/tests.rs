@@ -126,8 +126,8 @@ fn forbidden_names_are_refused() {
         ("a/../b", PathFault::Dots),
         (".", PathFault::Dots),
         ("a\0b", PathFault::Nul),
-        (long.as_str(), PathFault::TooLong),
-        (deep.as_str(), PathFault::TooLong),
+        (long.as_str(), PathFault::NameTooLong),
+        (deep.as_str(), PathFault::TooDeep),
         (".towline", PathFault::Reserved),
         (".towline/x", PathFault::Reserved),
         ("x/y", PathFault::Parent),
@@ -153,7 +153,7 @@ fn trees_that_are_none_are_refused() {
     let mut aimed = Entry::file("f", 0);
     aimed.target = b"x".to_vec();
     assert_eq!(fault(vec![aimed]), PathFault::Target);
-    assert_eq!(fault(vec![Entry::symlink("l", "")]), PathFault::Target);
+    assert_eq!(fault(vec![Entry::symlink("l", "")]), PathFault::NoTarget);
 }
 
 #[test]
@@ -178,13 +178,13 @@ fn links_stay_inside() {
     ] {
         assert_eq!(fault(tree(target)), PathFault::LinkOut, "{target}");
     }
-    assert_eq!(fault(tree("a\0b")), PathFault::Nul);
+    assert_eq!(fault(tree("a\0b")), PathFault::TargetNul);
     for target in ["../../.towline", ".././../.towline/x"] {
-        assert_eq!(fault(tree(target)), PathFault::Reserved, "{target}");
+        assert_eq!(fault(tree(target)), PathFault::LinkReserved, "{target}");
     }
     assert!(build(tree("../.towline")).is_ok(), "d/.towline is nobody's");
     let link = vec![Entry::symlink("l", "./.towline")];
-    assert_eq!(fault(link), PathFault::Reserved);
+    assert_eq!(fault(link), PathFault::LinkReserved);
 }
 
 fn linked() -> Vec<Entry> {
@@ -267,7 +267,7 @@ fn a_hard_link_is_to_an_earlier_file_of_the_transfer_and_says_nothing_else() {
         let link = Entry::hard_link(path, target);
         assert_eq!(with(link), PathFault::HardLink, "{path} to {target}");
     }
-    assert_eq!(with(Entry::hard_link("y", "")), PathFault::Target);
+    assert_eq!(with(Entry::hard_link("y", "")), PathFault::NoTarget);
     let mut link = Entry::hard_link("y", "e");
     link.mode = 0o644;
     assert_eq!(with(link.clone()), PathFault::Attributes);
@@ -314,7 +314,7 @@ fn owners_are_those_of_the_entries_and_hard_links_have_none() {
     assert!(
         error
             .to_string()
-            .contains("\"c\": a hard link must not have"),
+            .contains("\"c\": a hard link must not have an owner"),
         "{error}"
     );
     // Only some.

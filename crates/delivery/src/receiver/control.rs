@@ -15,7 +15,7 @@ use super::{
 };
 use crate::parameters::{DUPLICATE_PATIENCE, READING_RESTS_MAX};
 use crate::{
-    ManifestId, Store,
+    ManifestError, ManifestId, Store,
     control::{Answer, Call, Caller, Link, Links, NameTaken, Talks},
 };
 
@@ -471,7 +471,11 @@ impl<S: Store> TransferReceiver<S> {
         let bytes = welcome.manifest_bytes;
         let min = MANIFEST_HEADER_LEN as u64;
         if self.step == Step::Joining && !(min..=max).contains(&bytes) {
-            let text = format!("the manifest has {bytes} bytes where {min} to {max} are allowed");
+            let text = if bytes < min {
+                format!("the manifest has {bytes} bytes, and an empty one has {min} already")
+            } else {
+                ManifestError::ManifestTooLong { bytes, max }.to_string()
+            };
             let (code, text) = (ErrorCode::ManifestRefused, text.as_str());
             self.tell(now, &Message::Error { code, text });
             return self.look_elsewhere(now, text);
