@@ -272,13 +272,29 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     }
 
     fn root(&mut self, name: &OsStr, path: &Path, root: Root) -> Result<(), SystemError> {
-        let before = self.roots.insert(name.as_bytes().to_vec(), root);
-        if before.is_some() {
-            let cause = "another path that ends in the same name is sent too";
-            return Err(SystemError::refused("send", path.display(), cause)
-                .advise("rename one of them, or send a directory that both are in"));
-        }
-        Ok(())
+        let Some(before) = self.roots.insert(name.as_bytes().to_vec(), root) else {
+            return Ok(());
+        };
+        let (cause, advice) = match (&before, self.roots.get(name.as_bytes())) {
+            (Root::Path(before), Some(Root::Path(_))) if before == path => {
+                ("it is named twice".to_owned(), ONCE)
+            }
+            (Root::Path(before), Some(Root::Path(now))) if is_same(before, now) => {
+                (format!("it is sent already, as {}", before.display()), ONCE)
+            }
+            (Root::Path(before), Some(Root::Path(_))) => (
+                format!(
+                    "{} is sent too, and ends in the same name",
+                    before.display()
+                ),
+                "rename one of them, or send a directory that both are in",
+            ),
+            _ => (
+                "something else is sent under the same name".to_owned(),
+                "give one of them another name",
+            ),
+        };
+        Err(SystemError::refused("send", path.display(), cause).advise(advice))
     }
 
     /// Takes the entry `last` of `parent`, if the rules want it. Messages call it `path`, and the
@@ -491,6 +507,15 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     }
 }
 
+/// Returns true when both paths, which end in the same name, lead to the same place.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let parent = |path: &Path| {
+        let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+        fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()
+    };
+    one == other || parent(one).is_some_and(|it| parent(other) == Some(it))
+}
+
 /// Makes the error for paths that could not be read. It names the first of them and says how many
 /// they are. Its advice depends on whether all of them are missing.
 fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> SystemError {
@@ -499,9 +524,10 @@ fn cannot_read(first: &[String], (count, missing_count): (usize, usize)) -> Syst
         cause += &format!("; and {} more", count - first.len());
     }
     let target = format!("{count} of the paths to be sent");
-    let advice = match missing_count == count {
-        true => "check the paths: relative ones start at the current directory",
-        false => "check that they exist and that this user may read them, or exclude them",
+    let advice = match missing_count {
+        0 => "check that this user may read them, or leave them out",
+        some if some == count => "check the paths: relative ones start at the current directory",
+        _ => "check that they exist and that this user may read them, or leave them out",
     };
     SystemError::refused("read", target, cause).advise(advice)
 }
@@ -538,5 +564,7 @@ fn identity() -> [u8; 16] {
 
 /// The number of the user who may read attributes of every kind.
 const SUPERUSER: u32 = 0;
+/// What to do about a source that is named twice.
+const ONCE: &str = "name it once (a directory with / at its end stands for all that is in it)";
 /// The most unreadable paths that an error names.
 const UNREADABLE_NAMED_MAX: usize = 10;

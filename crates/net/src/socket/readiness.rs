@@ -66,14 +66,21 @@ impl Readiness {
         self.epoll
             .add(fd.as_fd(), signal.0, interest)
             .map_err(|error| {
-                let fault = SystemError::system("wait for", "a socket of the session", &error);
+                let target = match signal {
+                    Signal::TIMER => "the session's timer",
+                    Signal::WAKE => "the session's wake-up",
+                    Signal::LISTENER => "new control connections",
+                    _ => "a socket of the session",
+                };
                 match error.raw_os_error() {
-                    // This is not about a disk: this user watches as many descriptors as the kernel
-                    // allows.
-                    Some(errno::ENOSPC) => {
-                        fault.advise("raise the limit (`sysctl fs.epoll.max_user_watches`)")
-                    }
-                    _ => fault,
+                    // The system's own text would speak of a disk.
+                    Some(errno::ENOSPC) => SystemError::refused(
+                        "wait for",
+                        target,
+                        "this user's programs watch as many descriptors as the kernel lets them",
+                    )
+                    .advise("raise the limit (`sysctl fs.epoll.max_user_watches`)"),
+                    _ => SystemError::system("wait for", target, &error),
                 }
             })
     }

@@ -94,10 +94,14 @@ impl Attributes {
     fn settle(&mut self, name: &[u8], done: io::Result<()>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
         match error.kind() {
+            io::ErrorKind::StorageFull => {
+                // Some filesystems keep all attributes of a file in one block.
+                self.refuse(name, NO_ROOM);
+                Ok(())
+            }
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::Unsupported
-            | io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::ArgumentListTooLong => {
                 self.refuse(name, &error.to_string());
@@ -175,6 +179,7 @@ fn while_writable(open: &impl AsFd, act: impl Fn() -> io::Result<()>) -> io::Res
 
 /// Why some attributes are not set.
 const NEVER: &str = "receivers never take these from the network";
+const NO_ROOM: &str = "no room is left for it on the disk, or among the file's attributes";
 /// The most names of attributes that are told apart when they cannot be set.
 const NAMED_MAX: usize = 16;
 const OWNER_WRITES: u32 = 0o200;

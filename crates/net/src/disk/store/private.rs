@@ -29,6 +29,7 @@ pub fn check_directory(directory: &Path) -> Result<(), SystemError> {
     let proven = match opened.make_directory(staging, 0o700) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => opened
             .directory(staging)
+            .map_err(no_directory)
             .and_then(|staging| check(&staging).and_then(|()| probe(&staging).map(drop))),
         made => made,
     };
@@ -54,11 +55,25 @@ pub(super) fn unusable(
         io::ErrorKind::PermissionDenied => {
             failed.advise("receive into a directory that this user may write")
         }
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            failed.advise("it is a file, or below one: name a directory")
+        io::ErrorKind::AlreadyExists => failed.advise("it is no directory: name one"),
+        io::ErrorKind::NotADirectory => {
+            failed.advise("a part of the path is no directory: check the path")
         }
         io::ErrorKind::NotFound => failed.advise("no directory can be made there: check the path"),
         _ => failed.advise("receive into another directory"),
+    }
+}
+
+/// Says what to do when the staging directory's name is taken by something else.
+fn no_directory(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::NotADirectory => {
+            let text = format!(
+                "{STAGING} there is no directory: remove it, or receive into another directory"
+            );
+            io::Error::new(kind, text)
+        }
+        _ => error,
     }
 }
 

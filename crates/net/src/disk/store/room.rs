@@ -100,9 +100,9 @@ impl Room {
         left: impl Fn() -> u64,
     ) -> io::Result<()> {
         if let Ok(space) = directory.space()
-            && !self.limits.keep_free.has_room(&space, needs, &left)
+            && let Some(lack) = self.limits.keep_free.lack(&space, needs, &left)
         {
-            return Err(self.too_little(needs, "the disk"));
+            return Err(self.too_little(&lack));
         }
         let Some(quota) = self.limits.quota_bytes else {
             return Ok(());
@@ -110,18 +110,15 @@ impl Room {
         let used = self.look(directory);
         let free = quota.saturating_sub(used);
         if needs.bytes > free && needs.bytes > free.saturating_add(left()) {
-            return Err(self.too_little(needs, "the quota"));
+            let lack = format!("{} bytes, and the quota has {free} left", needs.bytes);
+            return Err(self.too_little(&lack));
         }
         Ok(())
     }
 
-    fn too_little(&self, needs: Needs, of: &str) -> io::Error {
-        let Needs { bytes, entries } = needs;
-        let text = format!(
-            "the transfer needs {bytes} bytes in {entries} files and directories, more than {of} \
-             has left"
-        );
-        io::Error::new(io::ErrorKind::StorageFull, text + &self.limits.shown())
+    fn too_little(&self, lack: &str) -> io::Error {
+        let text = format!("the transfer needs {lack}{}", self.limits.shown());
+        io::Error::new(io::ErrorKind::StorageFull, text)
     }
 
     /// Takes `bytes` more; `discard` removes the leftover of one unfinished transfer, and returns
@@ -273,14 +270,20 @@ impl RoomLimits {
 }
 
 impl KeepFree {
-    /// Returns true when there is room for what is needed, or would be after `left` bytes were
-    /// removed.
-    fn has_room(self, space: &Space, needs: Needs, left: impl Fn() -> u64) -> bool {
-        let (bytes, files) = self.of(space);
-        let bytes = space.available_bytes.saturating_sub(bytes);
-        let files = space.available_files.saturating_sub(files);
-        let has_files = space.total_files == 0 || needs.entries <= files;
-        has_files && (needs.bytes <= bytes || needs.bytes <= bytes.saturating_add(left()))
+    /// Returns what is needed and what there is of it, in words, when there is no room and would be
+    /// none after `left` bytes were removed.
+    fn lack(self, space: &Space, needs: Needs, left: impl Fn() -> u64) -> Option<String> {
+        let Needs { bytes, entries } = needs;
+        let (kept_bytes, kept_files) = self.of(space);
+        let free = space.available_bytes.saturating_sub(kept_bytes);
+        let files = space.available_files.saturating_sub(kept_files);
+        if space.total_files > 0 && entries > files {
+            return Some(format!(
+                "{entries} files and directories, and the disk has room for {files}"
+            ));
+        }
+        (bytes > free && bytes > free.saturating_add(left()))
+            .then(|| format!("{bytes} bytes, and the disk has {free} left"))
     }
 
     /// Returns the bytes and the files that stay free.
@@ -413,7 +416,7 @@ mod tests {
         };
         let fits = |bytes, entries, left| {
             let needs = Needs { bytes, entries };
-            KeepFree::Percent(10).has_room(&space, needs, || left)
+            KeepFree::Percent(10).lack(&space, needs, || left).is_none()
         };
         assert!(fits(80_000, 40, 0) && !fits(80_001, 40, 0) && fits(80_001, 40, 1));
         assert!(!fits(0, 41, 1_000_000), "inodes");
@@ -426,7 +429,7 @@ mod tests {
             bytes: 1,
             entries: 1_000_000,
         };
-        assert!(KeepFree::Usual.has_room(&unlimited, needs, || 0));
+        assert_eq!(KeepFree::Usual.lack(&unlimited, needs, || 0), None);
     }
 
     #[test]

@@ -449,10 +449,20 @@ fn join_fault(setup: &UdpSetup, source: Option<IpAddr>, error: &std::io::Error) 
     };
     let fault = SystemError::system("join", target, error);
     match error.raw_os_error() {
-        Some(errno::ENOBUFS) => fault.advise(
-            "raise the kernel's limits for groups (`sysctl net.ipv4.igmp_max_memberships`, \
-             `net.ipv4.igmp_max_msf`, `net.core.optmem_max`)",
-        ),
+        Some(errno::ENOBUFS) => fault.advise(match (group.is_ipv4(), source) {
+            (true, None) => {
+                "raise the kernel's limits for groups (`sysctl net.ipv4.igmp_max_memberships`, \
+                 `net.core.optmem_max`)"
+            }
+            (true, Some(_)) => {
+                "raise the kernel's limits for groups with sources (`sysctl \
+                 net.ipv4.igmp_max_memberships`, `net.ipv4.igmp_max_msf`, `net.core.optmem_max`)"
+            }
+            (false, _) => {
+                "raise the kernel's limits for groups (`sysctl net.ipv6.mld_max_msf`, \
+                 `net.core.optmem_max`)"
+            }
+        }),
         Some(errno::ENODEV) => fault.advise(Remedy::ListInterfaces {
             missing: Missing::Interface,
         }),
