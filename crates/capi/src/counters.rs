@@ -24,10 +24,16 @@ pub(crate) fn one(
             .split_once('.')
             .and_then(|(set, name)| snapshot.value_of(set, name));
         let unknown = || {
-            let text = format!(
-                "there is no counter {name:?}, or not yet; a name is SET.NAME, and the function \
-                 that visits all counters tells the names"
-            );
+            let text = if name.contains('.') {
+                format!(
+                    "there is no counter {name:?} at present; the function that visits all \
+                     counters tells the names of those that there are"
+                )
+            } else {
+                format!(
+                    "{name:?} names no counter: a name has two parts, as in source.rdata_packets"
+                )
+            };
             Failure::new(Outcome::NotFound, text)
         };
         give(Some(place), found.ok_or_else(unknown)?);

@@ -76,9 +76,9 @@ extern "C" fn towline_send_files(
     attempt(|| {
         let session = session.ok_or_else(|| Failure::null("the session"))?;
         // SAFETY: the header says that `count` texts are there.
-        let paths = unsafe { cabi::slice(paths, count) };
-        let paths = paths.ok_or_else(|| Failure::null("the array of paths"))?;
-        let paths = paths.iter().enumerate();
+        let list = unsafe { cabi::slice(paths, count) };
+        let list = list.ok_or_else(|| Failure::no_room("the array of paths", paths))?;
+        let paths = list.iter().enumerate();
         let paths = paths.map(|(index, &path)| text(path, &format!("paths[{index}]")));
         let paths: Vec<&str> = paths.collect::<Result<_, _>>()?;
         let files = paths
@@ -108,17 +108,20 @@ extern "C" fn towline_send_files(
         if outcome.is_proven() {
             return Ok(Outcome::Ok);
         }
-        let mut receivers = outcome.receivers.iter().filter(|it| it.is_expected);
-        let failed = receivers.find_map(|it| match &it.state {
+        let mut expected = outcome.receivers.iter().filter(|it| it.is_expected);
+        let failed = expected.find_map(|it| match &it.state {
             ReceiverState::Failed { text, .. } => Some(format!("receiver {}: {text}", it.name)),
             _ => None,
         });
         let text = outcome.failure.map(|(_, text)| text).or(failed);
-        let text = text.unwrap_or_else(|| {
-            let Sent {
-                receivers, missing, ..
-            } = sent;
-            format!("{receivers} receivers joined, {missing} that were expected did not")
+        let text = text.unwrap_or_else(|| match outcome.unreached.first() {
+            Some((address, text)) => format!("no receiver joined at {address}: {text}"),
+            None if sent.receivers == 0 => "no receiver joined: start receivers first".to_owned(),
+            None if sent.missing == 0 => "not every receiver proved delivery".to_owned(),
+            None => format!(
+                "{} of {receivers} expected receivers never joined",
+                sent.missing
+            ),
         });
         Err(Failure::new(Outcome::NotProven, text))
     })
@@ -155,7 +158,7 @@ extern "C" fn towline_receive_files(
         seen.look(&mut receiver);
         match (seen.is_delivered, deadline.is_over) {
             (true, _) => Ok(Outcome::Ok),
-            (false, true) => Err(Failure::new(Outcome::TimedOut, "no transfer ended in time")),
+            (false, true) => Err(Failure::new(Outcome::TimedOut, seen.late())),
             (false, false) => {
                 let text = seen.failure;
                 let text = text.unwrap_or_else(|| "the transfer was broken off".to_owned());
@@ -171,6 +174,8 @@ struct Seen {
     has_begun: bool,
     is_delivered: bool,
     failure: Option<String>,
+    /// Why nothing was taken from the sender that was refused last.
+    refusal: Option<String>,
 }
 
 impl Seen {
@@ -178,6 +183,9 @@ impl Seen {
         while let Some(event) = receiver.pop_event() {
             match event {
                 ObjectReceiverEvent::Accepted { .. } => self.has_begun = true,
+                ObjectReceiverEvent::Refused { sender, text } => {
+                    self.refusal = Some(format!("{}: {text}", sender.address));
+                }
                 ObjectReceiverEvent::Transfer { event, .. } => match event {
                     TransferReceiverEvent::Delivered { .. } => self.is_delivered = true,
                     TransferReceiverEvent::Failed { text, .. } => self.failure = Some(text),
@@ -185,6 +193,15 @@ impl Seen {
                 },
                 _ => {}
             }
+        }
+    }
+
+    /// Says what did not happen in time.
+    fn late(self) -> String {
+        match self.refusal {
+            _ if self.has_begun => "the transfer did not end in time".to_owned(),
+            Some(refusal) => format!("no transfer began in time; nothing was taken from {refusal}"),
+            None => "no transfer began in time".to_owned(),
         }
     }
 }

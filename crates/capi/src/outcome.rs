@@ -48,6 +48,16 @@ impl Failure {
     pub(crate) fn null(what: &str) -> Self {
         Self::new(Outcome::Invalid, format!("{what} is NULL"))
     }
+
+    /// Makes the failure of a call whose `data` cannot be there: it is null, or of an impossible
+    /// length.
+    pub(crate) fn no_room<T>(what: &str, data: *const T) -> Self {
+        if data.is_null() {
+            return Self::null(what);
+        }
+        let text = format!("{what} is longer than memory can be: its length may be negative");
+        Self::new(Outcome::Invalid, text)
+    }
 }
 
 impl From<towline::Error> for Failure {
@@ -82,8 +92,8 @@ thread_local! {
 /// Runs a function's body, and keeps the text of its failure for this thread.
 pub(crate) fn attempt(body: impl FnOnce() -> Result<Outcome, Failure>) -> Outcome {
     let panicked = || {
-        let text = "the call panicked, which is a fault of this library; free the handle, and \
-                    report the text on standard error";
+        let text = "the call panicked, which is a fault of this library; report the text on \
+                    standard error; the handle can only be freed, which a close has done already";
         Err(Failure::new(Outcome::Panicked, text))
     };
     match guard(None, || Some(body())).unwrap_or_else(panicked) {

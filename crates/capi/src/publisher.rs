@@ -60,9 +60,9 @@ extern "C" fn towline_publisher_send(
     attempt(|| {
         let publisher = publisher.ok_or_else(|| Failure::null("the publisher"))?;
         // SAFETY: the header says that `len` bytes are there.
-        let message = unsafe { cabi::bytes(message, len) };
-        let message = message.or((len == 0).then_some(&[]));
-        let message = message.ok_or_else(|| Failure::null("the message"))?;
+        let bytes = unsafe { cabi::bytes(message, len) };
+        let bytes = bytes.or((len == 0).then_some(&[]));
+        let message = bytes.ok_or_else(|| Failure::no_room("the message", message))?;
         let status = match time(timeout_ms) {
             None => publisher.0.send(message).map(|()| SendStatus::Taken),
             Some(Duration::ZERO) => publisher.0.try_send(message),

@@ -135,7 +135,7 @@ extern "C" fn towline_subscriber_sender(
         let subscriber = subscriber.ok_or_else(|| Failure::null("the subscriber"))?;
         // SAFETY: the header says that there is room for `len` bytes.
         let room = unsafe { cabi::room(buffer, len) };
-        let room = room.ok_or_else(|| Failure::null("the buffer"))?;
+        let room = room.ok_or_else(|| Failure::no_room("the buffer", buffer))?;
         let gone = || {
             let text = format!(
                 "no session has the number {session} at present; ask for the sender while the \

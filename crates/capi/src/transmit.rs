@@ -33,14 +33,17 @@ extern "C" fn towline_transmit_file(
             return Err(Failure::new(Outcome::Invalid, text));
         }
         let end = at.checked_add(bytes).ok_or_else(|| {
-            let text = "the range ends beyond the longest file";
+            let text = format!("{bytes} bytes from position {at} on end beyond 2^64 - 1");
             Failure::new(Outcome::Invalid, text)
         })?;
         let [head, tail] = [(head, head_len, "the head"), (tail, tail_len, "the tail")].map(
             |(data, len, what)| match len {
                 0 => Ok(&[][..]),
-                // SAFETY: the header says that `len` bytes are there.
-                len => unsafe { cabi::bytes(data, len) }.ok_or_else(|| Failure::null(what)),
+                len => {
+                    // SAFETY: the header says that `len` bytes are there.
+                    let there = unsafe { cabi::bytes(data, len) };
+                    there.ok_or_else(|| Failure::no_room(what, data))
+                }
             },
         );
         // SAFETY: the header says that the socket is open, and stays open for the call.
