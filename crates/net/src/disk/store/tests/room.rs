@@ -180,6 +180,9 @@ fn what_must_stay_free_is_not_taken() {
     let mut store = limited(&scratch.0, &room);
     let (code, text) = failure(deliver(&mut store, &one("f", 9), 9));
     assert_eq!(code, ErrorCode::DiskFull);
-    assert!(text.contains("needs 9 bytes in 1 files"), "{text}");
+    assert!(
+        text.contains("needs 9 bytes, and the disk has 0 left"),
+        "{text}"
+    );
     assert!(text.contains("keep free"), "{text}");
 }
