@@ -71,13 +71,13 @@ impl Aead for Cipher {
 }
 
 /// Reads the key in the file `path`: 32 to 4096 random bytes, as from `head -c 32 /dev/urandom`. A
-/// secret that is text has at least 43 characters, as many as 32 random bytes take in base64. A
-/// line end after the first 32 bytes does not count.
+/// secret that is text has at least 43 characters, as many as 32 random bytes take in base64, and
+/// no blanks. A line end after the first 32 bytes does not count.
 ///
 /// # Errors
 /// When the file cannot be read or is not a regular file, when neither this user nor root owns it,
-/// or when others may read or change it. When the secret is too short or too long, or repeats a few
-/// bytes: a host that hears one packet could then guess the key.
+/// or when others may read or change it. When the secret is too short or too long, is a text of
+/// words, or repeats a few bytes: a host that hears one packet could then guess the key.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
     let failed = |error: &std::io::Error| unread(&shown, error);
@@ -137,6 +137,9 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
     distinct.sort_unstable();
     distinct.dedup();
     let is_text = secret.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    // Neither hexadecimal digits nor base64 have blanks; base64 may have line ends.
+    let is_shown = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+    let has_words = secret.iter().all(is_shown) && secret.iter().any(|it| b" \t".contains(it));
     let cause = if len < SECRET_BYTES_MIN {
         format!("it has {len} bytes, and a key has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}")
     } else if is_text && len < TEXT_BYTES_MIN {
@@ -144,6 +147,8 @@ fn check_secret(secret: &[u8], shown: &impl std::fmt::Display) -> Result<(), Sys
             "it is a text of {len} characters, which can be guessed: 32 random bytes, written in \
              base64, take {TEXT_BYTES_MIN} characters"
         )
+    } else if has_words {
+        "it is a text of words, which can be guessed".to_owned()
     } else if distinct.len() < DISTINCT_BYTES_MIN {
         format!(
             "its {len} bytes repeat a few values ({} in all), so it can be guessed",
@@ -246,6 +251,14 @@ mod tests {
         let phrase = b"correct horse battery staple and more";
         let error = write(phrase, 0o600).expect_err("in a dictionary");
         assert!(error.contains("a text of 37 characters"), "{error}");
+        let longer = [&phrase[..], b" words, however many they are\n"].concat();
+        let error = write(&longer, 0o600).expect_err("words");
+        assert!(error.contains("a text of words"), "{error}");
+        let lines = [GOOD, b"\n", GOOD, b"\n"].concat();
+        assert!(
+            write(&lines, 0o600).is_ok(),
+            "base64 may have several lines"
+        );
         fs::remove_file(&path).expect("it is ours");
         assert!(read_key(&path).is_err() && read_key(Path::new("/dev/null")).is_err());
     }
