@@ -345,7 +345,7 @@ impl<'a> Incoming<'a> {
 impl Transfer {
     fn fail(&mut self, code: ErrorCode, mut text: String) {
         // The text names no flag, because the sender prints it, too; this end adds its flag.
-        if code == ErrorCode::Exists && text.contains("replace what exists") {
+        if code == ErrorCode::Exists {
             text += " (recv --overwrite)";
         }
         self.error = Some(match self.given_up.take() {

@@ -411,19 +411,19 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     /// Ends the transfer for a reason that says something about this host: paths, and what exists
-    /// there. From a discreet receiver the sender learns only the kind of reason, and not even that
-    /// something exists.
+    /// there. From a discreet receiver the sender learns at most that it has no room, or a limit.
     pub(super) fn fail_here(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over { .. } | Step::Delivered) {
             return;
         }
         if self.config.is_discreet {
-            let code = match code {
-                ErrorCode::Exists => ErrorCode::Permission,
-                code => code,
+            let (code, text) = match code {
+                ErrorCode::Exists | ErrorCode::Permission | ErrorCode::Io => {
+                    (ErrorCode::Io, DISCREET.to_owned())
+                }
+                code => (code, code.to_string()),
             };
-            let text = &code.to_string();
-            self.tell(now, &Message::Error { code, text });
+            self.tell(now, &Message::Error { code, text: &text });
         } else {
             self.tell(now, &Message::Error { code, text });
         }
@@ -459,3 +459,6 @@ impl<S: Store> TransferReceiver<S> {
         self.hang_up();
     }
 }
+
+/// What a discreet receiver tells the sender where more would say what is on its disk.
+const DISCREET: &str = "the receiver cannot take it; its own report says why";

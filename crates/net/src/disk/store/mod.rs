@@ -455,7 +455,9 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Permission,
             "receive into a directory that this user may write",
         ),
-        io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
+        // What no flag of the receiver replaces: something of another kind is in the way, another
+        // receiver takes the transfer, or a file changed meanwhile.
+        io::ErrorKind::ResourceBusy => (ErrorCode::Io, ""),
         // Only the start of a thread fails like this, when the system has no room for one.
         io::ErrorKind::WouldBlock => (ErrorCode::Io, sys::THREAD_REMEDY),
         io::ErrorKind::InvalidFilename => (
