@@ -291,9 +291,14 @@ fn names_that_are_expected_are_those_that_receivers_can_have() {
     let file = place.join("name.toml");
     fs::write(&file, "name = 'a,b'\n").unwrap();
     let file = file.to_str().unwrap();
-    for given in [["--name", "a,b"], ["--name", "a "], ["--config", file]] {
+    let (comma, blank) = ("not contain a comma", "not begin or end with a blank");
+    for (given, why) in [
+        (["--name", "a,b"], comma),
+        (["--name", "a "], blank),
+        (["--config", file], comma),
+    ] {
         let said = refused(&place, &[&["recv", "to"][..], &GROUP, &given].concat());
-        assert!(said.contains("not contain a comma"), "{given:?}: {said}");
+        assert!(said.contains(why), "{given:?}: {said}");
     }
     fs::remove_dir_all(&place).unwrap();
 }
