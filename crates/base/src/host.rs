@@ -36,6 +36,13 @@ pub fn share(
         own += usize::from(other.to_canonical() == address);
         near += usize::from(network_of(other) == network);
     }
+    counted_share(own_max, places_max, own, near)
+}
+
+/// As [`share`], for a caller that keeps count: the address has `own` places, and all addresses of
+/// its network together have `near`.
+#[must_use]
+pub fn counted_share(own_max: usize, places_max: usize, own: usize, near: usize) -> Share {
     if own >= own_max {
         Share::HostFull
     } else if near >= network_share(own_max, places_max) {

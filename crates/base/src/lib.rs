@@ -123,7 +123,7 @@ mod counter;
 pub use counter::{CounterInfo, CounterSet, Unit};
 
 mod host;
-pub use host::{Party, Share, network_of, network_share, share};
+pub use host::{Party, Share, counted_share, network_of, network_share, share};
 
 mod io;
 pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};

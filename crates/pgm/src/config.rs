@@ -281,7 +281,8 @@ parameters! {
          parity off";
     peers_max: u32 = 64, 1 => 65_536, "senders", Receiver,
         "judgement",
-        "most senders that a receiver follows at the same time";
+        "most senders that a receiver follows at the same time; with all places taken, a host that \
+         has more than a quarter of them makes room for another host's sender";
     peer_expiry: Duration = fixed::s(30), fixed::ms(10) => fixed::s(86_400), "time", Receiver,
         "design: without SPM or data; OpenPGM 300 s counts SPMs only",
         "forget a sender after this time without a packet";

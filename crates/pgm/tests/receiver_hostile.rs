@@ -5,7 +5,7 @@
 mod receiver_kit;
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::Duration,
 };
 
@@ -292,22 +292,124 @@ fn a_new_session_under_attack_finds_its_place() {
     assert_eq!(position.unwrap().contiguous, (1 << 32) + 99_999 / 30 + 1);
 }
 
-#[test]
-fn proven_sessions_are_kept_and_others_refused() {
-    let config = Config::builder().peers_max(2);
-    let mut bench = joined_with(Mode::Sequence, config, 10);
-    goes_on(&mut bench, 11, 20);
-    let second = downstream_of(stranger(1));
-    for sqn in 0..20 {
-        bench.packet(&made(&second, &Body::Odata(data(sqn, 0)), &[], b"x"));
+/// Sends `count` data packets of the session with this number from `host`: 20 prove it.
+fn send_of(bench: &mut Bench, host: IpAddr, number: u32, sqns: std::ops::Range<u32>) -> Verdict {
+    let addressing = downstream_of(stranger(number));
+    let mut verdict = dropped(DropReason::PeerLimit);
+    for sqn in sqns {
+        let packet = made(&addressing, &Body::Odata(data(sqn, 0)), &[], b"x");
+        verdict = bench.packet_from(host, &packet);
     }
-    let third = downstream_of(stranger(2));
-    let verdict = bench.packet(&made(&third, &Body::Odata(data(1, 0)), &[], b"x"));
-    assert_eq!(verdict, dropped(DropReason::PeerLimit));
-    bench.pass(Duration::from_secs(31));
-    bench.take_events();
-    bench.packet(&made(&third, &Body::Odata(data(1, 0)), &[], b"x"));
-    assert!(matches!(bench.take_events()[..], [Event::Found(tsi), _] if tsi == stranger(2)));
+    verdict
+}
+
+/// The numbers of the sessions of `host` that are not over.
+fn sessions_of(bench: &Bench, host: IpAddr) -> Vec<Tsi> {
+    let all = bench.receiver.sessions();
+    let all = all.map(|session| bench.receiver.position(session).unwrap());
+    all.filter(|at| at.source == host)
+        .map(|at| at.tsi)
+        .collect()
+}
+
+#[test]
+fn a_host_with_more_than_its_share_of_proven_sessions_makes_room_for_other_hosts() {
+    over_each_kind(|| {
+        let mut bench = Bench::with(Mode::Sequence, Config::builder().peers_max(8));
+        let [greedy, late] = addresses().others;
+        for number in 0..8 {
+            send_of(&mut bench, greedy, number, 0..20);
+        }
+        assert_eq!(
+            sessions_of(&bench, greedy).len(),
+            8,
+            "as long as nobody else comes"
+        );
+        bench.take_events();
+        // The sender's first packet finds a place; no flood of the greedy host takes it back.
+        assert_eq!(bench.spm(9, &[]), Verdict::Control);
+        for number in 100..1000 {
+            let verdict = send_of(&mut bench, greedy, number, 0..1);
+            assert_eq!(verdict, dropped(DropReason::PeerLimit));
+        }
+        bench.odata(11, b"second");
+        bench.rdata(10, b"first");
+        let texts = bench.take_texts();
+        assert_eq!(texts, ["expired", "found", "first", "second"]);
+        goes_on(&mut bench, 12, 20);
+        // Its share, a quarter, stays with the greedy host, whatever another one sends.
+        for number in 200..210 {
+            send_of(&mut bench, late, number, 0..20);
+        }
+        let counts = [greedy, late, addresses().source].map(|it| sessions_of(&bench, it).len());
+        assert_eq!(
+            counts,
+            [5, 2, 1],
+            "a host takes from others until it has its share"
+        );
+        bench.assert_accounts();
+    });
+}
+
+#[test]
+fn of_a_host_with_more_than_its_share_what_was_heard_least_recently_goes_first() {
+    let mut bench = Bench::with(Mode::Sequence, Config::builder().peers_max(4));
+    let greedy = addresses().others[0];
+    for number in 0..4 {
+        send_of(&mut bench, greedy, number, 0..20);
+        bench.pass_ms(1);
+    }
+    let vouched = bench.receiver.sessions().next().unwrap();
+    bench.receiver.vouch(vouched);
+    send_of(&mut bench, greedy, 1, 20..21);
+    bench.spm(9, &[]);
+    let left = sessions_of(&bench, greedy);
+    assert_eq!(left, [stranger(0), stranger(1), stranger(3)]);
+}
+
+#[test]
+fn a_network_of_many_addresses_with_proven_sessions_leaves_a_quarter_to_others() {
+    let mut bench = Bench::with(Mode::Sequence, Config::builder().peers_max(8));
+    let near = |number: u32| IpAddr::from(Ipv6Addr::from(0xfd << 120 | u128::from(number)));
+    for number in 0..8 {
+        send_of(&mut bench, near(number), number, 0..20);
+    }
+    for (number, host) in ["fd00:0:0:1::1", "10.0.0.9", "10.0.0.10"]
+        .iter()
+        .enumerate()
+    {
+        let verdict = send_of(
+            &mut bench,
+            host.parse().unwrap(),
+            100 + number as u32,
+            0..20,
+        );
+        let is_taken = verdict != dropped(DropReason::PeerLimit);
+        assert_eq!(is_taken, number < 2, "{host}");
+        for number in 200..300 {
+            let verdict = send_of(&mut bench, near(number), number, 0..1);
+            assert_eq!(verdict, dropped(DropReason::PeerLimit));
+        }
+    }
+}
+
+#[test]
+fn proven_sessions_within_the_share_of_their_host_are_kept_and_others_refused() {
+    over_each_kind(|| {
+        let mut bench = Bench::with(Mode::Sequence, Config::builder().peers_max(2));
+        let [second, third] = addresses().others;
+        let first = addresses().source;
+        send_of(&mut bench, first, 1, 0..20);
+        send_of(&mut bench, second, 2, 0..20);
+        for host in [first, second, third] {
+            let verdict = send_of(&mut bench, host, 3, 1..2);
+            assert_eq!(verdict, dropped(DropReason::PeerLimit), "{host}");
+        }
+        bench.pass(Duration::from_secs(31));
+        bench.take_events();
+        send_of(&mut bench, third, 3, 1..2);
+        assert!(matches!(bench.take_events()[..], [Event::Found(tsi), _] if tsi == stranger(3)));
+    });
 }
 
 #[test]
@@ -319,10 +421,12 @@ fn a_session_vouched_for_outlives_a_flood_before_its_first_data() {
         if is_vouched_for {
             bench.receiver.vouch(session);
         }
+        // Each with another address: sessions of one host take the places of its own sessions.
         for number in 0..100 {
             let forged = downstream_of(stranger(number));
             let body = Body::Odata(data(7, 7));
-            bench.packet_from(NEIGHBOUR, &made(&forged, &body, &[], b"forged"));
+            let forger = IpAddr::V4(Ipv4Addr::new(10, 6, 6, number as u8));
+            bench.packet_from(forger, &made(&forged, &body, &[], b"forged"));
         }
         bench.take_events();
         // The first packet is lost: only who was there from the start knows.

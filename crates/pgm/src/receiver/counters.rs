@@ -44,7 +44,8 @@ base::counters! {
         sessions_ended: Events, "sessions that their sender ended";
         sessions_reset: Events, "sessions that their sender broke off";
         sessions_expired: Events, "senders not heard of for too long";
-        sessions_evicted: Events, "barely known senders forgotten to make room for others";
+        sessions_evicted: Events, "senders forgotten to make room for others: barely known, or of \
+            a host with more than its share";
         sessions_ignored: Events, "sessions of senders that this end does not take";
     }
 }

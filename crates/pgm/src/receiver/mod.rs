@@ -30,7 +30,7 @@
 //! **Spec**: RFC 3208 sections 3.4, 6, 9.1 to 9.4, 9.5.4, 9.7, 9.8, 12.5, 13.5, 14.5, 15.2.2,
 //! 15.3.2.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
 use base::{
     Arrival, Budget, Contract, DropCounters, DropReason, Instant, Outcome, Rng, Run, Verdict,
@@ -233,7 +233,8 @@ impl Receiver {
 
     /// Notes that the sender of `session` is real: the owner knows that by other means, such as a
     /// connection. However little the sender has sent, no other session displaces it until its
-    /// session is over. An unknown session changes nothing.
+    /// session is over, unless its host has more than a quarter of all `peers_max` places. Then it
+    /// goes after those that the owner does not vouch for. An unknown session changes nothing.
     ///
     /// Without this call, a sender counts as real once it has sent a few data packets. A flood of
     /// forged sessions would displace a sender that has sent no data yet and whose heartbeats have
@@ -413,7 +414,7 @@ impl Receiver {
         self.shared.counters.sessions_shared += u64::from(is_shared);
         let (session, replaces) = match self.peers.vacancy() {
             Some(session) => (session, false),
-            None => self.evict().ok_or(DropReason::PeerLimit)?,
+            None => self.evict(source).ok_or(DropReason::PeerLimit)?,
         };
         let mut peer = Peer::new(now, session, tsi, source, &mut self.shared);
         peer.note_way(arrival);
@@ -426,10 +427,10 @@ impl Receiver {
         Ok(session)
     }
 
-    /// Removes a session to make room for a new one. Returns its number, and whether the owner
-    /// knows of it.
-    fn evict(&mut self) -> Option<(u32, bool)> {
-        let session = self.peers.evictable()?;
+    /// Removes a session to make room for a new one of a host at `source`. Returns its number, and
+    /// whether the owner knows of it.
+    fn evict(&mut self, source: IpAddr) -> Option<(u32, bool)> {
+        let session = self.peers.evictable(source)?;
         let mut peer = self.peers.remove(session)?;
         let was_announced = peer.is_announced();
         self.shared.counters.sessions_evicted += u64::from(!peer.is_over());

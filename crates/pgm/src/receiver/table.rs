@@ -4,17 +4,31 @@
 //! The table does not judge packets. When it is full, the sender that has proved least makes room:
 //! a sender whose session is over, or that sent only a few packets; among these, the sender that
 //! has been silent longest. A sender that proved itself, or that the owner vouches for, is not
-//! displaced before its session is over. So a million forged TSIs fill a bounded table and cost no
-//! real session.
+//! displaced before its session is over, unless its host has more than its share. So a million
+//! forged TSIs fill a bounded table and cost no real session, and one host whose sessions are all
+//! proven keeps no other host out.
+//!
+//! ```text
+//!   host of the new session has     what may make room for the session
+//!   less than its share             what is over; an unproven one; one of a greedy host or network
+//!   less, but its network has its   what is over; of its network: an unproven one, one of a
+//!                                   greedy host
+//!   its share or more               what is over; of its own: an unproven one
+//! ```
+//!
+//! A host's share is a quarter of the places, and that of a network (an IPv6 /64) three quarters:
+//! with more than that, it is greedy. Shares count only when the table is full.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
-//! first; a session number is the index of its slot.
+//! first; a session number is the index of its slot; `places` has the number of senders of each
+//! host and network, and `greedy` is how many of these have more than their share.
 
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use base::{Party, Share, counted_share, network_of, network_share};
 use wire::pgm::{Gsi, Tsi};
 
 use super::peer::Peer;
@@ -31,6 +45,9 @@ pub(super) struct PeerTable {
     eldest: u32,
     youngest: u32,
     peers_max: usize,
+    /// How many of the senders each host and each network has.
+    places: BTreeMap<Party, usize>,
+    greedy: usize,
 }
 
 #[derive(Debug)]
@@ -51,6 +68,8 @@ impl PeerTable {
             eldest: NONE,
             youngest: NONE,
             peers_max,
+            places: BTreeMap::new(),
+            greedy: 0,
         }
     }
 
@@ -98,23 +117,47 @@ impl PeerTable {
         u32::try_from(self.slots.len() - 1).ok()
     }
 
-    /// Returns the session that must go first when no number is free.
+    /// Returns the session that makes room for one of a host at `address`, when no number is free.
     ///
     /// An unproven session goes before a real session that is over. If the table forgot a real
     /// session too soon, the session's last repairs would open it anew and its data would be given
-    /// out twice.
-    pub(super) fn evictable(&self) -> Option<u32> {
-        let mut session = self.eldest;
+    /// out twice. A proven session goes last.
+    ///
+    /// **Cost**: a look at [`EVICTION_STEPS_MAX`] sessions at most; at all of them when the session
+    /// of a greedy host goes.
+    pub(super) fn evictable(&self, address: IpAddr) -> Option<u32> {
+        let own = self.share_of(address);
+        let may_take = |peer: &Peer| match own {
+            Share::Free => true,
+            Share::HostFull => Party::host(peer.source) == Party::host(address),
+            Share::NetworkFull => network_of(peer.source) == network_of(address),
+        };
+        let (mut session, mut remembered) = (self.eldest, None);
         for _ in 0..EVICTION_STEPS_MAX {
             let Some(slot) = self.slots.get(session as usize) else {
                 break;
             };
-            if !slot.peer.as_ref().is_some_and(|peer| peer.is_remembered()) {
-                return Some(session);
+            match &slot.peer {
+                Some(peer) if peer.is_remembered() => remembered = remembered.or(Some(session)),
+                Some(peer) if !peer.is_over() && !may_take(peer) => {}
+                _ => return Some(session),
             }
             session = slot.younger;
         }
-        (self.eldest != NONE).then_some(self.eldest)
+        if remembered.is_some() || own == Share::HostFull || self.greedy == 0 {
+            return remembered;
+        }
+        // Within a network that has its share, only a host with more than its own gives up a place.
+        let is_greedy = |peer: &Peer| {
+            let mut parties = Party::all_of(peer.source);
+            parties.any(|party| {
+                let counts = own == Share::Free || party == Party::host(peer.source);
+                counts && self.places_of(party) > self.share_max(party)
+            })
+        };
+        let greedy = self.iter().filter(|peer| may_take(peer) && is_greedy(peer));
+        let first = greedy.min_by_key(|peer| (peer.is_vouched_for(), peer.heard()));
+        first.map(|peer| peer.session)
     }
 
     /// Puts a sender into the free slot of its session number.
@@ -122,6 +165,12 @@ impl PeerTable {
         let session = peer.session;
         self.index.insert((peer.tsi, peer.source), session);
         self.latest = (peer.tsi, peer.source, session);
+        for party in Party::all_of(peer.source) {
+            let limit = self.share_max(party);
+            let places = self.places.entry(party).or_default();
+            *places += 1;
+            self.greedy += usize::from(*places == limit + 1);
+        }
         self.slots[session as usize].peer = Some(Box::new(peer));
         self.touch(session);
     }
@@ -132,6 +181,16 @@ impl PeerTable {
         self.unlist(session);
         self.index.remove(&(peer.tsi, peer.source));
         self.latest = (NOBODY, LOWEST, NONE);
+        for party in Party::all_of(peer.source) {
+            let limit = self.share_max(party);
+            if let Some(places) = self.places.get_mut(&party) {
+                self.greedy -= usize::from(*places == limit + 1);
+                *places -= 1;
+                if *places == 0 {
+                    self.places.remove(&party);
+                }
+            }
+        }
         Some(*peer)
     }
 
@@ -166,6 +225,27 @@ impl PeerTable {
         self.slots.len() as u32
     }
 
+    /// Returns the most places that are the share of a host or a network.
+    fn share_max(&self, party: Party) -> usize {
+        let own_max = self.peers_max.div_ceil(HOST_PART);
+        match party {
+            Party::Host(_) => own_max,
+            Party::Network(_) => network_share(own_max, self.peers_max),
+        }
+    }
+
+    /// Says whether a host at `address` has less than its share.
+    fn share_of(&self, address: IpAddr) -> Share {
+        let own = self.places_of(Party::host(address));
+        let near = Party::network(address).map_or(own, |network| self.places_of(network));
+        let own_max = self.peers_max.div_ceil(HOST_PART);
+        counted_share(own_max, self.peers_max, own, near)
+    }
+
+    fn places_of(&self, party: Party) -> usize {
+        self.places.get(&party).copied().unwrap_or(0)
+    }
+
     fn list(&mut self, session: u32) {
         let slot = &mut self.slots[session as usize];
         slot.is_listed = true;
@@ -194,6 +274,10 @@ impl PeerTable {
         }
     }
 }
+
+/// Judgement: a quarter of the places is the share of one host: more senders than most hosts have.
+/// Were it less, who sends with many forged addresses could displace more sessions of a real host.
+const HOST_PART: usize = 4;
 
 /// The most sessions that are looked at in search of an unproven one to evict.
 const EVICTION_STEPS_MAX: usize = 64;

@@ -365,6 +365,16 @@ impl Peer {
         self.is_vouched_for || !self.is_protected
     }
 
+    /// Returns true when the owner knows that the sender is real.
+    pub(super) const fn is_vouched_for(&self) -> bool {
+        self.is_vouched_for
+    }
+
+    /// Returns the time when the sender was last heard.
+    pub(super) const fn heard(&self) -> Instant {
+        self.heard
+    }
+
     /// Notes that the owner knows that the sender is real.
     pub(super) const fn vouch(&mut self) {
         self.is_vouched_for = true;
