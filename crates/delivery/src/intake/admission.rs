@@ -1,7 +1,10 @@
 //! Decides which senders to ask for their offer, which sender continues a transfer, and which
 //! offers to decline.
 
-use std::{collections::VecDeque, net::IpAddr};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+};
 
 use base::{Instant, Share, network_of, network_share, share};
 use wire::object::{ErrorCode, Phase};
@@ -57,6 +60,24 @@ impl<S: Store> Transfer<S> {
 }
 
 impl<I: Intake> Transfers<I> {
+    /// Takes a packet stream from `source` that has no mark yet. When the owner admits no sender at
+    /// that host, the stream is dropped before it takes a place that another one needs.
+    pub fn found(&mut self, stream: u32, source: IpAddr) {
+        let Err(text) = self.intake.admit_host(source) else {
+            return;
+        };
+        let sender = Sender {
+            address: SocketAddr::new(source, 0),
+            session_id: 0,
+        };
+        if self.turned_away.note(sender, true, &mut self.counters) {
+            self.counters.senders_heard += 1;
+            self.counters.senders_refused += 1;
+            self.refused(sender, text);
+        }
+        self.unwanted(stream);
+    }
+
     pub(super) fn place_for(&mut self, now: Instant, sender: &Sender) -> Place {
         let host = sender.address.ip();
         let under_way = || self.all.iter().filter(|t| t.is_under_way());
@@ -283,8 +304,6 @@ impl TurnedAway {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
 
     #[test]

@@ -1,7 +1,10 @@
 //! The owner's decisions: from which senders a receiver of objects takes manifests, and where it
 //! puts them.
 
-use std::{fmt::Debug, net::SocketAddr};
+use std::{
+    fmt::Debug,
+    net::{IpAddr, SocketAddr},
+};
 
 use wire::object::ErrorCode;
 
@@ -42,6 +45,16 @@ pub trait Intake {
     /// is not asked about it again. When the sender dialled, it is told only that it is not
     /// admitted, and the owner is asked again when it dials again.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
+
+    /// Decides whether [`Intake::admit`] may take any sender at this host. The receiver asks when
+    /// it hears a session of which it does not know yet what it is. The default admits all hosts.
+    ///
+    /// # Errors
+    /// Why not, for a person. The receiver then drops the packets of this session, whatever it is.
+    fn admit_host(&self, host: IpAddr) -> Result<(), String> {
+        let _any = host;
+        Ok(())
+    }
 
     /// Returns the store for an offered manifest, whose sender has admitted this receiver. The
     /// receiver asks this before it fetches the manifest. When it has the manifest, it asks the

@@ -133,9 +133,18 @@ impl<I: Intake> ObjectReceiver<I> {
                     let last = last.map(|at| stream_of(&at, self.host_drops, false));
                     self.transfers.session_over(now, session, last);
                 }
-                // Nothing to do: the mark announces the session too, and after the pass the
-                // receiver asks for lost blocks.
-                Ready::Found { .. } | Ready::Lost { .. } => {}
+                Ready::Found {
+                    session, source, ..
+                } => {
+                    // A session with a mark is judged by its mark.
+                    let at = receiver.position(session);
+                    if at.is_none_or(|at| at.mark.is_none()) {
+                        self.transfers.found(session, source);
+                        self.follow_verdicts();
+                    }
+                }
+                // Nothing to do: after the pass the receiver asks for lost blocks.
+                Ready::Lost { .. } => {}
             }
         }
     }

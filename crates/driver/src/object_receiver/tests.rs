@@ -36,6 +36,29 @@ impl Intake for TakeAll {
     }
 }
 
+/// Takes what it is offered from all hosts but 10.0.0.3.
+#[derive(Debug)]
+struct NotFromThree;
+
+impl Intake for NotFromThree {
+    type Store = MemoryStore;
+
+    fn admit(&mut self, sender: &Sender) -> Result<(), String> {
+        self.admit_host(sender.address.ip())
+    }
+
+    fn admit_host(&self, host: IpAddr) -> Result<(), String> {
+        let is_taken = host != IpAddr::from([10, 0, 0, 3]);
+        is_taken
+            .then_some(())
+            .ok_or_else(|| format!("{host} is not allowed"))
+    }
+
+    fn accept(&mut self, _sender: &Sender, _offer: &Offer) -> Result<MemoryStore, Decline> {
+        Ok(MemoryStore::default())
+    }
+}
+
 fn receiving() -> Receiving {
     Receiving {
         config: Config::default(),
@@ -126,6 +149,24 @@ fn data_at<I: Intake>(
     emit(&mut tpdu, &addressing(host, 1), &body, &[], &payload);
     let source = SocketAddr::from(([10, 0, 0, host], 7));
     receiver.handle(now, &Arrival::from(source, Socket::Group), &tpdu, &mut ());
+}
+
+/// One data packet of a host, of the session with this source port.
+fn packet_of<I: Intake>(
+    receiver: &mut ObjectReceiver<I>,
+    now: Instant,
+    host: u8,
+    (port, sqn): (u16, u32),
+) {
+    let body = Body::Odata(Data {
+        sqn: Sqn(sqn),
+        trail: Sqn(1),
+    });
+    let mut tpdu = Vec::new();
+    emit(&mut tpdu, &addressing(host, port), &body, &[], b"data");
+    let source = SocketAddr::from(([10, 0, 0, host], 7));
+    receiver.handle(now, &Arrival::from(source, Socket::Group), &tpdu, &mut ());
+    receiver.drain(now, &mut ());
 }
 
 /// Lets the receiver dial: every connection that it asks for is opened, and numbered from `first`.
@@ -228,6 +269,32 @@ fn two_senders_trees_arrive_side_by_side_and_unmixed() {
     let content = trees[&1].1.bytes();
     assert_eq!(written[0], content);
     assert!(written[1].iter().zip(content).all(|(a, b)| *a == !b));
+}
+
+#[test]
+fn a_session_without_a_mark_of_a_host_that_is_not_admitted_is_forgotten_when_it_is_found() {
+    let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
+    let mut receiver = ObjectReceiver::open(&receiving(), config, NotFromThree, at(0));
+    for session in 0..64 {
+        for sqn in 1..30 {
+            packet_of(&mut receiver, at(0), 3, (session, sqn));
+        }
+    }
+    let alive = |receiver: &ObjectReceiver<_>| receiver.receiver().unwrap().sessions().count();
+    assert_eq!(alive(&receiver), 0);
+    packet_of(&mut receiver, at(0), 2, (1, 1));
+    assert_eq!(alive(&receiver), 1, "it may become one that is admitted");
+    // The owner hears of the host once; a session with a mark is judged by the mark.
+    spm(&mut receiver, at(0), 3, (99, 1), 5);
+    spm(&mut receiver, at(0), 1, (1, 1), 6);
+    let events = std::iter::from_fn(|| receiver.transfers_mut().pop_event());
+    let refused = events.filter_map(|event| match event {
+        delivery::ObjectReceiverEvent::Refused { sender, .. } => Some(sender.address.port()),
+        _ => None,
+    });
+    assert_eq!(refused.collect::<Vec<_>>(), [0, 4000]);
+    let asked = open(&mut receiver, at(0), 1);
+    assert_eq!(asked.len(), 1, "{asked:?}");
 }
 
 /// A receiver whose only transfer, `a` of host 1, was given up by its sender.

@@ -1,6 +1,6 @@
 //! The decisions of a receiver of files: from which senders it takes files, and where it puts them.
 
-use std::{fmt, io::Write, path::PathBuf, sync::Arc};
+use std::{fmt, io::Write, net::IpAddr, path::PathBuf, sync::Arc};
 
 use delivery::{Decline, Intake, Manifest, Offer, Sender, Store, StoreEvent};
 use net::{Delete, Existing, FileStore, Modes, Owners, Room, StoreOptions};
@@ -143,6 +143,10 @@ impl Intake for FileIntake {
 
     fn admit(&mut self, sender: &Sender) -> Result<(), String> {
         self.sources.admit(sender.address.ip())
+    }
+
+    fn admit_host(&self, host: IpAddr) -> Result<(), String> {
+        self.sources.admit(host)
     }
 
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<ReceiverStore, Decline> {
