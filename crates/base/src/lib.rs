@@ -86,8 +86,8 @@
 //!   ignore              pgm::Receiver      command  as forget, and counted: the sender is not
 //!                                                   admitted
 //!   handle_reporter     pgm::Source        handle   as handle, for a host that has shown its
-//!                                                   address by a connection: it is repaired in
-//!                                                   full, strangers only in part
+//!                                                   address by a connection: as many bytes are
+//!                                                   repaired at once as data was sent
 //!   run_took            pgm::Source        handle   when the send call ended and how long it took:
 //!                                                   this decides how long messages wait for
 //!                                                   others, to leave together

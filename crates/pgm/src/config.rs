@@ -184,7 +184,8 @@ parameters! {
     stranger_repair_share: u32 = 25, 0 => 100, "percent of recent data", Source,
         "judgement: ten times the loss of a bad path",
         "limit of repairs for hosts that do not report, in percent of the new data of about the \
-         last second, because anybody can send NAKs; no limit when there is a key";
+         last second, because anybody can send NAKs; each packet is repaired for them eight times \
+         at most, then within the bytes of their NAKs; no limit when there is a key";
     stranger_repair_bytes_per_s_min: u64 = 1_250_000, 10_000 => 125_000_000_000,
         "bytes a second", Source,
         "judgement: 10 Mbit/s, a hundredth of a common network",

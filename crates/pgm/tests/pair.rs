@@ -12,7 +12,10 @@ use base::{Arrival, Budget, CounterSet as _, Instant, Outcome, PathId, Rng, Run,
 use towline_pgm::{
     Config, ConfigBuilder, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup, Timer,
 };
-use wire::pgm::{Gsi, Tsi};
+use wire::{
+    Sqn,
+    pgm::{Addressing, Body, Gsi, Nak, NakList, PgmOption, Tsi, emit},
+};
 
 const PORT: u16 = 7500;
 const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1)), PORT);
@@ -245,6 +248,37 @@ fn messages_of_all_lengths_arrive_in_order_over_a_bad_network() {
 }
 
 #[test]
+fn a_host_that_asks_for_everything_all_the_time_costs_plain_receivers_nothing() {
+    let config = || Config::builder().stranger_repair_bytes_per_s_min(1_000_000);
+    let mut world = World::new(Mode::Sequence, config(), 3, 0);
+    world.are_strangers = true;
+    world.loss_per_mille = 100;
+    world.pass(Duration::from_millis(50));
+    // 200 kB/s: each packet can get all its eight repairs because of the flood alone.
+    let messages = vec![vec![7; 1000]; 2000];
+    let mut asked = 0;
+    for (sent, message) in messages.iter().enumerate() {
+        world.source.offer(message).unwrap();
+        for _ in 0..5 {
+            world.pass(Duration::from_millis(1));
+            let oldest = sent.saturating_sub(500);
+            let first = oldest + asked * 63 % (sent + 1 - oldest);
+            asked += 1;
+            let nak = nak_of(first as u32..(sent + 1).min(first + 63) as u32);
+            let arrival = Arrival::from(SocketAddr::new(address(99), PORT), Socket::Upstream);
+            world.source.handle(world.now, &arrival, &nak);
+        }
+    }
+    world.transfer(&[]);
+    assert_eq!(world.lost, 0);
+    assert!(world.given.iter().all(|given| given == &messages));
+    assert!(
+        world.source.counters().nak_refused > 0,
+        "the flood was bounded"
+    );
+}
+
+#[test]
 fn packets_on_arrival_are_complete_over_a_bad_network() {
     for per_mille in [10, 100, 300] {
         let mut world = World::new(Mode::Arrival, Config::builder(), 3, u32::MAX - 1000);
@@ -252,12 +286,39 @@ fn packets_on_arrival_are_complete_over_a_bad_network() {
         let mut messages = messages(5000, 1400);
         world.transfer(&messages);
         assert_eq!(world.lost, 0);
+        // They report, and no real loss takes the full service from them.
+        assert_eq!(world.source.counters().nak_overdrawn, 0, "{per_mille}");
         messages.sort();
         for given in &mut world.given {
             given.sort();
             assert!(*given == messages, "{per_mille}");
         }
     }
+}
+
+/// A NAK for all of `sqns`.
+fn nak_of(sqns: std::ops::Range<u32>) -> Vec<u8> {
+    let tsi = Tsi {
+        gsi: Gsi([1; 6]),
+        port: 4000,
+    };
+    let body = Body::Nak(Nak {
+        sqn: Sqn(sqns.start),
+        source_nla: address(0),
+        group_nla: GROUP.ip(),
+    });
+    let list: Vec<_> = sqns.skip(1).map(Sqn).collect();
+    let options = [PgmOption::NakList(NakList::new(&list))];
+    let options = if list.is_empty() { &[][..] } else { &options };
+    let mut out = Vec::new();
+    emit(
+        &mut out,
+        &Addressing::upstream(tsi, PORT),
+        &body,
+        options,
+        &[],
+    );
+    out
 }
 
 fn parity(group: u32, proactive: u32) -> ConfigBuilder {

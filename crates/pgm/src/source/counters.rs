@@ -24,7 +24,9 @@ base::counters! {
         nak_queued: Sqns, "sequence numbers asked for and queued for repair";
         nak_merged: Sqns, "sequence numbers asked for while already queued";
         nak_eliminated: Sqns, "sequence numbers asked for again within the elimination interval";
-        nak_refused: Sqns, "sequence numbers not repaired as strangers have had their share";
+        nak_refused: Sqns, "sequence numbers not repaired as strangers have had all they may have";
+        nak_overdrawn: Sqns, "sequence numbers asked for by reporting hosts without a key that had \
+            as much repaired as was sent, and then share the rate of strangers";
         nak_behind: Sqns, "sequence numbers asked for after they left the window";
         parity_packets: Packets, "parity sent as RDATA because it was asked for";
         parity_unasked: Packets, "parity sent as ODATA after its group";

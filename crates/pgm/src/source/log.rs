@@ -7,7 +7,7 @@
 //!   ring    | n+3 | n+4 |  free  | n (oldest) | n+1 | n+2 |/skipped/|
 //!                       ^head    ^offset of trail
 //!   index   one 16-byte record per sqn, from the first one on, modulo its length: offset, length,
-//!           last repair and number of repairs
+//!           last repair and number of repairs for strangers
 //!   edges   trail <= hold <= unsent <= lead, 64-bit positions; lead is one past the newest
 //!           [trail, unsent) was sent and can be repaired, [unsent, lead) waits for its first time
 //! ```
@@ -224,18 +224,27 @@ impl TransmitLog {
 
     /// Notes that the packet was repaired at `now`.
     pub(super) fn set_repaired(&mut self, position: u64, now: Instant) {
-        let before = self.repaired(position).map_or(0, |(_, repairs)| repairs);
         let slot = self.slot(position);
-        let repairs = u64::from(before + 1).min(REPAIRS_MASK);
-        self.index[slot].repaired = now.as_nanos() & !REPAIRS_MASK | repairs;
+        let record = &mut self.index[slot];
+        record.repaired = now.as_nanos() & !GRANTS_MASK | record.repaired & GRANTS_MASK;
     }
 
-    /// Returns the time of the packet's last repair, to within 16 ns, and the number of its
-    /// repairs; 15 stands for 15 or more.
-    pub(super) fn repaired(&self, position: u64) -> Option<(Instant, u32)> {
-        let repaired = self.record(position).repaired;
-        let at = Instant::from_nanos(repaired & !REPAIRS_MASK);
-        (repaired != NEVER_REPAIRED).then_some((at, (repaired & REPAIRS_MASK) as u32))
+    /// Returns the time of the packet's last repair, to within 16 ns.
+    pub(super) fn repaired(&self, position: u64) -> Option<Instant> {
+        let at = self.record(position).repaired & !GRANTS_MASK;
+        (at != NEVER_REPAIRED).then_some(Instant::from_nanos(at))
+    }
+
+    /// Notes that a repair of the packet was granted to a stranger.
+    pub(super) fn note_grant(&mut self, position: u64) {
+        let slot = self.slot(position);
+        let record = &mut self.index[slot];
+        record.repaired += u64::from(record.repaired & GRANTS_MASK != GRANTS_MASK);
+    }
+
+    /// Returns how many repairs of the packet were granted to strangers; 15 stands for 15 or more.
+    pub(super) fn grants(&self, position: u64) -> u32 {
+        (self.record(position).repaired & GRANTS_MASK) as u32
     }
 
     /// Returns the place of the packet in [`TransmitLog::memory`].
@@ -321,7 +330,8 @@ impl TransmitLog {
 struct Record {
     offset: u32,
     len: u32,
-    /// The time of the last repair in nanoseconds, with the number of repairs in its lowest bits.
+    /// The time of the last repair in nanoseconds, with the number of repairs that were granted to
+    /// strangers in its lowest bits.
     repaired: u64,
 }
 
@@ -346,8 +356,8 @@ pub(super) struct LogRun {
     pub(super) count: usize,
 }
 
-const NEVER_REPAIRED: u64 = u64::MAX;
-const REPAIRS_MASK: u64 = 15;
+const NEVER_REPAIRED: u64 = !GRANTS_MASK;
+const GRANTS_MASK: u64 = 15;
 
 #[cfg(test)]
 mod tests {
@@ -409,6 +419,25 @@ mod tests {
         log.mark_sent(16);
         assert_eq!(filled(&mut log, 10, 16), Some(16));
         assert_eq!(log.trail(), 1);
+    }
+
+    #[test]
+    fn repairs_and_what_strangers_were_granted_are_noted_apart() {
+        let mut log = TransmitLog::new(100, 16, 0);
+        filled(&mut log, 10, 0);
+        log.note_grant(0);
+        assert_eq!((log.repaired(0), log.grants(0)), (None, 1));
+        log.set_repaired(0, Instant::from_nanos(160));
+        log.set_repaired(0, Instant::from_nanos(320));
+        assert_eq!(log.repaired(0), Some(Instant::from_nanos(320)));
+        assert_eq!(
+            log.grants(0),
+            1,
+            "the others were for receivers that report"
+        );
+        (0..20).for_each(|_| log.note_grant(0));
+        assert_eq!(log.grants(0), 15);
+        assert_eq!(log.repaired(0), Some(Instant::from_nanos(320)));
     }
 
     #[test]

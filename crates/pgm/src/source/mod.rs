@@ -49,6 +49,7 @@ use wire::{
 
 use crate::Config;
 
+mod askers;
 mod cork;
 mod counters;
 mod limits;
@@ -60,6 +61,7 @@ mod pieces;
 mod polling;
 mod position_set;
 mod repair;
+mod reporters;
 mod row;
 mod spm;
 mod strangers;
@@ -71,6 +73,7 @@ pub use counters::SourceCounters;
 pub use polling::Census;
 pub use write::{Burst, Slot};
 
+use askers::Askers;
 use cork::Cork;
 use limits::Limits;
 use log::TransmitLog;
@@ -81,7 +84,6 @@ use polling::Polling;
 use repair::RepairQueue;
 use row::OpenRow;
 use spm::SpmSchedule;
-use strangers::Strangers;
 use transmit::Pending;
 
 /// The sending end of one session. The module's description says what it does.
@@ -96,7 +98,7 @@ pub struct Source {
     addressing: Addressing,
     log: TransmitLog,
     repairs: RepairQueue,
-    strangers: Strangers,
+    askers: Askers,
     parity: Option<Box<Parity>>,
     row: Option<OpenRow>,
     ncfs: NcfQueue,
@@ -203,7 +205,7 @@ impl Source {
             addressing: Addressing::downstream(setup.tsi, setup.destination_port),
             log,
             repairs,
-            strangers: Strangers::new(&config, now),
+            askers: Askers::new(&config, now),
             parity,
             row: None,
             ncfs: NcfQueue::new(),

@@ -1,11 +1,21 @@
 //! How much a source repairs for hosts that do not report, here called strangers.
 //!
-//! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. A host that reports
-//! has opened a control connection from its address; a stranger has shown nothing. So the source
-//! repairs for strangers at a limited rate: a share of the rate of new data, and a fixed rate (the
-//! floor). At once it repairs at most what this rate allows in one second. The module does not know
-//! packets or queues. In: bytes of new data, and what each stranger asks for. Out: whether to
-//! repair it.
+//! Anybody who heard one SPM can send NAKs, and each can ask for 63 packets. So three bounds hold
+//! for what the source repairs for strangers. Hosts that report and have had their part
+//! (`reporters.rs`) share the rate with them, and the other two bounds do not hold for them.
+//!
+//! - the rate: a share of the bytes of new data, at least a fixed rate (the floor), and at once
+//!   never more than one second of both;
+//! - the number of repairs: each packet is repaired for strangers at most [`REPAIRS_MAX`] times, at
+//!   ever longer intervals ([`elimination_of`]); so all strangers together draw at most so many
+//!   times the data, however often they ask and however slowly;
+//! - beyond that number, the bytes that a stranger asks with: it gets at most [`ASKED_FACTOR`]
+//!   times as many. With the confirmation, which is as long as the NAK, a NAK brings at most three
+//!   times its bytes.
+//!
+//! Repairs go to the group, whoever asks, so no stranger can direct them at a victim. The module
+//! does not know packets or queues. In: bytes of new data, and what each stranger asks for. Out:
+//! whether to repair it.
 //!
 //! ```text
 //!   new data --share--\
@@ -14,8 +24,11 @@
 //!                                                             have had less than their part
 //! ```
 //!
-//! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too. They get what they need while they lose
-//! less than the share; beyond it they ask again, and are served at the share's rate.
+//! Plain PGM receivers (OpenPGM, ZeroMQ) are strangers too, and never report. A NAK of 64 bytes for
+//! a packet of 1400 bytes is 22-fold, so the third bound alone would starve them. They get what
+//! they need while they lose less than the share; beyond it they ask again, and are served at the
+//! share's rate. A packet reaches a receiver that loses a tenth of everything with one of its eight
+//! repairs, but for one packet in 10^8.
 //!
 //! Invariant: over any interval, the bytes granted are at most this sum: the share of the new data
 //! in the interval and in about the second before it; the floor for the same time; one packet.
@@ -34,6 +47,8 @@ use crate::Config;
 pub(super) struct Strangers {
     share_percent: u64,
     bytes_per_s_min: u64,
+    /// The most that a host saves up of what it earns by asking: a packet and what a NAK earns.
+    earned_max: u64,
     /// New data, with headers.
     data: Recent,
     /// Bytes that may be granted, as of `earned_at`.
@@ -47,6 +62,8 @@ pub(super) struct Strangers {
 struct Host {
     address: Option<IpAddr>,
     granted: Recent,
+    /// Bytes that it may have repaired because of the bytes that it asked with.
+    earned: u64,
 }
 
 impl Strangers {
@@ -54,6 +71,7 @@ impl Strangers {
         Self {
             share_percent: u64::from(config.stranger_repair_share()),
             bytes_per_s_min: config.stranger_repair_bytes_per_s_min(),
+            earned_max: config.mtu() as u64 + ASKED_FACTOR * NAK_BYTES_MAX,
             data: Recent::default(),
             credit: config.stranger_repair_bytes_per_s_min(),
             earned_at: now,
@@ -68,8 +86,16 @@ impl Strangers {
         self.credit = self.credit.saturating_add(self.share_of(bytes as u64));
     }
 
+    /// Notes that a NAK of `bytes` bytes came from `host`.
+    pub(super) fn asked(&mut self, now: Instant, host: IpAddr, bytes: usize) {
+        let index = self.entry_of(now, host);
+        let earned = &mut self.hosts[index].earned;
+        *earned = (*earned + ASKED_FACTOR * bytes as u64).min(self.earned_max);
+    }
+
     /// Returns true when `bytes` may be repaired for `host`, and then counts them as repaired.
-    pub(super) fn grant(&mut self, now: Instant, host: IpAddr, bytes: usize) -> bool {
+    /// `repairs` says how many times the packet was repaired for strangers.
+    pub(super) fn grant(&mut self, now: Instant, host: IpAddr, bytes: usize, repairs: u32) -> bool {
         let rate = self.rate(now);
         let passed = now.since(self.earned_at).min(SECOND);
         let earned = u128::from(self.bytes_per_s_min) * passed.as_nanos() / SECOND.as_nanos();
@@ -83,6 +109,13 @@ impl Strangers {
         let is_scarce = self.credit <= rate / 2;
         if self.credit == 0 || is_scarce && !self.is_within_part(now, index, rate) {
             return false;
+        }
+        if repairs >= REPAIRS_MAX {
+            let earned = &mut self.hosts[index].earned;
+            let Some(left) = earned.checked_sub(bytes as u64) else {
+                return false;
+            };
+            *earned = left;
         }
         self.credit = self.credit.saturating_sub(bytes as u64);
         self.hosts[index].granted.add(now, bytes as u64);
@@ -111,7 +144,7 @@ impl Strangers {
         if self.hosts[index].address != Some(host) {
             self.hosts[index] = Host {
                 address: Some(host),
-                granted: Recent::default(),
+                ..Host::default()
             };
         }
         index
@@ -167,20 +200,29 @@ const fn step_of(now: Instant) -> u64 {
 }
 
 /// Returns how long the source waits before it repairs a packet for strangers again: the
-/// elimination interval, doubled with each repair of the packet after the first, up to
-/// [`ELIMINATION_MAX`].
+/// elimination interval, four times as long with each repair of the packet for strangers after the
+/// first, up to [`ELIMINATION_MAX`].
 pub(super) fn elimination_of(elimination: Duration, repairs: u32) -> Duration {
-    let doubled = elimination * (1 << repairs.saturating_sub(1).min(DOUBLINGS_MAX));
-    doubled.min(ELIMINATION_MAX).max(elimination)
+    let steps = repairs.saturating_sub(1).min(REPAIRS_MAX);
+    let longer = elimination.saturating_mul(4_u32.pow(steps));
+    longer.min(ELIMINATION_MAX).max(elimination)
 }
 
+/// Judgement: with intervals from 4 ms on, a packet's eight repairs for strangers span 3.3 seconds.
+/// A receiver that hears nothing for that long loses data only if somebody asks for everything all
+/// the time. On a path with a round trip of half a second, receivers that ask before they hear the
+/// first repair use up five.
+pub(super) const REPAIRS_MAX: u32 = 8;
+/// A NAK brings a confirmation of its own length, and twice its bytes in repairs: three times.
+const ASKED_FACTOR: u64 = 2;
+/// At least the length of the longest NAK, of 63 numbers over IPv6, with all headers.
+const NAK_BYTES_MAX: u64 = 400;
 const SECOND: Duration = Duration::from_secs(1);
 /// Judgement: 16 strangers have an entry each; a further one takes the entry of the stranger that
 /// was granted least.
 const HOSTS: usize = 16;
-/// Judgement: a receiver asks for at least ten seconds, so a packet can get twenty repairs or more.
-const ELIMINATION_MAX: Duration = Duration::from_millis(500);
-const DOUBLINGS_MAX: u32 = 16;
+/// Judgement: a receiver asks for at least ten seconds, so it can have all eight repairs.
+const ELIMINATION_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -202,7 +244,7 @@ mod tests {
     fn granted(strangers: &mut Strangers, host: IpAddr, from: u64, ms: u64) -> usize {
         let asked = (from..from + ms).flat_map(|ms| [at(ms); 63]);
         1500 * asked
-            .filter(|&now| strangers.grant(now, host, 1500))
+            .filter(|&now| strangers.grant(now, host, 1500, 0))
             .count()
     }
 
@@ -239,7 +281,7 @@ mod tests {
             granted(&mut strangers, A, ms, 1);
             // 100 packets a second: 150 kB/s.
             if ms % 10 == 0 {
-                let is_granted = strangers.grant(at(ms), B, 1500);
+                let is_granted = strangers.grant(at(ms), B, 1500, 0);
                 *(if is_granted { &mut got } else { &mut refused }) += 1;
             }
         }
@@ -247,13 +289,33 @@ mod tests {
     }
 
     #[test]
-    fn the_time_doubles_with_each_repair_within_bounds() {
+    fn beyond_a_packets_eight_repairs_a_host_has_twice_the_bytes_that_it_asked_with() {
+        let mut strangers = strangers();
+        let mut got = 0;
+        for ms in 0..20_000 {
+            strangers.asked(at(ms), A, 64);
+            got += usize::from(strangers.grant(at(ms), A, 1500, REPAIRS_MAX));
+        }
+        assert_eq!(got, 2 * 64 * 20_000 / 1500);
+        assert!(
+            !strangers.grant(at(20_000), B, 1500, REPAIRS_MAX),
+            "each for itself"
+        );
+        assert!(strangers.grant(at(20_000), B, 1500, REPAIRS_MAX - 1));
+        // No more than one packet is saved up.
+        (0..100_000).for_each(|_| strangers.asked(at(30_000), B, 64));
+        let at_once = (0..100).filter(|_| strangers.grant(at(30_000), B, 1500, REPAIRS_MAX));
+        assert_eq!(at_once.count(), 1);
+    }
+
+    #[test]
+    fn the_time_grows_fourfold_with_each_repair_within_bounds() {
         let ms = Duration::from_millis;
-        let times: Vec<_> = [0, 1, 2, 3, 5, 9, 200]
+        let times: Vec<_> = [0, 1, 2, 3, 4, 5, 8, 200]
             .iter()
             .map(|&repairs| elimination_of(ms(4), repairs))
             .collect();
-        assert_eq!(times, [4, 4, 8, 16, 64, 500, 500].map(ms));
-        assert_eq!(elimination_of(ms(900), 7), ms(900), "what is set is kept");
+        assert_eq!(times, [4, 4, 16, 64, 256, 1000, 1000, 1000].map(ms));
+        assert_eq!(elimination_of(ms(1900), 7), ms(1900), "what is set is kept");
     }
 }

@@ -340,7 +340,7 @@ impl Source {
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
         let on_wire = bytes + sent * self.limits.datagram_overhead;
-        self.strangers.data_sent(now, on_wire);
+        self.askers.data_sent(now, bytes, on_wire);
         self.spm.data_sent(now);
         self.cork.left(now, self.log.unsent());
     }

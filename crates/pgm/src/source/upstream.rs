@@ -19,15 +19,17 @@
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4, 14.4.
 
-use std::net::SocketAddr;
-
 use base::{Arrival, DropReason, Instant, Verdict};
 use wire::pgm::{
     Body, ChecksumState, Flags, Header, Nak, NakList, Packet, PgmOption, emit_flagged,
     verify_checksum,
 };
 
-use super::{Closing, Source, Sqn, strangers};
+use super::{
+    Closing, Source, Sqn,
+    askers::{Asker, Service, Standing},
+    strangers,
+};
 
 impl Source {
     /// Takes one packet that arrived on either socket. Without a key, its sender counts as a
@@ -37,28 +39,29 @@ impl Source {
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
-        let is_stranger = !self.setup.is_protected();
-        self.take(now, arrival.source, is_stranger, tpdu)
+        self.take(now, arrival, Standing::Nothing, tpdu)
     }
 
-    /// Takes one packet from a host that has shown its address by a control connection. The limits
-    /// for strangers ([`Source::handle`]) do not apply to it.
+    /// Takes one packet from a host that has shown its address by a control connection. Without a
+    /// key, when the host has had as many bytes repaired as the source has sent of new data, it
+    /// shares the rate of strangers ([`Source::handle`]).
+    ///
+    /// **Cost**: as for [`Source::handle`], and a few look-ups in a map of all such hosts for each
+    /// packet that is asked for.
     pub fn handle_reporter(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
-        self.take(now, arrival.source, false, tpdu)
+        self.take(now, arrival, Standing::Address, tpdu)
     }
 
-    fn take(
-        &mut self,
-        now: Instant,
-        address: SocketAddr,
-        is_stranger: bool,
-        tpdu: &[u8],
-    ) -> Verdict {
+    fn take(&mut self, now: Instant, arrival: &Arrival, shown: Standing, tpdu: &[u8]) -> Verdict {
         self.tell_time(now);
         self.counters.upstream_packets += 1;
         let from = Asker {
-            address,
-            is_stranger,
+            address: arrival.source,
+            standing: if self.setup.is_protected() {
+                Standing::Key
+            } else {
+                shown
+            },
         };
         match self.take_upstream(now, from, tpdu) {
             Ok(()) => {
@@ -95,7 +98,11 @@ impl Source {
             return Err(DropReason::Ended);
         }
         match packet.body() {
-            Body::Nak(nak) => self.take_nak(now, from, &packet, nak),
+            Body::Nak(nak) => {
+                self.check_addresses(nak)?;
+                self.askers.asked(now, from, self.on_wire(tpdu.len()));
+                self.take_nak(now, from, &packet, nak)
+            }
             Body::Nnak(nak) => {
                 self.check_addresses(nak)?;
                 self.counters.nnaks += 1;
@@ -129,7 +136,6 @@ impl Source {
         packet: &Packet<'_>,
         nak: Nak,
     ) -> Result<(), DropReason> {
-        self.check_addresses(nak)?;
         if self.reset.is_some_and(|reset| reset.is_deaf) {
             return Err(DropReason::Ended);
         }
@@ -202,8 +208,8 @@ impl Source {
         }
     }
 
-    /// Queues a repair, unless it is queued already, was sent just now, or cannot be made. Refuses
-    /// a stranger's request when strangers have had their share.
+    /// Queues a repair, unless it is queued already, was sent just now, cannot be made, or is for a
+    /// stranger and strangers have had what they may have.
     fn ask_repair(&mut self, now: Instant, from: Asker, position: u64) -> Reply {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
@@ -216,14 +222,24 @@ impl Source {
             self.counters.nak_merged += 1;
             return Reply::Known;
         }
-        if self.is_eliminated(now, from, position) {
+        let service = self.service_of(from);
+        if self.is_eliminated(now, service, position) {
             self.counters.nak_eliminated += 1;
             return Reply::Known;
         }
-        let bytes = self.on_wire(self.log.range(position).len());
-        if from.is_stranger && !self.strangers.grant(now, from.address.ip(), bytes) {
+        let bytes = self.log.range(position).len();
+        let repairs = match service {
+            Service::Full | Service::Rate => 0,
+            Service::Few => self.log.grants(position),
+        };
+        if service == Service::Full {
+            self.askers.served(from, bytes);
+        } else if !self.askers.grant(now, from, self.on_wire(bytes), repairs) {
             self.counters.nak_refused += 1;
             return Reply::Refused;
+        }
+        if service == Service::Few {
+            self.log.note_grant(position);
         }
         self.counters.nak_queued += 1;
         let line = self.repairs.line_of(from.address);
@@ -231,9 +247,17 @@ impl Source {
         Reply::Queued
     }
 
+    /// Returns how this host is served, which asks for one thing, and counts it when the host has
+    /// had its part.
+    pub(super) fn service_of(&mut self, from: Asker) -> Service {
+        let service = self.askers.service_of(from);
+        self.counters.nak_overdrawn += u64::from(service == Service::Rate);
+        service
+    }
+
     /// Returns true when the packet was repaired so recently that the repair may be under way.
-    fn is_eliminated(&self, now: Instant, from: Asker, position: u64) -> bool {
-        let Some((at, repairs)) = self.log.repaired(position) else {
+    fn is_eliminated(&self, now: Instant, service: Service, position: u64) -> bool {
+        let Some(at) = self.log.repaired(position) else {
             return false;
         };
         #[cfg(feature = "planted-bugs")]
@@ -241,10 +265,9 @@ impl Source {
             return true;
         }
         let elimination = self.reports.elimination;
-        let elimination = if from.is_stranger {
-            strangers::elimination_of(elimination, repairs)
-        } else {
-            elimination
+        let elimination = match service {
+            Service::Full | Service::Rate => elimination,
+            Service::Few => strangers::elimination_of(elimination, self.log.grants(position)),
         };
         now.since(at) < elimination
     }
@@ -267,14 +290,6 @@ impl Source {
             self.counters.ncf_suppressed += 1;
         }
     }
-}
-
-/// Who asks for repairs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asker {
-    pub(super) address: SocketAddr,
-    /// True when the host has shown neither a key nor a control connection from its address.
-    pub(super) is_stranger: bool,
 }
 
 /// What becomes of a request for one packet, or for parity of one group.

@@ -32,11 +32,12 @@ use wire::{
 
 use super::{
     Source,
+    askers::{Asker, Askers, Service},
     limits::Limits,
     log::TransmitLog,
     repair::RepairQueue,
     transmit::Pending,
-    upstream::{Asker, Reply},
+    upstream::Reply,
 };
 use crate::{
     Config, FecForm,
@@ -90,6 +91,8 @@ struct Asked {
     recent: u32,
     sent_at: Instant,
     is_asked: bool,
+    /// Number of parity packets that strangers were granted.
+    granted: u32,
 }
 
 impl Asked {
@@ -101,6 +104,7 @@ impl Asked {
             recent: 0,
             sent_at: Instant::ZERO,
             is_asked: false,
+            granted: 0,
         }
     }
 }
@@ -411,6 +415,7 @@ impl Source {
     pub(super) fn ask_parity(&mut self, now: Instant, from: Asker, sqn: Sqn) -> Reply {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
         let packet_bytes = self.config.mtu();
+        let service = self.service_of(from);
         let Some(parity) = self.parity.as_deref_mut() else {
             return Reply::Beyond;
         };
@@ -427,14 +432,25 @@ impl Source {
         }
         let need = parity.numbering.requested(sqn, size);
         let elimination = self.reports.elimination;
-        let more = parity.more(now, elimination, group, need) as usize;
-        let mut grant = || {
-            self.strangers
-                .grant(now, from.address.ip(), more * packet_bytes)
-        };
-        if from.is_stranger && more > 0 && !grant() {
-            self.counters.nak_refused += 1;
-            return Reply::Refused;
+        let more = parity.more(now, elimination, group, need);
+        if more > 0 && service == Service::Full {
+            // Parity is as long as the group's longest packet; mostly all are of equal length.
+            let bytes = self.log.range(first).len();
+            self.askers.served(from, more as usize * bytes);
+        } else if more > 0 {
+            let asked = parity.asked(group);
+            let repairs = match service {
+                Service::Few => Askers::parity_repairs(asked.granted, more, size),
+                Service::Full | Service::Rate => 0,
+            };
+            let on_wire = more as usize * packet_bytes;
+            if !self.askers.grant(now, from, on_wire, repairs) {
+                self.counters.nak_refused += 1;
+                return Reply::Refused;
+            }
+            if service == Service::Few {
+                asked.granted = asked.granted.saturating_add(more);
+            }
         }
         let answer = parity.want(now, elimination, group, need);
         match answer {

@@ -1,0 +1,118 @@
+//! Who asks a source for repairs, and which service each of them has.
+//!
+//! - A host that has the key of the session has full service: only the limits of all repairs hold.
+//! - A host that reports, in a session without a key, has full service up to as many bytes as the
+//!   data has (`reporters`), then a part of the rate of strangers. It keeps that however often it
+//!   asks for a packet: it may have no room for what it asks for, and its sender waits for it.
+//! - A host that does not report, a stranger, has a part of that rate, and each packet a few times
+//!   (`strangers`).
+
+use std::net::SocketAddr;
+
+use base::Instant;
+
+use super::{
+    reporters::Reporters,
+    strangers::{REPAIRS_MAX, Strangers},
+};
+use crate::Config;
+
+/// A host that asks for repairs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub(super) address: SocketAddr,
+    pub(super) standing: Standing,
+}
+
+/// What a host that asks for repairs has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// That it has the key.
+    Key,
+    /// By a control connection, that its address is its own.
+    Address,
+    Nothing,
+}
+
+/// How a host is served that asks for repairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// Only the limits of all repairs hold.
+    Full,
+    /// It has a part of the rate that strangers have.
+    Rate,
+    /// The same, and each packet is repaired a few times.
+    Few,
+}
+
+/// The limits of repairs for each kind of host.
+#[derive(Debug)]
+pub(super) struct Askers {
+    reporters: Reporters,
+    strangers: Strangers,
+}
+
+impl Askers {
+    pub(super) fn new(config: &Config, now: Instant) -> Self {
+        Self {
+            reporters: Reporters::new(config.tx_window_bytes()),
+            strangers: Strangers::new(config, now),
+        }
+    }
+
+    /// Notes that new data has left: so many bytes, and so many with IP and UDP headers.
+    #[inline]
+    pub(super) fn data_sent(&mut self, now: Instant, bytes: usize, on_wire: usize) {
+        self.reporters.data_sent(bytes);
+        self.strangers.data_sent(now, on_wire);
+    }
+
+    /// Notes that a NAK came that has so many bytes with IP and UDP headers.
+    pub(super) fn asked(&mut self, now: Instant, from: Asker, on_wire: usize) {
+        if from.standing == Standing::Nothing {
+            self.strangers.asked(now, from.address.ip(), on_wire);
+        }
+    }
+
+    pub(super) fn service_of(&self, from: Asker) -> Service {
+        let has_rest = || self.reporters.has_full_service(from.address.ip());
+        match from.standing {
+            Standing::Key => Service::Full,
+            Standing::Address if has_rest() => Service::Full,
+            Standing::Address => Service::Rate,
+            Standing::Nothing => Service::Few,
+        }
+    }
+
+    /// Notes that something is repaired with full service.
+    pub(super) fn served(&mut self, from: Asker, bytes: usize) {
+        if from.standing == Standing::Address {
+            self.reporters.repaired(from.address.ip(), bytes);
+        }
+    }
+
+    /// Returns true when `on_wire` bytes may be repaired without full service, and then counts them
+    /// as repaired. `repairs` says how many times the packet was repaired for strangers; it is 0
+    /// for [`Service::Rate`].
+    pub(super) fn grant(
+        &mut self,
+        now: Instant,
+        from: Asker,
+        on_wire: usize,
+        repairs: u32,
+    ) -> bool {
+        let host = from.address.ip();
+        self.strangers.grant(now, host, on_wire, repairs)
+    }
+
+    /// Returns the number of repairs that stands for `more` parity packets of a group of `size`
+    /// packets, when strangers were granted `granted` before: as many parity packets are repaired
+    /// freely as there would be repairs of the group's packets.
+    pub(super) const fn parity_repairs(granted: u32, more: u32, size: u32) -> u32 {
+        if granted.saturating_add(more) <= size.saturating_mul(REPAIRS_MAX) {
+            0
+        } else {
+            REPAIRS_MAX
+        }
+    }
+}
